@@ -1,0 +1,1 @@
+"""Tables and pictures in: reading, describing, splitting and labelling data."""

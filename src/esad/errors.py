@@ -1,0 +1,62 @@
+"""Every error that esad raises on purpose.
+
+::
+
+    EsadError
+    ├── InputError (ValueError)        what was given cannot be used; the command line exits with 2
+    │   ├── LabelError                 y holds something other than -1, 0, +1
+    │   ├── SchemaError                columns are missing or of another kind than in training
+    │   ├── DataFileError              a data file or picture cannot be read
+    │   ├── ModelFileError             a model file is damaged, foreign or too new
+    │   └── OutputError                a result cannot be written
+    ├── TrainingError (RuntimeError)   training diverged
+    └── MissingExtraError (ImportError)  an optional package is not installed
+"""
+
+__all__ = [
+    "DataFileError",
+    "EsadError",
+    "InputError",
+    "LabelError",
+    "MissingExtraError",
+    "ModelFileError",
+    "OutputError",
+    "SchemaError",
+    "TrainingError",
+]
+
+
+class EsadError(Exception):
+    """Base of every error that esad raises on purpose."""
+
+
+class InputError(EsadError, ValueError):
+    """What was given cannot be used: data, options or files."""
+
+
+class LabelError(InputError):
+    """Labels hold something other than -1, 0, +1, or do not fit the rows."""
+
+
+class SchemaError(InputError):
+    """Columns are missing, doubled or of another kind than in training."""
+
+
+class DataFileError(InputError):
+    """A data file or picture cannot be read."""
+
+
+class ModelFileError(InputError):
+    """A model file is damaged, foreign or written by a newer version."""
+
+
+class OutputError(InputError):
+    """A result cannot be written where it was asked for."""
+
+
+class TrainingError(EsadError, RuntimeError):
+    """Training diverged or cannot go on."""
+
+
+class MissingExtraError(EsadError, ImportError):
+    """An optional package is needed and not installed."""

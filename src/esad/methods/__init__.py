@@ -1,0 +1,1 @@
+"""The methods, one file each; `esad.registry` finds them by folder."""

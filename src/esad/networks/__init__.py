@@ -1,0 +1,1 @@
+"""Networks, stacked over members: every tensor is (members, batch, *features)."""

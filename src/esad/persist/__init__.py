@@ -1,0 +1,1 @@
+"""Model files: safetensors + JSON in one stored zip, never pickle."""

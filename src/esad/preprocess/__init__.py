@@ -1,0 +1,1 @@
+"""From a table or pictures to the numbers a network sees; fitted state is arrays + JSON."""
