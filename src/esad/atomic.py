@@ -1,0 +1,165 @@
+"""Results appear whole or not at all: write beside the target, then rename over it."""
+
+import contextlib
+import errno
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from esad.errors import OutputError
+
+__all__ = ["atomic_path", "check_writable"]
+
+# What the operating system says when the place written to is full, failing or read-only.
+_WRITE_FAILURES = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.ENXIO})
+
+
+@contextlib.contextmanager
+def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Yield a temporary path beside `path` that takes its place when the block ends well.
+
+    The temporary file is empty, lies in the same folder and keeps the suffix. At the end of the block it is flushed
+    to disk and renamed over `path`; after any failure, Ctrl-C included, it is removed and `path` is left as it was.
+    A symbolic link is followed: the file it points to is replaced, the link stays.
+
+    Parameters
+    ----------
+    path : str or path-like
+        Where the result shall lie. Its folder must exist.
+
+    Yields
+    ------
+    pathlib.Path
+        The file to write to.
+
+    Raises
+    ------
+    OutputError
+        When `path` is a folder or a device, when its folder is missing or not writable, or when the disk is full.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     target = Path(folder) / "scores.csv"
+    ...     with atomic_path(target) as temporary:
+    ...         _ = temporary.write_text("row,score\\n0,1.5\\n")
+    ...         target.exists()
+    ...     target.read_text()
+    False
+    'row,score\\n0,1.5\\n'
+    """
+    target, mode = _target(path)
+    temporary = target.with_name(f".esad-{secrets.token_hex(6)}{_short_suffix(target)}")
+    try:
+        try:
+            _create(temporary, mode)
+        except OSError as error:
+            raise _output_error(path, error) from error
+        try:
+            yield temporary
+        except OSError as error:
+            if _is_about(error, temporary):
+                raise _output_error(path, error) from error
+            raise
+        try:
+            _replace(temporary, target)
+        except OSError as error:
+            raise _output_error(path, error) from error
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+
+
+def check_writable(path: str | os.PathLike[str]) -> None:
+    """Raise `OutputError` now if `path` could not be written later.
+
+    Worth calling before work that takes long. Nothing is left behind and an existing file is not touched.
+
+    Parameters
+    ----------
+    path : str or path-like
+        Where a result shall be written.
+
+    Examples
+    --------
+    >>> check_writable("no-such-folder/model.esad")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    esad.errors.OutputError: Cannot write 'no-such-folder/model.esad': the folder 'no-such-folder' does not exist. ...
+    """
+    target, mode = _target(path)
+    temporary = target.with_name(f".esad-{secrets.token_hex(6)}{_short_suffix(target)}")
+    try:
+        _create(temporary, mode)
+    except OSError as error:
+        raise _output_error(path, error) from error
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+
+
+def _target(path: str | os.PathLike[str]) -> tuple[Path, int | None]:
+    """Return the file that is going to be replaced and the permissions it has, if it exists."""
+    shown = os.fspath(path)
+    try:
+        target = Path(os.path.realpath(shown))
+        status = target.stat()
+    except FileNotFoundError:
+        if not target.parent.is_dir():
+            folder = os.path.dirname(shown) or "."
+            raise OutputError(
+                f"Cannot write {shown!r}: the folder {folder!r} does not exist. Create it or choose another path."
+            ) from None
+        return target, None
+    except OSError as error:
+        raise _output_error(path, error) from error
+    except ValueError as error:  # a null byte in the name
+        raise OutputError(f"Cannot write {shown!r}: {error}. Choose another path.") from error
+    if not stat.S_ISREG(status.st_mode):
+        what = "a folder" if stat.S_ISDIR(status.st_mode) else "not a regular file"
+        raise OutputError(f"Cannot write {shown!r}: it is {what}. Give the path of a file.")
+    if not os.access(target, os.W_OK):
+        raise OutputError(f"Cannot write {shown!r}: it exists and is read-only. Choose another path.")
+    return target, stat.S_IMODE(status.st_mode)
+
+
+def _short_suffix(target: Path) -> str:
+    """Return the suffix that writers go by, so that the temporary name stays short."""
+    return target.suffix if len(target.suffix) <= 16 else ""
+
+
+def _create(temporary: Path, mode: int | None) -> None:
+    """Create the empty temporary file with the user's default permissions or those of the file replaced."""
+    os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+    if mode is not None:
+        temporary.chmod(mode)
+
+
+def _replace(temporary: Path, target: Path) -> None:
+    """Flush the file, rename it and flush the folder, so that a power cut leaves the old file or the new one."""
+    descriptor = os.open(temporary, os.O_RDWR)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    os.replace(temporary, target)
+    with contextlib.suppress(OSError):  # some systems cannot flush a folder
+        descriptor = os.open(target.parent, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _is_about(error: OSError, temporary: Path) -> bool:
+    """Tell whether `error` comes from writing `temporary`, not from something else in the block."""
+    return error.errno in _WRITE_FAILURES or str(error.filename) == str(temporary)
+
+
+def _output_error(path: str | os.PathLike[str], error: OSError) -> OutputError:
+    reason = os.strerror(error.errno) if error.errno else str(error)
+    return OutputError(f"Cannot write {os.fspath(path)!r}: {reason}. Nothing was written there.")
