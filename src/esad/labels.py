@@ -1,0 +1,250 @@
+"""What a label means, said once: -1 anomaly, 0 unlabelled, +1 normal.
+
+Truth, which evaluation needs, is something else: a label may be missing, a truth may not.
+"""
+
+import warnings
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from esad import _values
+from esad._values import Key
+from esad.errors import InputError, LabelError
+
+__all__ = ["ANOMALY", "NORMAL", "UNLABELLED", "LabelCounts", "check", "counts", "from_binary", "from_column", "truth"]
+
+ANOMALY: Final = -1
+UNLABELLED: Final = 0
+NORMAL: Final = +1
+
+Labels = NDArray[np.int8]
+
+_WORDS: Final = {
+    "anomaly": ANOMALY,
+    "normal": NORMAL,
+    "unlabelled": UNLABELLED,
+    "unlabeled": UNLABELLED,
+    "unknown": UNLABELLED,
+}
+
+
+@dataclass(frozen=True)
+class LabelCounts:
+    """How many rows carry each label.
+
+    Examples
+    --------
+    >>> LabelCounts(n_anomaly=2, n_unlabelled=97, n_normal=1).n_anomaly
+    2
+    """
+
+    n_anomaly: int
+    n_unlabelled: int
+    n_normal: int
+
+
+def counts(y: ArrayLike) -> LabelCounts:
+    """Count the labels of a checked `y`.
+
+    Examples
+    --------
+    >>> counts([-1, 0, 0, 1])
+    LabelCounts(n_anomaly=1, n_unlabelled=2, n_normal=1)
+    """
+    labels = np.asarray(y)
+    return LabelCounts(*(int(np.count_nonzero(labels == label)) for label in (ANOMALY, UNLABELLED, NORMAL)))
+
+
+def check(y: ArrayLike | None, n_rows: int) -> Labels:
+    """Check training labels and bring them into one form.
+
+    Parameters
+    ----------
+    y : array-like of shape (n_rows,) or None
+        -1 anomaly, 0 unlabelled, +1 normal; a missing entry is unlabelled, `None` means that no row is labelled.
+    n_rows : int
+        How many rows the data have.
+
+    Returns
+    -------
+    ndarray of int8, shape (n_rows,)
+
+    Examples
+    --------
+    >>> check([-1, None, 0, 1], 4)
+    array([-1,  0,  0,  1], dtype=int8)
+    """
+    if y is None:
+        return np.zeros(n_rows, dtype=np.int8)
+    values, codes = _values.distinct(y, name="y")
+    if len(codes) != n_rows:
+        raise LabelError(f"`y` must hold one label per row. Got {len(codes)} labels for {n_rows} rows.")
+    wrong = [value for value in values if value is not None and not _is_label(value)]
+    if wrong:
+        fix = "from_column" if any(isinstance(value, str) for value in wrong) else "from_binary"
+        raise LabelError(
+            "`y` must hold -1 (anomaly), 0 (unlabelled) or +1 (normal). "
+            f"Got {_values.shown(wrong)}. See esad.labels.{fix}."
+        )
+    labels = _assign([UNLABELLED if value is None else int(value) for value in values], codes)
+    _warn_if_doubtful(labels)
+    return labels
+
+
+def from_binary(y: ArrayLike, *, zero: Literal["unlabelled", "normal"] = "unlabelled") -> Labels:
+    """Turn 1 = anomaly, 0 = everything else (or true, false) into labels.
+
+    Parameters
+    ----------
+    y : array-like of shape (n_rows,)
+        1 or True marks an anomaly; a missing entry is unlabelled.
+    zero : {"unlabelled", "normal"}
+        What 0 or False stands for: not looked at yet, or looked at and found normal.
+
+    Returns
+    -------
+    ndarray of int8, shape (n_rows,)
+
+    Examples
+    --------
+    >>> from_binary([1, 0, 0])
+    array([-1,  0,  0], dtype=int8)
+    >>> from_binary([True, False, None], zero="normal")
+    array([-1,  1,  0], dtype=int8)
+    """
+    if zero not in ("unlabelled", "normal"):
+        raise InputError(f'`zero` must be "unlabelled" or "normal". Got {zero!r}.')
+    values, codes = _values.distinct(y, name="y")
+    wrong = [value for value in values if value is not None and (isinstance(value, str) or value not in (0, 1))]
+    if wrong:
+        raise LabelError(
+            f"`y` must hold 1 (anomaly) or 0 here. Got {_values.shown(wrong)}. "
+            "For words and other numbers see esad.labels.from_column."
+        )
+    meaning = {None: UNLABELLED, 0: UNLABELLED if zero == "unlabelled" else NORMAL, 1: ANOMALY}
+    return _assign([meaning[value] for value in values], codes)
+
+
+def from_column(
+    values: ArrayLike, *, anomaly_value: object = None, normal_value: object = None, name: str = "label"
+) -> Labels:
+    """Read the label column of a file.
+
+    Without options the column may hold the words anomaly, normal and unlabelled (or unknown) in any case, or the
+    numbers -1, 0 and +1. A blank is unlabelled. A column of 0 and 1 could mean either, so it needs `anomaly_value`;
+    then 0 is unlabelled unless `normal_value` says otherwise.
+
+    Parameters
+    ----------
+    values : array-like of shape (n_rows,)
+        The column. Values compare as numbers where they are numbers ("1" is 1 is 1.0 is true), else as text.
+    anomaly_value, normal_value : object, optional
+        The value that marks an anomaly, and the one that marks a row known to be normal.
+    name : str
+        The column's name, for error messages.
+
+    Returns
+    -------
+    ndarray of int8, shape (n_rows,)
+
+    Examples
+    --------
+    >>> from_column(["Anomaly", "", "normal", None])
+    array([-1,  0,  1,  0], dtype=int8)
+    >>> from_column([0, 1, 0], anomaly_value=1)
+    array([ 0, -1,  0], dtype=int8)
+    """
+    distinct, codes = _values.distinct(values, name=name)
+    keys = [_values.key(value) for value in distinct]
+    anomaly, normal = _values.key(anomaly_value), _values.key(normal_value)
+    _values.check_occurs({"anomaly": anomaly, "normal": normal}, distinct, name=name)
+    meanings = _column_meanings(keys, anomaly, normal)
+    if anomaly is None and 1.0 in keys and 1.0 not in meanings and _values.numbers(keys) <= {0.0, 1.0}:
+        raise LabelError(
+            f"Column {name!r} holds {_values.shown(distinct)}, where 1 could mean anomaly or normal. "
+            "Give the anomaly value: anomaly_value=1 (--anomaly-value 1)."
+        )
+    wrong = [value for value, key in zip(distinct, keys, strict=True) if key not in meanings]
+    if wrong:
+        raise LabelError(
+            f"Column {name!r} must hold the words anomaly, normal or unlabelled, the numbers -1, 0 or +1, blanks, or "
+            f"the anomaly value and the normal value given. Got {_values.shown(wrong)}. Give the anomaly value and the "
+            "normal value, and leave the cells of unlabelled rows blank."
+        )
+    return _assign([meanings[key] for key in keys], codes)
+
+
+def truth(values: ArrayLike, *, anomaly_value: object = None, name: str = "truth") -> NDArray[np.bool_]:
+    """Read what is really so, for evaluation: true where a row is an anomaly.
+
+    Parameters
+    ----------
+    values : array-like of shape (n_rows,)
+        1 = anomaly and 0 = normal, or -1 = anomaly and +1 = normal, or the words anomaly and normal. No blanks.
+    anomaly_value : object, optional
+        The value that marks an anomaly; then every other value is normal.
+    name : str
+        The column's name, for error messages.
+
+    Returns
+    -------
+    ndarray of bool, shape (n_rows,)
+
+    Examples
+    --------
+    >>> truth([0, 1]), truth([1, -1]), truth(["ok", "fraud"], anomaly_value="fraud")
+    (array([False,  True]), array([False,  True]), array([False,  True]))
+    """
+    distinct, codes = _values.distinct(values, name=name)
+    keys = [_values.key(value) for value in distinct]
+    if None in keys:
+        n_blank = int(np.isin(codes, [code for code, key in enumerate(keys) if key is None]).sum())
+        raise LabelError(f"{name!r} must be known for every row. Got {n_blank} blank. Leave those rows out.")
+    asked = _values.key(anomaly_value)
+    if asked is not None:
+        _values.check_occurs({"anomaly": asked}, distinct, name=name)
+        return np.array([key == asked for key in keys], dtype=bool)[codes]
+    meanings: dict[Key, bool] = {"anomaly": True, "normal": False}
+    meanings |= {-1.0: True, 1.0: False} if -1.0 in keys else {1.0: True, 0.0: False}
+    words = [_values.folded(key) for key in keys]
+    if any(word not in meanings for word in words):
+        raise LabelError(
+            f"{name!r} must hold 1 (anomaly) and 0 (normal), or -1 (anomaly) and +1 (normal), or those words. "
+            f"Got {_values.shown(distinct)}. Give the anomaly value to use other values."
+        )
+    return np.array([meanings[word] for word in words], dtype=bool)[codes]
+
+
+def _column_meanings(keys: list[Key], anomaly: Key, normal: Key) -> dict[Key, int]:
+    """Say which label each value of a column stands for; values without a meaning are left out."""
+    meanings: dict[Key, int] = {None: UNLABELLED}
+    meanings |= {key: _WORDS[key.casefold()] for key in keys if isinstance(key, str) and key.casefold() in _WORDS}
+    if -1.0 in keys and anomaly in (None, -1.0) and normal in (None, 1.0):
+        meanings |= {-1.0: ANOMALY, 0.0: UNLABELLED, 1.0: NORMAL}
+    elif _values.numbers(keys) == {0.0} or isinstance(anomaly, float) or isinstance(normal, float):
+        meanings[0.0] = UNLABELLED
+    asked = {anomaly: ANOMALY, normal: NORMAL}
+    return meanings | {key: label for key, label in asked.items() if key is not None}
+
+
+def _is_label(value: Any) -> bool:
+    return not isinstance(value, bool | str | complex) and value in (ANOMALY, UNLABELLED, NORMAL)
+
+
+def _assign(label_of: list[int], codes: NDArray[np.intp]) -> Labels:
+    return np.array(label_of, dtype=np.int8)[codes]
+
+
+def _warn_if_doubtful(labels: Labels) -> None:
+    """Warn about labels that are allowed but often a mistake."""
+    found = set(np.unique(labels).tolist())
+    doubt = ""
+    if found == {UNLABELLED, NORMAL}:
+        doubt = "holds only 0 and 1: 1 means normal here. If 1 marks anomalies, pass esad.labels.from_binary(y)."
+    elif found and UNLABELLED not in found:
+        doubt = "labels every row, so no unlabelled row is left to learn from. Mark rows nobody looked at with 0."
+    if doubt:
+        warnings.warn(f"`y` {doubt}", UserWarning, stacklevel=3)
