@@ -1,0 +1,182 @@
+"""Where an alarm begins: four rules that turn training scores into one threshold."""
+
+import math
+import sys
+from dataclasses import dataclass
+from typing import Final, Literal, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from esad import labels
+from esad.errors import InputError, LabelError
+
+__all__ = ["Rule", "Threshold"]
+
+Rule = Literal["auto", "contamination", "false_alarm", "labels"]
+Scores = NDArray[np.float64]
+
+_MAX_LEVEL: Final = {"contamination": 0.5, "false_alarm": 1.0}  # the rules that need a level
+_N_SIGMAS: Final = 3.0
+_ONE_SIGMA_BELOW: Final = 0.15865525393145707  # share of a Gaussian more than one standard deviation under its median
+_SIGMA_PER_MEAN_DEVIATION: Final = math.sqrt(math.pi / 2.0)  # of a Gaussian
+_LARGEST: Final = sys.float_info.max
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """A rule for the threshold; a row is an alarm when its score is greater than the fitted value.
+
+    Parameters
+    ----------
+    rule : {"auto", "contamination", "false_alarm", "labels"}
+        - "auto": median plus three robust standard deviations of the unlabelled scores. The deviation is measured
+          below the median only (median minus 15.87th percentile), where hidden anomalies cannot stretch it.
+        - "contamination": the share `level` of all rows given is flagged.
+        - "false_alarm": at most the share `level` of further normal rows is flagged, on average over samples:
+          the score of rank ceil((n + 1)(1 - level)) among the n unlabelled and normal rows. Anomalies hidden among
+          the unlabelled rows only lower the rate of false alarms.
+        - "labels": the best F1 of the labelled anomalies against the labelled normals or, where there are none,
+          against the unlabelled rows. Among equally good thresholds, the middle of the widest gap.
+    level : float, optional
+        Needed by "contamination" (above 0, at most 0.5) and "false_alarm" (between 0 and 1), and by no other rule.
+
+    Examples
+    --------
+    >>> scores, y = [0.1, 0.2, 0.3, 0.4, 5.0], [0, 0, 0, 0, -1]
+    >>> Threshold("contamination", 0.2).fit(scores, y) > 0.4
+    True
+    >>> round(Threshold("labels").fit(scores, y), 6)
+    2.7
+    """
+
+    rule: Rule = "auto"
+    level: float | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse rules and levels that do not exist."""
+        if self.rule not in get_args(Rule):
+            raise InputError(f"`rule` must be one of {', '.join(get_args(Rule))}. Got {self.rule!r}.")
+        if self.rule not in _MAX_LEVEL:
+            if self.level is not None:
+                raise InputError(f"The rule {self.rule!r} takes no level. Got {self.level!r}. Leave it out.")
+            return
+        largest = _MAX_LEVEL[self.rule]
+        closed = self.rule == "contamination"
+        allowed = f"above 0 and {'at most' if closed else 'below'} {largest:g}"
+        if self.level is None or not (0 < self.level < largest or (closed and self.level == largest)):
+            raise InputError(f"`level` of the rule {self.rule!r} must be {allowed}. Got {self.level!r}.")
+
+    def fit(self, scores: ArrayLike, y: ArrayLike | None = None) -> float:
+        """Find the threshold on training scores.
+
+        Parameters
+        ----------
+        scores : array-like of shape (n_rows,)
+            Anomaly scores, higher = more anomalous.
+        y : array-like of shape (n_rows,), optional
+            Labels -1, 0, +1; `None` means that no row is labelled.
+
+        Returns
+        -------
+        float
+            Always finite. Compare with scores of double precision: ``scores > value``.
+        """
+        checked, y_checked = _check(scores, y)
+        if self.rule == "contamination":
+            value = -_quantile(
+                -checked, self.level or 0.0
+            )  # scikit-learn's cut, which sees scores with the sign turned
+        elif self.rule == "false_alarm":
+            value = _false_alarm(checked[y_checked != labels.ANOMALY], self.level or 0.0)
+        elif self.rule == "labels":
+            value = _best_f1(checked, y_checked)
+        else:
+            value = _robust(_reference(checked, y_checked))
+        return min(max(value, -_LARGEST), _LARGEST)
+
+
+def _check(scores: ArrayLike, y: ArrayLike | None) -> tuple[Scores, NDArray[np.int8]]:
+    """Bring scores and labels into one form."""
+    checked = np.asarray(scores, dtype=np.float64)
+    if checked.ndim != 1 or checked.size == 0:
+        raise InputError(f"`scores` must be one number per row, for one row or more. Got shape {checked.shape}.")
+    if not np.isfinite(checked).all():
+        raise InputError(f"`scores` must be finite. Got {int((~np.isfinite(checked)).sum())} that are not.")
+    y_checked = np.zeros(len(checked), dtype=np.int8) if y is None else np.asarray(y)
+    if y_checked.shape != checked.shape:
+        raise LabelError(f"`y` must hold one label per score. Got {len(y_checked)} for {len(checked)} scores.")
+    return checked, y_checked
+
+
+def _reference(scores: Scores, y: NDArray[np.int8]) -> Scores:
+    """Take the unlabelled rows, else the normal ones, else all."""
+    for label in (labels.UNLABELLED, labels.NORMAL):
+        chosen: Scores = scores[y == label]
+        if chosen.size:
+            return chosen
+    return scores
+
+
+def _quantile(scores: Scores, share: float) -> float:
+    """Interpolate between order statistics as numpy does, but without overflow."""
+    position = (len(scores) - 1) * share
+    below = int(position)
+    above = min(below + 1, len(scores) - 1)
+    ordered = np.partition(scores, (below, above))
+    return _between(float(ordered[below]), float(ordered[above]), position - below)
+
+
+def _between(low: float, high: float, share: float) -> float:
+    """Go the given share of the way from low to high; halves, since the difference of two huge numbers overflows."""
+    return min(max(2.0 * (low / 2.0 + (high / 2.0 - low / 2.0) * share), low), high)
+
+
+def _false_alarm(scores: Scores, level: float) -> float:
+    """Take the conformal rank: a further row of the same kind is above it with a chance of at most `level`."""
+    n_rows = len(scores)
+    n_above = math.floor((n_rows + 1) * level + 1e-9)  # the small term undoes rounding, as in 10 * 0.1
+    if n_above == 0:
+        n_needed = math.ceil(1 / level - 1e-9) - 1
+        raise InputError(
+            f"A false-alarm rate of {level:g} needs at least {n_needed} unlabelled or normal rows. "
+            f"Got {n_rows}. Allow more false alarms or give more rows."
+        )
+    rank = max(n_rows + 1 - n_above, 1)
+    return float(np.partition(scores, rank - 1)[rank - 1])
+
+
+def _robust(scores: Scores) -> float:
+    """Put the threshold three standard deviations above the median, measured below it."""
+    median = _quantile(scores, 0.5)
+    half_sigma = median / 2.0 - _quantile(scores, _ONE_SIGMA_BELOW) / 2.0
+    if half_sigma <= 0:  # a third of the scores are equal: measure on both sides rather than flag all above the median
+        half_deviation = float(np.sum(np.abs(scores / 2.0 - median / 2.0) / len(scores)))
+        half_sigma = _SIGMA_PER_MEAN_DEVIATION * half_deviation
+    return median + _N_SIGMAS * 2.0 * half_sigma
+
+
+def _best_f1(scores: Scores, y: NDArray[np.int8]) -> float:
+    """Go through every cut between two different scores and keep the best."""
+    is_anomaly = y == labels.ANOMALY
+    is_rest = y == (labels.NORMAL if (y == labels.NORMAL).any() else labels.UNLABELLED)
+    n_anomaly, n_rest = int(is_anomaly.sum()), int(is_rest.sum())
+    if not n_anomaly or not n_rest:
+        raise LabelError(
+            'The rule "labels" needs at least one labelled anomaly (-1) and one normal (+1) or unlabelled (0) row. '
+            f'Got {n_anomaly} labelled anomalies and {n_rest} other rows. Use the rule "auto".'
+        )
+    used = is_anomaly | is_rest
+    values, first = np.unique(scores[used], return_inverse=True)
+    n_hits = np.bincount(first, weights=is_anomaly[used])[::-1].cumsum()[::-1]  # flagged when cutting below value i
+    n_flagged = np.bincount(first)[::-1].cumsum()[::-1]
+    f1 = 2.0 * n_hits / (n_flagged + n_hits[0])
+    half_gaps = np.diff(values / 2.0, prepend=-np.inf)
+    half_gaps[0] = -1.0  # the cut below everything has no gap: it wins only when no other is as good
+    best = np.flatnonzero(f1 == f1.max())
+    cut = int(best[np.argmax(half_gaps[best])])
+    if cut == 0:
+        return math.nextafter(float(values[0]), -math.inf)
+    low, high = float(values[cut - 1]), float(values[cut])
+    middle = _between(low, high, 0.5)
+    return middle if middle < high else low
