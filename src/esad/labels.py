@@ -58,7 +58,7 @@ def counts(y: ArrayLike) -> LabelCounts:
     return LabelCounts(*(int(np.count_nonzero(labels == label)) for label in (ANOMALY, UNLABELLED, NORMAL)))
 
 
-def check(y: ArrayLike | None, n_rows: int) -> Labels:
+def check(y: ArrayLike | None, n_rows: int, *, warn: bool = True) -> Labels:
     """Check training labels and bring them into one form.
 
     Parameters
@@ -67,6 +67,8 @@ def check(y: ArrayLike | None, n_rows: int) -> Labels:
         -1 anomaly, 0 unlabelled, +1 normal; a missing entry is unlabelled, `None` means that no row is labelled.
     n_rows : int
         How many rows the data have.
+    warn : bool
+        Whether to warn about labels that are allowed but often a mistake.
 
     Returns
     -------
@@ -89,8 +91,9 @@ def check(y: ArrayLike | None, n_rows: int) -> Labels:
             "`y` must hold -1 (anomaly), 0 (unlabelled) or +1 (normal). "
             f"Got {_values.shown(wrong)}. See esad.labels.{fix}."
         )
-    labels = _assign([UNLABELLED if value is None else int(value) for value in values], codes)
-    _warn_if_doubtful(labels)
+    labels: Labels = np.array([UNLABELLED if value is None else int(value) for value in values], dtype=np.int8)[codes]
+    if warn:
+        _warn_if_doubtful(labels)
     return labels
 
 
@@ -125,7 +128,7 @@ def from_binary(y: ArrayLike, *, zero: Literal["unlabelled", "normal"] = "unlabe
             "For words and other numbers see esad.labels.from_column."
         )
     meaning = {None: UNLABELLED, 0: UNLABELLED if zero == "unlabelled" else NORMAL, 1: ANOMALY}
-    return _assign([meaning[value] for value in values], codes)
+    return np.array([meaning[value] for value in values], dtype=np.int8)[codes]
 
 
 def from_column(
@@ -174,7 +177,7 @@ def from_column(
             f"the anomaly value and the normal value given. Got {_values.shown(wrong)}. Give the anomaly value and the "
             "normal value, and leave the cells of unlabelled rows blank."
         )
-    return _assign([meanings[key] for key in keys], codes)
+    return np.array([meanings[key] for key in keys], dtype=np.int8)[codes]
 
 
 def truth(values: ArrayLike, *, anomaly_value: object = None, name: str = "truth") -> NDArray[np.bool_]:
@@ -234,14 +237,9 @@ def _is_label(value: Any) -> bool:
     return not isinstance(value, bool | str | complex) and value in (ANOMALY, UNLABELLED, NORMAL)
 
 
-def _assign(label_of: list[int], codes: NDArray[np.intp]) -> Labels:
-    return np.array(label_of, dtype=np.int8)[codes]
-
-
 def _warn_if_doubtful(labels: Labels) -> None:
     """Warn about labels that are allowed but often a mistake."""
-    found = set(np.unique(labels).tolist())
-    doubt = ""
+    found, doubt = set(np.unique(labels).tolist()), ""
     if found == {UNLABELLED, NORMAL}:
         doubt = "holds only 0 and 1: 1 means normal here. If 1 marks anomalies, pass esad.labels.from_binary(y)."
     elif found and UNLABELLED not in found:

@@ -1,0 +1,93 @@
+"""Resampled AUC and average precision, quick enough for a million rows.
+
+AUC and average precision depend only on how anomalies and normal rows alternate along the ranking, so the rows are
+first folded into cells: one per distinct score that an anomaly has, and one for each stretch of normal rows between
+them. A resample of all rows, anomalies and normal rows apart, then is one multinomial draw per class over the cells:
+the exact bootstrap, at a price that depends on the number of anomalies only.
+
+Beyond `MAX_CELLS` cells, neighbours are merged and count as ties. Then the values move a little, equally for all
+resamples, which is why this module gives shifts from the value on the same cells without resampling.
+"""
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["MAX_CELLS", "Shifts", "shifts"]
+
+MAX_CELLS: Final = 4096
+_BLOCK: Final = 64  # resamples drawn together: 2 x 64 x 4096 counts fit into cache
+
+Counts = NDArray[np.int64]
+Values = NDArray[np.float64]
+
+
+class Shifts(NamedTuple):
+    """How far each resample is from the value on all rows, shape (n_bootstrap,) each."""
+
+    auc: Values
+    average_precision: Values
+
+
+def shifts(scores: Values, is_anomaly: NDArray[np.bool_], *, n_bootstrap: int, rng: np.random.Generator) -> Shifts:
+    """Resample anomalies and normal rows apart, each to its own number.
+
+    Examples
+    --------
+    >>> scores, is_anomaly = np.arange(8.0), np.array([0, 0, 0, 1, 0, 0, 1, 1], dtype=bool)
+    >>> found = shifts(scores, is_anomaly, n_bootstrap=200, rng=np.random.default_rng(0))
+    >>> found.auc.shape, bool(abs(found.auc.mean()) < 0.05)
+    ((200,), True)
+    """
+    n_anomalies, n_normals = _cells(scores, is_anomaly)
+    centre = _measures(n_anomalies[None], n_normals[None])
+    drawn = [_measures(a, b) for a, b in _resamples(n_anomalies, n_normals, n_bootstrap, rng)]
+    auc, average_precision = (np.concatenate(values) for values in zip(*drawn, strict=True))
+    return Shifts(auc - centre[0], average_precision - centre[1])
+
+
+def _cells(scores: Values, is_anomaly: NDArray[np.bool_]) -> tuple[Counts, Counts]:
+    """Count anomalies and normal rows per cell, highest scores first."""
+    values, position = np.unique(-scores, return_inverse=True)
+    n_anomalies = np.bincount(position[is_anomaly], minlength=len(values))
+    n_normals = np.bincount(position[~is_anomaly], minlength=len(values))
+    has_anomaly = n_anomalies > 0
+    starts = has_anomaly.copy()
+    starts[1:] |= has_anomaly[:-1]
+    starts[0] = True
+    first = np.flatnonzero(starts)
+    if len(first) > MAX_CELLS:
+        first = first[np.linspace(0, len(first), MAX_CELLS, endpoint=False).astype(np.intp)]
+    return np.add.reduceat(n_anomalies, first), np.add.reduceat(n_normals, first)
+
+
+def _resamples(
+    n_anomalies: Counts, n_normals: Counts, n_bootstrap: int, rng: np.random.Generator
+) -> Iterator[tuple[Counts, Counts]]:
+    """Draw blocks of counts, each of shape (resamples, cells)."""
+    for start in range(0, n_bootstrap, _BLOCK):
+        size = min(_BLOCK, n_bootstrap - start)
+        yield _multinomial(n_anomalies, size, rng), _multinomial(n_normals, size, rng)
+
+
+def _multinomial(counts: Counts, size: int, rng: np.random.Generator) -> Counts:
+    """Draw as many rows as there are, with replacement; empty cells are left out, which saves their draws."""
+    drawn = np.zeros((size, len(counts)), dtype=np.int64)
+    filled = np.flatnonzero(counts)
+    drawn[:, filled] = rng.multinomial(counts.sum(), counts[filled] / counts.sum(), size=size)
+    return drawn
+
+
+def _measures(n_anomalies: Counts, n_normals: Counts) -> tuple[Values, Values]:
+    """Give AUC and average precision of each resample from counts of shape (resamples, cells)."""
+    anomalies_so_far = n_anomalies.cumsum(axis=1)
+    normals_so_far = n_normals.cumsum(axis=1)
+    n_anomaly, n_normal = anomalies_so_far[:, -1], normals_so_far[:, -1]
+    # a pair is in order when the normal row comes later; ties count half
+    normals_later = n_normal[:, None] - normals_so_far + 0.5 * n_normals
+    auc = (n_anomalies * normals_later).sum(axis=1) / (n_anomaly * n_normal)
+    precision = anomalies_so_far / np.maximum(anomalies_so_far + normals_so_far, 1)
+    average_precision = (n_anomalies * precision).sum(axis=1) / n_anomaly
+    return auc, average_precision

@@ -1,0 +1,243 @@
+"""How good scores are against the truth, with intervals that say how far to trust the number."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.metrics import average_precision_score, roc_auc_score
+
+from esad import labels
+from esad.errors import InputError
+from esad.score import bootstrap
+
+__all__ = ["Confusion", "Evaluation", "ap_scorer", "auc_scorer", "evaluate"]
+
+Scores = NDArray[np.float64]
+Truth = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Confusion:
+    """Alarms against the truth at one threshold.
+
+    Examples
+    --------
+    >>> found = Confusion(threshold=0.5, true_alarms=8, false_alarms=2, missed=4, passed=86)
+    >>> found.precision
+    0.8
+    """
+
+    threshold: float
+    true_alarms: int
+    false_alarms: int
+    missed: int
+    passed: int
+
+    @property
+    def precision(self) -> float:
+        """Share of the alarms that are anomalies; 0 when there is no alarm."""
+        return self.true_alarms / max(self.true_alarms + self.false_alarms, 1)
+
+    @property
+    def recall(self) -> float:
+        """Share of the anomalies that raise an alarm."""
+        return self.true_alarms / max(self.true_alarms + self.missed, 1)
+
+    @property
+    def false_alarm_rate(self) -> float:
+        """Share of the normal rows that raise an alarm."""
+        return self.false_alarms / max(self.false_alarms + self.passed, 1)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What `evaluate` found.
+
+    Attributes
+    ----------
+    n_rows, n_anomaly : int
+        How much the numbers rest on.
+    auc, average_precision : float
+        Area under the ROC curve, and average precision.
+    precision_at : dict of int to float
+        Share of anomalies among the k highest scores. Rows with equal scores at the border count with their mean.
+    confusion : Confusion or None
+        Alarms at the threshold, where one was given.
+    intervals : dict of str to (float, float)
+        Bootstrap intervals of "auc" and "average_precision" at `level`; empty without bootstrap.
+    level : float
+        Level of the intervals.
+    """
+
+    n_rows: int
+    n_anomaly: int
+    auc: float
+    average_precision: float
+    precision_at: dict[int, float]
+    confusion: Confusion | None
+    intervals: dict[str, tuple[float, float]]
+    level: float
+
+    def to_json(self) -> dict[str, Any]:
+        """Give plain values that `json.dumps` takes."""
+        plain = asdict(self)
+        plain["precision_at"] = {str(k): value for k, value in self.precision_at.items()}
+        plain["intervals"] = {name: list(interval) for name, interval in self.intervals.items()}
+        if self.confusion is not None:
+            for name in ("precision", "recall", "false_alarm_rate"):
+                plain["confusion"][name] = getattr(self.confusion, name)
+        return plain
+
+
+def evaluate(
+    scores: ArrayLike,
+    truth: ArrayLike,
+    *,
+    threshold: float | None = None,
+    ks: tuple[int, ...] = (10, 50, 100),
+    n_bootstrap: int = 1000,
+    level: float = 0.95,
+    random_state: int | None = 0,
+) -> Evaluation:
+    """Measure scores against the truth.
+
+    Parameters
+    ----------
+    scores : array-like of shape (n_rows,)
+        Anomaly scores, higher = more anomalous.
+    truth : array-like of shape (n_rows,)
+        1 = anomaly and 0 = normal, or whatever else `esad.labels.truth` reads.
+    threshold : float, optional
+        Scores above it are alarms.
+    ks : tuple of int
+        Precision is reported among the k highest scores; a k above the number of rows is left out.
+    n_bootstrap : int
+        Number of resamples behind the intervals, 0 for none. Anomalies and normal rows are resampled apart, so that
+        each resample keeps their numbers; `esad.score.bootstrap` says how that stays quick for a million rows.
+    level : float
+        Level of the intervals, between 0 and 1.
+    random_state : int, optional
+        Seed of the resamples.
+
+    Returns
+    -------
+    Evaluation
+
+    Examples
+    --------
+    >>> found = evaluate([0.1, 0.4, 0.35, 0.8], [0, 0, 1, 1], threshold=0.5, ks=(2,))
+    >>> found.auc, found.precision_at[2], found.confusion.missed
+    (0.75, 0.5, 1)
+    """
+    checked, is_anomaly = _check(scores, truth)
+    if n_bootstrap < 0 or not 0 < level < 1 or any(k < 1 for k in ks):
+        raise InputError(
+            "`n_bootstrap` must be 0 or more, `level` between 0 and 1 and every k of `ks` 1 or more. "
+            f"Got {n_bootstrap!r}, {level!r} and {ks!r}."
+        )
+    rng = np.random.default_rng(random_state)
+    auc, average_precision = _auc(checked, is_anomaly), _average_precision(checked, is_anomaly)
+    intervals = {}
+    if n_bootstrap:
+        shifts = bootstrap.shifts(checked, is_anomaly, n_bootstrap=n_bootstrap, rng=rng)
+        intervals = {
+            "auc": _interval(auc, shifts.auc, level),
+            "average_precision": _interval(average_precision, shifts.average_precision, level),
+        }
+    return Evaluation(
+        n_rows=len(checked),
+        n_anomaly=int(is_anomaly.sum()),
+        auc=auc,
+        average_precision=average_precision,
+        precision_at={k: _precision_at(checked, is_anomaly, k) for k in ks if k <= len(checked)},
+        confusion=None if threshold is None else _confusion(checked, is_anomaly, threshold),
+        intervals=intervals,
+        level=level,
+    )
+
+
+def auc_scorer(estimator: Any, X: Any, y: ArrayLike) -> float:
+    """Score an estimator by the area under the ROC curve, for scikit-learn's `scoring=`.
+
+    Labelled anomalies (y == -1) are held against all other rows, unlabelled ones included.
+
+    Examples
+    --------
+    >>> from sklearn.ensemble import IsolationForest
+    >>> X, y = [[0.0], [0.1], [0.2], [9.0]], [0, 0, 0, -1]
+    >>> auc_scorer(IsolationForest(random_state=0).fit(X), X, y)
+    1.0
+    """
+    return _auc(*_scored(estimator, X, y))
+
+
+def ap_scorer(estimator: Any, X: Any, y: ArrayLike) -> float:
+    """Score an estimator by average precision, for scikit-learn's `scoring=`.
+
+    Labelled anomalies (y == -1) are held against all other rows, unlabelled ones included.
+
+    Examples
+    --------
+    >>> from sklearn.ensemble import IsolationForest
+    >>> X, y = [[0.0], [0.1], [0.2], [9.0]], [0, 0, 0, -1]
+    >>> ap_scorer(IsolationForest(random_state=0).fit(X), X, y)
+    1.0
+    """
+    return _average_precision(*_scored(estimator, X, y))
+
+
+def _scored(estimator: Any, X: Any, y: ArrayLike) -> tuple[Scores, Truth]:
+    """Take the scores in scikit-learn's direction, which is the other way round."""
+    normality = estimator.score_samples(X) if hasattr(estimator, "score_samples") else estimator.decision_function(X)
+    y_checked = labels.check(y, len(normality), warn=False)
+    return _check(-np.asarray(normality, dtype=np.float64), (y_checked == labels.ANOMALY).astype(np.int8))
+
+
+def _check(scores: ArrayLike, truth: ArrayLike) -> tuple[Scores, Truth]:
+    """Bring scores and truth into one form; a rate needs both kinds of rows."""
+    checked = np.asarray(scores, dtype=np.float64)
+    is_anomaly = labels.truth(truth)
+    if checked.shape != is_anomaly.shape:
+        raise InputError(f"`scores` must hold one number per truth. Got {checked.shape} and {is_anomaly.shape}.")
+    if not np.isfinite(checked).all():
+        raise InputError(f"`scores` must be finite. Got {int((~np.isfinite(checked)).sum())} that are not.")
+    n_anomaly = int(is_anomaly.sum())
+    if n_anomaly in (0, len(is_anomaly)):
+        raise InputError(
+            f"Evaluation needs anomalies and other rows. Got {n_anomaly} anomalies among {len(is_anomaly)} rows."
+        )
+    return checked, is_anomaly
+
+
+def _auc(scores: Scores, is_anomaly: Truth) -> float:
+    return float(roc_auc_score(is_anomaly, scores))
+
+
+def _average_precision(scores: Scores, is_anomaly: Truth) -> float:
+    return float(average_precision_score(is_anomaly, scores))
+
+
+def _precision_at(scores: Scores, is_anomaly: Truth, k: int) -> float:
+    """Count the anomalies among the k highest scores; equal scores at the border share the places left."""
+    border = np.partition(scores, len(scores) - k)[len(scores) - k]
+    above, tied = scores > border, scores == border
+    n_places = k - np.count_nonzero(above)
+    return float((np.sum(is_anomaly & above) + n_places * np.mean(is_anomaly[tied])) / k)
+
+
+def _confusion(scores: Scores, is_anomaly: Truth, threshold: float) -> Confusion:
+    alarm = scores > threshold
+    return Confusion(
+        threshold=float(threshold),
+        true_alarms=int(np.sum(alarm & is_anomaly)),
+        false_alarms=int(np.sum(alarm & ~is_anomaly)),
+        missed=int(np.sum(~alarm & is_anomaly)),
+        passed=int(np.sum(~alarm & ~is_anomaly)),
+    )
+
+
+def _interval(estimate: float, shifts: Scores, level: float) -> tuple[float, float]:
+    """Take the middle share `level` of the resampled values."""
+    low, high = np.quantile(estimate + shifts, [(1.0 - level) / 2.0, (1.0 + level) / 2.0])
+    return float(np.clip(low, 0.0, 1.0)), float(np.clip(high, 0.0, 1.0))
