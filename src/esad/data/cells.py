@@ -1,0 +1,160 @@
+"""Loose cells in, typed columns out: the one place that decides what a column of Python objects holds."""
+
+import datetime as dt
+import math
+import numbers
+from collections.abc import Iterable
+from decimal import Decimal
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from esad.data.parse import Kind, as_utc, text_of_number
+from esad.errors import SchemaError
+
+__all__ = ["CellError", "as_texts", "read_cells", "text_of"]
+
+Family = Literal["missing", "boolean", "number", "date", "duration", "clock", "text"]
+
+
+class CellError(SchemaError, TypeError):
+    """A cell is neither text nor a number, truth value, date or duration; scikit-learn looks for a TypeError here."""
+
+
+def read_cells(values: Iterable[Any], *, name: str) -> tuple[Kind, NDArray[Any]]:
+    """Decide what a column of Python objects holds, and give it as an array of that kind.
+
+    Parameters
+    ----------
+    values : iterable of objects
+        Cells of one column; None, NaN, NaT and pandas' NA are missing.
+    name : str
+        Column name, for error messages.
+
+    Returns
+    -------
+    kind : {"number", "boolean", "category", "date"}
+        Pure kinds keep theirs, a mixture becomes text categories, nothing at all is a number column.
+    column : ndarray
+        float64 (NaN missing), object array of str or None, or datetime64[us].
+
+    Examples
+    --------
+    >>> read_cells([1, None, 2.5], name="size")
+    ('number', array([1. , nan, 2.5]))
+    >>> read_cells([3.0, "red", None], name="colour")
+    ('category', array(['3', 'red', None], dtype=object))
+    """
+    cells = list(values)
+    families = {cell_type: _family(cell_type, name) for cell_type in set(map(type, cells))}
+    held = set(families.values()) - {"missing"}
+    if not held <= {"number", "boolean"}:  # a float NaN between texts or dates is a missing cell, not a number
+        cells = [None if families[type(cell)] == "missing" or _is_nan(cell) else cell for cell in cells]
+        held = {families[type(cell)] for cell in cells if cell is not None}
+    if held <= {"number", "boolean"}:
+        return ("boolean" if held == {"boolean"} else "number"), _floats(cells)
+    if held == {"date"}:
+        return "date", _dates(cells)
+    if held == {"duration"}:
+        return "number", np.array([_seconds(cell) for cell in cells], dtype=np.float64)
+    if held == {"clock"}:
+        return "number", np.array([_clock_seconds(cell) for cell in cells], dtype=np.float64)
+    return "category", as_texts(cells)
+
+
+def as_texts(cells: Iterable[Any]) -> NDArray[Any]:
+    """Turn every cell into its text; missing and blank cells become None."""
+    texts = [text_of(cell) for cell in cells]
+    column = np.empty(len(texts), dtype=object)
+    column[:] = texts
+    return column
+
+
+def text_of(cell: Any) -> str | None:
+    """Text of one cell, the same for 3, 3.0 and "3"; None when missing or blank."""
+    if type(cell) is str:
+        return cell if cell.strip() else None
+    if cell is None or _family(type(cell), "") == "missing" or _is_nan(cell):
+        return None
+    if isinstance(cell, bool | np.bool_):
+        return str(bool(cell))
+    if isinstance(cell, np.timedelta64 | np.datetime64):
+        return str(cell)
+    if isinstance(cell, numbers.Integral):
+        return str(int(cell))
+    if isinstance(cell, numbers.Real | Decimal):
+        return text_of_number(_float(cell))
+    if isinstance(cell, bytes):
+        return text_of(cell.decode("utf-8", errors="replace"))
+    text = cell.isoformat() if isinstance(cell, dt.date | dt.time) else str(cell)
+    return text if text.strip() else None
+
+
+def _family(cell_type: type, name: str) -> Family:
+    """What cells of one Python type stand for."""
+    if cell_type is type(None) or cell_type.__name__ in {"NAType", "NaTType", "MaskedConstant"}:
+        return "missing"
+    if issubclass(cell_type, bool | np.bool_):
+        return "boolean"
+    if issubclass(cell_type, dt.timedelta | np.timedelta64):  # before numbers: numpy's is an integer type too
+        return "duration"
+    if issubclass(cell_type, numbers.Real | Decimal):
+        return "number"
+    if issubclass(cell_type, dt.date | np.datetime64):
+        return "date"
+    if issubclass(cell_type, dt.time):
+        return "clock"
+    if issubclass(cell_type, str | bytes):
+        return "text"
+    if issubclass(cell_type, numbers.Complex):
+        raise CellError(f"Complex data not supported: column {name!r} holds {cell_type.__name__}. Split it in two.")
+    plain = cell_type.__str__ is object.__str__ and cell_type.__repr__ is object.__repr__
+    if plain or hasattr(cell_type, "__len__") or hasattr(cell_type, "__iter__") or hasattr(cell_type, "__array__"):
+        raise CellError(
+            f"Column {name!r} holds a {cell_type.__name__}: a cell argument must be a string or a number, truth value, "
+            "date, duration or missing. Spread it over several columns or drop it."
+        )
+    return "text"
+
+
+def _is_nan(cell: Any) -> bool:
+    """Whether a cell is a NaN of a float, Decimal or numpy type, or numpy's NaT."""
+    return isinstance(cell, numbers.Real | Decimal | np.datetime64 | np.timedelta64) and bool(cell != cell)
+
+
+def _float(cell: Any) -> float:
+    """Nearest float; beyond the range of floats infinite, missing NaN."""
+    try:
+        return float(cell)
+    except OverflowError:
+        return math.inf if cell > 0 else -math.inf
+    except (TypeError, ValueError):
+        return math.nan
+
+
+def _floats(cells: list[Any]) -> NDArray[np.float64]:
+    """Numbers, truth values and missing cells as float64."""
+    try:
+        with np.errstate(over="ignore"):
+            return np.array(cells, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        return np.array([_float(cell) for cell in cells], dtype=np.float64)
+
+
+def _dates(cells: list[Any]) -> NDArray[np.datetime64]:
+    """Dates, moments and missing cells as datetime64[us] in UTC."""
+    naive = [as_utc(cell) if isinstance(cell, dt.datetime) else cell for cell in cells]
+    return np.array([np.datetime64("NaT") if cell is None else np.datetime64(cell, "us") for cell in naive], "M8[us]")
+
+
+def _seconds(cell: Any) -> float:
+    """A duration in seconds."""
+    if cell is None:
+        return math.nan
+    return float(cell / np.timedelta64(1, "s")) if isinstance(cell, np.timedelta64) else float(cell.total_seconds())
+
+
+def _clock_seconds(cell: dt.time | None) -> float:
+    """A time of day as seconds since midnight."""
+    return math.nan if cell is None else cell.hour * 3600 + cell.minute * 60 + cell.second + cell.microsecond / 1e6

@@ -1,0 +1,252 @@
+"""Any table in, typed columns out: arrays, lists, pandas, polars and arrow tables become one `Table`."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+from numpy.typing import NDArray
+
+from esad.data.cells import CellError, as_texts, read_cells
+from esad.data.parse import Kind, parse_numbers
+from esad.errors import InputError, SchemaError
+
+__all__ = ["Table"]
+
+_RESHAPE = (
+    "Reshape your data either using array.reshape(-1, 1) if your data has a single feature "
+    "or array.reshape(1, -1) if it contains a single sample."
+)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Table:
+    """Columns of one kind each, read from any library's table.
+
+    Parameters
+    ----------
+    names : tuple of str
+        Column names; x0, x1, … when the data came without names.
+    named : bool
+        Whether the data came with names. A pandas table whose labels are 0, 1, 2, … did not.
+    kinds : tuple of {"number", "boolean", "category", "date"}
+        What each column holds as it came; text that spells dates is still "category" here, `Schema` decides on it.
+    matrix : ndarray of shape (n_rows, n_columns) or None
+        A numeric array is kept whole, as given.
+    columns : tuple of ndarray or None
+        Otherwise one array per column: real numbers (NaN missing), object array of str or None, datetime64[us].
+
+    Examples
+    --------
+    >>> table = Table.from_any([[1.5, "red"], [None, "blue"]])
+    >>> table.names, table.kinds, table.n_rows
+    (('x0', 'x1'), ('number', 'category'), 2)
+    >>> table.column(0)
+    array([1.5, nan])
+    """
+
+    names: tuple[str, ...]
+    named: bool
+    kinds: tuple[Kind, ...]
+    matrix: NDArray[Any] | None = None
+    columns: tuple[NDArray[Any], ...] | None = None
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return len(self._columns[0]) if self.matrix is None else len(self.matrix)
+
+    @property
+    def n_columns(self) -> int:
+        """Number of columns."""
+        return len(self.names)
+
+    @property
+    def _columns(self) -> tuple[NDArray[Any], ...]:
+        """One array per column, without copying."""
+        if self.columns is not None:
+            return self.columns
+        assert self.matrix is not None
+        return tuple(self.matrix[:, index] for index in range(self.n_columns))
+
+    @classmethod
+    def from_any(cls, X: Any) -> "Table":
+        """Read a 2-D array, a list of rows, or a pandas, polars or arrow table.
+
+        Parameters
+        ----------
+        X : array-like or table of shape (n_rows, n_columns)
+            Numbers, truth values, text, dates, durations (read as seconds) and missing values.
+
+        Returns
+        -------
+        Table
+            Numeric arrays are kept as they are, without a copy.
+
+        Raises
+        ------
+        InputError
+            Not a table of at least one row and one column, or sparse or complex.
+        SchemaError
+            Two columns share a name, or a column holds something other than the above.
+
+        Examples
+        --------
+        >>> Table.from_any(np.zeros((4, 2))).names
+        ('x0', 'x1')
+        """
+        if nw.dependencies.is_pandas_dataframe(X):  # by position: pandas allows doubled and nameless columns
+            return cls._from_series([X.iloc[:, i] for i in range(X.shape[1])], list(X.columns), X.shape)
+        frame = nw.from_native(_as_frame(X), pass_through=True, allow_series=True)
+        if isinstance(frame, nw.LazyFrame):
+            raise InputError(f"X must be a table in memory. Got a lazy {type(X).__name__}. Collect it first.")
+        if isinstance(frame, nw.Series):
+            raise InputError(f"Expected 2D array, got 1D {type(X).__name__} instead. {_RESHAPE}")
+        if isinstance(frame, nw.DataFrame):
+            return cls._from_series(list(frame.iter_columns()), frame.columns, frame.shape)
+        return cls._from_array(_as_array(X))
+
+    @classmethod
+    def _from_series(cls, series: Sequence[Any], labels: Sequence[Any], shape: tuple[int, int]) -> "Table":
+        _check_shape(shape)
+        named = labels != list(range(len(labels)))
+        names = tuple(map(str, labels)) if named else _positions(len(labels))
+        doubled = sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []
+        if doubled:
+            raise SchemaError(f"Column names must differ. Got more than one of {doubled}. Rename or drop them.")
+        read = [_read_series(nw.from_native(s, series_only=True), name) for s, name in zip(series, names, strict=True)]
+        kinds, columns = zip(*read, strict=True)
+        return cls(names=names, named=named, kinds=kinds, columns=columns)
+
+    @classmethod
+    def _from_array(cls, array: NDArray[Any]) -> "Table":
+        if array.ndim < 2:
+            raise InputError(f"Expected 2D array, got {array.ndim}D array instead:\narray={array}.\n{_RESHAPE}")
+        if array.ndim > 2:
+            raise InputError(f"Found array with dim {array.ndim}, while dim <= 2 is required.")
+        _check_shape(array.shape)
+        names = _positions(array.shape[1])
+        if array.dtype.kind in "fiub":
+            kind: Kind = "boolean" if array.dtype.kind == "b" else "number"
+            return cls(names=names, named=False, kinds=(kind,) * len(names), matrix=array)
+        read = [_read_values(array[:, index], name) for index, name in enumerate(names)]
+        kinds, columns = zip(*read, strict=True)
+        return cls(names=names, named=False, kinds=kinds, columns=columns)
+
+    def column(self, index: int) -> NDArray[Any]:
+        """One column: float64 (NaN missing), object array of str or None, or datetime64[us].
+
+        Examples
+        --------
+        >>> Table.from_any([[True], [False]]).column(0)
+        array([1., 0.])
+        """
+        column = self._columns[index] if self.matrix is None else self.matrix[:, index]
+        with np.errstate(over="ignore"):
+            return column.astype(np.float64, copy=False) if column.dtype.kind in "fiub" else column
+
+    def numbers(self, rows: slice, indices: NDArray[np.intp], out: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Copy a block of rows of the number and boolean columns `indices` into `out`, shape (n, len(indices)).
+
+        Examples
+        --------
+        >>> Table.from_any([[1, 2], [3, 4]]).numbers(slice(0, 2), np.array([1]), np.empty((2, 1)))
+        array([[2.],
+               [4.]])
+        """
+        with np.errstate(over="ignore"):
+            if self.matrix is not None:
+                whole = np.array_equal(indices, np.arange(self.n_columns))
+                np.copyto(out, self.matrix[rows] if whole else self.matrix[rows][:, indices], casting="same_kind")
+            else:
+                columns = self._columns
+                for position, index in enumerate(indices):
+                    out[:, position] = columns[index][rows]
+        return out
+
+    def take(self, rows: Any) -> "Table":
+        """The given rows only, by slice, row numbers or mask.
+
+        Examples
+        --------
+        >>> Table.from_any([[1.0], [2.0], [3.0]]).take([2, 0]).column(0)
+        array([3., 1.])
+        """
+        rows = rows if isinstance(rows, slice) else np.asarray(rows)
+        if isinstance(rows, np.ndarray) and rows.size == 0:
+            rows = rows.astype(np.intp)
+        if self.matrix is not None:
+            return Table(names=self.names, named=self.named, kinds=self.kinds, matrix=self.matrix[rows])
+        columns = tuple(column[rows] for column in self._columns)
+        return Table(names=self.names, named=self.named, kinds=self.kinds, columns=columns)
+
+
+def _positions(n_columns: int) -> tuple[str, ...]:
+    """Names of columns that came without any."""
+    return tuple(f"x{index}" for index in range(n_columns))
+
+
+def _check_shape(shape: tuple[int, ...]) -> None:
+    """At least one row and one column, in scikit-learn's words."""
+    for count, unit in ((shape[0], "sample"), (shape[1], "feature")):
+        if count == 0:
+            raise InputError(f"Found array with 0 {unit}(s) (shape={shape}) while a minimum of 1 is required.")
+
+
+def _as_frame(X: Any) -> Any:
+    """An arrow record batch as an arrow table, which narwhals knows; anything else untouched."""
+    pyarrow = sys.modules.get("pyarrow")
+    if pyarrow is not None and isinstance(X, pyarrow.RecordBatch):
+        return pyarrow.Table.from_batches([X])
+    return X
+
+
+def _as_array(X: Any) -> NDArray[Any]:
+    """A numpy array of what was given; rows given as a list keep the type of each cell."""
+    if hasattr(X, "toarray") and hasattr(X, "nnz"):
+        raise CellError("Sparse data was passed for X, but dense data is required. Use '.toarray()' to convert it.")
+    if isinstance(X, str | bytes | dict | set) or X is None:
+        raise InputError(f"X must be a 2-D array or a table. Got {type(X).__name__}.")
+    if isinstance(X, np.ma.MaskedArray):
+        numeric = X.dtype.kind in "fiub"
+        return np.asarray(np.ma.filled(X.astype(np.float64 if numeric else object), np.nan))
+    try:
+        array = np.asarray(X)
+        if array.dtype.kind in "USmM" and not hasattr(X, "__array__"):
+            array = np.asarray(X, dtype=object)  # a list: [["a", 1.5]] must not turn 1.5 into text
+    except ValueError as error:
+        raise InputError(f"X must have rows of one length. Got {type(X).__name__} of uneven rows ({error}).") from error
+    if array.dtype.kind == "c":
+        raise InputError(f"Complex data not supported\n{array}\n")
+    if array.dtype.kind == "V":
+        raise InputError("X must be a 2-D array or a table. Got a structured array. Make it a table first.")
+    return array
+
+
+def _read_series(series: nw.Series[Any], name: str) -> tuple[Kind, NDArray[Any]]:
+    """One column of a data frame."""
+    if isinstance(series.dtype, nw.Categorical | nw.Enum):  # arrow fills the gaps of a dictionary column in to_numpy
+        return "category", as_texts(series.to_list())
+    if isinstance(series.dtype, nw.Int128 | nw.UInt128):  # numpy has none
+        return read_cells(series.to_list(), name=name)
+    return _read_values(series.to_numpy(), name)
+
+
+def _read_values(values: NDArray[Any], name: str) -> tuple[Kind, NDArray[Any]]:
+    """One column of a numpy array of any type."""
+    kind = values.dtype.kind
+    if kind == "b":
+        return "boolean", values
+    if kind in "fiu":
+        return "number", values
+    if kind == "M":
+        return "date", values.astype("M8[us]")
+    if kind == "m":
+        return "number", values / np.timedelta64(1, "s")
+    if kind in "US":  # numpy made text of everything: columns that spell numbers were numbers
+        texts = as_texts(values.tolist())
+        parsed, bad = parse_numbers(texts)
+        return ("category", texts) if bad is not None else ("number", parsed)
+    return read_cells(values, name=name)

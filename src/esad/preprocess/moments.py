@@ -1,0 +1,94 @@
+"""Mean and standard deviation of columns seen in blocks of rows: one pass, safe from overflow and cancellation."""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["finite_moments"]
+
+_SAFE_SUM = 1e-200  # below this, squares may have underflowed: the column is constant or needs the careful way
+
+
+def finite_moments(
+    blocks: Iterator[NDArray[np.float64]], column: Callable[[int], NDArray[np.float64]], *, n_unbounded: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Mean and population standard deviation of each column's finite values.
+
+    Sums run over x - s, where s is the first finite value of the column. As s is itself one of the n values, the
+    variance is at least (mean - s)^2 / n, so that the relative rounding error stays below about n times 1e-16.
+    Columns whose squares leave the range of floats are done again, scaled.
+
+    Parameters
+    ----------
+    blocks : iterator of ndarray of shape (rows, n_columns)
+        Consecutive rows; overwritten here.
+    column : callable
+        Gives all values of one column, for those that need the careful way.
+    n_unbounded : int
+        The first so many columns may hold any magnitude; the others are within 1e-100 and 1e100 or 0.
+
+    Returns
+    -------
+    mean, std : ndarray of shape (n_columns,)
+        Both 0 for a column without a finite value; std is exactly 0 for a constant one.
+
+    Examples
+    --------
+    >>> rows = np.array([[1.0, 1e300], [3.0, -1e300], [np.inf, np.nan]])
+    >>> mean, std = finite_moments(iter([rows.copy()]), lambda index: rows[:, index], n_unbounded=2)
+    >>> mean.tolist(), std.tolist()
+    ([2.0, 0.0], [1.0, 1e+300])
+    """
+    n_finite, total, squares, shift = (np.zeros(0) for _ in range(4))
+    with np.errstate(over="ignore", invalid="ignore"):
+        for block in blocks:
+            if not len(shift):
+                n_finite, total, squares, shift = (np.full(block.shape[1], start) for start in (0.0, 0.0, 0.0, np.nan))
+            _fill_shift(shift, block)
+            block -= shift
+            ones = np.ones(len(block))
+            sums = ones @ block
+            if np.isfinite(sums).all():
+                n_finite += len(block)
+            else:
+                finite = np.isfinite(block)
+                block[~finite] = 0.0
+                n_finite += finite.sum(axis=0)
+                sums = ones @ block
+            total += sums
+            np.multiply(block, block, out=block)
+            squares += ones @ block
+        n_finite = np.maximum(n_finite, 1.0)
+        offset = total / n_finite
+        mean = np.where(np.isnan(shift), 0.0, shift + offset)
+        std = np.sqrt(np.maximum(squares / n_finite - offset**2, 0.0))
+    safe = np.isfinite(mean) & np.isfinite(std) & (squares > _SAFE_SUM)
+    for index in np.flatnonzero(~safe[:n_unbounded]):
+        mean[index], std[index] = _careful_moments(column(int(index)))
+    return mean, std
+
+
+def _fill_shift(shift: NDArray[np.float64], block: NDArray[np.float64]) -> None:
+    """Give every column that has none yet its first finite value."""
+    for index in np.flatnonzero(np.isnan(shift)):
+        finite = np.isfinite(block[:, index])
+        if finite.any():
+            shift[index] = block[finite.argmax(), index]
+
+
+def _careful_moments(values: NDArray[np.float64]) -> tuple[float, float]:
+    """Moments of one column of any magnitude, in three passes."""
+    values = values[np.isfinite(values)]
+    if not len(values):
+        return 0.0, 0.0
+    if (values == values[0]).all():
+        return float(values[0]), 0.0
+    magnitude = float(np.abs(values).max())
+    scaled = values / magnitude  # within [-1, 1]
+    centre = float(scaled.mean())
+    deviation = scaled - centre
+    spread = float(np.abs(deviation).max())
+    if spread == 0.0:
+        return centre * magnitude, 0.0
+    return centre * magnitude, float(np.sqrt(np.mean((deviation / spread) ** 2))) * spread * magnitude
