@@ -8,8 +8,8 @@
 
 The entries are stored, never compressed, with fixed order, time and attributes: the same model gives the same bytes,
 and any unzip program opens the file. Everything but the two contents follows from them, so the reader rebuilds that
-frame and compares it instead of trusting a field of it. The checksum finds damage; it is no signature: whoever forges a file
-on purpose can renew it, which is why everything behind it is checked as well and nothing in the file can run code.
+frame and compares it instead of trusting a field of it. The checksum finds damage; it is no signature: whoever forges
+a file on purpose can renew it, so everything behind it is checked as well, and nothing in the file can run code.
 """
 
 import hashlib
@@ -197,8 +197,8 @@ def _check_version(manifest: dict[str, Any], shown: str) -> None:
         raise DamageError("its manifest states no valid format version")
     if number > FORMAT_VERSION:
         raise ModelFileError(
-            f"The model file {shown!r} was written by a newer esad (format {str(number)[:20]}); this version reads up to "
-            f"format {FORMAT_VERSION}. Upgrade with: pip install --upgrade esad"
+            f"The model file {shown!r} was written by a newer esad (format {str(number)[:20]}); "
+            f"this version reads up to format {FORMAT_VERSION}. Upgrade with: pip install --upgrade esad"
         )
     if not isinstance(manifest.get("esad_version"), str):
         raise DamageError("its manifest does not state which esad wrote it")

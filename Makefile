@@ -1,0 +1,42 @@
+# make demo   sets up, trains on data that ships with scikit-learn, says what it found
+# make test   sets up and passes the tests
+.PHONY: help setup test test-extra demo clean
+.DELETE_ON_ERROR:
+
+PYTHON ?= python3
+JOBS ?= 2
+BIN := .venv/bin
+STAMP := .venv/.installed
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+help:
+	@echo 'make setup       build .venv with every extra (done by the others when needed)'
+	@echo 'make demo        train on a small data set and show the result'
+	@echo 'make test        linters, types, layers and the tests'
+	@echo 'make test-extra  slow and heavy tests'
+	@echo 'make clean       remove .venv and caches'
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo 'esad needs Python 3.11 or newer. Name one with: make PYTHON=python3.12'; exit 1; }
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[all,dev]'
+	@touch $@
+
+test: setup
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) -m 'not extra'
+
+test-extra: setup
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m extra tests
+
+demo: setup
+	$(BIN)/esad demo
+
+clean:
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,26 @@
+"""What every test shares: one thread, repeatable hypothesis runs, the folder of real data."""
+
+import os
+from pathlib import Path
+
+# Set before numpy and torch are loaded, and inherited by the processes that tests start: several tests run at once,
+# and threads that fight over a core make each of them many times slower.
+for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ[variable] = "1"
+
+import pytest  # noqa: E402
+from hypothesis import settings  # noqa: E402
+
+# The same examples in every run, so that a red test is never luck; HYPOTHESIS_PROFILE=explore looks further.
+settings.register_profile("repeatable", deadline=None, derandomize=True)
+settings.register_profile("explore", deadline=None, max_examples=1000, print_blob=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
+
+
+@pytest.fixture(scope="session")
+def data_folder() -> Path:
+    """The folder named by ESAD_DATA; without one the test is skipped."""
+    folder = os.environ.get("ESAD_DATA")
+    if not folder:
+        pytest.skip("needs real data: set ESAD_DATA to its folder")
+    return Path(folder)
