@@ -1,3 +1,45 @@
-"""Semi-supervised anomaly detection."""
+"""Semi-supervised anomaly detection: many unlabelled rows or pictures, a handful of labels.
+
+Scores point one way everywhere: higher = more anomalous. Labels are -1 anomaly, 0 unlabelled, +1 normal.
+Names are loaded on first use, so `import esad` is quick.
+"""
+
+import importlib
+from typing import Any
 
 __version__ = "0.1.0"
+
+_NAMES = {
+    "LabelAwareSplit": "esad.score.splits",
+    "Threshold": "esad.score.threshold",
+    "ap_scorer": "esad.score.metrics",
+    "auc_scorer": "esad.score.metrics",
+    "evaluate": "esad.score.metrics",
+    "load": "esad.detector",
+}
+_MODULES = ("errors", "labels", "registry")
+
+
+def _detectors() -> dict[str, str]:
+    from esad.registry import method_classes
+
+    return {class_name: f"esad.methods.{module}" for module, class_name in method_classes().items()}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(f"esad.{name}")
+    if name == "__all__":
+        return __dir__()
+    if name.startswith("_"):
+        raise AttributeError(f"module 'esad' has no attribute {name!r}")
+    module = _NAMES.get(name) or _detectors().get(name)
+    if module is None:
+        raise AttributeError(f"module 'esad' has no attribute {name!r}")
+    value = getattr(importlib.import_module(module), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*_NAMES, *_MODULES, *_detectors(), "__version__"])

@@ -1,0 +1,178 @@
+"""What every method trained by gradient descent shares: devices, the loop, scoring in blocks, its state."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import warnings
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from esad.detector import Detector, Scores, State
+from esad.errors import ModelFileError
+from esad.preprocess.inputs import Rows, reference_rows
+from esad.random import MemberRandom, member_seeds, seed_from
+from esad.train.callbacks import Callback, EarlyStopping, LogProgress
+from esad.train.loop import Settings, train
+from esad.train.objective import HELD_OUT, Objective, TrainingData
+from esad.train.runtime import autocast, dtype_of, resolve_device
+
+__all__ = ["DeepDetector", "Phase"]
+
+logger = logging.getLogger("esad")
+
+Phase = tuple[Objective, Settings]
+BLOCK_ROWS = 512  # table rows per forward pass on a CPU: activations stay in the cache
+BLOCK_ROWS_GPU = 65_536
+BLOCK_PICTURES = 256
+HELD_OUT_RATIO = 0.25  # share of the rows that early stopping watches
+MIN_HELD_OUT_ANOMALIES = 2
+
+
+class DeepDetector(Detector):
+    """A detector whose model is an `Objective` trained by the loop."""
+
+    device: str
+    precision: str
+    early_stopping: bool
+    verbose: int
+
+    @abstractmethod
+    def _phases(self, rows: Rows, y: NDArray[np.int8], device: torch.device) -> list[Phase]:
+        """What the loop runs, in order; the last objective is the model."""
+
+    @abstractmethod
+    def _rebuild(self, plain: Any) -> Objective:
+        """The model's objective with weights still to be filled, from what `_describe` gave."""
+
+    @abstractmethod
+    def _describe(self) -> dict[str, Any]:
+        """Plain values from which `_rebuild` makes the objective."""
+
+    def _fit_rows(self, rows: Rows, y: NDArray[np.int8], callbacks: Sequence[Callback]) -> None:
+        device, dtype = resolve_device(self.device), dtype_of(self.precision)
+        self.seed_ = seed_from(self.random_state)
+        watch = [LogProgress()] if self.verbose else []
+        x = torch.from_numpy(rows).to(device, dtype)
+        for objective, settings in self._phases(rows, y, device):
+            objective.to(device, dtype)
+            seeds = member_seeds(self.seed_, objective.n_members)
+            random = MemberRandom(seeds, device=device, dtype=dtype)
+            objective.reset(random)
+            kept, stopper = self._hold_out(x, y)
+            data = TrainingData.shared(x, torch.from_numpy(kept).to(device), n_members=objective.n_members)
+            curves = train(
+                objective,
+                data,
+                settings,
+                random=random,
+                callbacks=[*watch, *stopper, *callbacks],
+                identity=self._identity(settings),
+            )
+            self.objective_ = objective
+            self.loss_curves_ = {name: curve.numpy() for name, curve in curves.items()}
+        terms = self._raw_terms(rows[reference_rows(y)])
+        self.objective_.calibrate({name: term.to(device) for name, term in terms.items()})
+
+    def _hold_out(self, x: Tensor, y: NDArray[np.int8]) -> tuple[NDArray[np.int8], list[EarlyStopping]]:
+        """Labels with the held-out rows marked as not to be drawn, and the callback that watches those rows."""
+        if not self.early_stopping:
+            return y, []
+        if np.count_nonzero(y < 0) < 2 * MIN_HELD_OUT_ANOMALIES:
+            warnings.warn(
+                f"early_stopping needs at least {2 * MIN_HELD_OUT_ANOMALIES} labelled anomalies and is left out.",
+                UserWarning,
+                stacklevel=4,
+            )
+            return y, []
+        rng = np.random.default_rng(self.seed_)
+        held = np.zeros(len(y), dtype=bool)
+        for label in (-1, 0, 1):
+            rows = rng.permutation(np.flatnonzero(y == label))
+            n_held = round(HELD_OUT_RATIO * len(rows))
+            held[rows[: max(n_held, MIN_HELD_OUT_ANOMALIES) if label < 0 else n_held]] = True
+        kept = np.where(held, np.int8(HELD_OUT), y)
+        watched = torch.from_numpy(held).to(x.device)
+        return kept, [EarlyStopping(x[watched], torch.from_numpy(y[held]).to(x.device))]
+
+    def _identity(self, settings: Settings) -> str:
+        """Names this training: a checkpoint of another one must not be continued."""
+        parameters = self._plain_parameters() | {"verbose": 0, "random_state": self.seed_}
+        text = json.dumps([type(self).__name__, parameters, repr(settings), self.fingerprint_], default=str)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    # ------------------------------------------------------------------ score
+
+    def _blocks(self, rows: Rows) -> Any:
+        """Forward passes over blocks of rows: yields (first row, raw terms on the device).
+
+        Table blocks on a CPU all have the same size, the last one padded: matrix products then round the same way
+        for every row, so a row's score does not depend on the rows beside it.
+        """
+        objective = self.objective_
+        parameter = next(objective.parameters())
+        device, dtype = parameter.device, parameter.dtype
+        pictures = rows.ndim > 2
+        size = BLOCK_PICTURES if pictures else (BLOCK_ROWS if device.type == "cpu" else BLOCK_ROWS_GPU)
+        with torch.inference_mode(), autocast(self.precision, device):
+            scorer = objective.scorer()
+            for first in range(0, len(rows), size):
+                block = torch.from_numpy(rows[first : first + size]).to(device, dtype)
+                n = len(block)
+                if n < size and not pictures and device.type == "cpu":
+                    block = torch.cat([block, block.new_zeros(size - n, *block.shape[1:])])
+                yield first, {name: term[:, :n] for name, term in scorer(block).items()}
+
+    def _raw_terms(self, rows: Rows) -> dict[str, Tensor]:
+        parts = [terms for _, terms in self._blocks(rows)]
+        return {name: torch.cat([part[name].float().cpu() for part in parts], dim=1) for name in parts[0]}
+
+    def _contributions(self, rows: Rows) -> dict[str, Scores]:
+        out: dict[str, Scores] = {}
+        for first, terms in self._blocks(rows):
+            for name, part in self.objective_.contributions(terms).items():
+                whole = out.setdefault(name, np.empty(len(rows)))
+                whole[first : first + len(part)] = part.cpu().numpy()
+        return out
+
+    # ------------------------------------------------------------------ state
+
+    def _state(self) -> State:
+        arrays = {f"weights.{name}": value.cpu().numpy() for name, value in self.objective_.state_dict().items()}
+        arrays |= {f"curves.{name}": curve for name, curve in self.loss_curves_.items()}
+        return arrays, {"seed": self.seed_, "objective": self._describe()}
+
+    def _restore(self, arrays: dict[str, NDArray[Any]], plain: Any) -> None:
+        self.seed_ = int(plain["seed"])
+        with torch.device("meta"):  # nothing is allocated for sizes that a forged file claims
+            objective = self._rebuild(plain["objective"])
+        weights, self.loss_curves_ = {}, {}
+        for name, value in arrays.items():
+            group, _, rest = name.partition(".")
+            if group == "curves":
+                self.loss_curves_[rest] = value
+            else:
+                weights[rest] = torch.from_numpy(value)
+        self._check_weights(objective, weights)
+        objective.load_state_dict(weights, assign=True)
+        self.objective_ = objective.eval().requires_grad_(True)
+
+    @staticmethod
+    def _check_weights(objective: Objective, weights: dict[str, Tensor]) -> None:
+        expected = objective.state_dict()
+        if expected.keys() != weights.keys():
+            raise ModelFileError("its weights are not those of the network it describes")
+        for name, value in weights.items():
+            if value.shape != expected[name].shape:
+                raise ModelFileError(f"its weights {name!r} have another shape than the network it describes")
+            if value.is_floating_point() != expected[name].is_floating_point():
+                raise ModelFileError(f"its weights {name!r} have the wrong type")
+            if value.is_floating_point() and not value.isfinite().all():
+                raise ModelFileError(f"its weights {name!r} are not all finite")

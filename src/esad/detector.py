@@ -1,0 +1,298 @@
+"""The scikit-learn face shared by every method: fit, score, decide, save, load.
+
+Directions, defined here once: `anomaly_score` is higher for the more anomalous; `score_samples` is its negative;
+`decision_function = score_samples - offset_`; `predict` gives -1 for an alarm and +1 otherwise. A row is an alarm
+when its anomaly score is greater than `threshold_ = -offset_`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, OutlierMixin
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted
+
+from esad import labels, registry
+from esad.data.frame import Table
+from esad.errors import EsadError, InputError, ModelFileError
+from esad.persist import bundle
+from esad.preprocess.inputs import Inputs, Rows, read
+from esad.score.threshold import Threshold
+from esad.train.callbacks import Callback
+
+__all__ = ["Detector", "load"]
+
+Scores = NDArray[np.float64]
+State = tuple[dict[str, NDArray[Any]], dict[str, Any]]
+
+
+class Detector(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+    """Base of all methods. A method says how to fit rows, how to score them and what its state is."""
+
+    summary: ClassVar[str]
+    takes: ClassVar[tuple[str, ...]] = ("table", "images")
+    labels_used: ClassVar[tuple[str, ...]] = ("anomaly", "unlabelled", "normal")
+
+    contamination: float | str
+    random_state: int | np.random.RandomState | None
+
+    @abstractmethod
+    def _fit_rows(self, rows: Rows, y: NDArray[np.int8], callbacks: Sequence[Callback]) -> None:
+        """Train on preprocessed rows and labels -1, 0, +1."""
+
+    @abstractmethod
+    def _contributions(self, rows: Rows) -> dict[str, Scores]:
+        """Terms that add up to the anomaly score, each (n,)."""
+
+    @abstractmethod
+    def _state(self) -> State:
+        """What the method learned, as arrays and plain values."""
+
+    @abstractmethod
+    def _restore(self, arrays: dict[str, NDArray[Any]], plain: Any) -> None:
+        """Undo `_state`, checking everything."""
+
+    # ------------------------------------------------------------------ fit
+
+    def fit(self, X: Any, y: ArrayLike | None = None, *, callbacks: Sequence[Callback] = ()) -> Self:
+        """Learn from rows or pictures and a few labels.
+
+        Parameters
+        ----------
+        X : array, pandas, polars or arrow table, or pictures
+            (n, columns), or (n, H, W), (n, H, W, C), (n, C, H, W).
+        y : array-like of -1, 0, +1, optional
+            -1 anomaly, 0 unlabelled, +1 normal; missing values are unlabelled. None: nothing is labelled.
+        callbacks : sequence of Callback
+            Watch, checkpoint or stop the training.
+
+        Returns
+        -------
+        self
+        """
+        data = read(X)
+        n_rows = data.n_rows if isinstance(data, Table) else len(data)
+        kind = "table" if isinstance(data, Table) else "images"
+        if kind not in self.takes:
+            raise InputError(f"{type(self).__name__} takes {' or '.join(self.takes)}. Got {kind}.")
+        if n_rows < 2:
+            raise InputError(f"{type(self).__name__} cannot learn from {n_rows} sample: give two rows or more.")
+        checked = labels.check(y, n_rows)
+        threshold = self._threshold_rule()
+        self.inputs_, rows = Inputs.fit(data, checked, scaling=self._scaling())
+        self._describe_features(data)
+        self.label_counts_ = labels.counts(checked)
+        self.fingerprint_ = _fingerprint(rows, checked)
+        self._fit_rows(rows, checked, callbacks)
+        self.offset_ = -threshold.fit(self._total(rows), checked)
+        return self
+
+    def fit_threshold(
+        self,
+        X: Any,
+        y: ArrayLike | None = None,
+        *,
+        contamination: float | None = None,
+        false_alarm_rate: float | None = None,
+        from_labels: bool = False,
+    ) -> Self:
+        """Set the threshold anew, on training data or better on rows kept apart, by exactly one rule.
+
+        Parameters
+        ----------
+        X, y
+            As in `fit`.
+        contamination : float, optional
+            Flag this share of the rows.
+        false_alarm_rate : float, optional
+            Flag at most this share of unlabelled and normal rows.
+        from_labels : bool
+            The best F1 on the labelled rows.
+        """
+        rules = {
+            Threshold("contamination", contamination) if contamination is not None else None,
+            Threshold("false_alarm", false_alarm_rate) if false_alarm_rate is not None else None,
+            Threshold("labels") if from_labels else None,
+        } - {None}
+        if len(rules) != 1:
+            raise InputError(
+                "`fit_threshold` needs exactly one of contamination=, false_alarm_rate=, from_labels=True. "
+                f"Got {len(rules)}."
+            )
+        scores = self.anomaly_score(X)
+        (rule,) = rules
+        assert rule is not None
+        self.offset_ = -rule.fit(scores, labels.check(y, len(scores)))
+        return self
+
+    def fit_predict(self, X: Any, y: ArrayLike | None = None, **kwargs: Any) -> NDArray[np.int64]:
+        """`fit(X, y)`, then `predict(X)`."""
+        return self.fit(X, y, **kwargs).predict(X)
+
+    # ------------------------------------------------------------------ score
+
+    def anomaly_score(self, X: Any) -> Scores:
+        """One number per row, higher = more anomalous."""
+        return self._total(self._rows(X))
+
+    def score_terms(self, X: Any) -> dict[str, Scores]:
+        """The named terms that add up to `anomaly_score`."""
+        return self._contributions(self._rows(X))
+
+    def score_samples(self, X: Any) -> Scores:
+        """scikit-learn's direction: the negative of `anomaly_score`."""
+        return -self.anomaly_score(X)
+
+    def decision_function(self, X: Any) -> Scores:
+        """`score_samples(X) - offset_`: negative for alarms."""
+        return self.score_samples(X) - self.offset_
+
+    def predict(self, X: Any) -> NDArray[np.int64]:
+        """-1 for an alarm, +1 otherwise."""
+        return np.where(self.decision_function(X) < 0, -1, 1)
+
+    @property
+    def threshold_(self) -> float:
+        """A row is an alarm when its anomaly score is greater than this."""
+        check_is_fitted(self)
+        return -float(self.offset_)
+
+    # ------------------------------------------------------------------ files
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted detector to one `.esad` file: safetensors + JSON, never pickle."""
+        check_is_fitted(self)
+        input_arrays, input_plain = self.inputs_.state()
+        model_arrays, model_plain = self._state()
+        manifest = {
+            "method": type(self).__module__.rpartition(".")[2],
+            "parameters": self._plain_parameters(),
+            "inputs": input_plain,
+            "model": model_plain,
+            "threshold": self.threshold_,
+            "label_counts": asdict(self.label_counts_),
+            "data_fingerprint": self.fingerprint_,
+        }
+        arrays = {f"inputs.{name}": value for name, value in input_arrays.items()}
+        arrays |= {f"model.{name}": value for name, value in model_arrays.items()}
+        bundle.write(path, manifest, arrays)
+
+    # ------------------------------------------------------------------ inside
+
+    def _rows(self, X: Any) -> Rows:
+        check_is_fitted(self)
+        return self.inputs_.transform(X, estimator=type(self).__name__)
+
+    def _total(self, rows: Rows) -> Scores:
+        return np.sum(list(self._contributions(rows).values()), axis=0, dtype=np.float64)
+
+    def _scaling(self) -> str:
+        return "standard"
+
+    def _threshold_rule(self) -> Threshold:
+        if isinstance(self.contamination, str):
+            if self.contamination != "auto":
+                raise InputError(f"`contamination` must be 'auto' or a share up to 0.5. Got {self.contamination!r}.")
+            return Threshold("auto")
+        return Threshold("contamination", self.contamination)
+
+    def _describe_features(self, data: Table | NDArray[Any]) -> None:
+        """scikit-learn's attributes about the columns."""
+        for name in ("n_features_in_", "feature_names_in_"):
+            if hasattr(self, name):
+                delattr(self, name)
+        if isinstance(data, Table):
+            self.n_features_in_ = data.n_columns
+            if data.named:
+                self.feature_names_in_ = np.asarray(data.names, dtype=object)
+
+    def _plain_parameters(self) -> dict[str, Any]:
+        parameters = self.get_params(deep=False)
+        if isinstance(self.random_state, np.random.RandomState | np.random.Generator):
+            parameters["random_state"] = None  # a live generator cannot be saved; the fitted model does not need it
+        return {name: _plain(value) for name, value in parameters.items()}
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.string = True
+        tags.input_tags.categorical = True
+        return tags
+
+
+def load(path: str | os.PathLike[str]) -> Detector:
+    """Read a fitted detector from a `.esad` file.
+
+    Nothing in the file can run code; a damaged, foreign or newer file gives one clear `ModelFileError`.
+
+    Examples
+    --------
+    >>> load("no-such-model.esad")
+    Traceback (most recent call last):
+    ...
+    esad.errors.ModelFileError: ...
+    """
+    manifest, arrays = bundle.read(path)
+    try:
+        return _from_state(manifest, arrays)
+    except MemoryError:
+        raise
+    except Exception as error:  # a forged file may be wrong in any way; all of them are the file's fault
+        reason = str(error) if isinstance(error, EsadError) else f"its contents do not fit together ({error!r})"
+        raise ModelFileError(f"{os.fspath(path)!r} is not a usable esad model: {reason}") from error
+
+
+def _from_state(manifest: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Detector:
+    parameters = manifest["parameters"]
+    if not isinstance(parameters, dict):
+        raise ModelFileError("its parameters are damaged")
+    detector_class = registry.method(str(manifest["method"]))
+    detector: Detector = detector_class(**{name: _restored(value) for name, value in parameters.items()})
+    groups: dict[str, dict[str, NDArray[Any]]] = {"inputs": {}, "model": {}}
+    for name, value in arrays.items():
+        group, _, rest = name.partition(".")
+        groups[group][rest] = value
+    detector.inputs_ = Inputs.from_state(groups["inputs"], manifest["inputs"])
+    schema = getattr(detector.inputs_.preprocessor, "schema_", None)
+    if schema is not None:
+        detector.n_features_in_ = len(schema.columns)
+        if schema.named:
+            detector.feature_names_in_ = np.asarray(schema.names, dtype=object)
+    detector.label_counts_ = labels.LabelCounts(**manifest["label_counts"])
+    detector.fingerprint_ = str(manifest["data_fingerprint"])
+    threshold = manifest["threshold"]
+    if not isinstance(threshold, float | int) or isinstance(threshold, bool) or not np.isfinite(threshold):
+        raise ModelFileError(f"its threshold must be a number. Got {threshold!r}")
+    detector.offset_ = -float(threshold)
+    detector._restore(groups["model"], manifest["model"])
+    return detector
+
+
+def _fingerprint(rows: Rows, y: NDArray[np.int8]) -> str:
+    """Short hash of the preprocessed training data and labels."""
+    digest = hashlib.sha256(repr(rows.shape).encode())
+    digest.update(np.ascontiguousarray(rows))
+    digest.update(np.ascontiguousarray(y))
+    return digest.hexdigest()[:16]
+
+
+def _plain(value: Any) -> Any:
+    """A constructor argument as JSON."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, list | tuple | np.ndarray):
+        return [_plain(item) for item in value]
+    return value
+
+
+def _restored(value: Any) -> Any:
+    """Undo `_plain`: lists were tuples."""
+    return tuple(_restored(item) for item in value) if isinstance(value, list) else value

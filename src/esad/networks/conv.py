@@ -1,0 +1,77 @@
+"""The paper's convolutional encoder and decoder, for grey or colour pictures of any size.
+
+Encoder (supplement, table "Model Structure"): two 3x3 convolutions per level, max-pooling between the levels,
+five levels of 64, 128, 256, 512, 512 channels, so the code is (512, H/16, W/16). Decoder: four times upsampling
+and two convolutions of 256, 128, 64, 64 channels, then one plain convolution to the picture. Convolutions are
+padded, without bias, with batch norm and ReLU. Pictures are padded to a multiple of 16 and cropped back.
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+
+from esad.networks.layers import StackedConv, crop, fold_members, pad_to_multiple, reset_weights, unfold_members
+from esad.random import MemberRandom
+
+__all__ = ["ConvDecoder", "ConvEncoder"]
+
+
+class ConvEncoder(nn.Module):
+    """(members, batch, channels, H, W) -> (members, batch, code); one level per width."""
+
+    def __init__(self, in_shape: tuple[int, int, int], widths: Sequence[int], *, n_members: int) -> None:
+        super().__init__()
+        self.n_members = n_members
+        self.multiple = 2 ** (len(widths) - 1)
+        self.levels = nn.ModuleList(
+            nn.Sequential(
+                StackedConv(n_in, n_out, n_members=n_members),
+                StackedConv(n_out, n_out, n_members=n_members),
+            )
+            for n_in, n_out in pairwise([in_shape[0], *widths])
+        )
+
+    def reset(self, random: MemberRandom) -> None:
+        """Draw the initial weights."""
+        reset_weights(self, random)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Flattened code of every picture."""
+        h = pad_to_multiple(fold_members(x), self.multiple)
+        for index, level in enumerate(self.levels):
+            h = level(h if index == 0 else F.max_pool2d(h, 2))
+        return unfold_members(h, self.n_members).flatten(2)
+
+
+class ConvDecoder(nn.Module):
+    """(members, batch, code) -> (members, batch, channels, H, W), the mirror of `ConvEncoder`."""
+
+    def __init__(self, in_shape: tuple[int, int, int], widths: Sequence[int], *, n_members: int) -> None:
+        super().__init__()
+        channels, self.height, self.width = in_shape
+        self.n_members = n_members
+        multiple = 2 ** (len(widths) - 1)
+        self.code_shape = (widths[-1], -(-self.height // multiple), -(-self.width // multiple))
+        # the paper's 512 -> 256, 128, 64, 64: the encoder's widths backwards, less its two deepest, the first doubled
+        up = [*reversed(widths[:-2]), widths[0]]
+        self.levels = nn.ModuleList(
+            nn.Sequential(
+                StackedConv(n_in, n_out, n_members=n_members),
+                StackedConv(n_out, n_out, n_members=n_members),
+            )
+            for n_in, n_out in pairwise([widths[-1], *up])
+        )
+        self.last = StackedConv(up[-1], channels, n_members=n_members, plain=True)
+
+    def reset(self, random: MemberRandom) -> None:
+        """Draw the initial weights."""
+        reset_weights(self, random)
+
+    def forward(self, z: Tensor) -> Tensor:
+        """The reconstructed pictures."""
+        h = fold_members(z.view(*z.shape[:2], *self.code_shape))
+        for level in self.levels:
+            h = level(F.interpolate(h, scale_factor=2))
+        return unfold_members(crop(self.last(h), self.height, self.width), self.n_members)

@@ -1,0 +1,78 @@
+"""Building blocks shared by the picture networks, stacked over members through grouped convolution.
+
+Inside a network pictures are (batch, members * channels, height, width); with one member that is an ordinary
+convolution.
+"""
+
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+
+from esad.random import MemberRandom
+
+__all__ = ["StackedConv", "crop", "fold_members", "pad_to_multiple", "reset_weights", "unfold_members"]
+
+
+class StackedConv(nn.Module):
+    """Convolution (same size out), then optionally batch norm and an activation, per member."""
+
+    def __init__(
+        self,
+        n_in: int,
+        n_out: int,
+        *,
+        n_members: int,
+        kernel: int = 3,
+        slope: float = 0.0,
+        affine: bool = True,
+        eps: float = 1e-5,
+        plain: bool = False,
+    ) -> None:
+        super().__init__()
+        self.slope = slope
+        self.convolution = nn.Conv2d(
+            n_in * n_members, n_out * n_members, kernel, padding=kernel // 2, groups=n_members, bias=plain
+        )
+        self.norm = None if plain else nn.BatchNorm2d(n_out * n_members, eps=eps, affine=affine)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(batch, members * n_in, H, W) -> (batch, members * n_out, H, W)."""
+        x = self.convolution(x)
+        return x if self.norm is None else F.leaky_relu_(self.norm(x), self.slope)
+
+
+def reset_weights(network: nn.Module, random: MemberRandom) -> None:
+    """Draw every convolution's weights uniformly in +-1/sqrt(fan in), member by member."""
+    for module in network.modules():
+        if isinstance(module, nn.Conv2d):
+            fan_in = module.weight[0].numel()
+            for parameter in (module.weight, module.bias):
+                if parameter is not None:
+                    drawn = random.uniform(parameter.numel() // random.n_members) * 2 - 1
+                    parameter.data.copy_((drawn / fan_in**0.5).view_as(parameter))
+
+
+def fold_members(x: Tensor) -> Tensor:
+    """(members, batch, channels, H, W) -> (batch, members * channels, H, W)."""
+    members, batch, channels, height, width = x.shape
+    return x.transpose(0, 1).reshape(batch, members * channels, height, width)
+
+
+def unfold_members(x: Tensor, n_members: int) -> Tensor:
+    """(batch, members * channels, H, W) -> (members, batch, channels, H, W)."""
+    batch, channels, height, width = x.shape
+    return x.view(batch, n_members, channels // n_members, height, width).transpose(0, 1)
+
+
+def pad_to_multiple(x: Tensor, multiple: int) -> Tensor:
+    """Repeat the border until height and width are multiples; the picture stays centred."""
+    height, width = x.shape[-2:]
+    down, right = -height % multiple, -width % multiple
+    if not (down or right):
+        return x
+    return F.pad(x, (right // 2, right - right // 2, down // 2, down - down // 2), mode="replicate")
+
+
+def crop(x: Tensor, height: int, width: int) -> Tensor:
+    """Undo `pad_to_multiple`."""
+    top, left = (x.shape[-2] - height) // 2, (x.shape[-1] - width) // 2
+    return x[..., top : top + height, left : left + width]

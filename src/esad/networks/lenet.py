@@ -1,0 +1,90 @@
+"""Deep SAD's LeNet-type networks: 5x5 convolutions, batch norm, leaky ReLU, max-pooling, then one or two linear layers.
+
+Deep SAD uses convolutions of 8 and 4 channels with a code of 32 on MNIST, 16 and 32 with a hidden layer of 128 and
+a code of 64 on Fashion-MNIST, and 32, 64, 128 with a code of 128 on CIFAR-10. Nothing has a bias and batch norm has
+no affine part, which Deep SVDD's theory asks for. The decoder mirrors the encoder with upsampling.
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+
+from esad.networks.layers import StackedConv, crop, fold_members, pad_to_multiple, reset_weights, unfold_members
+from esad.networks.mlp import StackedMLP
+from esad.random import MemberRandom
+
+__all__ = ["LeNetDecoder", "LeNetEncoder"]
+
+SLOPE, EPS, KERNEL = 0.01, 1e-4, 5
+
+
+def _convolution(n_in: int, n_out: int, n_members: int) -> StackedConv:
+    return StackedConv(n_in, n_out, n_members=n_members, kernel=KERNEL, slope=SLOPE, affine=False, eps=EPS)
+
+
+def _code_shape(in_shape: tuple[int, int, int], widths: Sequence[int]) -> tuple[int, int, int]:
+    multiple = 2 ** len(widths)
+    return widths[-1], -(-in_shape[1] // multiple), -(-in_shape[2] // multiple)
+
+
+class LeNetEncoder(nn.Module):
+    """(members, batch, channels, H, W) -> (members, batch, code)."""
+
+    def __init__(
+        self, in_shape: tuple[int, int, int], widths: Sequence[int], linear: Sequence[int], *, n_members: int
+    ) -> None:
+        super().__init__()
+        self.n_members = n_members
+        self.multiple = 2 ** len(widths)
+        self.levels = nn.ModuleList(_convolution(a, b, n_members) for a, b in pairwise([in_shape[0], *widths]))
+        channels, height, width = _code_shape(in_shape, widths)
+        self.linear = StackedMLP(
+            [channels * height * width, *linear], n_members=n_members, slope=SLOPE, eps=EPS, bias=False
+        )
+
+    def reset(self, random: MemberRandom) -> None:
+        """Draw the initial weights."""
+        reset_weights(self, random)
+        self.linear.reset(random)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The code of every picture."""
+        h = pad_to_multiple(fold_members(x), self.multiple)
+        for level in self.levels:
+            h = F.max_pool2d(level(h), 2)
+        code: Tensor = self.linear(unfold_members(h, self.n_members).flatten(2))
+        return code
+
+
+class LeNetDecoder(nn.Module):
+    """(members, batch, code) -> (members, batch, channels, H, W)."""
+
+    def __init__(
+        self, in_shape: tuple[int, int, int], widths: Sequence[int], linear: Sequence[int], *, n_members: int
+    ) -> None:
+        super().__init__()
+        channels, self.height, self.width = in_shape
+        self.n_members = n_members
+        self.code_shape = _code_shape(in_shape, widths)
+        n_flat = self.code_shape[0] * self.code_shape[1] * self.code_shape[2]
+        self.linear = StackedMLP(
+            [*reversed(linear), n_flat], n_members=n_members, slope=SLOPE, eps=EPS, bias=False
+        )
+        up = list(reversed(widths))
+        self.levels = nn.ModuleList(_convolution(a, b, n_members) for a, b in pairwise([*up, up[-1]]))
+        self.last = StackedConv(up[-1], channels, n_members=n_members, kernel=KERNEL, plain=True)
+
+    def reset(self, random: MemberRandom) -> None:
+        """Draw the initial weights."""
+        self.linear.reset(random)
+        reset_weights(self, random)
+
+    def forward(self, z: Tensor) -> Tensor:
+        """The reconstructed pictures."""
+        h = self.linear(z)
+        h = fold_members(h.reshape(*h.shape[:2], *self.code_shape))
+        for level in self.levels:
+            h = level(F.interpolate(h, scale_factor=2))
+        return unfold_members(crop(self.last(h), self.height, self.width), self.n_members)

@@ -1,0 +1,129 @@
+"""Multi-layer perceptrons stacked over members: one matrix product trains them all.
+
+A layer is `h = leaky_relu(batch_norm(W h))`, the last one plain `W h + b`. All weights of a network are one
+parameter of shape (members, n_weights), so that optimiser and clipping touch one tensor; inside the network
+activations are (members, features, batch), which makes batch norm a library call without a copy.
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+
+from esad.random import MemberRandom
+
+__all__ = ["FrozenMLP", "StackedMLP"]
+
+MOMENTUM = 0.1
+
+
+class StackedMLP(nn.Module):
+    """`n_members` perceptrons of the same shape.
+
+    Parameters
+    ----------
+    sizes : sequence of int
+        Features in, hidden widths, features out.
+    n_members : int
+    slope : float, default 0.2
+        Of the leaky ReLU for negative values.
+    eps : float, default 1e-4
+        Of batch norm, which has no affine part.
+    bias : bool, default True
+        Whether the last layer has a bias; hidden layers need none before batch norm.
+    sigmoid : bool, default False
+        Whether the output is squashed into (0, 1).
+    """
+
+    def __init__(
+        self,
+        sizes: Sequence[int],
+        *,
+        n_members: int,
+        slope: float = 0.2,
+        eps: float = 1e-4,
+        bias: bool = True,
+        sigmoid: bool = False,
+    ) -> None:
+        super().__init__()
+        self.n_members = n_members
+        self.shapes = list(pairwise(sizes))
+        self.slope, self.eps, self.sigmoid = slope, eps, sigmoid
+        self.n_bias = sizes[-1] if bias else 0
+        self.weights = nn.Parameter(torch.zeros(n_members, sum(a * b for a, b in self.shapes) + self.n_bias))
+        for index, width in enumerate(sizes[1:-1]):
+            self.register_buffer(f"mean_{index}", torch.zeros(n_members, width))
+            self.register_buffer(f"variance_{index}", torch.ones(n_members, width))
+
+    def reset(self, random: MemberRandom) -> None:
+        """Uniform in +-1/sqrt(features in), per layer."""
+        blocks = [(random.uniform(n_in * n_out) * 2 - 1) / n_in**0.5 for n_in, n_out in self.shapes]
+        blocks.append((random.uniform(self.n_bias) * 2 - 1) / self.shapes[-1][0] ** 0.5)
+        with torch.no_grad():
+            self.weights.copy_(torch.cat(blocks, dim=1))
+
+    def layers(self) -> tuple[list[Tensor], Tensor | None]:
+        """Weight matrices (members, out, in) and the last layer's bias (members, out, 1)."""
+        sizes = [n_in * n_out for n_in, n_out in self.shapes]
+        *flat, bias = self.weights.split([*sizes, self.n_bias], dim=1)
+        matrices = [w.view(self.n_members, b, a) for w, (a, b) in zip(flat, self.shapes, strict=True)]
+        return matrices, bias[:, :, None] if self.n_bias else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(members, batch, features in) -> (members, batch, features out)."""
+        matrices, bias = self.layers()
+        h = x.transpose(1, 2)  # (members, features, batch)
+        for index, matrix in enumerate(matrices[:-1]):
+            h = F.leaky_relu_(self._normalise(torch.bmm(matrix, h), index), self.slope)
+        out = torch.bmm(matrices[-1], h) if bias is None else torch.baddbmm(bias, matrices[-1], h)
+        return (out.sigmoid() if self.sigmoid else out).transpose(1, 2)
+
+    def _normalise(self, h: Tensor, index: int) -> Tensor:
+        members, width, batch = h.shape
+        mean, variance = self.get_buffer(f"mean_{index}"), self.get_buffer(f"variance_{index}")
+        flat = h.reshape(1, members * width, batch)  # one channel per member and feature
+        normal = F.batch_norm(
+            flat,
+            mean.view(-1),
+            variance.view(-1),
+            training=self.training and batch > 1,
+            momentum=MOMENTUM,
+            eps=self.eps,
+        )
+        return normal.view(members, width, batch)
+
+    @torch.no_grad()
+    def frozen(self) -> "FrozenMLP":
+        """The same function with batch norm folded into the weights, for scoring."""
+        matrices, bias = self.layers()
+        folded: list[tuple[Tensor, Tensor]] = []
+        for index, matrix in enumerate(matrices[:-1]):
+            mean, variance = self.get_buffer(f"mean_{index}"), self.get_buffer(f"variance_{index}")
+            scale = (variance + self.eps).rsqrt()[:, :, None]
+            folded.append((matrix * scale, -mean[:, :, None] * scale))
+        last = torch.zeros_like(matrices[-1][:, :, :1]) if bias is None else bias.clone()
+        folded.append((matrices[-1].clone(), last))
+        return FrozenMLP(folded, slope=self.slope, sigmoid=self.sigmoid)
+
+
+class FrozenMLP:
+    """Inference only: `leaky_relu(W h + b)` in place; activations are (members, features, batch)."""
+
+    def __init__(self, layers: list[tuple[Tensor, Tensor]], *, slope: float, sigmoid: bool) -> None:
+        self.layers = layers
+        self.slope = slope
+        self.sigmoid = sigmoid
+
+    def __call__(self, h: Tensor) -> Tensor:
+        """(members or 1, features in, batch) -> (members, features out, batch)."""
+        for index, (matrix, bias) in enumerate(self.layers):
+            if h.shape[0] != matrix.shape[0]:  # rows shared by all members: one wide product
+                members, width, n_in = matrix.shape
+                h = torch.addmm(bias.view(-1, 1), matrix.view(-1, n_in), h[0]).view(members, width, -1)
+            else:
+                h = torch.baddbmm(bias, matrix, h)
+            if index < len(self.layers) - 1:
+                F.leaky_relu_(h, self.slope)
+        return h.sigmoid_() if self.sigmoid else h

@@ -1,0 +1,112 @@
+"""Which network: a small description that builds encoders and decoders and is saved with the model."""
+
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from torch import nn
+
+from esad.errors import InputError
+from esad.networks.conv import ConvDecoder, ConvEncoder
+from esad.networks.lenet import LeNetDecoder, LeNetEncoder
+from esad.networks.mlp import StackedMLP
+
+__all__ = ["KINDS", "NetworkSpec"]
+
+KINDS = ("mlp", "conv", "lenet")
+MAX_SIZES = 64  # layers and axes a description may name
+
+
+@dataclass(frozen=True)
+class NetworkSpec:
+    """Shape of an encoder and its mirrored decoder.
+
+    Attributes
+    ----------
+    kind : {"mlp", "conv", "lenet"}
+    in_shape : tuple of int
+        (features,) or (channels, height, width).
+    hidden : tuple of int
+        Widths of the hidden layers, or channels of the levels.
+    latent : int
+        Size of the code ("mlp", "lenet") or its channels ("conv").
+    n_members : int
+    slope : float
+        Of the leaky ReLU in "mlp".
+    bias : bool
+        Whether the last layers of "mlp" have a bias.
+    sigmoid : bool
+        Whether the decoder of "mlp" ends in a sigmoid.
+    dense : tuple of int
+        Hidden linear layers between the convolutions and the code of "lenet".
+
+    Examples
+    --------
+    >>> spec = NetworkSpec("mlp", in_shape=(6,), hidden=(32, 16), latent=4, n_members=3)
+    >>> spec.encoder().shapes, spec.decoder().shapes
+    ([(6, 32), (32, 16), (16, 4)], [(4, 16), (16, 32), (32, 6)])
+    """
+
+    kind: str
+    in_shape: tuple[int, ...]
+    hidden: tuple[int, ...]
+    latent: int
+    n_members: int = 1
+    slope: float = 0.2
+    bias: bool = True
+    sigmoid: bool = False
+    dense: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise InputError(f"`network` must be one of {', '.join(KINDS)}. Got {self.kind!r}.")
+        wanted = 1 if self.kind == "mlp" else 3
+        if len(self.in_shape) != wanted:
+            takes = "tables" if wanted == 1 else "pictures"
+            raise InputError(f"The network {self.kind!r} takes {takes}; the data has shape {self.in_shape} per row.")
+        if not all(isinstance(w, int) and w > 0 for w in self._sizes) or len(self._sizes) > MAX_SIZES:
+            raise InputError(f"Widths and members must be positive whole numbers. Got {self}.")
+        if self.kind == "conv" and len(self.hidden) < 2:
+            raise InputError(f"The network 'conv' needs two or more hidden widths. Got {self.hidden}.")
+        if self.kind == "lenet" and not self.hidden:
+            raise InputError("The network 'lenet' needs one or more hidden widths. Got none.")
+
+    def encoder(self) -> nn.Module:
+        """A new encoder with zero weights; call `reset` to draw them."""
+        if self.kind == "mlp":
+            sizes = [*self.in_shape, *self.hidden, self.latent]
+            return StackedMLP(sizes, n_members=self.n_members, slope=self.slope, bias=self.bias)
+        if self.kind == "conv":
+            return ConvEncoder(self._picture, (*self.hidden, self.latent), n_members=self.n_members)
+        return LeNetEncoder(self._picture, self.hidden, (*self.dense, self.latent), n_members=self.n_members)
+
+    def decoder(self) -> nn.Module:
+        """A new decoder, the mirror of the encoder."""
+        if self.kind == "mlp":
+            sizes = [self.latent, *reversed(self.hidden), *self.in_shape]
+            return StackedMLP(
+                sizes, n_members=self.n_members, slope=self.slope, bias=self.bias, sigmoid=self.sigmoid
+            )
+        if self.kind == "conv":
+            return ConvDecoder(self._picture, (*self.hidden, self.latent), n_members=self.n_members)
+        return LeNetDecoder(self._picture, self.hidden, (*self.dense, self.latent), n_members=self.n_members)
+
+    @property
+    def _sizes(self) -> tuple[int, ...]:
+        return (*self.in_shape, *self.hidden, *self.dense, self.latent, self.n_members)
+
+    @property
+    def _picture(self) -> tuple[int, int, int]:
+        channels, height, width = self.in_shape
+        return channels, height, width
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for the model file."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> "NetworkSpec":
+        """Rebuild from `to_json`; anything else is an error."""
+        if set(values) != {field.name for field in fields(cls)}:
+            raise InputError("The network description has other fields than expected.")
+        lists = {name: tuple(values[name]) for name in ("in_shape", "hidden", "dense")}
+        return cls(**values | lists)

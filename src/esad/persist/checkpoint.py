@@ -1,0 +1,74 @@
+"""Checkpoints: the whole state of a training, so that it can go on after a kill as if nothing had happened."""
+
+import os
+import time
+from pathlib import Path
+
+import torch
+
+from esad.errors import InputError, ModelFileError
+from esad.persist import bundle
+from esad.train.loop import LoopState
+
+__all__ = ["Checkpoint"]
+
+KIND = "esad-checkpoint"
+
+
+class Checkpoint:
+    """A callback that writes the training's state every few seconds and resumes from it.
+
+    Parameters
+    ----------
+    path : path-like
+        The checkpoint file; written whole or not at all.
+    every_seconds : float, default 20
+        Time between two writes.
+    resume : bool, default False
+        Continue from the file if it exists. A checkpoint of other data, labels or parameters is an error.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, every_seconds: float = 20.0, resume: bool = False) -> None:
+        self.path = Path(path)
+        self.every_seconds = every_seconds
+        self.resume = resume
+        self.resumed_step = 0
+        self._written_at = time.monotonic()
+
+    def on_start(self, state: LoopState) -> None:
+        """Load an earlier state if asked to."""
+        if self.resume and self.path.exists():
+            self._load(state)
+            self.resumed_step = state.step
+
+    def on_step(self, state: LoopState) -> None:
+        """Write when it is time."""
+        if time.monotonic() - self._written_at >= self.every_seconds:
+            self.write(state)
+
+    def on_end(self, state: LoopState) -> None:
+        """Nothing: the caller removes the file once the model is safe."""
+
+    def write(self, state: LoopState) -> None:
+        """Write the state now."""
+        arrays = {name: value.cpu().numpy() for name, value in state.state_dict().items()}
+        bundle.write(self.path, {"kind": KIND, "identity": state.identity, "step": state.step}, arrays)
+        self._written_at = time.monotonic()
+
+    def remove(self) -> None:
+        """Delete the file, if it is there."""
+        self.path.unlink(missing_ok=True)
+
+    def _load(self, state: LoopState) -> None:
+        manifest, arrays = bundle.read(self.path)
+        if manifest.get("kind") != KIND:
+            raise ModelFileError(f"{str(self.path)!r} is not a checkpoint of esad.")
+        if manifest.get("identity") != state.identity:
+            raise InputError(
+                f"The checkpoint {str(self.path)!r} belongs to other data, labels or parameters. "
+                "Give the same ones as before, or start anew without resuming."
+            )
+        try:
+            state.load_state_dict({name: torch.from_numpy(value) for name, value in arrays.items()})
+        except (KeyError, ValueError, IndexError, RuntimeError) as error:
+            raise ModelFileError(f"The checkpoint {str(self.path)!r} is damaged: {error}") from error

@@ -1,0 +1,117 @@
+"""One face over tables and pictures: what was given to `fit` or `score`, as the rows a method works on."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from esad.data.frame import Table
+from esad.data.images import as_images, is_images
+from esad.errors import InputError, ModelFileError, SchemaError
+from esad.labels import NORMAL, UNLABELLED
+from esad.preprocess.image import ImagePreprocessor
+from esad.preprocess.tabular import TabularPreprocessor
+
+__all__ = ["SCALINGS", "Inputs", "read", "reference_rows"]
+
+Rows = NDArray[np.float32]
+SCALINGS = ("standard", "minmax")
+
+
+def read(X: Any) -> Table | NDArray[Any]:
+    """A table, or pictures as an array (n, channels, height, width)."""
+    return as_images(X) if is_images(X) else Table.from_any(X)
+
+
+def reference_rows(y: NDArray[np.int8]) -> NDArray[np.bool_]:
+    """The presumed normal rows: the unlabelled ones, else the known normal ones, else all."""
+    for label in (UNLABELLED, NORMAL):
+        if (y == label).any():
+            return np.asarray(y == label)
+    return np.ones(len(y), dtype=bool)
+
+
+class Inputs:
+    """The fitted way from a user's data to float32 rows.
+
+    Parameters
+    ----------
+    preprocessor : TabularPreprocessor or ImagePreprocessor
+        Fitted.
+    minimum, span : ndarray or None
+        Per-feature scale to [0, 1] on top, for scaling="minmax" (Deep SAD's protocol for tables).
+    """
+
+    def __init__(
+        self,
+        preprocessor: TabularPreprocessor | ImagePreprocessor,
+        *,
+        minimum: Rows | None = None,
+        span: Rows | None = None,
+    ) -> None:
+        self.preprocessor = preprocessor
+        self.minimum, self.span = minimum, span
+
+    @property
+    def kind(self) -> str:
+        """"table" or "images"."""
+        return "table" if isinstance(self.preprocessor, TabularPreprocessor) else "images"
+
+    @classmethod
+    def fit(cls, data: Table | NDArray[Any], y: NDArray[np.int8], *, scaling: str) -> tuple["Inputs", Rows]:
+        """Learn all scales from the presumed normal rows and give every row transformed."""
+        if scaling not in SCALINGS:
+            raise InputError(f"`scaling` must be one of {', '.join(SCALINGS)}. Got {scaling!r}.")
+        reference = reference_rows(y)
+        if isinstance(data, Table):
+            tabular = TabularPreprocessor().fit(data, reference)
+            inputs, rows = cls(tabular), tabular.transform(data)
+        else:
+            image = ImagePreprocessor().fit(data, reference)
+            inputs, rows = cls(image), image.transform(data)
+        if scaling == "minmax" and inputs.kind == "table":
+            inputs.minimum = rows[reference].min(axis=0)
+            span = rows[reference].max(axis=0) - inputs.minimum
+            inputs.span = np.where(span > 0, span, np.float32(1))
+            rows = inputs._rescale(rows)
+        return inputs, rows
+
+    def transform(self, X: Any, *, estimator: str) -> Rows:
+        """New data as rows; the wrong kind of data is an error."""
+        data = read(X)
+        if isinstance(data, Table) != (self.kind == "table"):
+            wanted, came = ("a table", "pictures") if self.kind == "table" else ("pictures", "a table")
+            raise SchemaError(f"This {estimator} was trained on {wanted}. Got {came} of shape {np.shape(X)}.")
+        if isinstance(self.preprocessor, TabularPreprocessor):
+            assert isinstance(data, Table)
+            return self._rescale(self.preprocessor.transform(data, estimator=estimator))
+        return self.preprocessor.transform(data)
+
+    def _rescale(self, rows: Rows) -> Rows:
+        return rows if self.minimum is None or self.span is None else (rows - self.minimum) / self.span
+
+    def state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        """Arrays and plain values for the model file."""
+        arrays, plain = self.preprocessor.state()
+        if self.minimum is not None and self.span is not None:
+            arrays = arrays | {"minmax.minimum": self.minimum, "minmax.span": self.span}
+        return arrays, {"kind": self.kind, "minmax": self.minimum is not None, "preprocessor": plain}
+
+    @classmethod
+    def from_state(cls, arrays: dict[str, NDArray[Any]], plain: Any) -> "Inputs":
+        """Rebuild from `state`, checking everything."""
+        if not isinstance(plain, dict) or plain.get("kind") not in ("table", "images") or "preprocessor" not in plain:
+            raise ModelFileError("the description of the inputs is damaged")
+        own = {name: value for name, value in arrays.items() if not name.startswith("minmax.")}
+        if plain["kind"] == "images":
+            return cls(ImagePreprocessor.from_state(own, plain["preprocessor"]))
+        tabular = TabularPreprocessor.from_state(own, plain["preprocessor"])
+        if plain.get("minmax") is not True:
+            return cls(tabular)
+        scales = [arrays.get(f"minmax.{name}") for name in ("minimum", "span")]
+        for scale in scales:
+            if scale is None or scale.dtype != np.float32 or scale.shape != (tabular.n_features_out_,):
+                raise ModelFileError("the scales of the inputs are damaged")
+            if not np.isfinite(scale).all():
+                raise ModelFileError("the scales of the inputs are not finite")
+        return cls(tabular, minimum=scales[0], span=scales[1])

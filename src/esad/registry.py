@@ -1,0 +1,91 @@
+"""Methods and data sets, found by folder: a new one is one new file.
+
+A method is a module in `esad/methods` whose `__all__` names one detector class; a family of data sets is a module in
+`esad/data/sources` with `NAMES` and `load(name)`. Names are read without importing anything heavy.
+"""
+
+import ast
+import importlib
+import importlib.util
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from esad.errors import InputError
+
+__all__ = ["data_set_names", "load_data_set", "method", "method_classes", "method_names"]
+
+
+def _modules(package: str) -> dict[str, Path]:
+    """Public modules of a package, {name: file}, without importing them."""
+    spec = importlib.util.find_spec(package)
+    folders = list(spec.submodule_search_locations or ()) if spec else []
+    files = [path for folder in folders for path in Path(folder).glob("*.py")]
+    return {path.stem: path for path in sorted(files) if not path.stem.startswith("_")}
+
+
+def _constant(path: Path, name: str) -> tuple[str, ...]:
+    """The literal strings of a module-level assignment `name = [...]`."""
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        if any(isinstance(target, ast.Name) and target.id == name for target in targets):
+            return tuple(ast.literal_eval(node.value))  # type: ignore[attr-defined]
+    return ()
+
+
+@cache
+def method_classes() -> dict[str, str]:
+    """Class name of every method's detector, {module name: class name}.
+
+    Examples
+    --------
+    >>> method_classes()["esad"]
+    'ESAD'
+    """
+    return {name: _constant(path, "__all__")[0] for name, path in _modules("esad.methods").items()}
+
+
+def method_names() -> tuple[str, ...]:
+    """Names of all methods, ESAD first."""
+    return tuple(sorted(method_classes(), key=lambda name: (name != "esad", name)))
+
+
+def method(name: str) -> type[Any]:
+    """The detector class of a method.
+
+    Examples
+    --------
+    >>> method("iforest").__name__
+    'IsolationForest'
+    """
+    if name not in method_classes():
+        raise InputError(f"Unknown method {name!r}. There are: {', '.join(method_names())}.")
+    detector: type[Any] = getattr(importlib.import_module(f"esad.methods.{name}"), method_classes()[name])
+    return detector
+
+
+@cache
+def _sources() -> dict[str, str]:
+    """{data set name: source module}."""
+    families = _modules("esad.data.sources").items()
+    return {name: family for family, path in families for name in _constant(path, "NAMES")}
+
+
+def data_set_names() -> dict[str, str]:
+    """All data sets, {name: family}."""
+    return dict(_sources())
+
+
+def load_data_set(name: str) -> Any:
+    """Load a data set by name, as an `esad.data.dataset.Dataset`.
+
+    Examples
+    --------
+    >>> load_data_set("breast_cancer").X.shape
+    (569, 30)
+    """
+    if name not in _sources():
+        raise InputError(f"Unknown data set {name!r}. There are: {', '.join(_sources())}.")
+    source: ModuleType = importlib.import_module(f"esad.data.sources.{_sources()[name]}")
+    return source.load(name)

@@ -1,0 +1,105 @@
+"""What may watch, stop, save and resume the loop."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Protocol
+
+import torch
+from sklearn.metrics import average_precision_score
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from esad.train.loop import LoopState
+
+__all__ = ["Callback", "EarlyStopping", "LogProgress", "StopTraining"]
+
+logger = logging.getLogger("esad")
+
+
+class StopTraining(Exception):  # noqa: N818  a signal, not an error
+    """Raised by a callback to end training after the current step."""
+
+
+class Callback(Protocol):
+    """Called by the loop; every method may do nothing."""
+
+    def on_start(self, state: LoopState) -> None:
+        """Before the first step; may load an earlier state into `state`."""
+
+    def on_step(self, state: LoopState) -> None:
+        """After each step."""
+
+    def on_end(self, state: LoopState) -> None:
+        """After the last step; may put better weights back."""
+
+
+class LogProgress:
+    """Log the loss ten times over the training."""
+
+    def on_start(self, state: LoopState) -> None:
+        """Say how long the way is."""
+        logger.info("training %d member(s) for %d steps", state.objective.n_members, state.n_steps)
+
+    def on_step(self, state: LoopState) -> None:
+        """Log every tenth part of the way."""
+        if state.step % max(1, state.n_steps // 10) == 0:
+            terms = ", ".join(f"{name} {value:.4g}" for name, value in state.latest_losses().items())
+            logger.info("step %d of %d: %s", state.step, state.n_steps, terms)
+
+    def on_end(self, state: LoopState) -> None:
+        """Nothing to add."""
+
+
+class EarlyStopping:
+    """Watch the average precision of held-out labels; keep the best weights and stop when they stay best.
+
+    Parameters
+    ----------
+    x : Tensor, (n, *features)
+        Rows that the loop does not draw.
+    y : Tensor, (n,)
+        Their labels; the anomalies are ranked against all others.
+    n_checks : int, default 20
+        Looks over the whole training.
+    patience : int, default 6
+        Looks without a gain before training stops.
+    """
+
+    def __init__(self, x: Tensor, y: Tensor, *, n_checks: int = 20, patience: int = 6) -> None:
+        self.x, self.y = x, y
+        self.n_checks, self.patience = n_checks, patience
+        self.best_precision = -1.0
+        self.best_weights: dict[str, Tensor] = {}
+        self.n_since_best = 0
+
+    def on_start(self, state: LoopState) -> None:
+        """Nothing to prepare."""
+
+    def on_step(self, state: LoopState) -> None:
+        """Look at the held-out rows every now and then."""
+        if state.step % max(1, state.n_steps // self.n_checks) and state.step < state.n_steps:
+            return
+        precision = self._precision(state)
+        if precision > self.best_precision:
+            self.best_precision, self.n_since_best = precision, 0
+            self.best_weights = {k: v.detach().clone() for k, v in state.objective.state_dict().items()}
+            return
+        self.n_since_best += 1
+        if self.n_since_best >= self.patience:
+            raise StopTraining
+
+    def on_end(self, state: LoopState) -> None:
+        """Put the best weights back."""
+        if self.best_weights:
+            state.objective.load_state_dict(self.best_weights)
+
+    @torch.no_grad()
+    def _precision(self, state: LoopState) -> float:
+        objective = state.objective.eval()
+        terms = objective.scorer()(self.x)
+        is_anomaly = self.y < 0
+        objective.calibrate({name: term[:, ~is_anomaly] for name, term in terms.items()})
+        scores = torch.stack(list(objective.contributions(terms).values())).sum(0)
+        objective.train()
+        return float(average_precision_score(is_anomaly.cpu().numpy(), scores.cpu().numpy()))

@@ -1,0 +1,119 @@
+"""The seam between a method and the loop: what a batch is, and what a method must say about it."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from esad.random import MemberRandom
+
+__all__ = ["HELD_OUT", "Batch", "Objective", "Scorer", "TrainingData"]
+
+HELD_OUT = 2  # marks rows that no member draws
+
+Scorer = Callable[[Tensor], dict[str, Tensor]]
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """Rows on the device, and which of them each member may draw.
+
+    Attributes
+    ----------
+    x : Tensor, (n, *features)
+        All rows; members share them, or own disjoint parts through their row numbers.
+    unlabelled : Tensor of int64, (members, n_unlabelled)
+        Row numbers of the unlabelled rows, per member.
+    labelled : Tensor of int64, (members, n_labelled)
+        Row numbers of the labelled rows, anomalies first, per member.
+    y : Tensor, (members, n_labelled)
+        Their labels, -1 or +1.
+    n_anomalies : int
+        How many of the labelled rows, counted from the front, are anomalies.
+    """
+
+    x: Tensor
+    unlabelled: Tensor
+    labelled: Tensor
+    y: Tensor
+    n_anomalies: int
+
+    @classmethod
+    def shared(cls, x: Tensor, y: Tensor, *, n_members: int) -> "TrainingData":
+        """All members draw from the same rows; y is (n,) of -1, 0, +1, or `HELD_OUT` for rows kept apart."""
+        unlabelled = torch.nonzero(y == 0).flatten()
+        anomalies, normals = torch.nonzero(y == -1).flatten(), torch.nonzero(y == 1).flatten()
+        labelled = torch.cat([anomalies, normals])
+        return cls(
+            x=x,
+            unlabelled=unlabelled.expand(n_members, -1),
+            labelled=labelled.expand(n_members, -1),
+            y=y[labelled].to(x.dtype).expand(n_members, -1),
+            n_anomalies=len(anomalies),
+        )
+
+    @property
+    def n_members(self) -> int:
+        """How many members train."""
+        return self.unlabelled.shape[0]
+
+    @property
+    def n_unlabelled(self) -> int:
+        """Unlabelled rows per member."""
+        return self.unlabelled.shape[1]
+
+    @property
+    def n_labelled(self) -> int:
+        """Labelled rows per member."""
+        return self.labelled.shape[1]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What one step sees, per member.
+
+    Attributes
+    ----------
+    unlabelled : Tensor, (members, n, *features)
+    labelled : Tensor, (members, m, *features)
+        Drawn apart from the unlabelled rows, because the losses average the two parts apart. Either may be empty.
+    y : Tensor, (members, m)
+        -1 or +1.
+    random : MemberRandom
+        For noise, permutations and rotations.
+    """
+
+    unlabelled: Tensor
+    labelled: Tensor
+    y: Tensor
+    random: MemberRandom
+
+
+class Objective(nn.Module, ABC):
+    """Networks with a loss and a score. Every parameter's leading axis is a multiple of the number of members."""
+
+    n_members: int
+
+    @abstractmethod
+    def reset(self, random: MemberRandom) -> None:
+        """Draw the initial weights, each member from its own stream."""
+
+    @abstractmethod
+    def loss(self, batch: Batch) -> dict[str, Tensor]:
+        """Named, already weighted terms, each (members,); the loop minimises their sum."""
+
+    @abstractmethod
+    def scorer(self) -> Scorer:
+        """A function from rows (batch, *features) to raw score terms, each (members, batch), made once per pass."""
+
+    def prepare(self, data: TrainingData) -> None:
+        """Look at the data once before the first step (a centre, say). Nothing by default."""
+
+    def calibrate(self, terms: dict[str, Tensor]) -> None:
+        """Learn the scales of the terms from presumed normal rows after training. Nothing by default."""
+
+    def contributions(self, terms: dict[str, Tensor]) -> dict[str, Tensor]:
+        """What each term adds to the anomaly score, (batch,); by default its mean over the members."""
+        return {name: term.double().mean(0) for name, term in terms.items()}

@@ -1,0 +1,47 @@
+"""Where and how exactly tensors are computed: device and precision."""
+
+import contextlib
+from typing import ContextManager
+
+import torch
+
+from esad.errors import InputError
+
+__all__ = ["PRECISIONS", "autocast", "dtype_of", "resolve_device"]
+
+PRECISIONS = ("auto", "float32", "float64", "bfloat16")
+
+
+def resolve_device(device: str) -> torch.device:
+    """Turn "auto", "cpu", "cuda", "cuda:1" or "mps" into a device that exists here.
+
+    Examples
+    --------
+    >>> resolve_device("cpu")
+    device(type='cpu')
+    """
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        resolved = torch.device(device)
+        torch.empty(0, device=resolved)
+    except (RuntimeError, AssertionError, TypeError) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(
+            f"`device` must be 'auto', 'cpu' or a device of this machine. Got {device!r}: {reason}"
+        ) from error
+    return resolved
+
+
+def dtype_of(precision: str) -> torch.dtype:
+    """Type of the weights; bfloat16 keeps float32 weights and computes under autocast."""
+    if precision not in PRECISIONS:
+        raise InputError(f"`precision` must be one of {', '.join(PRECISIONS)}. Got {precision!r}.")
+    return torch.float64 if precision == "float64" else torch.float32
+
+
+def autocast(precision: str, device: torch.device) -> ContextManager[None]:
+    """The context a forward pass runs in."""
+    if precision == "bfloat16":
+        return torch.autocast(device.type, dtype=torch.bfloat16)
+    return contextlib.nullcontext()

@@ -1,0 +1,44 @@
+"""Random changes of rows and pictures, per member: noise, permutation, rotation, grey."""
+
+import torch
+from torch import Tensor
+
+from esad.random import MemberRandom
+
+__all__ = ["add_noise", "permute_features", "quarter_turns", "random_turns", "rotate", "to_grey"]
+
+
+def add_noise(x: Tensor, sigma: float, random: MemberRandom) -> Tensor:
+    """x + sigma N(0, 1)."""
+    return x + sigma * random.normal(*x.shape[1:]) if sigma else x
+
+
+def permute_features(x: Tensor, random: MemberRandom) -> Tensor:
+    """Shuffle the features of every row by a permutation of its own; x is (members, batch, features)."""
+    return x.gather(2, random.uniform(*x.shape[1:]).argsort(dim=2))
+
+
+def quarter_turns(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Which multiples of 90 degrees keep the shape (..., H, W): all for squares, else half turns."""
+    return (0, 1, 2, 3) if shape[-1] == shape[-2] else (0, 2)
+
+
+def random_turns(x: Tensor, random: MemberRandom, *, identity: bool) -> Tensor:
+    """A quarter-turn number for every picture, (members, batch); without `identity` never 0."""
+    turns = [turn for turn in quarter_turns(x.shape) if identity or turn]
+    drawn = random.integers(len(turns), x.shape[1])
+    return torch.tensor(turns, device=x.device)[drawn]
+
+
+def rotate(x: Tensor, turns: Tensor) -> Tensor:
+    """Turn every picture of (members, batch, C, H, W) by its own number of quarter turns (members, batch)."""
+    out = x.clone()
+    for turn in quarter_turns(x.shape)[1:]:
+        chosen = turns == turn
+        out[chosen] = torch.rot90(x[chosen], turn, dims=(-2, -1))
+    return out
+
+
+def to_grey(x: Tensor) -> Tensor:
+    """The mean of the channels in every channel."""
+    return x.mean(dim=-3, keepdim=True).expand_as(x)
