@@ -1,0 +1,239 @@
+"""Measure ESAD's speed and memory as ratios, in one run on one machine, against the bars.
+
+    python benchmarks/speed.py                       everything (about ten minutes; wants an idle machine)
+    python benchmarks/speed.py --only fit scoring    some parts
+    python benchmarks/speed.py --small               a quick smoke test of the script itself; stores nothing
+
+Parts: fit (against DeepOD's Deep SAD), members (ten against one), scoring (against bare matrix products), memory (of
+the command `esad score` on a Parquet file), start (`import esad`, `esad --help`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import synthetic
+from methods import METHODS
+from runs import RESULTS, versions
+from sklearn.metrics import average_precision_score, roc_auc_score
+
+SPEEDUP_BAR, MEMBERS_BAR, RATE_BAR = 5.0, 4.0, 0.40
+MEMORY_BAR_GIB, IMPORT_BAR_S, HELP_BAR_S = 1.2, 0.1, 0.6
+
+
+def seconds(action: Callable[[], object], *, repeats: int) -> float:
+    """Wall time of the fastest of several calls."""
+    times = []
+    for _ in range(repeats):
+        started = time.perf_counter()
+        action()
+        times.append(time.perf_counter() - started)
+    return min(times)
+
+
+def fit(small: bool) -> dict[str, Any]:
+    """Fit on 5,000 x 30 with 50 labels: ESAD's default against DeepOD's Deep SAD, time and quality on fresh rows."""
+    n_rows, repeats = (500, 1) if small else (5000, 3)
+    X, truth = synthetic.make(n_rows, seed=0)
+    y = synthetic.label_some(truth, n_rows // 100, seed=0)
+    X_test, test_truth = synthetic.make(4 * n_rows, seed=1)
+    result: dict[str, Any] = {}
+    for _ in range(repeats):  # turn and turn about, so that a busy moment hits both
+        for method in ("esad", "deepsad"):
+            scores, fit_s = METHODS[method](X, y, X_test, 0)
+            best = min(fit_s, result.get(method, {"fit_s": fit_s})["fit_s"])
+            auc, ap = (float(f(test_truth, scores)) for f in (roc_auc_score, average_precision_score))
+            result[method] = {"fit_s": round(best, 3), "auc": round(100 * auc, 2), "ap": round(100 * ap, 2)}
+    result["ratio"] = round(result["deepsad"]["fit_s"] / result["esad"]["fit_s"], 2)
+    result["reached"] = result["ratio"] >= SPEEDUP_BAR and result["esad"]["auc"] > result["deepsad"]["auc"]
+    return result
+
+
+def members(small: bool) -> dict[str, Any]:
+    """Fit ten members in one go against one member."""
+    from esad import ESAD
+
+    n_rows, repeats = (500, 1) if small else (5000, 3)
+    X, truth = synthetic.make(n_rows, seed=0)
+    y = synthetic.label_some(truth, n_rows // 100, seed=0)
+    one, ten = (
+        seconds(lambda n=n: ESAD(n_members=n, random_state=0).fit(X, y), repeats=repeats)  # type: ignore[misc]
+        for n in (1, 10)
+    )
+    ratio = round(ten / one, 2)
+    return {"one_s": round(one, 3), "ten_s": round(ten, 3), "ratio": ratio, "reached": ratio <= MEMBERS_BAR}
+
+
+def layer_shapes(detector: Any) -> tuple[int, list[tuple[int, int]]]:
+    """Members, and (features in, features out) of every layer of the three networks, in the order rows pass them."""
+    from torch import nn
+
+    from esad.networks.mlp import StackedMLP
+
+    found = [
+        network
+        for part in vars(detector).values()
+        if isinstance(part, nn.Module)
+        for network in part.modules()
+        if isinstance(network, StackedMLP)
+    ]
+    if len(found) != 3:
+        raise SystemExit(f"Expected the three networks of a fitted ESAD, found {len(found)}.")
+    return found[0].n_members, [shape for network in found for shape in network.shapes]
+
+
+def bare_products(n_members: int, shapes: list[tuple[int, int]], n_blocks: int, block: int) -> Callable[[], None]:
+    """Only the matrix products of scoring blocks of rows, float32, into memory that is there already."""
+    import torch
+
+    weights = [torch.randn(n_members, n_out, n_in) for n_in, n_out in shapes]
+    inputs = [torch.randn(n_members, n_in, block) for n_in, _ in shapes]
+    outputs = [torch.empty(n_members, n_out, block) for _, n_out in shapes]
+
+    def run() -> None:
+        for _ in range(n_blocks):
+            for weight, rows, out in zip(weights, inputs, outputs, strict=True):
+                torch.bmm(weight, rows, out=out)
+
+    return run
+
+
+def scoring(small: bool) -> dict[str, Any]:
+    """Score 1,000,000 x 30 rows against the bare matrix products of the same shapes, at their best block size."""
+    from esad import ESAD
+
+    n_rows, repeats = (2**14, 1) if small else (1_000_000, 3)
+    X, truth = synthetic.make(1000 if small else 5000, seed=0)
+    detector = ESAD(random_state=0).fit(X, synthetic.label_some(truth, 10 if small else 50, seed=0))
+    n_members, shapes = layer_shapes(detector)
+    bare = {}
+    for block in (512, 2048, 8192):
+        n_blocks = n_rows // block
+        taken = seconds(bare_products(n_members, shapes, n_blocks, block), repeats=repeats)
+        bare[block] = taken * n_rows / (n_blocks * block)
+    rows = np.random.default_rng(0).normal(size=(n_rows, synthetic.N_COLUMNS))
+    best = min(bare.values())
+    result: dict[str, Any] = {
+        "members": n_members,
+        "layers": shapes,
+        "bare_s": {str(block): round(value, 3) for block, value in bare.items()},
+    }
+    for dtype in ("float64", "float32"):
+        typed = rows.astype(dtype)
+        ours = seconds(lambda typed=typed: detector.anomaly_score(typed), repeats=repeats)  # type: ignore[misc]
+        result[dtype] = {"score_s": round(ours, 3), "rate": round(best / ours, 3)}
+    result["reached"] = min(result[d]["rate"] for d in ("float64", "float32")) >= RATE_BAR
+    return result
+
+
+def write_parquet(path: Path, n_rows: int) -> None:
+    """Write `n_rows` x 30 float64 rows, one million at a time, in row groups of pyarrow's default size."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rng = np.random.default_rng(0)
+    names = [f"x{i}" for i in range(synthetic.N_COLUMNS)]
+    with pq.ParquetWriter(path, pa.schema([(name, pa.float64()) for name in names])) as writer:
+        while n_rows > 0:
+            n = min(n_rows, 2**20)
+            writer.write_table(pa.table({name: rng.normal(size=n) for name in names}))
+            n_rows -= n
+
+
+def esad_command() -> list[str]:
+    """The `esad` command of the environment this script runs in."""
+    beside = Path(sys.executable).with_name("esad")
+    return [str(beside)] if beside.exists() else [sys.executable, "-m", "esad"]
+
+
+# A process starts with the memory mark of the one that started it: this small one in between keeps ours out.
+PEAK = """
+import resource, subprocess, sys
+subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL)
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
+"""
+
+
+def memory(small: bool) -> dict[str, Any]:
+    """Peak memory of `esad score` on a Parquet file of 5,000,000 x 30 rows, and of a fifth of it."""
+    import pyarrow as pa
+
+    from esad import ESAD
+
+    X, truth = synthetic.make(1000 if small else 5000, seed=0)
+    table = pa.table({f"x{i}": X[:, i] for i in range(X.shape[1])})
+    result: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        model, data, scores = (Path(folder, name) for name in ("model.esad", "rows.parquet", "scores.parquet"))
+        ESAD(random_state=0).fit(table, synthetic.label_some(truth, 10, seed=0)).save(model)
+        for n_rows in (20_000, 100_000) if small else (1_000_000, 5_000_000):
+            write_parquet(data, n_rows)
+            started = time.perf_counter()
+            command = [*esad_command(), "score", str(model), str(data), "--out", str(scores)]
+            done = subprocess.run([sys.executable, "-c", PEAK, *command], capture_output=True, text=True)
+            if done.returncode:
+                raise SystemExit(f"esad score failed:\n{done.stderr}")
+            peak = int(done.stdout.split()[-1]) / 2**20  # Linux counts in KiB
+            wall = round(time.perf_counter() - started, 1)
+            result[str(n_rows)] = {"peak_gib": round(peak, 3), "wall_s": wall, "file_mib": data.stat().st_size // 2**20}
+    result["reached"] = peak < MEMORY_BAR_GIB
+    return result
+
+
+def start(small: bool) -> dict[str, Any]:
+    """Wall time of `import esad` inside a fresh Python, and of the whole command `esad --help`; best of several."""
+    repeats = 2 if small else 9
+    timed = "import time; t = time.perf_counter(); import esad; print(time.perf_counter() - t)"
+    imports = [float(subprocess.check_output([sys.executable, "-c", timed])) for _ in range(repeats)]
+    bare = seconds(lambda: subprocess.check_call([sys.executable, "-c", "pass"]), repeats=repeats)
+    shown = seconds(lambda: subprocess.check_output([*esad_command(), "--help"]), repeats=repeats)
+    reached = min(imports) < IMPORT_BAR_S and shown < HELP_BAR_S
+    return {
+        "import_s": round(min(imports), 4),
+        "help_s": round(shown, 3),
+        "bare_python_s": round(bare, 3),
+        "reached": reached,
+    }
+
+
+PARTS = {"fit": fit, "members": members, "scoring": scoring, "memory": memory, "start": start}
+
+
+def main() -> None:
+    """Run the parts asked for, print them, keep them."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
+    parser.add_argument("--threads", type=int, help="threads of torch, for every method (default: torch's own choice)")
+    parser.add_argument("--small", action="store_true", help="tiny sizes, to test this script; stores nothing")
+    options = parser.parse_args()
+    import torch
+
+    if options.threads:
+        torch.set_num_threads(options.threads)
+        os.environ["OMP_NUM_THREADS"] = str(options.threads)
+    path = RESULTS / "speed.json"
+    stored = json.loads(path.read_text()) if path.exists() else {}
+    for name in options.only:
+        conditions = {"threads": torch.get_num_threads(), "cpus": os.cpu_count(), "load": round(os.getloadavg()[0], 1)}
+        part = PARTS[name](options.small) | conditions
+        part["versions"] = versions("esad", "torch", "numpy", *(["deepod"] if name == "fit" else []))
+        print(f"\n{name}: {PARTS[name].__doc__}\n{json.dumps(part, indent=1)}", flush=True)
+        stored[name] = part
+        if not options.small:
+            path.write_text(json.dumps(stored, indent=1) + "\n")
+    missed = [name for name in options.only if not stored[name]["reached"]]
+    print("\nEvery bar reached." if not missed else f"\nBars missed: {', '.join(missed)}.")
+
+
+if __name__ == "__main__":
+    main()
