@@ -9,7 +9,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from esad.atomic import atomic_path, check_writable
@@ -165,6 +165,7 @@ def test_file_removed_by_the_block_is_an_output_error(tmp_path: Path) -> None:
         temporary.unlink()
 
 
+@settings(deadline=None)
 @given(old=st.binary(max_size=64) | st.none(), new=st.binary(max_size=64), fails=st.booleans())
 def test_target_holds_the_old_bytes_or_the_new_never_a_mix(
     tmp_path_factory: pytest.TempPathFactory, old: bytes | None, new: bytes, fails: bool

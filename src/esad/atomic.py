@@ -18,7 +18,7 @@ _WRITE_FAILURES = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO,
 
 @contextlib.contextmanager
 def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yield a temporary path beside `path` that takes its place when the block ends well.
+    r"""Yield a temporary path beside `path` that takes its place when the block ends well.
 
     The temporary file is empty, lies in the same folder and keeps the suffix. At the end of the block it is flushed
     to disk and renamed over `path`; after any failure, Ctrl-C included, it is removed and `path` is left as it was.
@@ -46,11 +46,11 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     target = Path(folder) / "scores.csv"
     ...     with atomic_path(target) as temporary:
-    ...         _ = temporary.write_text("row,score\\n0,1.5\\n")
+    ...         _ = temporary.write_text("row,score\n0,1.5\n")
     ...         target.exists()
     ...     target.read_text()
     False
-    'row,score\\n0,1.5\\n'
+    'row,score\n0,1.5\n'
     """
     target, mode = _target(path)
     temporary = target.with_name(f".esad-{secrets.token_hex(6)}{_short_suffix(target)}")
