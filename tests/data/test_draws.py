@@ -25,6 +25,11 @@ def test_labelled_and_polluted_counts_are_the_published_ones():
     assert (asked.n_labelled_anomaly, asked.n_hidden_anomaly) == (350, 666)
 
 
+def test_whole_counts_survive_rounding():
+    assert counts(100, labelled_ratio=0.03, pollution_ratio=0.2).n_hidden_anomaly == 25  # 24.999999999999996 in floats
+    assert len(split(np.zeros(90), test_ratio=0.3, seed=0)[0]) == 63
+
+
 @pytest.mark.parametrize(
     ("n_normal", "n_anomaly", "n_train_normal", "n_labelled"),
     [

@@ -192,7 +192,7 @@ def pick_classes(classes: ArrayLike, *, normal_class: int, n_classes: int, seed:
 
 
 def _truncated(value: float) -> int:
-    """Cut off the fraction, but not where rounding has pushed a whole number below itself (0.2 x 7500)."""
+    """Cut off the fraction, but not where rounding has pushed a whole number below itself (0.7 x 90)."""
     return int(value + 1e-9)
 
 
