@@ -1,6 +1,6 @@
 # make demo   sets up, trains on data that ships with scikit-learn, says what it found
 # make test   sets up and passes the tests
-.PHONY: help setup test test-extra demo clean
+.PHONY: help setup test test-extra demo bench-odds bench-adbench bench-images bench-speed clean
 .DELETE_ON_ERROR:
 
 PYTHON ?= python3
@@ -14,6 +14,7 @@ help:
 	@echo 'make demo        train on a small data set and show the result'
 	@echo 'make test        linters, types, layers and the tests'
 	@echo 'make test-extra  slow and heavy tests'
+	@echo 'make bench-NAME  odds, adbench or images (need ESAD_DATA), speed; see benchmarks/'
 	@echo 'make clean       remove .venv and caches'
 
 setup: $(STAMP)
@@ -36,6 +37,18 @@ test-extra: setup
 
 demo: setup
 	$(BIN)/esad demo
+
+bench-odds: setup
+	$(BIN)/python benchmarks/tables_odds.py
+
+bench-adbench: setup
+	$(BIN)/python benchmarks/tables_adbench.py
+
+bench-images: setup
+	$(BIN)/python benchmarks/images_fmnist.py
+
+bench-speed: setup
+	$(BIN)/python benchmarks/speed.py
 
 clean:
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist
