@@ -17,6 +17,9 @@ __all__ = ["CellError", "as_texts", "read_cells", "text_of"]
 
 Family = Literal["missing", "boolean", "number", "date", "duration", "clock", "text"]
 
+_MISSING_TYPES = ("NoneType", "NAType", "NaTType", "MaskedConstant")  # by name, so that pandas need not be loaded
+_CONTAINER_METHODS = ("__len__", "__iter__", "__array__")
+
 
 class CellError(SchemaError, TypeError):
     """A cell is neither text nor a number, truth value, date or duration; scikit-learn looks for a TypeError here."""
@@ -35,7 +38,7 @@ def read_cells(values: Iterable[Any], *, name: str) -> tuple[Kind, NDArray[Any]]
     Returns
     -------
     kind : {"number", "boolean", "category", "date"}
-        Pure kinds keep theirs, a mixture becomes text categories, nothing at all is a number column.
+        Pure kinds keep theirs; a mixture becomes text categories, and so does a column without any value.
     column : ndarray
         float64 (NaN missing), object array of str or None, or datetime64[us].
 
@@ -49,10 +52,10 @@ def read_cells(values: Iterable[Any], *, name: str) -> tuple[Kind, NDArray[Any]]
     cells = list(values)
     families = {cell_type: _family(cell_type, name) for cell_type in set(map(type, cells))}
     held = set(families.values()) - {"missing"}
-    if not held <= {"number", "boolean"}:  # a float NaN between texts or dates is a missing cell, not a number
+    if held and not held <= {"number", "boolean"}:  # a float NaN between texts or dates is a missing cell, not a number
         cells = [None if families[type(cell)] == "missing" or _is_nan(cell) else cell for cell in cells]
         held = {families[type(cell)] for cell in cells if cell is not None}
-    if held <= {"number", "boolean"}:
+    if held and held <= {"number", "boolean"}:
         return ("boolean" if held == {"boolean"} else "number"), _floats(cells)
     if held == {"date"}:
         return "date", _dates(cells)
@@ -75,7 +78,7 @@ def text_of(cell: Any) -> str | None:
     """Text of one cell, the same for 3, 3.0 and "3"; None when missing or blank."""
     if type(cell) is str:
         return cell if cell.strip() else None
-    if cell is None or _family(type(cell), "") == "missing" or _is_nan(cell):
+    if type(cell).__name__ in _MISSING_TYPES or _is_nan(cell):
         return None
     if isinstance(cell, bool | np.bool_):
         return str(bool(cell))
@@ -93,7 +96,7 @@ def text_of(cell: Any) -> str | None:
 
 def _family(cell_type: type, name: str) -> Family:
     """What cells of one Python type stand for."""
-    if cell_type is type(None) or cell_type.__name__ in {"NAType", "NaTType", "MaskedConstant"}:
+    if cell_type.__name__ in _MISSING_TYPES:
         return "missing"
     if issubclass(cell_type, bool | np.bool_):
         return "boolean"
@@ -109,8 +112,8 @@ def _family(cell_type: type, name: str) -> Family:
         return "text"
     if issubclass(cell_type, numbers.Complex):
         raise CellError(f"Complex data not supported: column {name!r} holds {cell_type.__name__}. Split it in two.")
-    plain = cell_type.__str__ is object.__str__ and cell_type.__repr__ is object.__repr__
-    if plain or hasattr(cell_type, "__len__") or hasattr(cell_type, "__iter__") or hasattr(cell_type, "__array__"):
+    textless = cell_type.__str__ is object.__str__ and cell_type.__repr__ is object.__repr__
+    if textless or any(method in vars(base) for base in cell_type.__mro__ for method in _CONTAINER_METHODS):
         raise CellError(
             f"Column {name!r} holds a {cell_type.__name__}: a cell argument must be a string or a number, truth value, "
             "date, duration or missing. Spread it over several columns or drop it."
@@ -120,7 +123,9 @@ def _family(cell_type: type, name: str) -> Family:
 
 def _is_nan(cell: Any) -> bool:
     """Whether a cell is a NaN of a float, Decimal or numpy type, or numpy's NaT."""
-    return isinstance(cell, numbers.Real | Decimal | np.datetime64 | np.timedelta64) and bool(cell != cell)
+    if isinstance(cell, Decimal):  # a signalling NaN refuses to be compared
+        return cell.is_nan()
+    return isinstance(cell, numbers.Real | np.datetime64 | np.timedelta64) and bool(cell != cell)
 
 
 def _float(cell: Any) -> float:

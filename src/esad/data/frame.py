@@ -4,9 +4,8 @@ import warnings
 from dataclasses import asdict, dataclass, fields
 from typing import Any, get_args
 
-from numpy.typing import NDArray
-
-from esad.data.parse import Kind, convert, parse_dates
+from esad.data.columns import Values
+from esad.data.parse import Kind, parse_dates
 from esad.data.scan import scan_column, scan_matrix
 from esad.data.table import Table
 from esad.errors import ModelFileError, SchemaError
@@ -104,7 +103,7 @@ class Schema:
             if kind == "category":
                 texts = table.column(index)
                 n_distinct = len(set(texts) - {None})
-                kind = "date" if parse_dates(texts)[1] is None else kind
+                kind = "date" if n_distinct and parse_dates(texts)[1] is None else kind
             elif kind == "boolean":
                 n_distinct = int(n_missing < table.n_rows) + int(not is_constant)
             proposes_id = kind == "category" and n_distinct == table.n_rows > _ID_MIN_ROWS
@@ -141,9 +140,10 @@ class Schema:
         if picked.kinds == self.kinds or (table.matrix is not None and set(self.kinds) == {"number"}):
             return picked
         columns = tuple(
-            _converted(picked, index, column=column, estimator=estimator) for index, column in enumerate(self.columns)
+            _converted(picked.values(index), column=column, estimator=estimator)
+            for index, column in enumerate(self.columns)
         )
-        return Table(names=self.names, named=self.named, kinds=self.kinds, columns=columns)
+        return Table(names=self.names, named=self.named, columns=columns)
 
     def _pick_by_name(self, table: Table) -> Table:
         position = {name: index for index, name in enumerate(table.names)}
@@ -161,12 +161,7 @@ class Schema:
         if table.names == self.names:
             return table
         order = [position[name] for name in self.names]
-        return Table(
-            names=self.names,
-            named=True,
-            kinds=tuple(table.kinds[index] for index in order),
-            columns=tuple(table.column(index) for index in order),
-        )
+        return Table(names=self.names, named=True, columns=tuple(table.values(index) for index in order))
 
     def _check_width(self, table: Table, estimator: str) -> None:
         if table.n_columns != len(self.columns):
@@ -227,13 +222,14 @@ def _listed(names: list[str]) -> str:
     return "".join(f"- {name}\n" for name in shown)
 
 
-def _converted(table: Table, index: int, *, column: Column, estimator: str) -> NDArray[Any]:
+def _converted(values: Values, *, column: Column, estimator: str) -> Values:
     """One column in its kind of training, or a SchemaError naming the first value that has no certain meaning there."""
-    values = table.column(index)
-    converted, bad_row = convert(values, came=table.kinds[index], wanted=column.kind)
+    if values.kind == column.kind:
+        return values
+    converted, bad_row = values.as_kind(column.kind)
     if bad_row is None:
-        return converted
+        return Values(column.kind, converted)
     raise SchemaError(
         f"Column {column.name!r} must hold {_MEANING[column.kind]}, as when {estimator} was trained. "
-        f"Got {str(values[bad_row])!r} in row {bad_row}. Convert the column, or train again."
+        f"Got {str(values.array[bad_row])!r} in row {bad_row}. Convert the column, or train again."
     )

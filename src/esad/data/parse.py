@@ -23,7 +23,7 @@ def convert(column: NDArray[Any], *, came: Kind, wanted: Kind) -> tuple[NDArray[
     Parameters
     ----------
     column : ndarray
-        float64 (NaN missing), object array of str or None, or datetime64[us], as `came` says.
+        Real numbers (NaN missing), object array of str or None, or datetime64[us], as `came` says.
     came, wanted : {"number", "boolean", "category", "date"}
         Kind it has and kind it should have.
 
@@ -50,7 +50,7 @@ def convert(column: NDArray[Any], *, came: Kind, wanted: Kind) -> tuple[NDArray[
     if came == "number" and wanted == "boolean":
         return column, _first(~(np.isnan(column) | (column == 0) | (column == 1)))
     if came in ("number", "boolean") and wanted == "category":
-        spell = text_of_number if came == "number" else _text_of_truth
+        spell = _text_of_truth if came == "boolean" else text_of_number if column.dtype.kind == "f" else str
         texts = np.empty(len(column), dtype=object)
         texts[:] = [spell(value) for value in column.tolist()]
         return texts, None
@@ -125,7 +125,7 @@ def parse_dates(texts: NDArray[Any]) -> tuple[NDArray[np.datetime64], int | None
             continue
         try:
             parsed[row] = as_utc(dt.datetime.fromisoformat(text.strip())) if _ISO_DATE.match(text) else None
-        except (ValueError, OverflowError):
+        except ValueError:
             parsed[row] = None
         if parsed[row] is None:
             bad = row
@@ -135,7 +135,12 @@ def parse_dates(texts: NDArray[Any]) -> tuple[NDArray[np.datetime64], int | None
 
 def as_utc(moment: dt.datetime) -> dt.datetime:
     """The same moment in UTC without a zone; moments without a zone are taken as they are."""
-    return moment if moment.tzinfo is None else moment.astimezone(dt.UTC).replace(tzinfo=None)
+    if moment.tzinfo is None:
+        return moment
+    try:
+        return moment.astimezone(dt.UTC).replace(tzinfo=None)
+    except OverflowError:  # within hours of the first or last year that Python knows
+        return moment.replace(tzinfo=None)
 
 
 def _first(rows: NDArray[np.bool_]) -> int | None:

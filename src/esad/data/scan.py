@@ -21,21 +21,32 @@ def scan_column(column: NDArray[Any]) -> tuple[int, bool]:
 
 
 def scan_matrix(matrix: NDArray[Any]) -> list[tuple[int, bool]]:
-    """`scan_column` for every column at once, in blocks of rows that stay in cache."""
+    """`scan_column` for every column at once, in blocks of rows that stay in cache.
+
+    Examples
+    --------
+    >>> scan_matrix(np.array([[1.0, 5.0], [2.0, np.nan]]))
+    [(0, False), (1, True)]
+    """
     n_rows, n_columns = matrix.shape
     n_missing = np.zeros(n_columns, dtype=np.int64)
-    varies = np.zeros(n_columns, dtype=bool)
+    first = matrix[0].copy()  # first value that is not missing
+    constant = np.arange(n_columns)  # columns that have not varied yet
     for start in range(0, n_rows, _BLOCK_ROWS):
         block = matrix[start : start + _BLOCK_ROWS]
-        missing = np.isnan(block) if matrix.dtype.kind == "f" else None
-        if missing is not None and missing.any():
-            n_missing += missing.sum(axis=0)
-        still = np.flatnonzero(~varies)
-        if start == 0:
-            varies = (block != block[:1]).any(axis=0)
-        elif len(still):
-            varies[still] = (block[:, still] != matrix[:1, still]).any(axis=0)
-    constant = ~varies
-    for index in np.flatnonzero(varies & (n_missing > 0)):  # NaN differs from everything: look again
-        constant[index] = scan_column(matrix[:, index])[1]
-    return list(zip(n_missing.tolist(), constant.tolist(), strict=True))
+        if matrix.dtype.kind == "f":
+            missing = np.isnan(block)
+            if missing.any():
+                n_missing += np.bincount(np.nonzero(missing)[1], minlength=n_columns)
+        if len(constant):
+            constant = constant[~_varies(block[:, constant], first, constant)]
+    is_constant = np.isin(np.arange(n_columns), constant)
+    return list(zip(n_missing.tolist(), is_constant.tolist(), strict=True))
+
+
+def _varies(block: NDArray[Any], first: NDArray[Any], columns: NDArray[np.intp]) -> NDArray[np.bool_]:
+    """Whether each of the columns holds a value other than its first one, which is noted in `first` once it comes."""
+    present = block == block  # not NaN
+    for index in np.flatnonzero(first[columns] != first[columns]):
+        first[columns[index]] = block[present[:, index].argmax(), index]
+    return np.asarray(((block != first[columns]) & present).any(axis=0))

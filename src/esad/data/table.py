@@ -9,8 +9,9 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from esad.data.cells import CellError, as_texts, read_cells
-from esad.data.parse import Kind, parse_numbers
+from esad.data.cells import CellError
+from esad.data.columns import Values, read_array, read_series
+from esad.data.parse import Kind
 from esad.errors import InputError, SchemaError
 
 __all__ = ["Table"]
@@ -31,12 +32,10 @@ class Table:
         Column names; x0, x1, … when the data came without names.
     named : bool
         Whether the data came with names. A pandas table whose labels are 0, 1, 2, … did not.
-    kinds : tuple of {"number", "boolean", "category", "date"}
-        What each column holds as it came; text that spells dates is still "category" here, `Schema` decides on it.
     matrix : ndarray of shape (n_rows, n_columns) or None
         A numeric array is kept whole, as given.
-    columns : tuple of ndarray or None
-        Otherwise one array per column: real numbers (NaN missing), object array of str or None, datetime64[us].
+    columns : tuple of Values or None
+        Otherwise the values of each column.
 
     Examples
     --------
@@ -49,14 +48,13 @@ class Table:
 
     names: tuple[str, ...]
     named: bool
-    kinds: tuple[Kind, ...]
     matrix: NDArray[Any] | None = None
-    columns: tuple[NDArray[Any], ...] | None = None
+    columns: tuple[Values, ...] = ()
 
     @property
     def n_rows(self) -> int:
         """Number of rows."""
-        return len(self._columns[0]) if self.matrix is None else len(self.matrix)
+        return len(self.matrix if self.matrix is not None else self.columns[0].array)
 
     @property
     def n_columns(self) -> int:
@@ -64,12 +62,9 @@ class Table:
         return len(self.names)
 
     @property
-    def _columns(self) -> tuple[NDArray[Any], ...]:
-        """One array per column, without copying."""
-        if self.columns is not None:
-            return self.columns
-        assert self.matrix is not None
-        return tuple(self.matrix[:, index] for index in range(self.n_columns))
+    def kinds(self) -> tuple[Kind, ...]:
+        """What each column holds as it came; text that spells dates is still "category", `Schema` decides on it."""
+        return tuple(self.values(index).kind for index in range(self.n_columns))
 
     @classmethod
     def from_any(cls, X: Any) -> "Table":
@@ -116,9 +111,10 @@ class Table:
         doubled = sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []
         if doubled:
             raise SchemaError(f"Column names must differ. Got more than one of {doubled}. Rename or drop them.")
-        read = [_read_series(nw.from_native(s, series_only=True), name) for s, name in zip(series, names, strict=True)]
-        kinds, columns = zip(*read, strict=True)
-        return cls(names=names, named=named, kinds=kinds, columns=columns)
+        read = (
+            read_series(nw.from_native(one, series_only=True), name) for one, name in zip(series, names, strict=True)
+        )
+        return cls(names=names, named=named, columns=tuple(read))
 
     @classmethod
     def _from_array(cls, array: NDArray[Any]) -> "Table":
@@ -129,11 +125,9 @@ class Table:
         _check_shape(array.shape)
         names = _positions(array.shape[1])
         if array.dtype.kind in "fiub":
-            kind: Kind = "boolean" if array.dtype.kind == "b" else "number"
-            return cls(names=names, named=False, kinds=(kind,) * len(names), matrix=array)
-        read = [_read_values(array[:, index], name) for index, name in enumerate(names)]
-        kinds, columns = zip(*read, strict=True)
-        return cls(names=names, named=False, kinds=kinds, columns=columns)
+            return cls(names=names, named=False, matrix=array)
+        columns = tuple(read_array(array[:, index], name) for index, name in enumerate(names))
+        return cls(names=names, named=False, columns=columns)
 
     def column(self, index: int) -> NDArray[Any]:
         """One column: float64 (NaN missing), object array of str or None, or datetime64[us].
@@ -143,9 +137,13 @@ class Table:
         >>> Table.from_any([[True], [False]]).column(0)
         array([1., 0.])
         """
-        column = self._columns[index] if self.matrix is None else self.matrix[:, index]
+        array = self.values(index).array
         with np.errstate(over="ignore"):
-            return column.astype(np.float64, copy=False) if column.dtype.kind in "fiub" else column
+            return array.astype(np.float64, copy=False) if array.dtype.kind in "fiub" else array
+
+    def values(self, index: int) -> Values:
+        """One column as it is held: numbers and truth values in the type they came in."""
+        return self.columns[index] if self.matrix is None else read_array(self.matrix[:, index], self.names[index])
 
     def numbers(self, rows: slice, indices: NDArray[np.intp], out: NDArray[np.float64]) -> NDArray[np.float64]:
         """Copy a block of rows of the number and boolean columns `indices` into `out`, shape (n, len(indices)).
@@ -161,9 +159,8 @@ class Table:
                 whole = np.array_equal(indices, np.arange(self.n_columns))
                 np.copyto(out, self.matrix[rows] if whole else self.matrix[rows][:, indices], casting="same_kind")
             else:
-                columns = self._columns
                 for position, index in enumerate(indices):
-                    out[:, position] = columns[index][rows]
+                    out[:, position] = self.columns[index].array[rows]
         return out
 
     def take(self, rows: Any) -> "Table":
@@ -178,9 +175,9 @@ class Table:
         if isinstance(rows, np.ndarray) and rows.size == 0:
             rows = rows.astype(np.intp)
         if self.matrix is not None:
-            return Table(names=self.names, named=self.named, kinds=self.kinds, matrix=self.matrix[rows])
-        columns = tuple(column[rows] for column in self._columns)
-        return Table(names=self.names, named=self.named, kinds=self.kinds, columns=columns)
+            return Table(names=self.names, named=self.named, matrix=self.matrix[rows])
+        columns = tuple(values.take(rows) for values in self.columns)
+        return Table(names=self.names, named=self.named, columns=columns)
 
 
 def _positions(n_columns: int) -> tuple[str, ...]:
@@ -223,30 +220,3 @@ def _as_array(X: Any) -> NDArray[Any]:
     if array.dtype.kind == "V":
         raise InputError("X must be a 2-D array or a table. Got a structured array. Make it a table first.")
     return array
-
-
-def _read_series(series: nw.Series[Any], name: str) -> tuple[Kind, NDArray[Any]]:
-    """One column of a data frame."""
-    if isinstance(series.dtype, nw.Categorical | nw.Enum):  # arrow fills the gaps of a dictionary column in to_numpy
-        return "category", as_texts(series.to_list())
-    if isinstance(series.dtype, nw.Int128 | nw.UInt128):  # numpy has none
-        return read_cells(series.to_list(), name=name)
-    return _read_values(series.to_numpy(), name)
-
-
-def _read_values(values: NDArray[Any], name: str) -> tuple[Kind, NDArray[Any]]:
-    """One column of a numpy array of any type."""
-    kind = values.dtype.kind
-    if kind == "b":
-        return "boolean", values
-    if kind in "fiu":
-        return "number", values
-    if kind == "M":
-        return "date", values.astype("M8[us]")
-    if kind == "m":
-        return "number", values / np.timedelta64(1, "s")
-    if kind in "US":  # numpy made text of everything: columns that spell numbers were numbers
-        texts = as_texts(values.tolist())
-        parsed, bad = parse_numbers(texts)
-        return ("category", texts) if bad is not None else ("number", parsed)
-    return read_cells(values, name=name)

@@ -57,12 +57,12 @@ class ColumnFeatures:
         """Whether the column has a plain value."""
         return self.kind in ("number", "boolean")
 
-    @property
+    @cached_property
     def n_features(self) -> int:
         """Number of features beside the plain value."""
         return len(self.is_mark)
 
-    @property
+    @cached_property
     def is_mark(self) -> tuple[bool, ...]:
         """For each feature, whether it is bounded (a mark or a cycle); the time of a date is not."""
         n_marks = {"category": len(self.categories) + 1, "date": 2 * len(self.cycles)}.get(self.kind, 0)

@@ -86,9 +86,8 @@ def _careful_moments(values: NDArray[np.float64]) -> tuple[float, float]:
         return float(values[0]), 0.0
     magnitude = float(np.abs(values).max())
     scaled = values / magnitude  # within [-1, 1]
-    centre = float(scaled.mean())
+    centre = float(np.clip(scaled.mean(), -1.0, 1.0))
     deviation = scaled - centre
     spread = float(np.abs(deviation).max())
-    if spread == 0.0:
-        return centre * magnitude, 0.0
-    return centre * magnitude, float(np.sqrt(np.mean((deviation / spread) ** 2))) * spread * magnitude
+    ratio = float(np.sqrt(np.mean((deviation / spread) ** 2))) * spread if spread else 0.0
+    return centre * magnitude, min(ratio, 1.0) * magnitude  # no column deviates by more than its largest value

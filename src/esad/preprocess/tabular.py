@@ -181,10 +181,10 @@ class TabularPreprocessor:
 
     def _raw_blocks(self, aligned: Table, mask: NDArray[np.bool_] | None) -> Iterator[NDArray[np.float64]]:
         """Features before scaling, in blocks of rows that share one buffer."""
-        n_block = max(1, min(aligned.n_rows, _BLOCK_BYTES // (8 * self.n_features_out_)))
+        n_block = min(aligned.n_rows, max(64, _BLOCK_BYTES // (8 * self.n_features_out_)))
         buffer = np.empty((n_block, self.n_features_out_))
         n_values = len(self._value_columns)
-        for start in range(0, aligned.n_rows, n_block):
+        for start in range(0, aligned.n_rows, n_block or 1):
             rows = slice(start, min(start + n_block, aligned.n_rows))
             block = buffer[: rows.stop - start]
             aligned.numbers(rows, self._value_columns, block[:, :n_values])

@@ -1,0 +1,75 @@
+"""One column of any library's type, read as numbers, truth values, text or dates."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+from numpy.typing import NDArray
+
+from esad.data.cells import as_texts, read_cells
+from esad.data.parse import Kind, convert, parse_numbers
+
+__all__ = ["Values", "read_array", "read_series"]
+
+
+@dataclass(frozen=True, eq=False)
+class Values:
+    """The values of one column.
+
+    Parameters
+    ----------
+    kind : {"number", "boolean", "category", "date"}
+        What they are.
+    array : ndarray
+        Real numbers of any type (NaN missing), object array of str or None, or datetime64[us].
+    cells : ndarray of objects or None
+        The loose objects they were read from. A column of mixed objects is text; when a later table happens to hold
+        only dates or only numbers of it, their text must still come out as in the mixture.
+
+    Examples
+    --------
+    >>> read_array(np.array([1, None], dtype=object), "size").array
+    array([ 1., nan])
+    """
+
+    kind: Kind
+    array: NDArray[Any]
+    cells: NDArray[Any] | None = None
+
+    def take(self, rows: Any) -> "Values":
+        """The given rows only."""
+        return Values(self.kind, self.array[rows], None if self.cells is None else self.cells[rows])
+
+    def as_kind(self, wanted: Kind) -> tuple[NDArray[Any], int | None]:
+        """Values of another kind, and the row of the first that cannot be, as `convert` gives them."""
+        if wanted == "category" and self.cells is not None:
+            return as_texts(self.cells), None
+        return convert(self.array, came=self.kind, wanted=wanted)
+
+
+def read_series(series: nw.Series[Any], name: str) -> Values:
+    """Read one column of a data frame."""
+    if isinstance(series.dtype, nw.Categorical | nw.Enum):  # arrow fills the gaps of a dictionary column in to_numpy
+        return Values("category", as_texts(series.to_list()))
+    untyped = isinstance(series.dtype, nw.Unknown) and series.null_count() == len(series)
+    if untyped or isinstance(series.dtype, nw.Int128 | nw.UInt128):  # numpy has no such types
+        return Values(*read_cells(series.to_list(), name=name))
+    return read_array(series.to_numpy(), name)
+
+
+def read_array(array: NDArray[Any], name: str) -> Values:
+    """Read one column of a numpy array of any type."""
+    kind = array.dtype.kind
+    if kind in "fiub":
+        return Values("boolean" if kind == "b" else "number", array)
+    if kind == "M":
+        return Values("date", array.astype("M8[us]"))
+    if kind == "m":
+        return Values("number", array / np.timedelta64(1, "s"))
+    if kind in "US":  # numpy made text of everything: columns that spell numbers were numbers
+        texts = as_texts(array.tolist())
+        parsed, bad_row = parse_numbers(texts)
+        return Values("number", parsed, texts) if bad_row is None else Values("category", texts)
+    read, values = read_cells(array, name=name)
+    return Values(read, values, None if read == "category" else np.asarray(array))
