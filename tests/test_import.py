@@ -1,10 +1,23 @@
 """`import esad` is quick because it loads nothing heavy, and it offers exactly what it says."""
 
+import importlib
 import importlib.metadata
+import inspect
+import pkgutil
 import subprocess
 import sys
 
+import pytest
+
 import esad
+from esad import registry
+
+# Packages only group their modules; `esad.__main__` runs on import.
+MODULES = sorted(
+    found.name
+    for found in pkgutil.walk_packages(esad.__path__, "esad.")
+    if not found.ispkg and found.name != "esad.__main__"
+)
 
 HEAVY = (
     "numpy",
@@ -37,3 +50,42 @@ def test_import_loads_nothing_heavy():
 
 def test_versions_agree():
     assert esad.__version__ == importlib.metadata.version("esad")
+
+
+def test_public_names_are_these():
+    """A name added or removed by accident fails here; methods come and go with their files."""
+    detectors = {registry.method(name).__name__ for name in registry.method_names()}
+    assert "ESAD" in detectors
+    assert set(esad.__all__) == detectors | {
+        "LabelAwareSplit",
+        "Threshold",
+        "__version__",
+        "ap_scorer",
+        "auc_scorer",
+        "errors",
+        "evaluate",
+        "labels",
+        "load",
+        "registry",
+    }
+
+
+def test_public_names_exist_and_are_listed():
+    assert [name for name in esad.__all__ if not hasattr(esad, name)] == []
+    assert set(esad.__all__) <= set(dir(esad))
+    with pytest.raises(AttributeError, match="no_such_name"):
+        _ = esad.no_such_name
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_all_lists_exactly_what_a_module_defines_in_public(module):
+    loaded = importlib.import_module(module)
+    listed = getattr(loaded, "__all__", None)
+    assert listed is not None, f"{module} has no __all__"
+    defined = {
+        name
+        for name, value in vars(loaded).items()
+        if not name.startswith("_") and inspect.isroutine(value) | inspect.isclass(value) and value.__module__ == module
+    }
+    assert sorted(defined - set(listed)) == []
+    assert [name for name in listed if not hasattr(loaded, name)] == []
