@@ -1,0 +1,166 @@
+"""From pictures to the numbers a network sees: float32 in [0, 1], the same way in training and in scoring."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from esad.errors import InputError, SchemaError
+from esad.preprocess.features import expect
+
+__all__ = ["ImagePreprocessor"]
+
+_FORMAT = 1
+_BLOCK_VALUES = 1 << 18  # converted at a time, so that it stays in cache
+_BYTES, _UNIT, _RANGE = _SCALES = ("bytes", "unit", "range")
+
+
+class ImagePreprocessor:
+    """Scale pictures to [0, 1].
+
+    What `fit` sees decides for good: uint8 pictures are divided by 255; float pictures within [0, 1] stay; other float
+    pictures are mapped by the smallest and largest value of the reference rows, and clipped. After training on
+    the first two, uint8 and float pictures within [0, 1] may both be scored and mean the same.
+
+    Attributes
+    ----------
+    shape_ : tuple of int
+        Channels, height and width.
+    scale_ : {"bytes", "unit", "range"}
+        Which of the three rules holds.
+    low_, high_ : float
+        Values that become 0 and 1.
+
+    Examples
+    --------
+    >>> preprocessor = ImagePreprocessor().fit(np.array([[[[-1.0, 3.0]]]], dtype=np.float32))
+    >>> preprocessor.transform(np.array([[[[0.0, 9.0]]]], dtype=np.float32))
+    array([[[[0.25, 1.  ]]]], dtype=float32)
+    """
+
+    shape_: tuple[int, int, int]
+    scale_: str
+    low_: float
+    high_: float
+
+    def fit(self, images: NDArray[Any], reference_mask: NDArray[np.bool_] | None = None) -> "ImagePreprocessor":
+        """Learn size and scale.
+
+        Parameters
+        ----------
+        images : ndarray of uint8 or float32, shape (n, channels, height, width)
+            From `esad.data.images.as_images`.
+        reference_mask : ndarray of bool, shape (n,), optional
+            Pictures whose values set the scale; all when None or when none is true.
+
+        Returns
+        -------
+        ImagePreprocessor
+            Itself.
+        """
+        _check_form(images)
+        if reference_mask is not None:
+            reference_mask = np.asarray(reference_mask)
+            if reference_mask.shape != (len(images),) or reference_mask.dtype != bool:
+                raise InputError(f"`reference_mask` must be {len(images)} truth values. Got {reference_mask.shape}.")
+        self.shape_ = (images.shape[1], images.shape[2], images.shape[3])
+        if images.dtype == np.uint8:
+            self.scale_, self.low_, self.high_ = _BYTES, 0.0, 255.0
+        elif images.min() >= 0.0 and images.max() <= 1.0:
+            self.scale_, self.low_, self.high_ = _UNIT, 0.0, 1.0
+        else:
+            chosen = images if reference_mask is None or not reference_mask.any() else images[reference_mask]
+            self.scale_, self.low_, self.high_ = _RANGE, float(chosen.min()), float(chosen.max())
+        return self
+
+    def transform(self, images: NDArray[Any]) -> NDArray[np.float32]:
+        """Scale pictures of the size seen in training.
+
+        Parameters
+        ----------
+        images : ndarray of uint8 or float32, shape (n, channels, height, width)
+            From `esad.data.images.as_images`.
+
+        Returns
+        -------
+        ndarray of float32, shape (n, channels, height, width)
+            C-contiguous, within [0, 1]. A picture's values do not depend on the other pictures.
+
+        Raises
+        ------
+        SchemaError
+            Another size or number of channels than in training, or values on another scale.
+        """
+        _check_form(images)
+        if images.shape[1:] != self.shape_:
+            raise SchemaError(
+                f"Pictures must have the training pictures' (channels, height, width) = {self.shape_}. "
+                f"Got {images.shape[1:]}. Resize or convert them."
+            )
+        if self.scale_ != _RANGE and images.dtype != np.uint8:
+            self._check_unit(images)
+        out = np.empty(images.shape, dtype=np.float32)
+        n_rows = max(1, _BLOCK_VALUES // out[0].size)
+        for start in range(0, len(images), n_rows):
+            self._scale_block(images[start : start + n_rows], out[start : start + n_rows])
+        return out
+
+    def _scale_block(self, images: NDArray[Any], out: NDArray[np.float32]) -> None:
+        if self.scale_ == _RANGE:
+            span = self.high_ - self.low_
+            out[:] = np.clip((images.astype(np.float64) - self.low_) / (span if span > 0.0 else 1.0), 0.0, 1.0)
+        elif images.dtype == np.uint8:
+            np.divide(images, np.float32(255.0), out=out, dtype=np.float32)
+        else:
+            np.clip(images, 0.0, 1.0, out=out)
+
+    def _check_unit(self, images: NDArray[Any]) -> None:
+        """Refuse floats that are plainly on another scale than [0, 1]; small excesses are clipped."""
+        low, high = float(images.min()), float(images.max())
+        if low < -1.0 or high > 2.0:
+            seen = "uint8" if self.scale_ == _BYTES else "float pictures within [0, 1]"
+            raise SchemaError(
+                f"Training saw {seen}, so pictures must be uint8 or floats within [0, 1]. "
+                f"Got floats from {low:g} to {high:g}. Bring them to the scale of training."
+            )
+
+    def state(self) -> tuple[dict[str, NDArray[np.float64]], dict[str, Any]]:
+        """Fitted state as arrays and JSON values, for a model file."""
+        meta = {"format": _FORMAT, "shape": list(self.shape_), "scale": self.scale_}
+        return {"range": np.array([self.low_, self.high_], dtype=np.float64)}, meta
+
+    @classmethod
+    def from_state(cls, tensors: dict[str, NDArray[Any]], meta: Any) -> "ImagePreprocessor":
+        """Read what `state` gave; anything else is a ModelFileError.
+
+        Examples
+        --------
+        >>> preprocessor = ImagePreprocessor().fit(np.zeros((2, 1, 8, 8), dtype=np.uint8))
+        >>> ImagePreprocessor.from_state(*preprocessor.state()).shape_
+        (1, 8, 8)
+        """
+        expect(type(meta) is dict and set(meta) == {"format", "shape", "scale"}, "its parts")
+        expect(type(meta["format"]) is int and meta["format"] == _FORMAT, "`format`")
+        shape, scale = meta["shape"], meta["scale"]
+        expect(type(shape) is list and len(shape) == 3, "`shape`")
+        expect(all(type(size) is int and 1 <= size < 1 << 16 for size in shape), "`shape`")
+        expect(shape[0] in (1, 3), "`shape`")
+        expect(type(scale) is str and scale in _SCALES, "`scale`")
+        expect(set(tensors) == {"range"}, "its arrays")
+        limits = np.asarray(tensors["range"])
+        expect(limits.dtype == np.float64 and limits.shape == (2,) and bool(np.isfinite(limits).all()), "`range`")
+        low, high = limits.tolist()
+        known = {_BYTES: (0.0, 255.0), _UNIT: (0.0, 1.0)}
+        expect(low <= high and known.get(scale, (low, high)) == (low, high), "`range`")
+        preprocessor = cls()
+        preprocessor.shape_ = (shape[0], shape[1], shape[2])
+        preprocessor.scale_, preprocessor.low_, preprocessor.high_ = scale, low, high
+        return preprocessor
+
+
+def _check_form(images: NDArray[Any]) -> None:
+    if images.ndim != 4 or len(images) == 0 or images.dtype not in (np.uint8, np.float32):
+        raise InputError(
+            "Pictures must be uint8 or float32 of shape (n, channels, height, width), as esad.data.images.as_images "
+            f"gives them. Got {images.dtype} of shape {images.shape}."
+        )
