@@ -81,6 +81,7 @@ def test_dates_at_the_end_of_the_calendar_are_kept():
         (3.0, "3"),
         (np.float32(0.5), "0.5"),
         (2**60, "1152921504606846976"),
+        pytest.param(10**5000, "inf", id="too long to spell"),
         (Decimal("3.00"), "3"),
         (True, "True"),
         (np.bool_(False), "False"),

@@ -3,12 +3,14 @@
 import datetime as dt
 from decimal import Decimal
 
+import narwhals as nw
 import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
 import scipy.sparse
+import torch
 
 from esad.data.table import Table
 from esad.errors import InputError, SchemaError
@@ -188,8 +190,30 @@ def test_doubled_names_are_refused(labels):
         Table.from_any(pd.DataFrame([[1, 2, 3]], columns=labels))
 
 
-def test_a_record_batch_is_a_table():
-    assert Table.from_any(pa.record_batch({"a": [1.0]})).names == ("a",)
+@pytest.mark.parametrize("X", [pa.record_batch({"a": [1.0]}), nw.from_native(pd.DataFrame({"a": [1.0]}))])
+def test_a_record_batch_and_a_narwhals_frame_are_tables(X):
+    assert Table.from_any(X).names == ("a",)
+
+
+def test_a_tensor_is_an_array():
+    assert Table.from_any(torch.ones(2, 3)).kinds == ("number",) * 3
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        np.array([[2**62], [-(2**62)]], dtype="M8[s]"),
+        pd.DataFrame({"a": np.array([2**62, -(2**62)], dtype="M8[s]")}),
+        pl.DataFrame({"a": pl.Series([2**31 - 1, -(2**31) + 1], dtype=pl.Int32).cast(pl.Date)}),
+        pa.table({"a": pa.array([2**62, -(2**62)], pa.timestamp("s"))}),
+        [[np.datetime64(10**12, "Y")], [np.datetime64(-(10**12), "Y")]],
+    ],
+    ids=["numpy", "pandas", "polars", "arrow", "cells"],
+)
+def test_dates_beyond_the_calendar_stop_at_its_ends(frame):
+    late, early = Table.from_any(frame).column(0)
+    assert late.astype(np.int64) == 2**63 - 1
+    assert early.astype(np.int64) == -(2**63) + 1
 
 
 @pytest.mark.parametrize(
@@ -209,7 +233,8 @@ def test_a_record_batch_is_a_table():
         (pd.DataFrame({"a": [1j]}), "Complex data not supported"),
         (scipy.sparse.csr_array(np.eye(2)), "Sparse data was passed for X, but dense data is required"),
         (scipy.sparse.csr_matrix(np.eye(2)), "Sparse data was passed for X, but dense data is required"),
-        ([[1, 2], [3]], "X must have rows of one length"),
+        ([[1, 2], [3]], "X must be a 2-D array or a table with rows of one length. Got list: "),
+        (torch.zeros(2, 2, dtype=torch.bfloat16), "Got Tensor: .*BFloat16"),
         (pl.LazyFrame({"a": [1]}), "Got a lazy LazyFrame. Collect it first"),
         ("text", "X must be a 2-D array or a table. Got str"),
         (None, "X must be a 2-D array or a table. Got NoneType"),
@@ -217,6 +242,7 @@ def test_a_record_batch_is_a_table():
         (np.zeros(2, dtype=[("a", float)]), "Got a structured array"),
         (pl.DataFrame({"a": [[1]]}), "Column 'a' holds a ndarray"),
         (pa.table({"a": [{"b": 1}]}), "Column 'a' holds a dict"),
+        (pl.DataFrame({"a": [{"b": 1}]}), "Column 'a' holds a dict"),
     ],
 )
 def test_what_is_no_table_is_refused(X, message):

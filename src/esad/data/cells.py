@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from esad.data.parse import Kind, as_utc, text_of_number
+from esad.data.parse import Kind, as_microseconds, as_utc, text_of_number
 from esad.errors import SchemaError
 
 __all__ = ["CellError", "as_texts", "read_cells", "text_of"]
@@ -18,6 +18,7 @@ __all__ = ["CellError", "as_texts", "read_cells", "text_of"]
 Family = Literal["missing", "boolean", "number", "date", "duration", "clock", "text"]
 
 _MISSING_TYPES = ("NoneType", "NAType", "NaTType", "MaskedConstant")  # by name, so that pandas need not be loaded
+_LONGEST_INTEGER = 10**300  # Python refuses to spell out integers of thousands of digits
 _CONTAINER_METHODS = ("__len__", "__iter__", "__array__")
 
 
@@ -84,7 +85,7 @@ def text_of(cell: Any) -> str | None:
         return str(bool(cell))
     if isinstance(cell, np.timedelta64 | np.datetime64):
         return str(cell)
-    if isinstance(cell, numbers.Integral):
+    if isinstance(cell, numbers.Integral) and abs(int(cell)) < _LONGEST_INTEGER:
         return str(int(cell))
     if isinstance(cell, numbers.Real | Decimal):
         return text_of_number(_float(cell))
@@ -150,7 +151,8 @@ def _floats(cells: list[Any]) -> NDArray[np.float64]:
 def _dates(cells: list[Any]) -> NDArray[np.datetime64]:
     """Dates, moments and missing cells as datetime64[us] in UTC."""
     naive = [as_utc(cell) if isinstance(cell, dt.datetime) else cell for cell in cells]
-    return np.array([np.datetime64("NaT") if cell is None else np.datetime64(cell, "us") for cell in naive], "M8[us]")
+    dates = [as_microseconds(cell) if isinstance(cell, np.datetime64) else np.datetime64(cell, "us") for cell in naive]
+    return np.array(dates, dtype="M8[us]")
 
 
 def _seconds(cell: Any) -> float:

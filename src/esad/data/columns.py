@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from esad.data.cells import as_texts, read_cells
-from esad.data.parse import Kind, convert, parse_numbers
+from esad.data.parse import Kind, as_microseconds, convert, parse_numbers
 
 __all__ = ["Values", "read_array", "read_series"]
 
@@ -55,7 +55,8 @@ def read_series(series: nw.Series[Any], name: str) -> Values:
     untyped = isinstance(series.dtype, nw.Unknown) and series.null_count() == len(series)
     if untyped or isinstance(series.dtype, nw.Int128 | nw.UInt128):  # numpy has no such types
         return Values(*read_cells(series.to_list(), name=name))
-    return read_array(series.to_numpy(), name)
+    array = series.to_numpy()
+    return read_array(array, name) if array.ndim == 1 else Values(*read_cells(series.to_list(), name=name))
 
 
 def read_array(array: NDArray[Any], name: str) -> Values:
@@ -64,7 +65,7 @@ def read_array(array: NDArray[Any], name: str) -> Values:
     if kind in "fiub":
         return Values("boolean" if kind == "b" else "number", array)
     if kind == "M":
-        return Values("date", array.astype("M8[us]"))
+        return Values("date", as_microseconds(array))
     if kind == "m":
         return Values("number", array / np.timedelta64(1, "s"))
     if kind in "US":  # numpy made text of everything: columns that spell numbers were numbers

@@ -8,11 +8,22 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Kind", "as_utc", "convert", "parse_booleans", "parse_dates", "parse_numbers", "text_of_number"]
+__all__ = [
+    "Kind",
+    "as_microseconds",
+    "as_utc",
+    "convert",
+    "parse_booleans",
+    "parse_dates",
+    "parse_numbers",
+    "text_of_number",
+]
 
 Kind = Literal["number", "boolean", "category", "date"]
 
 _ISO_DATE = re.compile(r"\s*\d{4}-\d{2}-\d{2}(?!\d)")
+_COARSE_UNITS = ("Y", "M", "W", "D", "h", "m", "s", "ms")
+_LAST = np.iinfo(np.int64).max  # in microseconds; the smallest integer means missing
 _EXACT_INTEGERS = 2.0**53  # floats above this do not tell neighbouring whole numbers apart
 _TRUTHS = {"true": 1.0, "false": 0.0, "1": 1.0, "0": 0.0, "1.0": 1.0, "0.0": 0.0}
 
@@ -141,6 +152,23 @@ def as_utc(moment: dt.datetime) -> dt.datetime:
         return moment.astimezone(dt.UTC).replace(tzinfo=None)
     except OverflowError:  # within hours of the first or last year that Python knows
         return moment.replace(tzinfo=None)
+
+
+def as_microseconds(dates: Any) -> NDArray[Any]:
+    """Dates of any unit as datetime64[us]; those beyond its 290,000 years stop at its ends, where numpy would wrap.
+
+    Examples
+    --------
+    >>> as_microseconds(np.array(["2024-02-29", "NaT"], dtype="M8[D]"))
+    array(['2024-02-29T00:00:00.000000', 'NaT'], dtype='datetime64[us]')
+    """
+    dates = np.asarray(dates)
+    converted: NDArray[Any] = dates.astype("M8[us]")
+    if np.datetime_data(dates.dtype)[0] in _COARSE_UNITS:
+        beyond = (converted.astype(dates.dtype) != dates) & ~np.isnat(dates)
+        ends = np.where(dates.astype(np.int64) > 0, _LAST, -_LAST).astype("M8[us]")
+        converted = np.where(beyond, ends, converted)
+    return converted
 
 
 def _first(rows: NDArray[np.bool_]) -> int | None:

@@ -92,6 +92,7 @@ class Table:
         >>> Table.from_any(np.zeros((4, 2))).names
         ('x0', 'x1')
         """
+        X = nw.to_native(X, pass_through=True)
         if nw.dependencies.is_pandas_dataframe(X):  # by position: pandas allows doubled and nameless columns
             return cls._from_series([X.iloc[:, i] for i in range(X.shape[1])], list(X.columns), X.shape)
         frame = nw.from_native(_as_frame(X), pass_through=True, allow_series=True)
@@ -213,8 +214,10 @@ def _as_array(X: Any) -> NDArray[Any]:
         array = np.asarray(X)
         if array.dtype.kind in "USmM" and not hasattr(X, "__array__"):
             array = np.asarray(X, dtype=object)  # a list: [["a", 1.5]] must not turn 1.5 into text
-    except ValueError as error:
-        raise InputError(f"X must have rows of one length. Got {type(X).__name__} of uneven rows ({error}).") from error
+    except (TypeError, ValueError, RuntimeError) as error:  # uneven rows, or a tensor that numpy cannot hold
+        raise InputError(
+            f"X must be a 2-D array or a table with rows of one length. Got {type(X).__name__}: {error}"
+        ) from error
     if array.dtype.kind == "c":
         raise InputError(f"Complex data not supported\n{array}\n")
     if array.dtype.kind == "V":

@@ -79,6 +79,7 @@ def _fill_shift(shift: NDArray[np.float64], block: NDArray[np.float64]) -> None:
 
 def _careful_moments(values: NDArray[np.float64]) -> tuple[float, float]:
     """Moments of one column of any magnitude, in three passes."""
+    values = np.ascontiguousarray(values)
     values = values[np.isfinite(values)]
     if not len(values):
         return 0.0, 0.0
