@@ -81,7 +81,7 @@ def as_images(X: Any) -> NDArray[Any]:
         raise InputError(
             "Pictures hold NaN or infinite values. Every pixel must be a finite number: repair or drop them."
         )
-    if max(-low, high) > np.finfo(np.float32).max:
+    if max(-low, high) > float(np.finfo(np.float32).max):
         raise InputError(f"Pictures hold values too large for float32, from {low:g} to {high:g}. Rescale them.")
     return images.astype(np.float32)
 

@@ -30,14 +30,14 @@ class ImageFolder:
         Path of each picture relative to the folder, with forward slashes.
     images : ndarray of uint8 or float32, shape (n, channels, height, width)
         uint8, or float32 in [0, 1] if a picture of the folder is grey with 16 bits.
-    label_words : tuple of (str or None) or None
+    label_words : ndarray of (str or None), shape (n,), or None
         For `esad.labels.from_column`: name of the sub-folder or label in the CSV file, None where there is none; None
         altogether when neither sub-folders nor a CSV file label the pictures.
     """
 
     ids: tuple[str, ...]
     images: NDArray[Any]
-    label_words: tuple[str | None, ...] | None
+    label_words: NDArray[np.object_] | None
 
 
 def read_folder(path: _Path, *, labels_csv: _Path | None = None, channels: int | None = None) -> ImageFolder:
@@ -75,8 +75,8 @@ def read_folder(path: _Path, *, labels_csv: _Path | None = None, channels: int |
     ...     pictures = read_folder(folder)
     >>> pictures.ids, pictures.images.shape
     (('anomaly/1.png', 'unlabelled/1.png'), (2, 1, 28, 28))
-    >>> pictures.label_words
-    ('anomaly', 'unlabelled')
+    >>> pictures.label_words.tolist()
+    ['anomaly', 'unlabelled']
     """
     listing = _list(path, labels_csv, channels)
     return listing.read(0, len(listing.ids))
@@ -115,13 +115,13 @@ def open_images(
     return (listing.read(start, start + n_rows) for start in range(0, len(listing.ids), n_rows))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Listing:
     """What is in a folder, before any pixel is read."""
 
     folder: Path
     ids: tuple[str, ...]
-    label_words: tuple[str | None, ...] | None
+    label_words: NDArray[np.object_] | None
     form: Header
 
     def read(self, start: int, stop: int) -> ImageFolder:
@@ -198,13 +198,13 @@ def _common_form(folder: Path, ids: Sequence[str], channels: int | None) -> Head
     return form if channels is None else replace(form, n_channels=channels)
 
 
-def _words_of_folders(ids: Sequence[str]) -> tuple[str | None, ...] | None:
+def _words_of_folders(ids: Sequence[str]) -> NDArray[np.object_] | None:
     """Name of the first sub-folder of each picture; nothing at all when no picture lies in one."""
-    words = tuple(name.split("/", 1)[0] if "/" in name else None for name in ids)
-    return words if any(word is not None for word in words) else None
+    words = [name.split("/", 1)[0] if "/" in name else None for name in ids]
+    return np.array(words, dtype=object) if any(word is not None for word in words) else None
 
 
-def _words_of_csv(folder: Path, ids: Sequence[str], labels_csv: Path) -> tuple[str | None, ...]:
+def _words_of_csv(folder: Path, ids: Sequence[str], labels_csv: Path) -> NDArray[np.object_]:
     """Label of each picture in the CSV file, None for pictures that are not in it."""
     from esad.data import files  # only here: arrays of pictures need no pyarrow
 
@@ -229,7 +229,7 @@ def _words_of_csv(folder: Path, ids: Sequence[str], labels_csv: Path) -> tuple[s
             f"Cannot use the labels of {str(labels_csv)!r}: there is no picture {missing[0]!r} in {str(folder)!r} "
             f"({len(missing)} such files). Paths are relative to that folder."
         )
-    return tuple(words.get(name) for name in ids)
+    return np.array([words.get(name) for name in ids], dtype=object)
 
 
 def _label_by_file(folder: Path, labels_csv: Path, rows: Iterator[tuple[Any, Any]]) -> Mapping[str, str | None]:
