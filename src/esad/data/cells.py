@@ -68,7 +68,13 @@ def read_cells(values: Iterable[Any], *, name: str) -> tuple[Kind, NDArray[Any]]
 
 
 def as_texts(cells: Iterable[Any]) -> NDArray[Any]:
-    """Turn every cell into its text; missing and blank cells become None."""
+    """Turn every cell into its text; missing and blank cells become None.
+
+    Examples
+    --------
+    >>> as_texts(["red", 3.0, " "])
+    array(['red', '3', None], dtype=object)
+    """
     texts = [text_of(cell) for cell in cells]
     column = np.empty(len(texts), dtype=object)
     column[:] = texts
@@ -76,7 +82,13 @@ def as_texts(cells: Iterable[Any]) -> NDArray[Any]:
 
 
 def text_of(cell: Any) -> str | None:
-    """Text of one cell, the same for 3, 3.0 and "3"; None when missing or blank."""
+    """Text of one cell, the same for 3, 3.0 and "3"; None when missing or blank.
+
+    Examples
+    --------
+    >>> text_of(3.0), text_of(dt.date(2024, 2, 29)), text_of(float("nan"))
+    ('3', '2024-02-29', None)
+    """
     if type(cell) is str:
         return cell if cell.strip() else None
     if type(cell).__name__ in _MISSING_TYPES or _is_nan(cell):

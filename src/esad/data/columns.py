@@ -49,7 +49,14 @@ class Values:
 
 
 def read_series(series: nw.Series[Any], name: str) -> Values:
-    """Read one column of a data frame."""
+    """Read one column of a data frame.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> read_series(nw.from_native(pa.chunked_array([[True, None]]), series_only=True), "good").kind
+    'boolean'
+    """
     if isinstance(series.dtype, nw.Categorical | nw.Enum):  # arrow fills the gaps of a dictionary column in to_numpy
         return Values("category", as_texts(series.to_list()))
     untyped = isinstance(series.dtype, nw.Unknown) and series.null_count() == len(series)
@@ -60,7 +67,13 @@ def read_series(series: nw.Series[Any], name: str) -> Values:
 
 
 def read_array(array: NDArray[Any], name: str) -> Values:
-    """Read one column of a numpy array of any type."""
+    """Read one column of a numpy array of any type.
+
+    Examples
+    --------
+    >>> read_array(np.array([90, 30], dtype="m8[s]"), "duration").array
+    array([90., 30.])
+    """
     kind = array.dtype.kind
     if kind in "fiub":
         return Values("boolean" if kind == "b" else "number", array)

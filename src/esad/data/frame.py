@@ -41,6 +41,11 @@ class Column:
         Whether there is at most one value.
     proposes_id : bool
         Whether it looks like a row identifier: text, never missing, all different, in more than 20 rows.
+
+    Examples
+    --------
+    >>> Schema.infer(Table.from_any([["red"], ["red"]])).columns[0]
+    Column(name='x0', kind='category', n_missing=0, n_distinct=1, is_constant=True, proposes_id=False)
     """
 
     name: str

@@ -109,7 +109,13 @@ def parse_numbers(texts: NDArray[Any]) -> tuple[NDArray[np.float64], int | None]
 
 
 def parse_booleans(texts: NDArray[Any]) -> tuple[NDArray[np.float64], int | None]:
-    """Truth values that texts spell (true, false, 1, 0), and the row of the first that spells none."""
+    """Truth values that texts spell (true, false, 1, 0), and the row of the first that spells none.
+
+    Examples
+    --------
+    >>> parse_booleans(np.array(["True", "0", None], dtype=object))
+    (array([ 1.,  0., nan]), None)
+    """
     parsed = np.full(len(texts), np.nan)
     for row, text in enumerate(texts):
         if text is None:
@@ -145,7 +151,13 @@ def parse_dates(texts: NDArray[Any]) -> tuple[NDArray[np.datetime64], int | None
 
 
 def as_utc(moment: dt.datetime) -> dt.datetime:
-    """The same moment in UTC without a zone; moments without a zone are taken as they are."""
+    """The same moment in UTC without a zone; moments without a zone are taken as they are.
+
+    Examples
+    --------
+    >>> as_utc(dt.datetime.fromisoformat("2024-02-29T12:00+02:00")).isoformat()
+    '2024-02-29T10:00:00'
+    """
     if moment.tzinfo is None:
         return moment
     try:

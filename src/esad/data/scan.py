@@ -11,7 +11,13 @@ _BLOCK_ROWS = 4096  # a block of a few dozen columns stays in cache
 
 
 def scan_column(column: NDArray[Any]) -> tuple[int, bool]:
-    """Number of missing rows, and whether the others are all the same."""
+    """Number of missing rows, and whether the others are all the same.
+
+    Examples
+    --------
+    >>> scan_column(np.array(["red", None, "red"], dtype=object))
+    (1, True)
+    """
     if column.dtype == object:
         missing = np.array([cell is None for cell in column], dtype=bool)
     else:

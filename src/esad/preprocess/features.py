@@ -35,6 +35,18 @@ class ColumnFeatures:
         Categories with a mark of their own, in text order.
     cycles : tuple of {"day", "week", "year"}
         Cycles whose position is given as sine and cosine.
+
+    Examples
+    --------
+    >>> features = ColumnFeatures("category", marks_missing=True, categories=("blue", "red"))
+    >>> features.names("colour")
+    ['colour = blue', 'colour = red', 'colour = (other)', 'colour is missing']
+    >>> marks = np.empty((3, 4))
+    >>> features.fill(np.array(["red", "green", None], dtype=object), marks)
+    >>> marks
+    array([[0., 1., 0., 0.],
+           [0., 0., 1., 0.],
+           [0., 0., 0., 1.]])
     """
 
     kind: Kind

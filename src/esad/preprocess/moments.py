@@ -47,18 +47,17 @@ def finite_moments(
                 n_finite, total, squares, shift = (np.full(block.shape[1], start) for start in (0.0, 0.0, 0.0, np.nan))
             _fill_shift(shift, block)
             block -= shift
-            ones = np.ones(len(block))
-            sums = ones @ block
+            sums = _column_sums(block)
             if np.isfinite(sums).all():
                 n_finite += len(block)
             else:
                 finite = np.isfinite(block)
                 block[~finite] = 0.0
                 n_finite += finite.sum(axis=0)
-                sums = ones @ block
+                sums = _column_sums(block)
             total += sums
             np.multiply(block, block, out=block)
-            squares += ones @ block
+            squares += _column_sums(block)
         n_finite = np.maximum(n_finite, 1.0)
         offset = total / n_finite
         mean = np.where(np.isnan(shift), 0.0, shift + offset)
@@ -67,6 +66,11 @@ def finite_moments(
     for index in np.flatnonzero(~safe[:n_unbounded]):
         mean[index], std[index] = _careful_moments(column(int(index)))
     return mean, std
+
+
+def _column_sums(block: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Sum over rows: as fast as a matrix product, yet the same bits for any number of threads."""
+    return np.asarray(np.einsum("ij->j", block))
 
 
 def _fill_shift(shift: NDArray[np.float64], block: NDArray[np.float64]) -> None:
