@@ -234,7 +234,8 @@ def _rebatched(file: Path, batches: Generator[pa.RecordBatch], n_rows: int) -> I
 def _selected(file: Path, columns: Sequence[str] | None) -> tuple[str, ...]:
     """Names of the columns to read, all of them present."""
     names = column_names(file)
-    missing = [name for name in columns or () if name not in names]
+    known = set(names)
+    missing = [name for name in columns or () if name not in known]
     if missing:
         shown = ", ".join(map(repr, names[:10])) + (", ..." if len(names) > 10 else "")
         raise DataFileError(f"Cannot read {str(file)!r}: it has no column {missing[0]!r}. Its columns are {shown}.")
