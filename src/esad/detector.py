@@ -91,6 +91,7 @@ class Detector(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-lea
         self._describe_features(data)
         self.label_counts_ = labels.counts(checked)
         self.fingerprint_ = _fingerprint(rows, checked)
+        self.notes_: dict[str, Any] = {}
         self._fit_rows(rows, checked, callbacks)
         self.offset_ = -threshold.fit(self._total(rows), checked)
         return self
@@ -180,6 +181,7 @@ class Detector(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-lea
             "threshold": self.threshold_,
             "label_counts": asdict(self.label_counts_),
             "data_fingerprint": self.fingerprint_,
+            "notes": self.notes_,
         }
         arrays = {f"inputs.{name}": value for name, value in input_arrays.items()}
         arrays |= {f"model.{name}": value for name, value in model_arrays.items()}
@@ -192,7 +194,8 @@ class Detector(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-lea
         return self.inputs_.transform(X, estimator=type(self).__name__)
 
     def _total(self, rows: Rows) -> Scores:
-        return np.sum(list(self._contributions(rows).values()), axis=0, dtype=np.float64)
+        total: Scores = np.sum(list(self._contributions(rows).values()), axis=0, dtype=np.float64)
+        return total
 
     def _scaling(self) -> str:
         return "standard"
@@ -268,6 +271,7 @@ def _from_state(manifest: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> De
             detector.feature_names_in_ = np.asarray(schema.names, dtype=object)
     detector.label_counts_ = labels.LabelCounts(**manifest["label_counts"])
     detector.fingerprint_ = str(manifest["data_fingerprint"])
+    detector.notes_ = _checked_notes(manifest.get("notes", {}))
     threshold = manifest["threshold"]
     if not isinstance(threshold, float | int) or isinstance(threshold, bool) or not np.isfinite(threshold):
         raise ModelFileError(f"its threshold must be a number. Got {threshold!r}")
@@ -276,11 +280,24 @@ def _from_state(manifest: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> De
     return detector
 
 
+def _checked_notes(notes: Any) -> dict[str, Any]:
+    """What the model's maker noted, such as the name of the id column: plain values or lists of them."""
+
+    def is_plain(value: Any) -> bool:
+        return value is None or isinstance(value, str | int | float | bool)
+
+    if not isinstance(notes, dict) or not all(
+        is_plain(value) or (isinstance(value, list) and all(map(is_plain, value))) for value in notes.values()
+    ):
+        raise ModelFileError("its notes are damaged")
+    return notes
+
+
 def _fingerprint(rows: Rows, y: NDArray[np.int8]) -> str:
     """Short hash of the preprocessed training data and labels."""
     digest = hashlib.sha256(repr(rows.shape).encode())
-    digest.update(np.ascontiguousarray(rows))
-    digest.update(np.ascontiguousarray(y))
+    digest.update(np.ascontiguousarray(rows).data)
+    digest.update(np.ascontiguousarray(y).data)
     return digest.hexdigest()[:16]
 
 

@@ -96,4 +96,4 @@ class MemberRandom:
     def set_state(self, state: Tensor) -> None:
         """Continue from a state that `state()` gave."""
         for row, generator in zip(state, self._generators, strict=True):
-            generator.set_state(row.cpu().contiguous())
+            generator.set_state(row.cpu().clone())  # a copy is aligned, which torch takes for granted

@@ -1,4 +1,4 @@
-"""ESAD's three networks, three losses and score, Eq. by Eq.; `esad.methods.esad` holds the equations and the estimator."""
+"""ESAD's networks, losses and score, Eq. by Eq.; `esad.methods.esad` states the equations."""
 
 from dataclasses import dataclass
 from functools import partial

@@ -41,8 +41,11 @@ PUBLISHED: dict[str, Any] = {
 
 CONV_FULL = (64, 128, 256, 512, 512)
 CONV_NARROW = (16, 32, 64, 64, 64)  # some ten times cheaper, for a CPU
-CHOICES = {
-    "phi": {"table": ("both", "noise", "permute", "normal", "none"), "images": ("both", "noise", "rotate", "normal", "none")},
+CHOICES: dict[str, dict[str, tuple[str, ...]]] = {
+    "phi": {
+        "table": ("both", "noise", "permute", "normal", "none"),
+        "images": ("both", "noise", "rotate", "normal", "none"),
+    },
     "restore": {"table": ("none",), "images": ("none", "grey", "rotate", "both")},
     "network": {"table": ("auto", "mlp"), "images": ("auto", "conv", "lenet")},
 }
@@ -82,9 +85,7 @@ def _exactly(kind: Callable[..., T], values: dict[str, Any]) -> T:
     return kind(**values)
 
 
-def resolve(
-    parameters: dict[str, Any], in_shape: tuple[int, ...], y: NDArray[np.int8], device: str
-) -> Recipe:
+def resolve(parameters: dict[str, Any], in_shape: tuple[int, ...], y: NDArray[np.int8], device: str) -> Recipe:
     """Check the constructor's arguments against the data and replace every "auto"."""
     kind = "images" if len(in_shape) == 3 else "table"
     _check(parameters, kind)
@@ -103,6 +104,9 @@ def _check(parameters: dict[str, Any], kind: str) -> None:
     for name in AT_LEAST_ZERO:
         if not _is_number(parameters[name]) or parameters[name] < 0:
             raise InputError(f"`{name}` must be a number, 0 or more. Got {parameters[name]!r}.")
+    for name in ("hidden", "latent"):
+        if isinstance(parameters[name], str) and parameters[name] not in ("auto", "published"):
+            raise InputError(f"`{name}` must be widths, 'auto' or 'published'. Got {parameters[name]!r}.")
     for name in ("lr", "clip", "anomaly_gain"):
         value = parameters[name]
         if value != "auto" and not (name == "clip" and value is None) and not (_is_number(value) and value > 0):
@@ -157,7 +161,9 @@ def _widths(
         return ((16, 32), 64, (128,)) if in_shape[0] == 1 else ((32, 64, 128), 128, ())
     widths = CONV_FULL if published or device != "cpu" else CONV_NARROW
     if widths == CONV_NARROW:
-        logger.warning("training on a CPU: a narrower network than the paper's (%s channels)", "-".join(map(str, widths)))
+        logger.warning(
+            "training on a CPU: a narrower network than the paper's (%s channels)", "-".join(map(str, widths))
+        )
     return widths[:-1], widths[-1], ()
 
 

@@ -18,7 +18,8 @@ Phi(x_j)           x_j for a normal row, phi(x_j) for an anomaly: noise, permute
 Enc1, Dec, Enc2    networks; the encoders have the same shape and do not share weights
 =================  =========================================================================================
 
-The equations live in `_esad_objective`, the choice of sizes and steps in `_esad_recipe`. docs/method.md derives the loss.
+Losses and score are computed in `_esad_objective`, sizes and steps chosen in `_esad_recipe`; docs/method.md derives
+the loss.
 """
 
 from typing import Any, ClassVar, Self
@@ -120,7 +121,9 @@ class ESAD(DeepDetector):
     True
     """
 
-    summary: ClassVar[str] = "Encoder-decoder-encoder trained end to end on mutual information and entropy (Huang et al. 2021)"
+    summary: ClassVar[str] = (
+        "Encoder-decoder-encoder trained end to end on mutual information and entropy (Huang et al. 2021)"
+    )
 
     def __init__(
         self,

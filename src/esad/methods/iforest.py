@@ -89,7 +89,7 @@ class IsolationForest(Detector):
         return dict(self.trees_), {"n_drawn": self.n_drawn_}
 
     def _restore(self, arrays: dict[str, NDArray[Any]], plain: Any) -> None:
-        _check_trees(arrays, self.inputs_.preprocessor.n_features_out_)  # type: ignore[union-attr]
+        _check_trees(arrays, self.inputs_.preprocessor.n_features_out_)
         self.trees_ = arrays
         self.n_drawn_ = int(plain["n_drawn"])
 

@@ -69,9 +69,7 @@ class LeNetDecoder(nn.Module):
         self.n_members = n_members
         self.code_shape = _code_shape(in_shape, widths)
         n_flat = self.code_shape[0] * self.code_shape[1] * self.code_shape[2]
-        self.linear = StackedMLP(
-            [*reversed(linear), n_flat], n_members=n_members, slope=SLOPE, eps=EPS, bias=False
-        )
+        self.linear = StackedMLP([*reversed(linear), n_flat], n_members=n_members, slope=SLOPE, eps=EPS, bias=False)
         up = list(reversed(widths))
         self.levels = nn.ModuleList(_convolution(a, b, n_members) for a, b in pairwise([*up, up[-1]]))
         self.last = StackedConv(up[-1], channels, n_members=n_members, kernel=KERNEL, plain=True)

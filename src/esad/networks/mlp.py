@@ -67,7 +67,7 @@ class StackedMLP(nn.Module):
     def layers(self) -> tuple[list[Tensor], Tensor | None]:
         """Weight matrices (members, out, in) and the last layer's bias (members, out, 1)."""
         sizes = [n_in * n_out for n_in, n_out in self.shapes]
-        *flat, bias = self.weights.split([*sizes, self.n_bias], dim=1)
+        *flat, bias = torch.split(self.weights, [*sizes, self.n_bias], dim=1)
         matrices = [w.view(self.n_members, b, a) for w, (a, b) in zip(flat, self.shapes, strict=True)]
         return matrices, bias[:, :, None] if self.n_bias else None
 

@@ -83,9 +83,7 @@ class NetworkSpec:
         """A new decoder, the mirror of the encoder."""
         if self.kind == "mlp":
             sizes = [self.latent, *reversed(self.hidden), *self.in_shape]
-            return StackedMLP(
-                sizes, n_members=self.n_members, slope=self.slope, bias=self.bias, sigmoid=self.sigmoid
-            )
+            return StackedMLP(sizes, n_members=self.n_members, slope=self.slope, bias=self.bias, sigmoid=self.sigmoid)
         if self.kind == "conv":
             return ConvDecoder(self._picture, (*self.hidden, self.latent), n_members=self.n_members)
         return LeNetDecoder(self._picture, self.hidden, (*self.dense, self.latent), n_members=self.n_members)

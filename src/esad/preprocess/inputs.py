@@ -54,7 +54,7 @@ class Inputs:
 
     @property
     def kind(self) -> str:
-        """"table" or "images"."""
+        """What it takes: "table" or "images"."""
         return "table" if isinstance(self.preprocessor, TabularPreprocessor) else "images"
 
     @classmethod
@@ -85,7 +85,8 @@ class Inputs:
         if isinstance(self.preprocessor, TabularPreprocessor):
             assert isinstance(data, Table)
             return self._rescale(self.preprocessor.transform(data, estimator=estimator))
-        return self.preprocessor.transform(data)
+        rows: Rows = self.preprocessor.transform(data)
+        return rows
 
     def _rescale(self, rows: Rows) -> Rows:
         return rows if self.minimum is None or self.span is None else (rows - self.minimum) / self.span

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from esad.errors import InputError, TrainingError
+from esad.random import MemberRandom
 from esad.train.callbacks import Callback, StopTraining
 from esad.train.objective import Batch, Objective, TrainingData
-from esad.random import MemberRandom
 from esad.train.runtime import autocast
 
 __all__ = ["OPTIMIZERS", "SCHEDULES", "LoopState", "Settings", "train"]

@@ -1,7 +1,6 @@
 """Where and how exactly tensors are computed: device and precision."""
 
 import contextlib
-from typing import ContextManager
 
 import torch
 
@@ -40,7 +39,7 @@ def dtype_of(precision: str) -> torch.dtype:
     return torch.float64 if precision == "float64" else torch.float32
 
 
-def autocast(precision: str, device: torch.device) -> ContextManager[None]:
+def autocast(precision: str, device: torch.device) -> contextlib.AbstractContextManager[None]:
     """The context a forward pass runs in."""
     if precision == "bfloat16":
         return torch.autocast(device.type, dtype=torch.bfloat16)

@@ -1,0 +1,293 @@
+"""What every method promises: directions, label kinds, thresholds, files; run over the registry."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import esad
+from esad import ESAD, registry
+from esad.errors import EsadError, InputError, LabelError, ModelFileError, SchemaError, TrainingError
+
+TINY = {"esad": {"n_members": 2, "n_epochs": 3, "hidden": (8,), "latent": 2}, "iforest": {"n_trees": 10}}
+
+
+def tiny(name, **changes):
+    return registry.method(name)(**{"random_state": 0} | TINY.get(name, {}) | changes)
+
+
+def methods(kind="table"):
+    return [name for name in registry.method_names() if kind in registry.method(name).takes]
+
+
+@pytest.fixture(scope="module")
+def rows():
+    rng = np.random.default_rng(0)
+    X = np.r_[rng.normal(size=(90, 4)), rng.normal(5, 1, size=(10, 4))]
+    y = np.zeros(100, dtype=int)
+    y[-5:], y[:5] = -1, 1
+    return X, y
+
+
+@pytest.fixture(scope="module")
+def frame():
+    rng = np.random.default_rng(1)
+    n = 80
+    return pd.DataFrame(
+        {
+            "amount": np.where(rng.random(n) < 0.1, np.nan, rng.gamma(2, 50, n)),
+            "colour": rng.choice(["red", "green", None], n),
+            "vip": rng.random(n) < 0.3,
+            "day": pd.to_datetime("2024-01-01") + pd.to_timedelta(rng.integers(0, 300, n), unit="D"),
+            "constant": 1,
+        }
+    )
+
+
+@pytest.mark.parametrize("name", methods())
+def test_directions_are_scikit_learns(name, rows):
+    X, y = rows
+    detector = tiny(name).fit(X, y)
+    score = detector.anomaly_score(X)
+    np.testing.assert_array_equal(detector.score_samples(X), -score)
+    np.testing.assert_array_equal(detector.decision_function(X), -score - detector.offset_)
+    np.testing.assert_array_equal(detector.predict(X), np.where(score > detector.threshold_, -1, 1))
+    assert score[-10:].mean() > score[:90].mean()
+
+
+@pytest.mark.parametrize("name", methods())
+def test_terms_add_up_to_the_score(name, rows):
+    detector = tiny(name).fit(*rows)
+    terms = detector.score_terms(rows[0])
+    np.testing.assert_allclose(sum(terms.values()), detector.anomaly_score(rows[0]), rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", methods())
+def test_the_same_seed_gives_the_same_bits(name, rows):
+    first, second = (tiny(name).fit(*rows).anomaly_score(rows[0]) for _ in range(2))
+    np.testing.assert_array_equal(first, second)
+
+
+@pytest.mark.parametrize("name", methods())
+@pytest.mark.parametrize("kinds", [(), (-1,), (1,), (-1, 1)])
+def test_any_kind_of_label_may_be_absent(name, kinds, rows):
+    X, y = rows
+    y = np.where(np.isin(y, kinds), y, 0)
+    if kinds == (1,):
+        with pytest.warns(UserWarning, match="1 means normal"):
+            tiny(name).fit(X, y)
+        return
+    assert np.isfinite(tiny(name).fit(X, y if kinds else None).anomaly_score(X)).all()
+
+
+@pytest.mark.parametrize("name", methods())
+@pytest.mark.parametrize("labels", [[-1], [1], [-1, 1]])
+def test_no_unlabelled_row_trains_with_a_warning(name, labels, rows):
+    X = rows[0][:20]
+    y = np.resize(labels, 20)
+    with pytest.warns(UserWarning, match="unlabelled"):
+        detector = tiny(name).fit(X, y)
+    assert np.isfinite(detector.anomaly_score(X)).all()
+
+
+@pytest.mark.parametrize("name", methods())
+def test_tables_of_every_library_give_the_same_scores(name, frame):
+    detector = tiny(name).fit(frame)
+    wanted = detector.anomaly_score(frame)
+    for table in (pl.from_pandas(frame), pa.Table.from_pandas(frame)):
+        np.testing.assert_array_equal(detector.anomaly_score(table), wanted)
+        np.testing.assert_array_equal(tiny(name).fit(table).anomaly_score(frame), wanted)
+
+
+@pytest.mark.parametrize("name", methods())
+def test_columns_may_come_in_another_order_and_with_extras(name, frame):
+    detector = tiny(name).fit(frame)
+    wanted = detector.anomaly_score(frame)
+    np.testing.assert_array_equal(detector.anomaly_score(frame[frame.columns[::-1]]), wanted)
+    with pytest.warns(UserWarning, match="surplus"):
+        np.testing.assert_array_equal(detector.anomaly_score(frame.assign(surplus=1)), wanted)
+    with pytest.raises(SchemaError, match="colour"):
+        detector.anomaly_score(frame.drop(columns="colour"))
+
+
+@pytest.mark.parametrize("name", methods())
+def test_missing_infinite_and_unseen_values_still_score(name, frame):
+    detector = tiny(name).fit(frame)
+    odd = frame.head(4).assign(amount=[np.nan, np.inf, -np.inf, 1e300], colour=["mauve", None, "red", "green"])
+    assert np.isfinite(detector.anomaly_score(odd)).all()
+
+
+@pytest.mark.parametrize("name", methods())
+def test_saved_and_loaded_is_the_same_detector(name, frame, tmp_path):
+    detector = tiny(name).fit(frame)
+    detector.save(tmp_path / "model.esad")
+    loaded = esad.load(tmp_path / "model.esad")
+    assert type(loaded) is type(detector)
+    assert loaded.threshold_ == detector.threshold_
+    assert loaded.label_counts_ == detector.label_counts_
+    np.testing.assert_array_equal(loaded.anomaly_score(frame), detector.anomaly_score(frame))
+    loaded.save(tmp_path / "again.esad")
+    assert (tmp_path / "again.esad").read_bytes() == (tmp_path / "model.esad").read_bytes()
+
+
+@pytest.mark.parametrize("name", methods())
+def test_saving_an_unfitted_detector_is_refused(name, tmp_path):
+    with pytest.raises(Exception, match="not fitted"):
+        tiny(name).save(tmp_path / "model.esad")
+    assert not (tmp_path / "model.esad").exists()
+
+
+@pytest.mark.parametrize("name", methods())
+def test_one_row_is_refused(name):
+    with pytest.raises(InputError, match="1 sample"):
+        tiny(name).fit([[1.0, 2.0]])
+
+
+@pytest.mark.parametrize("name", methods())
+def test_wrong_labels_are_refused(name, rows):
+    with pytest.raises(LabelError, match=r"Got \[2\]"):
+        tiny(name).fit(rows[0], np.full(100, 2))
+
+
+@pytest.mark.parametrize("name", sorted(set(registry.method_names()) - set(methods("images"))))
+def test_a_table_method_refuses_pictures(name):
+    with pytest.raises(InputError, match="takes table"):
+        tiny(name).fit(np.zeros((5, 8, 8)))
+
+
+@settings(max_examples=15)
+@given(share=st.floats(0.01, 0.5))
+def test_contamination_flags_the_asked_share(share):
+    X = np.random.default_rng(0).normal(size=(100, 3))
+    detector = tiny("iforest", contamination=share).fit(X)
+    assert abs((detector.predict(X) == -1).mean() - share) <= 0.02
+
+
+def test_threshold_rules_can_be_set_after_fitting(rows):
+    X, y = rows
+    detector = tiny("esad").fit(X, y)
+    assert np.mean(detector.fit_threshold(X, contamination=0.2).predict(X) == -1) == pytest.approx(0.2, abs=0.01)
+    detector.fit_threshold(X, y, false_alarm_rate=0.05)
+    assert np.mean(detector.predict(X[y >= 0]) == -1) <= 0.05
+    detector.fit_threshold(X, y, from_labels=True)
+    with pytest.raises(InputError, match="exactly one"):
+        detector.fit_threshold(X)
+    with pytest.raises(InputError, match="exactly one"):
+        detector.fit_threshold(X, contamination=0.1, from_labels=True)
+
+
+def test_a_rows_score_does_not_depend_on_the_rows_beside_it():
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(1500, 7))
+    detector = ESAD(n_members=2, n_epochs=1, random_state=0).fit(X)
+    whole = detector.anomaly_score(X)
+    order = rng.permutation(1500)
+    np.testing.assert_array_equal(detector.anomaly_score(X[order]), whole[order])
+    np.testing.assert_array_equal(detector.anomaly_score(X[700:703]), whole[700:703])
+
+
+class TestPictures:
+    @pytest.fixture
+    def pictures(self):
+        rng = np.random.default_rng(0)
+        images = rng.integers(0, 80, size=(24, 20, 20), dtype=np.uint8)
+        images[-4:, 5:12, 5:12] = 250
+        y = np.zeros(24, dtype=int)
+        y[-2:] = -1
+        return images, y
+
+    @pytest.mark.parametrize("name", methods("images"))
+    @pytest.mark.parametrize("network", ["conv", "lenet"])
+    def test_pictures_train_save_and_score(self, name, network, pictures, tmp_path):
+        images, y = pictures
+        detector = tiny(name, network=network, hidden=(4, 4), n_epochs=2).fit(images, y)
+        detector.save(tmp_path / "model.esad")
+        scores = detector.anomaly_score(images)
+        np.testing.assert_array_equal(esad.load(tmp_path / "model.esad").anomaly_score(images), scores)
+        np.testing.assert_allclose(detector.anomaly_score(images[:, :, :, None]), scores)
+        np.testing.assert_allclose(detector.anomaly_score(images[:, None]), scores)
+
+    @pytest.mark.parametrize("restore", ["none", "grey", "rotate", "both"])
+    @pytest.mark.parametrize("phi", ["both", "noise", "rotate", "normal", "none"])
+    def test_every_phi_and_restoration_runs(self, phi, restore, pictures):
+        images, y = pictures
+        colour = np.repeat(images[..., None], 3, axis=3)
+        detector = tiny("esad", hidden=(3, 3), n_epochs=1, phi=phi, restore=restore).fit(colour, y)
+        assert np.isfinite(detector.anomaly_score(colour)).all()
+
+    def test_the_wrong_kind_of_data_is_refused(self, pictures):
+        detector = tiny("esad", hidden=(3, 3), n_epochs=1).fit(*pictures)
+        with pytest.raises(SchemaError, match="trained on pictures"):
+            detector.anomaly_score(np.zeros((3, 4)))
+        with pytest.raises(SchemaError):
+            detector.anomaly_score(np.zeros((3, 9, 9), dtype=np.uint8))
+
+
+@pytest.mark.parametrize(
+    ("parameters", "says"),
+    [
+        ({"phi": "rotate"}, "`phi` must be one of both, noise, permute"),
+        ({"restore": "grey"}, "`restore` must be one of none"),
+        ({"network": "conv"}, "`network` must be one of auto, mlp"),
+        ({"optimizer": "rmsprop"}, "`optimizer`"),
+        ({"n_members": 0}, "`n_members`"),
+        ({"n_epochs": 2.5}, "`n_epochs`"),
+        ({"lr": -1}, "`lr`"),
+        ({"lambda_norm": -1}, "`lambda_norm`"),
+        ({"hidden": (8, 0)}, "positive whole numbers"),
+        ({"hidden": "wide"}, "`hidden`"),
+        ({"input_noise": -0.1}, "`input_noise`"),
+        ({"contamination": 0.9}, "contamination"),
+        ({"contamination": "lots"}, "contamination"),
+        ({"device": "abacus"}, "`device`"),
+        ({"precision": "float8"}, "`precision`"),
+        ({"scaling": "log"}, "`scaling`"),
+        ({"combine": "max"}, "`combine`"),
+        ({"reduction": "median"}, "`reduction`"),
+    ],
+)
+def test_wrong_parameters_are_named(parameters, says, rows):
+    with pytest.raises(InputError, match=says):
+        tiny("esad", **parameters).fit(*rows)
+
+
+def test_ablation_switches_change_the_model(rows):
+    X, y = rows
+    default = tiny("esad").fit(X, y)
+    for switch in ({"second_encoder": False}, {"lambda_assist": 0.0}, {"phi": "none"}, {"phi": "noise"}):
+        assert not np.array_equal(tiny("esad", **switch).fit(X, y).anomaly_score(X), default.anomaly_score(X))
+    assert "assist" not in tiny("esad", lambda_assist=0.0).fit(X, y).loss_curves_
+
+
+def test_as_published_is_the_papers_recipe(rows):
+    detector = ESAD.as_published(n_epochs=4, random_state=0).fit(*rows)
+    settings = detector.recipe_.settings
+    assert (settings.optimizer, settings.lr, settings.batch_size, settings.schedule) == ("sgd", 0.1, 32, "halving")
+    assert ESAD.as_published().n_epochs == 200
+    assert settings.halve_every == settings.n_steps // 4
+    terms = detector.score_terms(rows[0])
+    assert (terms["reconstruction"] >= 0).all()
+    assert (terms["norm"] >= 0).all()
+
+
+def test_early_stopping_keeps_the_best_weights_and_needs_labels(rows):
+    X, y = rows
+    detector = tiny("esad", early_stopping=True, n_epochs=40).fit(X, y)
+    assert np.isfinite(detector.anomaly_score(X)).all()
+    with pytest.warns(UserWarning, match="early_stopping needs"):
+        tiny("esad", early_stopping=True).fit(X)
+
+
+def test_float64_and_bfloat16_train(rows):
+    X, y = rows
+    for precision in ("float64", "bfloat16"):
+        assert np.isfinite(tiny("esad", precision=precision).fit(X, y).anomaly_score(X)).all()
+
+
+def test_every_error_is_in_one_tree():
+    assert issubclass(ModelFileError, InputError)
+    assert issubclass(InputError, EsadError)
+    assert issubclass(TrainingError, EsadError)

@@ -1,0 +1,127 @@
+"""scikit-learn's own check suite over the registry, and its tools around our detectors."""
+
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import check_estimator
+
+from esad import ESAD, LabelAwareSplit, ap_scorer, auc_scorer, registry
+
+TINY = {"esad": {"n_members": 1, "n_epochs": 2, "hidden": (8,), "latent": 2}, "iforest": {"n_trees": 10}}
+
+# These checks pass class numbers as y, which our label contract refuses; nothing else may fail.
+LABEL_CHECKS = {
+    "check_classifier_data_not_an_array",
+    "check_dict_unchanged",
+    "check_dont_overwrite_parameters",
+    "check_dtype_object",
+    "check_estimators_dtypes",
+    "check_estimators_fit_returns_self",
+    "check_estimators_overwrite_params",
+    "check_f_contiguous_array_estimator",
+    "check_fit2d_1feature",
+    "check_fit2d_predict1d",
+    "check_fit_score_takes_y",
+    "check_methods_sample_order_invariance",
+    "check_methods_subset_invariance",
+    "check_n_features_in_after_fitting",
+    "check_positive_only_tag_during_fit",
+    "check_readonly_memmap_input",
+}
+
+
+def tiny(name, base=None):
+    return (base or registry.method(name))(random_state=0, **TINY.get(name, {}))
+
+
+def table_methods():
+    return [name for name in registry.method_names() if "table" in registry.method(name).takes]
+
+
+class FoldedLabels:
+    """Folds y by its sign, so that only the label contract is out of the way."""
+
+    def fit(self, X, y=None, **kwargs):
+        return super().fit(X, None if y is None else np.sign(np.asarray(y, dtype=float)), **kwargs)
+
+
+def folded(name):
+    """A subclass of the method with folded labels, at module level so that it can be pickled."""
+    base = registry.method(name)
+    folded_class = type(f"Folded{base.__name__}", (FoldedLabels, base), {"__module__": __name__})
+    globals()[folded_class.__name__] = folded_class
+    return tiny(name, folded_class)
+
+
+def run_checks(detector, expected):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return check_estimator(
+            detector, on_fail=None, on_skip=None, expected_failed_checks=dict.fromkeys(expected, "label contract")
+        )
+
+
+@pytest.mark.parametrize("name", table_methods())
+def test_only_the_label_checks_fail(name):
+    results = run_checks(tiny(name), LABEL_CHECKS)
+    assert [r["check_name"] for r in results if r["status"] == "failed"] == []
+    failed_as_expected = [r for r in results if r["status"] == "xfail"]
+    for result in failed_as_expected:
+        assert "LabelError" in repr(result["exception"]) or "`y` must hold" in str(result["exception"])
+    assert {r["check_name"] for r in failed_as_expected} == LABEL_CHECKS
+
+
+@pytest.mark.parametrize("name", table_methods())
+def test_all_checks_pass_once_labels_are_folded(name):
+    results = run_checks(folded(name), ())
+    assert [(r["check_name"], str(r["exception"])) for r in results if r["status"] == "failed"] == []
+    assert len([r for r in results if r["status"] == "passed"]) >= 45
+
+
+@pytest.fixture(scope="module")
+def rows():
+    rng = np.random.default_rng(0)
+    X = np.r_[rng.normal(size=(90, 4)), rng.normal(4, 1, size=(10, 4))]
+    y = np.zeros(100, dtype=int)
+    y[-6:], y[:5] = -1, 1
+    return X, y
+
+
+@pytest.mark.parametrize("name", table_methods())
+def test_clone_keeps_the_parameters_and_not_the_state(name, rows):
+    detector = tiny(name).fit(*rows)
+    copy = clone(detector)
+    assert copy.get_params() == detector.get_params()
+    assert not hasattr(copy, "offset_")
+
+
+def test_pipeline_scores_as_its_last_step(rows):
+    X, y = rows
+    pipeline = make_pipeline(StandardScaler(), tiny("esad")).fit(X, y)
+    assert pipeline.score_samples(X).shape == (100,)
+    assert set(pipeline.predict(X)) <= {-1, 1}
+
+
+def test_grid_search_with_label_aware_folds_and_scorer(rows):
+    search = GridSearchCV(
+        tiny("esad"), {"lambda_norm": [0.5, 1.0]}, cv=LabelAwareSplit(3, random_state=0), scoring=ap_scorer
+    ).fit(*rows)
+    assert search.best_params_["lambda_norm"] in (0.5, 1.0)
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+
+
+def test_cross_val_score_never_loses_every_labelled_anomaly(rows):
+    X, y = rows
+    y = np.where(np.cumsum(y == -1) > 2, 0, y)  # two labelled anomalies only
+    scores = cross_val_score(tiny("esad"), X, y, cv=LabelAwareSplit(4, random_state=1), scoring=auc_scorer)
+    assert np.isfinite(scores).all()
+
+
+def test_parameters_are_stored_untouched():
+    hidden = [16, 8]
+    assert ESAD(hidden=hidden).hidden is hidden

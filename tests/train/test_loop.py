@@ -1,0 +1,180 @@
+"""The loop: the same bits again, members as if alone, clipping, schedules, resuming."""
+
+import numpy as np
+import pytest
+import torch
+
+from esad.errors import TrainingError
+from esad.methods._esad_objective import ESADObjective, LossSettings
+from esad.networks.spec import NetworkSpec
+from esad.persist.checkpoint import Checkpoint
+from esad.random import MemberRandom, member_seeds
+from esad.train.callbacks import StopTraining
+from esad.train.loop import Settings, _draw_labelled, clip_per_member, train
+from esad.train.objective import HELD_OUT, TrainingData
+
+SETTINGS = Settings(n_steps=25, batch_size=16, labelled_batch_size=6, lr=5e-3)
+
+
+def rows(n=60, features=5):
+    rng = np.random.default_rng(0)
+    x = torch.from_numpy(rng.normal(size=(n, features)))
+    y = torch.zeros(n, dtype=torch.int8)
+    y[:4], y[4:9] = -1, 1
+    return x, y
+
+
+def run(seeds, *, settings=SETTINGS, callbacks=(), kind="mlp", loss=None, data=None):
+    x, y = data or rows()
+    spec = NetworkSpec(kind, in_shape=tuple(x.shape[1:]), hidden=(8, 6), latent=3, n_members=len(seeds))
+    loss = loss or LossSettings(input_noise=(0.3,) * len(seeds), reduction="sum", gain=10.0, offset=0.1)
+    objective = ESADObjective(spec, loss).double()
+    random = MemberRandom(seeds, dtype=torch.float64)
+    objective.reset(random)
+    data = TrainingData.shared(x, y, n_members=len(seeds))
+    curves = train(objective, data, settings, random=random, callbacks=callbacks, identity="this one")
+    return objective, curves
+
+
+def member_weights(objective, member):
+    """Every parameter and running statistic of one member."""
+    n = objective.n_members
+    state = {k: v for k, v in objective.state_dict().items() if v.dim() and not k.startswith(("centre", "spread"))}
+    return {name: value.reshape(n, -1)[member].clone() for name, value in state.items()}
+
+
+@pytest.mark.parametrize("kind", ["mlp", "conv", "lenet"])
+def test_a_stacked_member_equals_the_same_member_trained_alone(kind):
+    data = None
+    if kind != "mlp":
+        x = torch.from_numpy(np.random.default_rng(1).random((30, 1, 8, 8)))
+        data = x, torch.tensor([-1] * 3 + [1] * 2 + [0] * 25, dtype=torch.int8)
+    seeds = member_seeds(7, 3)
+    together, _ = run(seeds, kind=kind, data=data)
+    for member, seed in enumerate(seeds):
+        alone, _ = run([seed], kind=kind, data=data)
+        for name, value in member_weights(alone, 0).items():
+            torch.testing.assert_close(member_weights(together, member)[name], value, rtol=1e-7, atol=1e-9)
+
+
+def test_member_seeds_do_not_depend_on_the_number_of_members():
+    assert member_seeds(3, 5)[:2] == member_seeds(3, 2)
+
+
+def test_the_same_seeds_give_the_same_bits():
+    first, second = run([1, 2])[0].state_dict(), run([1, 2])[0].state_dict()
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+def test_other_seeds_give_other_weights():
+    first, second = run([1])[0].state_dict(), run([2])[0].state_dict()
+    assert not torch.equal(first["decoder.weights"], second["decoder.weights"])
+
+
+def test_gradients_are_clipped_member_by_member():
+    objective, _ = run([1, 2, 3])
+    for index, parameter in enumerate(objective.parameters()):
+        parameter.grad = torch.ones_like(parameter) * (index + 1)
+        parameter.grad[1] *= 1e-6  # the second member's gradient is tiny
+    before = [p.grad.clone() for p in objective.parameters()]
+    clip_per_member(objective, 1.0)
+    after = [p.grad for p in objective.parameters()]
+    norms = torch.stack([g.square().sum(1) for g in after]).sum(0).sqrt()
+    torch.testing.assert_close(norms[[0, 2]], torch.ones(2, dtype=torch.float64), rtol=1e-4, atol=0)
+    assert all(torch.equal(a[1], b[1]) for a, b in zip(after, before, strict=True))
+
+
+def test_cosine_schedule_warms_up_and_ends_near_zero():
+    settings = Settings(n_steps=100, batch_size=1, labelled_batch_size=1, lr=1.0)
+    rates = [settings.lr_at(step) for step in range(100)]
+    assert rates[0] == pytest.approx(0.2)
+    assert max(rates) == 1.0
+    assert rates[-1] < 0.001
+
+
+def test_every_unlabelled_row_is_drawn_once_per_epoch():
+    x, y = rows()
+    seen = []
+
+    class Watch:
+        def on_start(self, state):
+            original = state.objective.loss
+
+            def loss(batch):
+                seen.append(batch.unlabelled[0])
+                return original(batch)
+
+            state.objective.loss = loss
+
+        def on_step(self, state): ...
+
+        def on_end(self, state): ...
+
+    n_unlabelled = int((y == 0).sum())  # 51 rows in batches of 17
+    run([1], settings=Settings(n_steps=3, batch_size=17, labelled_batch_size=2), callbacks=[Watch()])
+    drawn = torch.cat(seen)
+    assert len(drawn) == n_unlabelled
+    assert {tuple(r) for r in drawn.tolist()} == {tuple(r) for r in x[y == 0].tolist()}
+
+
+def test_anomalies_get_half_of_the_labelled_draws_at_least():
+    y = torch.tensor([-1, *[1] * 99, *[0] * 10], dtype=torch.int8)
+    data = TrainingData.shared(torch.zeros(len(y), 1), y, n_members=2)
+    settings = Settings(n_steps=1, batch_size=1, labelled_batch_size=20)
+    drawn = _draw_labelled(data, settings, MemberRandom([1, 2]))
+    assert ((drawn < data.n_anomalies).sum(1) == 10).all()
+
+
+def test_held_out_rows_are_never_drawn():
+    y = torch.tensor([-1, HELD_OUT, 0, HELD_OUT, 1], dtype=torch.int8)
+    data = TrainingData.shared(torch.arange(5.0)[:, None], y, n_members=1)
+    assert data.unlabelled.tolist() == [[2]]
+    assert data.labelled.tolist() == [[0, 4]]
+
+
+def test_divergence_is_reported_with_what_to_do():
+    settings = Settings(n_steps=200, batch_size=16, labelled_batch_size=6, lr=1e6, optimizer="sgd", clip=None)
+    with pytest.raises(TrainingError, match="Lower `lr`"):
+        run([1], settings=settings, loss=LossSettings(reduction="sum"))
+
+
+class KillAt:
+    """Ends training after some steps, as a kill would, with a checkpoint written before."""
+
+    def __init__(self, step, checkpoint):
+        self.step, self.checkpoint = step, checkpoint
+
+    def on_start(self, state): ...
+
+    def on_step(self, state):
+        if state.step == self.step:
+            self.checkpoint.write(state)
+            raise KeyboardInterrupt
+
+    def on_end(self, state): ...
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "adamw", "sgd"])
+def test_resuming_gives_the_bits_of_an_uninterrupted_run(tmp_path, optimizer):
+    settings = Settings(n_steps=25, batch_size=16, labelled_batch_size=6, lr=5e-3, optimizer=optimizer)
+    whole, whole_curves = run([1, 2], settings=settings)
+    path = tmp_path / "run.checkpoint"
+    with pytest.raises(KeyboardInterrupt):
+        run([1, 2], settings=settings, callbacks=[KillAt(11, Checkpoint(path))])
+    resumed, curves = run([1, 2], settings=settings, callbacks=[Checkpoint(path, resume=True)])
+    assert all(torch.equal(whole.state_dict()[k], v) for k, v in resumed.state_dict().items())
+    assert all(torch.equal(whole_curves[k], v) for k, v in curves.items())
+
+
+def test_a_callback_can_stop_training():
+    class Stop:
+        def on_start(self, state): ...
+
+        def on_step(self, state):
+            if state.step == 5:
+                raise StopTraining
+
+        def on_end(self, state): ...
+
+    _, curves = run([1], callbacks=[Stop()])
+    assert all(len(curve) == 5 for curve in curves.values())
