@@ -1,0 +1,93 @@
+"""The application: every command in one place, every failure as one line and an exit code.
+
+Exit codes: 0 done · 1 training failed, or the system refused (disk, memory) · 2 what was given cannot be used ·
+130 interrupted by Ctrl-C, 143 by a request to end.
+"""
+
+import functools
+import sys
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any
+
+import typer
+
+import esad
+from esad.cli import common, compare, data, demo, evaluate, failures, fit, inspect, methods, score
+
+__all__ = ["app", "run"]
+
+app = typer.Typer(
+    name="esad",
+    epilog=common.example("esad demo"),
+    invoke_without_command=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["--help", "-h"]},
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        common.say(f"esad {esad.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    context: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Find anomalies in a table or a folder of pictures, with a handful of labels."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+def _guarded(command: Callable[..., None]) -> Callable[..., None]:
+    """Keep Ctrl-C away from typer, which would exit without a word."""
+
+    @functools.wraps(command)
+    def wrapped(*args: Any, **kwargs: Any) -> None:
+        try:
+            command(*args, **kwargs)
+        except KeyboardInterrupt as interrupt:
+            raise common.Interrupted("nothing was written.") from interrupt
+
+    return wrapped
+
+
+app.command("fit", epilog=fit.EXAMPLE)(_guarded(fit.fit))
+app.command("score", epilog=score.EXAMPLE)(_guarded(score.score))
+app.command("evaluate", epilog=evaluate.EXAMPLE)(_guarded(evaluate.evaluate))
+app.command("compare", epilog=compare.EXAMPLE)(_guarded(compare.compare))
+app.command("inspect", epilog=inspect.EXAMPLE)(_guarded(inspect.inspect))
+app.command("methods", epilog=methods.EXAMPLE)(_guarded(methods.methods))
+_data = typer.Typer(invoke_without_command=True, rich_markup_mode="rich")
+_data.callback(epilog=data.EXAMPLE)(_guarded(data.data))
+_data.command("save", epilog=data.SAVE_EXAMPLE)(_guarded(data.save))
+app.add_typer(_data, name="data")
+app.command("demo", epilog=demo.EXAMPLE)(_guarded(demo.demo))
+
+
+def run(args: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code; words and JSON go to stdout and stderr.
+
+    Parameters
+    ----------
+    args : sequence of str, optional
+        What follows `esad` on the command line; that of this process by default.
+
+    Examples
+    --------
+    >>> run(["--version"])
+    esad ...
+    0
+    """
+    arguments = list(sys.argv[1:] if args is None else args)
+    with failures.signals_raise(), failures.warnings_as_lines():
+        try:
+            code = app(arguments, prog_name="esad", standalone_mode=False, obj=arguments)
+        except (Exception, KeyboardInterrupt) as error:
+            return failures.report(error)
+    return code if isinstance(code, int) else 0

@@ -1,0 +1,105 @@
+"""`esad compare`: which method suits my own data."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from esad import registry
+from esad.cli import common, options
+from esad.cli.progress import bar
+from esad.cli.training import Reading, read_training
+from esad.errors import InputError, LabelError
+
+if TYPE_CHECKING:
+    from esad.compare import Comparison, MethodResult
+
+__all__ = ["EXAMPLE", "compare"]
+
+EXAMPLE = common.example(
+    "esad compare payments.csv --label-column label",
+    "esad compare parts.csv -l bad --anomaly-value 1 --methods esad,iforest --repeats 10",
+)
+
+
+def compare(
+    data: options.Data,
+    label_column: options.LabelColumn = None,
+    id_column: options.IdColumn = None,
+    ignore: options.Ignore = None,
+    anomaly_value: options.AnomalyValue = None,
+    normal_value: options.NormalValue = None,
+    labels_csv: options.LabelsCsv = None,
+    methods: Annotated[
+        str | None, typer.Option("--methods", "-m", metavar="A,B", help="Methods, parted by commas; all by default.")
+    ] = None,
+    repeats: Annotated[int, typer.Option("--repeats", "-r", min=1, metavar="N", help="How many random splits.")] = 5,
+    test_size: Annotated[
+        float, typer.Option("--test-size", metavar="SHARE", help="Share of each kind of label that is held out.")
+    ] = 0.3,
+    seed: options.Seed = 0,
+    as_json: options.Json = False,
+) -> None:
+    """Compare the methods on your own data by repeated splits.
+
+    Held-out labelled anomalies are ranked against all other held-out rows; two labelled anomalies are needed at least.
+    """
+    from esad.compare import compare as measure
+
+    names = _names(methods)
+    training = read_training(
+        data, Reading(label_column, id_column, tuple(ignore or ()), anomaly_value, normal_value, labels_csv)
+    )
+    if training.y is None:
+        raise LabelError("Comparing needs labels. Give --label-column, or sub-folders of pictures.")
+    with bar() as progress:
+        task = progress.add_task("comparing", total=len(names) * repeats)
+
+        def on_fit(name: str, number: int) -> None:
+            done = names.index(name) * repeats + number
+            progress.update(task, description=f"{name}, split {number + 1} of {repeats}", completed=done)
+
+        found = measure(
+            training.X,
+            training.y,
+            methods=names,
+            n_repeats=repeats,
+            test_size=test_size,
+            random_state=seed,
+            on_fit=on_fit,
+        )
+    if all(result.reason is not None for result in found.results):
+        raise InputError(f"No method could be used. {found.results[0].method}: {found.results[0].reason}")
+    if as_json:
+        common.json_out(found.to_json())
+    else:
+        _show(found)
+
+
+def _names(methods: str | None) -> list[str]:
+    if methods is None:
+        return list(registry.method_names())
+    names = list(dict.fromkeys(name.strip() for name in methods.split(",") if name.strip()))
+    if not names:
+        raise InputError(f"--methods must name one method at least. There are: {', '.join(registry.method_names())}.")
+    for name in names:
+        common.check_method(name)
+    return names
+
+
+def _show(found: "Comparison") -> None:
+    title = (
+        f"{found.n_repeats} splits, {found.n_test_anomaly:,} labelled anomalies among {found.n_test:,} held-out rows"
+    )
+    rows = [_row(result) for result in found.results if result.reason is None]
+    heads = ["method", "average precision", "AUC", "fit seconds"]
+    common.show_table(title, heads, rows, right=heads[1:])
+    for result in found.results:
+        if result.reason is not None:
+            common.say(f"{result.method} was left out: {result.reason}")
+    common.say("Mean and spread (±) over the splits. Unlabelled rows count as normal here, hidden anomalies too:")
+    common.say("good for comparing methods, not for promising a hit rate.")
+
+
+def _row(result: "MethodResult") -> tuple[str, ...]:
+    figures = (f"{result.mean(name):.3f} ± {result.spread(name):.3f}" for name in ("average_precision", "auc"))
+    return result.method, *figures, f"{result.mean('fit_seconds'):.1f}"

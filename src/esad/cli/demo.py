@@ -1,0 +1,135 @@
+"""`esad demo`: the whole way on data that ships with scikit-learn, in under a minute."""
+
+import shlex
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from esad import registry
+from esad.cli import common, options, saving
+from esad.cli.progress import TrainingBar, bar
+from esad.errors import OutputError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from esad.data.scenario import Scenario
+    from esad.detector import Detector
+
+__all__ = ["EXAMPLE", "demo"]
+
+EXAMPLE = common.example("esad demo", "esad demo --out /tmp/esad-demo")
+_METHODS = ("esad", "iforest")
+
+
+def demo(
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Folder for the files it writes.")] = Path(
+        "esad-demo"
+    ),
+    seed: options.Seed = 0,
+    as_json: options.Json = False,
+) -> None:
+    """Train on breast cancer data, compare with Isolation Forest, and leave files to go on with.
+
+    Malignant tumours are the anomalies: a few are labelled, a few more hide among the unlabelled rows. 40 % of the rows
+    are kept apart for the test.
+    """
+    from esad.data.scenario import table
+    from esad.data.scores import ScoreWriter
+
+    files = _prepare(out)
+    dataset = registry.load_data_set("breast_cancer")
+    scenario = table(dataset, labelled_ratio=0.05, pollution_ratio=0.05, seed=seed)
+    if not as_json:
+        _introduce(scenario)
+    saving.write_table(files["train"], scenario.X_train, names=dataset.columns, y=scenario.y_train)
+    saving.write_table(files["test"], scenario.X_test, names=dataset.columns, truth=scenario.truth_test)
+    trained = {name: _train(name, files, scenario, seed) for name in _METHODS}
+    model, scores, _ = trained["esad"]
+    model.notes_ = {"label_column": saving.LABEL, "ignored_columns": [saving.TRUTH]}
+    model.save(files["model"])
+    with ScoreWriter(files["scores"]) as writer:
+        writer.write(scores, scores > model.threshold_)
+    results = {name: result for name, (_, _, result) in trained.items()}
+    if as_json:
+        common.json_out({"results": results, "files": {name: str(path) for name, path in files.items()}})
+    else:
+        _show(results, files)
+
+
+def _prepare(out: Path) -> dict[str, Path]:
+    """The files to write, in a folder that can be written to."""
+    from esad.atomic import check_writable
+
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"Cannot make the folder {str(out)!r}: {error.strerror}. Give another --out.") from error
+    names = {"train": "train.csv", "test": "test.csv", "model": "model.esad", "scores": "scores.csv"}
+    files = {name: out / file for name, file in names.items()}
+    for path in files.values():
+        check_writable(path)
+    return files
+
+
+def _introduce(scenario: "Scenario") -> None:
+    n_labelled, n_test_anomaly = int((scenario.y_train < 0).sum()), int(scenario.truth_test.sum())
+    n_train, n_test = len(scenario.y_train), len(scenario.truth_test)
+    common.say("Breast cancer: 30 measures of the cell nuclei of each tumour; malignant = anomaly.")
+    common.say(f"To learn from: {n_train} tumours, {n_labelled} labelled as malignant, the others unlabelled.")
+    common.say(f"To test with:  {n_test} other tumours, {n_test_anomaly} of them malignant.")
+    common.say()
+
+
+def _train(
+    name: str, files: dict[str, Path], scenario: "Scenario", seed: int
+) -> "tuple[Detector, NDArray[np.float64], dict[str, Any]]":
+    """Fit one method on the training file and measure it on the test file."""
+    from esad.data.files import read_table
+    from esad.score.metrics import evaluate
+
+    detector = registry.method(name)(random_state=seed)
+    started = time.perf_counter()
+    with bar() as progress:
+        watch = TrainingBar(progress, f"training {name}")
+        detector.fit(read_table(files["train"]).drop_columns([saving.LABEL]), scenario.y_train, callbacks=[watch])
+    seconds = time.perf_counter() - started
+    scores = detector.anomaly_score(read_table(files["test"]).drop_columns([saving.TRUTH]))
+    found = evaluate(scores, scenario.truth_test, threshold=detector.threshold_, ks=())
+    return detector, scores, {"seconds": seconds, **found.to_json()}
+
+
+def _show(results: dict[str, dict[str, Any]], files: dict[str, Path]) -> None:
+    rows = [
+        (
+            name,
+            *(_figure(result, figure) for figure in ("auc", "average_precision")),
+            f"{result['confusion']['true_alarms']} of {result['n_anomaly']}",
+            result["confusion"]["false_alarms"],
+            f"{result['seconds']:.1f}",
+        )
+        for name, result in results.items()
+    ]
+    heads = ["method", "AUC (95 %)", "average precision (95 %)", "found", "false alarms", "seconds"]
+    common.show_table("On the test rows", heads, rows, right=heads[1:])
+    for name, path in files.items():
+        common.say(f"{name + ':':8}{path}")
+    train, test, model = (str(files[name]) for name in ("train", "test", "model"))
+    common.say()
+    common.say("Go on with:")
+    for arguments in (
+        ["inspect", model],
+        ["score", model, test, "--top", "10"],
+        ["evaluate", model, test, "--truth-column", saving.TRUTH],
+        ["compare", train, "--label-column", saving.LABEL],
+        ["fit", train, "--label-column", saving.LABEL, "--out", str(files["model"].with_name("mine.esad"))],
+    ):
+        common.say(f"  {shlex.join(['esad', *arguments])}")
+
+
+def _figure(result: dict[str, Any], name: str) -> str:
+    low, high = result["intervals"][name]
+    return f"{result[name]:.3f} ({low:.3f} to {high:.3f})"

@@ -1,0 +1,118 @@
+"""Failures as one line on stderr and an exit code; a traceback is left for what is a defect of ours."""
+
+import errno
+import logging
+import os
+import signal
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+import typer
+
+from esad.cli import common
+from esad.errors import EsadError, TrainingError
+
+__all__ = ["report", "signals_raise", "warnings_as_lines"]
+
+# The base of typer's usage errors; typer moved it between packages, BadParameter stayed where it is.
+_USAGE_ERROR: type[Any] = typer.BadParameter.__mro__[1]
+
+
+class _Ended(KeyboardInterrupt):
+    """A request to end from outside: handled as Ctrl-C is, so that nothing half-written stays."""
+
+
+def report(error: BaseException) -> int:
+    """Say in one line what went wrong and give the exit code; what is nobody's mistake but ours is raised again."""
+    if isinstance(error, common.Interrupted | KeyboardInterrupt):
+        common.interrupted(str(error) or "nothing was written.")
+        return 143 if isinstance(error.__cause__, _Ended) or isinstance(error, _Ended) else 130
+    if isinstance(error, EsadError):
+        common.fail(str(error))
+        return 1 if isinstance(error, TrainingError) else 2
+    if isinstance(error, _USAGE_ERROR):
+        common.fail(_usage(error))
+        return 2
+    if isinstance(error, BrokenPipeError):  # the reader, such as head, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    if isinstance(error, OSError):
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        common.fail(f"{error.filename or 'The system'}: {reason}." + _advice(error.errno))
+        return 1
+    if isinstance(error, MemoryError):
+        common.fail("There is not enough memory for this. Give fewer rows or columns.")
+        return 1
+    raise error
+
+
+def _usage(error: Any) -> str:
+    """What was typed wrong, with the nearest option and where help is."""
+    message = str(error.format_message()).partition(" (Possible options")[0].strip()
+    message = message if message.endswith(("?", ".")) else f"{message}."
+    near = getattr(error, "possibilities", None)
+    if near:
+        message += f" Did you mean {sorted(near)[0]}?"
+    path = error.ctx.command_path if error.ctx is not None else "esad"
+    return f"{message} See: {path} --help"
+
+
+def _advice(number: int | None) -> str:
+    return " Free some space and try again." if number in (errno.ENOSPC, errno.EDQUOT) else ""
+
+
+@contextmanager
+def signals_raise() -> Iterator[None]:
+    """Turn a request to end (SIGTERM, a closed terminal) into an exception, so that temporary files are removed."""
+
+    def end(number: int, frame: FrameType | None) -> None:
+        raise _Ended
+
+    before = {}
+    for name in ("SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)
+        try:
+            if number is not None and signal.getsignal(number) is signal.SIG_DFL:  # nohup's wish is kept
+                before[number] = signal.signal(number, end)
+        except ValueError:  # not the main thread: somebody else handles signals
+            break
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def warnings_as_lines() -> Iterator[None]:
+    """Show each warning once, as one line without file names; the library's log lines become notes."""
+    shown = set()
+
+    def show(message: Warning | str, *args: Any, **kwargs: Any) -> None:
+        text = str(message)
+        if text not in shown:
+            shown.add(text)
+            common.warn(text)
+
+    logger, handler = logging.getLogger("esad"), _Notes()
+    logger.addHandler(handler)
+    try:
+        with warnings.catch_warnings():
+            if not sys.warnoptions:
+                warnings.simplefilter("ignore")
+                warnings.simplefilter("default", UserWarning)
+            warnings.showwarning = show
+            yield
+    finally:
+        logger.removeHandler(handler)
+
+
+class _Notes(logging.Handler):
+    """The library's log as notes on stderr."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        common.note(record.getMessage())

@@ -1,0 +1,148 @@
+"""`esad fit`: from a file or folder and a few labels to a model file."""
+
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from esad.cli import common, job, options
+from esad.cli import fit_options as own
+from esad.cli.build import Choice, build_detector, threshold_rule
+from esad.cli.training import Reading, TrainingSet, read_training
+
+if TYPE_CHECKING:
+    from esad.data.frame import Column
+    from esad.detector import Detector
+
+__all__ = ["EXAMPLE", "fit", "show_reading"]
+
+EXAMPLE = common.example(
+    "esad fit payments.csv --label-column label --out payments.esad",
+    "esad fit parts.csv -l bad --anomaly-value 1 --id-column serial --out parts.esad",
+    "esad fit pictures/ --out pictures.esad",
+)
+_MAX_SHOWN = 30
+
+
+def fit(
+    context: typer.Context,
+    data: options.Data,
+    out: own.Out,
+    label_column: options.LabelColumn = None,
+    id_column: options.IdColumn = None,
+    ignore: options.Ignore = None,
+    anomaly_value: options.AnomalyValue = None,
+    normal_value: options.NormalValue = None,
+    labels_csv: options.LabelsCsv = None,
+    method: own.Method = "esad",
+    members: own.Members = None,
+    seed: options.Seed = 0,
+    device: options.Device = "auto",
+    settings: own.Settings = None,
+    contamination: own.Contamination = None,
+    false_alarm_rate: own.FalseAlarmRate = None,
+    threshold_from_labels: own.FromLabels = False,
+    resume: own.Resume = False,
+    checkpoint_every: own.CheckpointEvery = 20.0,
+    quiet: own.Quiet = False,
+    as_json: options.Json = False,
+) -> None:
+    """Learn from a file or folder and a few labels, and write a model.
+
+    Without labels the training is unsupervised. How the data was read is shown before the training starts.
+    """
+    reading = Reading(label_column, id_column, tuple(ignore or ()), anomaly_value, normal_value, labels_csv)
+    choice = Choice(
+        method, seed, device, members, tuple(settings or ()), contamination, false_alarm_rate, threshold_from_labels
+    )
+    job.check_out(out, [data, *([labels_csv] if labels_csv else [])])
+    detector = build_detector(choice)
+    training = read_training(data, reading)
+    rule = threshold_rule(choice, training.n_rows, training.y)
+    talks = not (quiet or as_json)
+    if talks:
+        show_reading(data, training)
+    checkpoint = job.open_checkpoint(out, every_seconds=checkpoint_every, resume=resume)
+    seconds = job.fit_and_save(
+        detector, training, rule=rule, checkpoint=checkpoint, out=out, command=context.obj, shown=not quiet
+    )
+    summary = _summary(detector, training) | {"seconds": seconds, "resumed_step": checkpoint.resumed_step}
+    if as_json:
+        common.json_out({"model": str(out), "method": method, "data": training.to_json()} | summary)
+    elif talks:
+        _show_summary(summary, data=data, out=out)
+
+
+def show_reading(data: Path, training: TrainingSet) -> None:
+    """How the data was read: columns, kinds, missing values, labels."""
+    if training.schema is None:
+        channels, height, width = training.X.shape[1:]
+        colour = "grey" if channels == 1 else "colour"
+        common.say(f"{data}: {training.n_rows:,} {colour} pictures of {width} x {height} pixels")
+    else:
+        columns = training.schema.columns
+        rows = [_column_row(column, training.n_rows) for column in columns[:_MAX_SHOWN]]
+        title = f"{data}: {training.n_rows:,} rows, {len(columns):,} columns to learn from"
+        common.show_table(title, ["column", "kind", "missing", "distinct", ""], rows, right=["missing", "distinct"])
+        if len(columns) > _MAX_SHOWN:
+            common.say(f"... and {len(columns) - _MAX_SHOWN:,} more columns: {', '.join(_kinds(columns))} in all")
+    for name in training.left_out:
+        common.say(f"Left out: {name!r} looks like an id (text, different in every row).")
+        common.say(f"          To carry it into the scores, pass --id-column {shlex.quote(name)}.")
+    labels = training.labels()
+    if training.y is None:
+        common.say("Labels: none, so the training is unsupervised." + _how_to_label(training))
+    else:
+        common.say(
+            f"Labels: {labels['n_anomaly']:,} anomaly, {labels['n_normal']:,} normal, "
+            f"{labels['n_unlabelled']:,} unlabelled"
+        )
+    common.say()
+
+
+def _how_to_label(training: TrainingSet) -> str:
+    way = "sub-folders or --labels-csv" if training.schema is None else "--label-column"
+    return f" A few labels make it better: {way}."
+
+
+def _column_row(column: "Column", n_rows: int) -> tuple[str, ...]:
+    missing = common.percent(column.n_missing / n_rows) if column.n_missing else "-"
+    distinct = "" if column.n_distinct is None else f"{column.n_distinct:,}"
+    remark = "empty" if column.n_missing == n_rows else "constant" if column.is_constant else ""
+    return column.name, column.kind, missing, distinct, remark
+
+
+def _kinds(columns: "tuple[Column, ...]") -> Iterator[str]:
+    for kind in dict.fromkeys(column.kind for column in columns):
+        yield f"{sum(column.kind == kind for column in columns):,} {kind}"
+
+
+def _summary(detector: "Detector", training: TrainingSet) -> dict[str, Any]:
+    """What the model does on the rows it learned from."""
+    flagged = detector.anomaly_score(training.X) > detector.threshold_
+    found = {"threshold": detector.threshold_, "n_flagged": int(flagged.sum()), "flagged_ratio": float(flagged.mean())}
+    if training.y is not None and (training.y < 0).any():
+        found["n_labelled_anomaly_flagged"] = int(flagged[training.y < 0].sum())
+        found["n_labelled_anomaly"] = int((training.y < 0).sum())
+    return found
+
+
+def _show_summary(summary: dict[str, Any], *, data: Path, out: Path) -> None:
+    flagged = f"{summary['n_flagged']:,} training rows ({common.percent(summary['flagged_ratio'])})"
+    if "n_labelled_anomaly" in summary:
+        known = f"{summary['n_labelled_anomaly_flagged']:,} of the {summary['n_labelled_anomaly']:,} labelled anomalies"
+        flagged += f", {known} among them"
+    resumed = f", resumed at step {summary['resumed_step']:,}" if summary["resumed_step"] else ""
+    size = common.size_text(out.stat().st_size)
+    common.show_pairs(
+        [
+            ("model", f"{out} ({size})"),
+            ("threshold", f"{summary['threshold']:.6g}"),
+            ("flagged", flagged),
+            ("time", f"{summary['seconds']:.1f} s{resumed}"),
+        ]
+    )
+    common.say()
+    common.say(f"Next: {shlex.join(['esad', 'score', str(out), str(data), '--top', '10'])}")

@@ -1,0 +1,87 @@
+"""The options of `esad fit` that no other command has."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from esad.cli import options
+
+__all__ = [
+    "CheckpointEvery",
+    "Contamination",
+    "FalseAlarmRate",
+    "FromLabels",
+    "Members",
+    "Method",
+    "Out",
+    "Quiet",
+    "Resume",
+    "Settings",
+]
+
+_TRAINING, _THRESHOLD, _RUNNING = "Training", "Threshold (one of these)", "Running"
+
+Out = Annotated[Path, typer.Option("--out", "-o", metavar="MODEL", help="Model file to write; its name ends in .esad.")]
+Method = Annotated[
+    str,
+    typer.Option(
+        "--method",
+        "-m",
+        metavar="NAME",
+        help="The method; see: esad methods.",
+        autocompletion=options.complete_method,
+        rich_help_panel=_TRAINING,
+    ),
+]
+Members = Annotated[
+    int | None,
+    typer.Option("--members", min=1, metavar="N", help="Networks trained side by side.", rich_help_panel=_TRAINING),
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="Any other parameter of the method, such as n_epochs=50; may be repeated.",
+        rich_help_panel=_TRAINING,
+    ),
+]
+Contamination = Annotated[
+    float | None,
+    typer.Option(
+        "--contamination", metavar="SHARE", help="Flag this share of the training rows.", rich_help_panel=_THRESHOLD
+    ),
+]
+FalseAlarmRate = Annotated[
+    float | None,
+    typer.Option(
+        "--false-alarm-rate",
+        metavar="SHARE",
+        help="Flag at most this share of the unlabelled and normal rows.",
+        rich_help_panel=_THRESHOLD,
+    ),
+]
+FromLabels = Annotated[
+    bool,
+    typer.Option(
+        "--threshold-from-labels", help="Flag from where the labels are parted best.", rich_help_panel=_THRESHOLD
+    ),
+]
+Resume = Annotated[
+    bool,
+    typer.Option("--resume", help="Go on from MODEL.checkpoint after a kill or Ctrl-C.", rich_help_panel=_RUNNING),
+]
+CheckpointEvery = Annotated[
+    float,
+    typer.Option(
+        "--checkpoint-every",
+        min=0,
+        metavar="SECONDS",
+        help="Time between two checkpoints of the training.",
+        rich_help_panel=_RUNNING,
+    ),
+]
+Quiet = Annotated[
+    bool, typer.Option("--quiet", "-q", help="Print nothing but warnings and errors.", rich_help_panel=_RUNNING)
+]

@@ -1,0 +1,107 @@
+"""`esad inspect`: what a model file holds."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from esad.cli import common, options
+from esad.cli.source import load_model
+
+if TYPE_CHECKING:
+    from esad.detector import Detector
+
+__all__ = ["EXAMPLE", "inspect"]
+
+EXAMPLE = common.example("esad inspect payments.esad", "esad inspect payments.esad --json")
+_MAX_SHOWN = 30
+
+
+def inspect(model: options.Model, as_json: options.Json = False) -> None:
+    """Show what a model is: method, parameters, columns, labels, threshold."""
+    found = _described(model, load_model(model))
+    if as_json:
+        common.json_out(found)
+    else:
+        _show(found)
+
+
+def _described(path: Path, detector: "Detector") -> dict[str, Any]:
+    from esad.persist import bundle
+
+    manifest, tensors = bundle.read(path)
+    inputs = detector.inputs_
+    schema = getattr(inputs.preprocessor, "schema_", None)
+    return {
+        "file": str(path),
+        "n_bytes": path.stat().st_size,
+        "method": manifest["method"],
+        "esad_version": manifest["esad_version"],
+        "format_version": manifest["format_version"],
+        "parameters": manifest["parameters"],
+        "changed_parameters": _changed(detector, manifest["parameters"]),
+        "recipe": manifest["model"].get("objective", {}),
+        "n_weights": sum(tensor.size for name, tensor in tensors.items() if ".weights." in name),
+        "takes": inputs.kind,
+        "columns": [] if schema is None else schema.to_json()["columns"],
+        "n_training_rows": sum(manifest["label_counts"].values()),
+        "shape": None if schema is not None else list(inputs.preprocessor.shape_),  # type: ignore[union-attr]
+        "labels": manifest["label_counts"],
+        "threshold": detector.threshold_,
+        "notes": detector.notes_,
+        "data_fingerprint": detector.fingerprint_,
+    }
+
+
+def _changed(detector: "Detector", parameters: dict[str, Any]) -> dict[str, Any]:
+    """Parameters that were given, not left at their defaults."""
+    default = type(detector)()._plain_parameters()
+    return {name: value for name, value in parameters.items() if value != default.get(name)}
+
+
+def _show(found: dict[str, Any]) -> None:
+    labels, notes = found["labels"], found["notes"]
+    changed = ", ".join(f"{name}={value!r}" for name, value in found["changed_parameters"].items())
+    pairs = [
+        ("model", f"{found['file']} ({common.size_text(found['n_bytes'])})"),
+        ("method", f"{found['method']}, written by esad {found['esad_version']} (format {found['format_version']})"),
+        ("parameters", changed or "all at their defaults"),
+        *((name, _flat(part)) for name, part in found["recipe"].items() if isinstance(part, dict)),
+        ("weights", f"{found['n_weights']:,}" if found["n_weights"] else "none"),
+        ("trained on", _data(found)),
+        (
+            "labels",
+            f"{labels['n_anomaly']:,} anomaly, {labels['n_normal']:,} normal, {labels['n_unlabelled']:,} unlabelled",
+        ),
+        ("threshold", f"{found['threshold']:.6g}: rows with a higher score are flagged"),
+        *((name.replace("_", " "), _listed(value)) for name, value in notes.items() if value not in ([], None)),
+        ("fingerprint", f"{found['data_fingerprint']} of the training data"),
+    ]
+    common.show_pairs(pairs)
+    if found["columns"]:
+        _show_columns(found)
+
+
+def _data(found: dict[str, Any]) -> str:
+    if found["shape"] is not None:
+        channels, height, width = found["shape"]
+        return f"{found['n_training_rows']:,} pictures, {width} x {height} pixels, {channels} channel(s)"
+    return f"{found['n_training_rows']:,} rows, {len(found['columns']):,} columns"
+
+
+def _show_columns(found: dict[str, Any]) -> None:
+    columns, n_rows = found["columns"], found["n_training_rows"]
+    rows = [
+        (column["name"], column["kind"], common.percent(column["n_missing"] / n_rows) if column["n_missing"] else "-")
+        for column in columns[:_MAX_SHOWN]
+    ]
+    common.say()
+    common.show_table(None, ["column", "kind", "missing"], rows, right=["missing"])
+    if len(columns) > _MAX_SHOWN:
+        common.say(f"... and {len(columns) - _MAX_SHOWN:,} more columns; all of them: --json")
+
+
+def _flat(part: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {_listed(value)}" for name, value in part.items())
+
+
+def _listed(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

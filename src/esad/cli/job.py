@@ -1,0 +1,86 @@
+"""One training from the command line: with a bar, checkpoints, a way out by Ctrl-C and a way back by --resume."""
+
+import shlex
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from esad.cli import common
+from esad.cli.progress import GracefulStop, TrainingBar, bar
+from esad.cli.training import TrainingSet
+from esad.errors import OutputError
+
+if TYPE_CHECKING:
+    from esad.detector import Detector
+    from esad.persist.checkpoint import Checkpoint
+    from esad.score.threshold import Threshold
+    from esad.train.callbacks import Callback
+
+__all__ = ["check_out", "checkpoint_path", "fit_and_save", "open_checkpoint"]
+
+
+def checkpoint_path(out: Path) -> Path:
+    """Where the state of an unfinished training lies."""
+    return out.with_name(f"{out.name}.checkpoint")
+
+
+def check_out(out: Path, inputs: Sequence[Path]) -> None:
+    """Find out before the training whether the model can be written after it."""
+    from esad.atomic import check_writable
+
+    if out.suffix != ".esad":
+        raise OutputError(f"Cannot write the model to {str(out)!r}: its name must end in .esad.")
+    common.refuse_same_file(out, inputs)
+    check_writable(out)
+    check_writable(checkpoint_path(out))
+
+
+def open_checkpoint(out: Path, *, every_seconds: float, resume: bool) -> "Checkpoint":
+    """The checkpoint of this training; says what becomes of one that is there already."""
+    from esad.persist.checkpoint import Checkpoint
+
+    path = checkpoint_path(out)
+    if resume and not path.exists():
+        common.note(f"there is no checkpoint {str(path)!r} to resume from: training from the beginning.")
+    if not resume and path.exists():
+        common.warn(f"the checkpoint {str(path)!r} of an unfinished training is not used. To go on from it: --resume.")
+    return Checkpoint(path, every_seconds=every_seconds, resume=resume)
+
+
+def fit_and_save(
+    detector: "Detector",
+    training: TrainingSet,
+    *,
+    rule: "Threshold | None",
+    checkpoint: "Checkpoint",
+    out: Path,
+    command: Sequence[str],
+    shown: bool,
+) -> float:
+    """Train, set the threshold, save, and only then drop the checkpoint; returns the seconds it took."""
+    started = time.perf_counter()
+    try:
+        with bar(shown=shown) as progress, GracefulStop(checkpoint) as stop:
+            callbacks: list[Callback] = [checkpoint, TrainingBar(progress, f"training {type(detector).__name__}"), stop]
+            detector.fit(training.X, training.y, callbacks=callbacks)
+        if rule is not None and rule.rule != "contamination":
+            detector.fit_threshold(
+                training.X,
+                training.y,
+                false_alarm_rate=rule.level if rule.rule == "false_alarm" else None,
+                from_labels=rule.rule == "labels",
+            )
+        detector.notes_ = training.notes
+        detector.save(out)
+    except KeyboardInterrupt as interrupt:
+        raise common.Interrupted(_way_back(checkpoint.path, command)) from interrupt
+    checkpoint.remove()
+    return time.perf_counter() - started
+
+
+def _way_back(path: Path, command: Sequence[str]) -> str:
+    if not path.exists():
+        return "no model was written."
+    arguments = [*command, *([] if "--resume" in command else ["--resume"])]
+    return f"no model was written. Go on with: {shlex.join(['esad', *arguments])}"

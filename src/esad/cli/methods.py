@@ -1,0 +1,30 @@
+"""`esad methods`: which methods there are, what they take and which labels they use."""
+
+from esad import registry
+from esad.cli import common, options
+
+__all__ = ["EXAMPLE", "methods"]
+
+EXAMPLE = common.example("esad methods", "esad methods --json")
+
+
+def methods(as_json: options.Json = False) -> None:
+    """List the methods: what data each takes and which labels it uses."""
+    found = [_described(name) for name in registry.method_names()]
+    if as_json:
+        common.json_out({"methods": found})
+        return
+    rows = [(one["name"], ", ".join(one["takes"]), ", ".join(one["labels_used"]), one["summary"]) for one in found]
+    common.show_table(None, ["method", "takes", "learns from", "what it is"], rows)
+    common.say("Use one with: esad fit DATA --method NAME ...")
+
+
+def _described(name: str) -> dict[str, str | list[str]]:
+    detector = registry.method(name)
+    return {
+        "name": name,
+        "class": detector.__name__,
+        "takes": list(detector.takes),
+        "labels_used": list(detector.labels_used),
+        "summary": detector.summary,
+    }

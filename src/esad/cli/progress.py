@@ -1,0 +1,104 @@
+"""Progress on stderr, on a terminal only, and the way out of a training that is interrupted."""
+
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+    from esad.persist.checkpoint import Checkpoint
+    from esad.train.loop import LoopState
+
+__all__ = ["GracefulStop", "TrainingBar", "bar"]
+
+
+@contextmanager
+def bar(*, rows: bool = False, shown: bool = True) -> Iterator["Progress"]:
+    """A progress bar that leaves no trace; nothing at all when stderr is not a terminal."""
+    from rich import progress
+    from rich.console import Console
+
+    parts: list[Any] = [progress.TextColumn("{task.description}"), progress.BarColumn()]
+    if rows:
+        parts.append(progress.TextColumn("{task.completed:,} rows"))
+    else:
+        parts.append(progress.TaskProgressColumn())
+    parts += [progress.TimeElapsedColumn(), progress.TimeRemainingColumn()]
+    off = not (shown and sys.stderr.isatty())
+    with progress.Progress(*parts, console=Console(stderr=True), transient=True, disable=off) as opened:
+        yield opened
+
+
+class TrainingBar:
+    """A callback of the training loop that moves a bar."""
+
+    def __init__(self, progress: "Progress", description: str) -> None:
+        self._progress = progress
+        self._task = progress.add_task(description, total=None)
+
+    def on_start(self, state: "LoopState") -> None:
+        """Learn how long the way is, and where a resumed training starts."""
+        self._progress.update(self._task, total=state.n_steps, completed=state.step)
+
+    def on_step(self, state: "LoopState") -> None:
+        """Move."""
+        self._progress.update(self._task, completed=state.step)
+
+    def on_end(self, state: "LoopState") -> None:
+        """Nothing: the bar goes away with its block."""
+
+
+class GracefulStop:
+    """A callback that lets the current step end after Ctrl-C and writes a checkpoint before it stops.
+
+    In the middle of a step some weights are new and some old, a state that nobody could resume from. A second Ctrl-C
+    stops at once.
+    """
+
+    def __init__(self, checkpoint: "Checkpoint") -> None:
+        self._checkpoint = checkpoint
+        self._training = False
+        self._asked: KeyboardInterrupt | None = None
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Self:
+        for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+            number = getattr(signal, name, None)
+            handler = None if number is None else signal.getsignal(number)
+            if number is not None and callable(handler):
+                self._before[number] = handler
+                signal.signal(number, self._on_signal)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        try:
+            self._before[number](number, frame)
+        except KeyboardInterrupt as interrupt:
+            if not self._training or self._asked is not None:
+                raise
+            self._asked = interrupt
+
+    def on_start(self, state: "LoopState") -> None:
+        """From here on a step may be under way."""
+        self._training = True
+
+    def on_step(self, state: "LoopState") -> None:
+        """Stop between two steps."""
+        if self._asked is not None:
+            self._training = False
+            self._checkpoint.write(state)
+            raise self._asked
+
+    def on_end(self, state: "LoopState") -> None:
+        """No step is under way any more."""
+        self._training = False
+        if self._asked is not None:
+            raise self._asked

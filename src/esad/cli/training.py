@@ -1,0 +1,195 @@
+"""What a user's file or folder gives to learn from: which columns, which labels, and how it was read."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from esad.cli import common
+from esad.errors import DataFileError, InputError
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from esad.data.frame import Schema
+
+__all__ = ["Reading", "TrainingSet", "check_column", "read_training", "refuse_model"]
+
+# Names under which files carry the answer; such a column among the features is most often a leak.
+_ANSWERS = ("anomaly", "class", "fraud", "ground_truth", "label", "labels", "outlier", "target", "truth", "y")
+_MIN_COUNTED_ROWS = 20
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How the user wants a file or folder to be read."""
+
+    label_column: str | None = None
+    id_column: str | None = None
+    ignore: tuple[str, ...] = ()
+    anomaly_value: str | None = None
+    normal_value: str | None = None
+    labels_csv: Path | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingSet:
+    """Rows and labels to learn from, and how they were read."""
+
+    X: Any
+    y: "NDArray[np.int8] | None"
+    n_rows: int
+    schema: "Schema | None"  # None for pictures
+    left_out: tuple[str, ...] = ()  # columns that look like ids
+    notes: dict[str, Any] = field(default_factory=dict)  # what scoring must know
+
+    def labels(self) -> dict[str, int]:
+        """How many rows carry each label."""
+        import numpy as np
+
+        from esad.labels import counts
+
+        return asdict(counts(np.zeros(self.n_rows) if self.y is None else self.y))
+
+    def to_json(self) -> dict[str, Any]:
+        """What `esad fit --json` says about the data."""
+        columns = [] if self.schema is None else self.schema.to_json()["columns"]
+        read = {"n_rows": self.n_rows, "columns": columns, "left_out": list(self.left_out)}
+        return read | {"labels": self.labels()} | ({} if self.schema else {"shape": list(self.X.shape[1:])})
+
+
+def read_training(path: Path, reading: Reading) -> TrainingSet:
+    """Read what to learn from, or say in one line why not."""
+    refuse_model(path)
+    return _read_folder(path, reading) if path.is_dir() else _read_file(path, reading)
+
+
+def refuse_model(path: Path) -> None:
+    """Name the mistake when a model is given where data is expected."""
+    if path.suffix == ".esad":
+        raise DataFileError(f"{str(path)!r} is a model, and data is expected here. Give a CSV or Parquet file.")
+
+
+def check_column(name: str | None, names: Sequence[str], path: Path, option: str) -> None:
+    """Refuse a column that the file does not have, naming the nearest."""
+    if name is not None and name not in names:
+        raise DataFileError(
+            f"{str(path)!r} has no column {name!r} ({option}).{common.hint(name, names)} "
+            f"Its columns are {common.listed(names)}."
+        )
+
+
+# ---------------------------------------------------------------------- tables
+
+
+def _read_file(path: Path, reading: Reading) -> TrainingSet:
+    from esad.data.files import column_names, read_table
+    from esad.labels import from_column
+
+    if reading.labels_csv is not None:
+        raise InputError("--labels-csv is for a folder of pictures. For a table give --label-column.")
+    names = column_names(path)
+    _check_roles(path, names, reading)
+    table = read_table(path, columns=[name for name in names if name not in reading.ignore])
+    y = None
+    if reading.label_column is not None:
+        y = from_column(
+            table[reading.label_column],
+            anomaly_value=reading.anomaly_value,
+            normal_value=reading.normal_value,
+            name=reading.label_column,
+        )
+    features = table.drop_columns([name for name in (reading.label_column, reading.id_column) if name is not None])
+    if features.num_columns == 0:
+        raise DataFileError(f"{str(path)!r} has no column left to learn from.")
+    features, schema, left_out = _without_ids(path, features)
+    _mention_doubts(features, reading)
+    return TrainingSet(
+        X=features, y=y, n_rows=table.num_rows, schema=schema, left_out=left_out, notes=_notes(reading, left_out)
+    )
+
+
+def _check_roles(path: Path, names: Sequence[str], reading: Reading) -> None:
+    check_column(reading.label_column, names, path, "--label-column")
+    check_column(reading.id_column, names, path, "--id-column")
+    for name in reading.ignore:
+        check_column(name, names, path, "--ignore")
+    given = [name for name in (reading.label_column, reading.id_column, *reading.ignore) if name is not None]
+    if len(set(given)) < len(given):
+        twice = next(name for name in given if given.count(name) > 1)
+        raise InputError(f"Column {twice!r} is named twice among --label-column, --id-column and --ignore.")
+    if reading.label_column is None and (reading.anomaly_value or reading.normal_value) is not None:
+        raise InputError("--anomaly-value and --normal-value are about a label column. Give --label-column too.")
+
+
+def _without_ids(path: Path, features: "pa.Table") -> "tuple[pa.Table, Schema, tuple[str, ...]]":
+    """Leave out columns of text that is different in every row: nothing can be learned from them."""
+    from dataclasses import replace
+
+    from esad.data.frame import Schema, Table
+
+    schema = Schema.infer(Table.from_any(features))
+    ids = tuple(column.name for column in schema.columns if column.proposes_id)
+    if not ids:
+        return features, schema, ()
+    if len(ids) == len(schema.columns):
+        raise DataFileError(f"{str(path)!r} has only columns of text that differs in every row: {common.listed(ids)}.")
+    kept = tuple(column for column in schema.columns if column.name not in ids)
+    return features.drop_columns(list(ids)), replace(schema, columns=kept), ids
+
+
+def _mention_doubts(features: "pa.Table", reading: Reading) -> None:
+    """Point at columns that are often a mistake among those to learn from."""
+    for name in features.column_names:
+        if name.casefold().strip().removeprefix("is_") in _ANSWERS:
+            fix = f"--ignore {name}" if reading.label_column else f"--label-column {name} or --ignore {name}"
+            common.warn(f"column {name!r} is learned from like any other. If it holds the answer, pass {fix}.")
+    for name in _counting(features):
+        common.note(f"column {name!r} counts up row by row. If it only numbers the rows, pass --id-column {name}.")
+
+
+def _counting(features: "pa.Table") -> Iterable[str]:
+    """Names of whole-number columns that grow from every row to the next."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if features.num_rows <= _MIN_COUNTED_ROWS:
+        return
+    for column, kind in zip(features.columns, features.schema, strict=True):
+        if pa.types.is_integer(kind.type) and column.null_count == 0:
+            values = column.combine_chunks()
+            if pc.all(pc.greater(values[1:], values[:-1])).as_py():
+                yield kind.name
+
+
+def _notes(reading: Reading, left_out: tuple[str, ...]) -> dict[str, Any]:
+    """Columns that a scored file may have beside those of the model, without a word."""
+    notes: dict[str, Any] = {"ignored_columns": [*reading.ignore, *left_out]}
+    if reading.label_column is not None:
+        notes["label_column"] = reading.label_column
+    if reading.id_column is not None:
+        notes["id_column"] = reading.id_column
+    return notes
+
+
+# ---------------------------------------------------------------------- pictures
+
+
+def _read_folder(path: Path, reading: Reading) -> TrainingSet:
+    from esad.data.images import read_folder
+    from esad.labels import from_column
+
+    for option, given in (("--label-column", reading.label_column), ("--id-column", reading.id_column)):
+        if given is not None:
+            raise InputError(f"{option} is for a table. Pictures are labelled by sub-folder or --labels-csv.")
+    if reading.ignore:
+        raise InputError("--ignore is for the columns of a table, and this is a folder.")
+    folder = read_folder(path, labels_csv=reading.labels_csv)
+    y = None
+    if folder.label_words is not None:
+        y = from_column(
+            folder.label_words, anomaly_value=reading.anomaly_value, normal_value=reading.normal_value, name="label"
+        )
+    return TrainingSet(X=folder.images, y=y, n_rows=len(folder.images), schema=None)
