@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from esad.detector import Detector, Scores, State
-from esad.errors import ModelFileError
+from esad.errors import InputError, ModelFileError
 from esad.preprocess.inputs import Rows, reference_rows
 from esad.random import MemberRandom, member_seeds, seed_from
 from esad.train.callbacks import Callback, EarlyStopping, LogProgress
@@ -62,7 +62,7 @@ class DeepDetector(Detector):
         watch = [LogProgress()] if self.verbose else []
         x = torch.from_numpy(rows).to(device, dtype)
         for objective, settings in self._phases(rows, y, device):
-            objective.to(device, dtype)
+            _place(objective, device, dtype)
             seeds = member_seeds(self.seed_, objective.n_members)
             random = MemberRandom(seeds, device=device, dtype=dtype)
             objective.reset(random)
@@ -162,7 +162,14 @@ class DeepDetector(Detector):
                 weights[rest] = torch.from_numpy(value)
         self._check_weights(objective, weights)
         objective.load_state_dict(weights, assign=True)
-        self.objective_ = objective.eval().requires_grad_(True)
+        self.objective_ = _place(objective, self._device_here(), dtype_of(self.precision)).eval()
+
+    def _device_here(self) -> torch.device:
+        """The device asked for, or the CPU where a model is loaded on a machine without it."""
+        try:
+            return resolve_device(self.device)
+        except InputError:
+            return torch.device("cpu")
 
     @staticmethod
     def _check_weights(objective: Objective, weights: dict[str, Tensor]) -> None:
@@ -176,3 +183,8 @@ class DeepDetector(Detector):
                 raise ModelFileError(f"its weights {name!r} have the wrong type")
             if value.is_floating_point() and not value.isfinite().all():
                 raise ModelFileError(f"its weights {name!r} are not all finite")
+
+
+def _place(objective: Objective, device: torch.device, dtype: torch.dtype) -> Objective:
+    """Move an objective; convolutions are quicker with the channels innermost."""
+    return objective.to(device, dtype).to(memory_format=torch.channels_last)

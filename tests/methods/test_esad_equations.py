@@ -200,6 +200,27 @@ def test_one_step_moves_a_labelled_anomaly_out_and_a_labelled_normal_in():
     assert after[~anomaly].mean() < before[~anomaly].mean()
 
 
+def test_robust_scale_is_median_and_lower_quantile():
+    objective = make(combine="scaled", robust=True)
+    logs = np.random.default_rng(1).normal(3.0, 0.5, size=(MEMBERS, 1001))
+    terms = {name: torch.from_numpy(np.exp(logs)) for name in ("reconstruction", "norm")}
+    objective.calibrate(terms)
+    np.testing.assert_allclose(objective.centre, np.tile(np.median(logs, axis=1), (2, 1)), rtol=1e-6)
+    np.testing.assert_allclose(objective.spread, np.full((2, MEMBERS), 0.5), rtol=0.1)
+
+
+def test_augmentation_moves_labelled_anomalies_only():
+    spec = NetworkSpec("conv", in_shape=(1, 16, 16), hidden=(3,) * 4, latent=3, n_members=1)
+    objective = ESADObjective(spec, LossSettings(augment=2))
+    pictures = torch.rand(1, 4, 1, 16, 16)
+    batch = Batch(pictures, pictures, torch.tensor([[-1.0, 1.0, -1.0, 1.0]]), MemberRandom([3]))
+    moved = objective._augmented(batch)
+    assert torch.equal(moved.unlabelled, pictures)
+    assert torch.equal(moved.labelled[:, 1::2], pictures[:, 1::2])
+    assert not torch.equal(moved.labelled[:, ::2], pictures[:, ::2])
+    assert set(moved.labelled.flatten().tolist()) <= set(pictures.flatten().tolist())
+
+
 @given(turns=st.lists(st.integers(0, 3), min_size=3, max_size=3))
 def test_rotation_turns_each_picture_by_its_own_angle(turns):
     from esad.train.transforms import rotate

@@ -1,6 +1,6 @@
 """ESAD's networks, losses and score, Eq. by Eq.; `esad.methods.esad` states the equations."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
@@ -10,11 +10,20 @@ from esad.networks.mlp import FrozenMLP, StackedMLP
 from esad.networks.spec import NetworkSpec
 from esad.random import MemberRandom
 from esad.train.objective import Batch, Objective, Scorer
-from esad.train.transforms import add_noise, permute_features, quarter_turns, random_turns, rotate, to_grey
+from esad.train.transforms import (
+    add_noise,
+    permute_features,
+    quarter_turns,
+    random_turns,
+    rotate,
+    shift_and_flip,
+    to_grey,
+)
 
 __all__ = ["ESADObjective", "LossSettings"]
 
 TINY = 1e-12  # keeps square roots and logarithms away from zero
+ONE_SIGMA_BELOW = 0.1587  # share of a Gaussian below its mean less one standard deviation
 
 
 @dataclass(frozen=True)
@@ -33,16 +42,25 @@ class LossSettings:
         Standard deviation of phi's Gaussian noise.
     input_noise : tuple of float
         Standard deviation of the noise added to Enc1's input while training, one per member.
+    augment : int
+        Pixels by which pictures of labelled anomalies are shifted at random, and mirrored; 0 for not at all.
     restore : {"none", "grey", "rotate", "both"}
         What is taken from a picture before Enc1 sees it; the target stays whole.
     reduction : {"sum", "mean"}
         Squared norms as sums over features (the equations) or means (stable at large learning rates).
+    error_scale : float
+        Factor of L_rec, so that large pictures do not drown the other terms.
     gain, offset : float
         A labelled anomaly's norm term is gain / (||z^|| + offset); 1 and 0 in the paper.
     combine : {"sum", "scaled"}
         Eq. (9) as printed, or both terms as z-scores of their logarithms.
     norm_weight : float
         Weight of the norm term in the scaled score.
+    robust : bool
+        Scaled score: centre and spread by median and lower quantile, which hidden anomalies cannot stretch, instead
+        of mean and standard deviation.
+    norm_offset, min_spread : float
+        Scaled score: added to ||z^|| before the logarithm; smallest spread a logarithm is divided by.
     """
 
     lambda_norm: float = 1.0
@@ -51,12 +69,17 @@ class LossSettings:
     phi: str = "both"
     noise: float = 0.1
     input_noise: tuple[float, ...] = (0.0,)
+    augment: int = 0
     restore: str = "none"
     reduction: str = "mean"
+    error_scale: float = 1.0
     gain: float = 1.0
     offset: float = 0.0
     combine: str = "sum"
     norm_weight: float = 1.0
+    robust: bool = False
+    norm_offset: float = 0.0
+    min_spread: float = 1e-3
 
 
 class ESADObjective(Objective):
@@ -73,8 +96,8 @@ class ESADObjective(Objective):
         self.decoder = spec.decoder()
         self.encoder_2 = spec.encoder() if settings.second_encoder else None
         # scales of the two score terms, per member: row 0 reconstruction, row 1 norm
-        self.register_buffer("centre", torch.zeros(2, spec.n_members, dtype=torch.float64))
-        self.register_buffer("spread", torch.ones(2, spec.n_members, dtype=torch.float64))
+        self.register_buffer("centre", torch.zeros(2, spec.n_members))
+        self.register_buffer("spread", torch.ones(2, spec.n_members))
 
     @property
     def networks(self) -> list[nn.Module]:
@@ -96,6 +119,7 @@ class ESADObjective(Objective):
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """Eqs. (5) to (8); a part without rows drops out."""
         settings, n = self.settings, batch.unlabelled.shape[1]
+        batch = self._augmented(batch)
         rows = torch.cat([batch.unlabelled, batch.labelled], dim=1)
         code, reconstruction, second_code = self(self._disturb(rows, batch.random))
 
@@ -104,7 +128,7 @@ class ESADObjective(Objective):
         norm_u = self._norm(second_code[:, :n])
         norm_l = self._labelled_norm(self._norm(second_code[:, n:]), batch.y)
         terms = {
-            "reconstruction": _mean(error_u) + _mean(error_l),  # Eq. (5)
+            "reconstruction": settings.error_scale * (_mean(error_u) + _mean(error_l)),  # Eq. (5)
             "norm": settings.lambda_norm * (_mean(norm_u) + _mean(norm_l)),  # Eq. (6)
         }
         if self.encoder_2 is not None and settings.lambda_assist:
@@ -117,10 +141,17 @@ class ESADObjective(Objective):
         return partial(self._terms_of_rows, networks) if networks else self._terms_of_pictures
 
     def calibrate(self, terms: dict[str, Tensor]) -> None:
-        """Mean and standard deviation of each term's logarithm over presumed normal rows, per member."""
-        logs = torch.stack([terms["reconstruction"], terms["norm"]]).double().clamp(min=TINY).log()  # (2, members, n)
-        self.centre.copy_(logs.mean(2))
-        self.spread.copy_(logs.std(2, correction=0).clamp(min=1e-3))
+        """Centre and spread of each term's logarithm over presumed normal rows, per member."""
+        logs = torch.stack([self._log(name, terms[name]) for name in ("reconstruction", "norm")])  # (2, members, n)
+        if self.settings.robust:
+            ordered = logs.sort(2).values
+            last = logs.shape[2] - 1
+            centre, below = (ordered[:, :, round(share * last)] for share in (0.5, ONE_SIGMA_BELOW))
+            spread = centre - below
+        else:
+            centre, spread = logs.mean(2), logs.std(2, correction=0)
+        self.centre.copy_(centre)
+        self.spread.copy_(spread.clamp(min=self.settings.min_spread))
 
     def contributions(self, terms: dict[str, Tensor]) -> dict[str, Tensor]:
         """Eq. (9), or the scaled terms; means over the members, (batch,)."""
@@ -133,10 +164,13 @@ class ESADObjective(Objective):
         weights = {"reconstruction": 1.0, "norm": settings.norm_weight}
         scaled = {}
         for row, (name, weight) in enumerate(weights.items()):
-            logs = terms[name].double().clamp(min=TINY).log()  # (members, batch)
-            z_scores = (logs - self.centre[row, :, None]) / self.spread[row, :, None]
+            z_scores = (self._log(name, terms[name]) - self.centre[row, :, None]) / self.spread[row, :, None]
             scaled[name] = weight * z_scores.mean(0)
         return scaled
+
+    def _log(self, name: str, term: Tensor) -> Tensor:
+        offset = self.settings.norm_offset if name == "norm" else 0.0
+        return (term.double() + offset).clamp(min=TINY).log()  # (members, batch)
 
     def _terms_of_rows(self, networks: list[FrozenMLP], x: Tensor) -> dict[str, Tensor]:
         h = x.t()[None]  # (1, features, batch)
@@ -173,6 +207,14 @@ class ESADObjective(Objective):
             return x
         sigma = torch.tensor(self.settings.input_noise, dtype=x.dtype, device=x.device)
         return x + sigma.view(-1, *[1] * (x.dim() - 1)) * random.normal(*x.shape[1:])
+
+    def _augmented(self, batch: Batch) -> Batch:
+        """The batch with the pictures of labelled anomalies shifted and mirrored."""
+        if not self.settings.augment or batch.labelled.shape[1] == 0:
+            return batch
+        moved = shift_and_flip(batch.labelled, self.settings.augment, batch.random)
+        is_anomaly = (batch.y < 0).view(*batch.y.shape, 1, 1, 1)
+        return replace(batch, labelled=torch.where(is_anomaly, moved, batch.labelled))
 
     def _target(self, batch: Batch) -> Tensor:
         """Phi: a labelled normal row itself, phi of a labelled anomaly."""

@@ -19,12 +19,42 @@ __all__ = ["PUBLISHED", "Recipe", "resolve"]
 logger = logging.getLogger("esad")
 T = TypeVar("T")
 
+# What "auto" stands for. docs/decisions/0005-default-recipe.md says what each choice brought.
+AUTOMATIC: dict[str, dict[str, Any]] = {
+    "table": {
+        "n_members": 5,
+        "input_noise": 0.4,
+        "augment": 0,
+        "lambda_assist": 1.0,
+        "norm_weight": 2.0,
+        "optimizer": "adam",
+        "lr": 5e-3,
+        "schedule": "cosine",
+        "batch_size": 512,
+        "labelled_batch_size": 128,
+        "clip": 10.0,
+    },
+    "images": {
+        "n_members": 1,
+        "input_noise": 0.0,
+        "lambda_assist": 0.3,
+        "norm_weight": 2.0,
+        "optimizer": "adam",
+        "schedule": "cosine",
+        "batch_size": 64,
+        "labelled_batch_size": 16,
+        "clip": 10.0,
+    },
+}
+
 # Constructor arguments of `ESAD.as_published`.
 PUBLISHED: dict[str, Any] = {
     "n_members": 1,
     "hidden": "published",
     "latent": "published",
     "input_noise": 0.0,
+    "augment": 0,
+    "lambda_assist": 1.0,
     "reduction": "mean",
     "anomaly_gain": 1.0,
     "anomaly_offset": 0.0,
@@ -40,7 +70,8 @@ PUBLISHED: dict[str, Any] = {
 }
 
 CONV_FULL = (64, 128, 256, 512, 512)
-CONV_NARROW = (16, 32, 64, 64, 64)  # some ten times cheaper, for a CPU
+CONV_NARROW = (8, 16, 32, 64, 64)  # some fifty times cheaper, for a CPU
+PICTURE_PIXELS = 784  # a picture's error counts as if it had this many pixels
 CHOICES: dict[str, dict[str, tuple[str, ...]]] = {
     "phi": {
         "table": ("both", "noise", "permute", "normal", "none"),
@@ -50,7 +81,7 @@ CHOICES: dict[str, dict[str, tuple[str, ...]]] = {
     "network": {"table": ("auto", "mlp"), "images": ("auto", "conv", "lenet")},
 }
 WORDS = {"reduction": ("sum", "mean"), "combine": ("scaled", "sum")}
-AT_LEAST_ZERO = ("noise", "lambda_norm", "lambda_assist", "anomaly_offset", "norm_weight", "weight_decay")
+AT_LEAST_ZERO = ("noise", "lambda_norm", "lambda_assist", "anomaly_offset", "norm_weight", "augment", "weight_decay")
 
 
 @dataclass(frozen=True)
@@ -90,8 +121,14 @@ def resolve(parameters: dict[str, Any], in_shape: tuple[int, ...], y: NDArray[np
     kind = "images" if len(in_shape) == 3 else "table"
     _check(parameters, kind)
     network = _network(parameters, in_shape, kind, device)
-    settings = _settings(parameters, y, kind)
-    return Recipe(network, _loss(parameters, kind, network.n_members), settings)
+    automatic = dict(AUTOMATIC[kind])
+    if kind == "images":
+        automatic["lr"] = 2e-3 * math.sqrt(16 / max(16, network.hidden[0]))
+        automatic["augment"] = max(1, round(min(in_shape[1:]) / 8))
+        if not (y < 0).any():  # without known anomalies the norm has nothing to tell apart
+            automatic["norm_weight"] = 0.0
+    chosen = {name: automatic.get(name) if _is_auto(value) else value for name, value in parameters.items()}
+    return Recipe(network, _loss(chosen, in_shape, network.n_members), _settings(chosen, y, kind))
 
 
 def _check(parameters: dict[str, Any], kind: str) -> None:
@@ -102,19 +139,19 @@ def _check(parameters: dict[str, Any], kind: str) -> None:
             what = "a table" if kind == "table" else "pictures"
             raise InputError(f"`{name}` must be one of {', '.join(choices)} for {what}. Got {parameters[name]!r}.")
     for name in AT_LEAST_ZERO:
-        if not _is_number(parameters[name]) or parameters[name] < 0:
+        if not _is_auto(parameters[name]) and not (_is_number(parameters[name]) and parameters[name] >= 0):
             raise InputError(f"`{name}` must be a number, 0 or more. Got {parameters[name]!r}.")
     for name in ("hidden", "latent"):
         if isinstance(parameters[name], str) and parameters[name] not in ("auto", "published"):
             raise InputError(f"`{name}` must be widths, 'auto' or 'published'. Got {parameters[name]!r}.")
     for name in ("lr", "clip", "anomaly_gain"):
         value = parameters[name]
-        if value != "auto" and not (name == "clip" and value is None) and not (_is_number(value) and value > 0):
+        if not _is_auto(value) and not (name == "clip" and value is None) and not (_is_number(value) and value > 0):
             raise InputError(f"`{name}` must be a number above 0. Got {value!r}.")
     for name in ("n_members", "n_epochs", "batch_size", "labelled_batch_size"):
         value = parameters[name]
         whole = isinstance(value, int | np.integer) and not isinstance(value, bool) and value > 0
-        if value != "auto" and not whole:
+        if not _is_auto(value) and not whole:
             raise InputError(f"`{name}` must be a whole number above 0 or 'auto'. Got {value!r}.")
 
 
@@ -122,24 +159,27 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float | np.number) and not isinstance(value, bool) and bool(np.isfinite(value))
 
 
-def _pick(value: Any, automatic: T) -> T:
-    return automatic if isinstance(value, str) and value == "auto" else value
+def _is_auto(value: Any) -> bool:
+    return isinstance(value, str) and value == "auto"
 
 
 def _network(parameters: dict[str, Any], in_shape: tuple[int, ...], kind: str, device: str) -> NetworkSpec:
-    network = _pick(parameters["network"], "mlp" if kind == "table" else "conv")
-    published = parameters["hidden"] == "published"
+    network = parameters["network"]
+    if network == "auto":
+        network = "mlp" if kind == "table" else "conv"
+    published = isinstance(parameters["hidden"], str) and parameters["hidden"] == "published"
     hidden, latent, dense = _widths(network, in_shape, device, published=published)
-    if not (isinstance(parameters["hidden"], str)):
+    if not isinstance(parameters["hidden"], str):
         hidden = tuple(int(width) for width in parameters["hidden"])
     if not isinstance(parameters["latent"], str):
         latent = int(parameters["latent"])
+    n_members = parameters["n_members"]
     return NetworkSpec(
         network,
         in_shape=tuple(in_shape),
         hidden=hidden,
         latent=latent,
-        n_members=int(_pick(parameters["n_members"], 5 if kind == "table" else 1)),
+        n_members=int(AUTOMATIC[kind]["n_members"] if _is_auto(n_members) else n_members),
         slope=0.01 if published else 0.2,
         bias=not published,
         sigmoid=published and kind == "table",
@@ -167,47 +207,54 @@ def _widths(
     return widths[:-1], widths[-1], ()
 
 
-def _settings(parameters: dict[str, Any], y: NDArray[np.int8], kind: str) -> Settings:
-    n_unlabelled = max(1, int(np.count_nonzero(y == 0)) or len(y))
-    batch_size = int(_pick(parameters["batch_size"], 512 if kind == "table" else 64))
-    per_epoch = math.ceil(n_unlabelled / min(batch_size, n_unlabelled))
-    if parameters["n_epochs"] == "auto":
-        n_steps = min(1000, max(200, round(20 * n_unlabelled / min(batch_size, n_unlabelled))))
+def _settings(chosen: dict[str, Any], y: NDArray[np.int8], kind: str) -> Settings:
+    n_unlabelled = int(np.count_nonzero(y == 0)) or len(y)
+    batch_size = min(int(chosen["batch_size"]), n_unlabelled)
+    if chosen["n_epochs"] is not None:
+        n_steps = int(chosen["n_epochs"]) * math.ceil(n_unlabelled / batch_size)
+    elif kind == "table":
+        n_steps = min(1000, max(200, round(20 * n_unlabelled / batch_size)))
     else:
-        n_steps = int(parameters["n_epochs"]) * per_epoch
-    schedule = _pick(parameters["schedule"], "cosine")
+        n_steps = min(1500, max(500, n_unlabelled // 4))
     return Settings(
         n_steps=n_steps,
-        batch_size=batch_size,
-        labelled_batch_size=int(_pick(parameters["labelled_batch_size"], 128 if kind == "table" else 16)),
-        optimizer=_pick(parameters["optimizer"], "adam"),
-        lr=float(_pick(parameters["lr"], 5e-3)),
-        schedule=schedule,
-        warmup_ratio=0.05 if schedule == "cosine" else 0.0,
+        batch_size=int(chosen["batch_size"]),
+        labelled_batch_size=int(chosen["labelled_batch_size"]),
+        optimizer=chosen["optimizer"],
+        lr=float(chosen["lr"]),
+        schedule=chosen["schedule"],
+        warmup_ratio=0.05 if chosen["schedule"] == "cosine" else 0.0,
         halve_every=math.ceil(n_steps / 4),
-        weight_decay=float(parameters["weight_decay"]),
-        clip=_pick(parameters["clip"], 10.0),
-        precision=parameters["precision"],
-        min_anomaly_ratio=0.0 if parameters["hidden"] == "published" else 0.5,
+        weight_decay=float(chosen["weight_decay"]),
+        clip=chosen["clip"],
+        precision=chosen["precision"],
+        min_anomaly_ratio=0.5 if chosen["hidden"] != "published" else 0.0,
+        beta_2=0.999 if kind == "table" else 0.99,
     )
 
 
-def _loss(parameters: dict[str, Any], kind: str, n_members: int) -> LossSettings:
-    noise = _pick(parameters["input_noise"], 0.4 if kind == "table" else 0.0)
-    levels = [float(level) for level in np.atleast_1d(noise)]
+def _loss(chosen: dict[str, Any], in_shape: tuple[int, ...], n_members: int) -> LossSettings:
+    levels = [float(level) for level in np.atleast_1d(chosen["input_noise"])]
     if not all(_is_number(level) and level >= 0 for level in levels):
-        raise InputError(f"`input_noise` must hold numbers, 0 or more. Got {parameters['input_noise']!r}.")
+        raise InputError(f"`input_noise` must hold numbers, 0 or more. Got {chosen['input_noise']!r}.")
+    pictures = len(in_shape) == 3
+    scale_pictures = pictures and chosen["reduction"] == "sum"
     return LossSettings(
-        lambda_norm=float(parameters["lambda_norm"]),
-        lambda_assist=float(parameters["lambda_assist"]),
-        second_encoder=bool(parameters["second_encoder"]),
-        phi=parameters["phi"],
-        noise=float(parameters["noise"]),
+        lambda_norm=float(chosen["lambda_norm"]),
+        lambda_assist=float(chosen["lambda_assist"]),
+        second_encoder=bool(chosen["second_encoder"]),
+        phi=chosen["phi"],
+        noise=float(chosen["noise"]),
         input_noise=tuple(levels[member % len(levels)] for member in range(n_members)),
-        restore=parameters["restore"],
-        reduction=parameters["reduction"],
-        gain=float(parameters["anomaly_gain"]),
-        offset=float(parameters["anomaly_offset"]),
-        combine=parameters["combine"],
-        norm_weight=float(parameters["norm_weight"]),
+        augment=int(chosen["augment"]),
+        restore=chosen["restore"],
+        reduction=chosen["reduction"],
+        error_scale=PICTURE_PIXELS / math.prod(in_shape) if scale_pictures else 1.0,
+        gain=float(chosen["anomaly_gain"]),
+        offset=float(chosen["anomaly_offset"]),
+        combine=chosen["combine"],
+        norm_weight=float(chosen["norm_weight"]),
+        robust=not pictures,
+        norm_offset=1.0 if pictures else 0.0,
+        min_spread=0.05 if pictures else 1e-3,
     )

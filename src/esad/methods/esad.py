@@ -60,10 +60,15 @@ class ESAD(DeepDetector):
         Standard deviation of phi's noise.
     input_noise : float, sequence of float or "auto"
         Noise on the first encoder's input while training; a sequence gives each member its own.
+    augment : int or "auto"
+        Pictures only: labelled anomalies are mirrored and shifted by up to this many pixels; 0 for not at all.
+        Auto: an eighth of the shorter side.
     restore : {"none", "grey", "rotate", "both"}
         Pictures only: what is hidden from the first encoder, to be restored.
-    lambda_norm, lambda_assist : float
-        Weights of L_norm and L_ass; 0 for lambda_assist switches L_ass off.
+    lambda_norm : float
+        Weight of L_norm, in the loss and in the score of Eq. (9).
+    lambda_assist : float or "auto"
+        Weight of L_ass; 0 switches it off. Auto: 1 for tables, 0.3 for pictures.
     second_encoder : bool
         False: L_norm is taken of the first code (the paper's ablation).
     reduction : {"sum", "mean"}
@@ -135,15 +140,16 @@ class ESAD(DeepDetector):
         phi: str = "both",
         noise: float = 0.1,
         input_noise: Any = "auto",
+        augment: int | str = "auto",
         restore: str = "none",
         lambda_norm: float = 1.0,
-        lambda_assist: float = 1.0,
+        lambda_assist: float | str = "auto",
         second_encoder: bool = True,
         reduction: str = "sum",
         anomaly_gain: float = 10.0,
         anomaly_offset: float = 0.1,
         combine: str = "scaled",
-        norm_weight: float = 2.0,
+        norm_weight: float | str = "auto",
         scaling: str = "standard",
         optimizer: str = "auto",
         lr: float | str = "auto",
@@ -167,6 +173,7 @@ class ESAD(DeepDetector):
         self.phi = phi
         self.noise = noise
         self.input_noise = input_noise
+        self.augment = augment
         self.restore = restore
         self.lambda_norm = lambda_norm
         self.lambda_assist = lambda_assist

@@ -4,6 +4,7 @@ Inside a network pictures are (batch, members * channels, height, width); with o
 convolution.
 """
 
+import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
@@ -30,7 +31,7 @@ class StackedConv(nn.Module):
         super().__init__()
         self.slope = slope
         self.convolution = nn.Conv2d(
-            n_in * n_members, n_out * n_members, kernel, padding=kernel // 2, groups=n_members, bias=plain
+            n_in * n_members, n_out * n_members, kernel, padding=kernel // 2, groups=n_members, bias=False
         )
         self.norm = None if plain else nn.BatchNorm2d(n_out * n_members, eps=eps, affine=affine)
 
@@ -41,35 +42,33 @@ class StackedConv(nn.Module):
 
 
 def reset_weights(network: nn.Module, random: MemberRandom) -> None:
-    """Draw every convolution's weights uniformly in +-1/sqrt(fan in), member by member."""
+    """Draw every convolution's weights from N(0, 2 / fan in), which suits ReLU, member by member."""
     for module in network.modules():
         if isinstance(module, nn.Conv2d):
             fan_in = module.weight[0].numel()
-            for parameter in (module.weight, module.bias):
-                if parameter is not None:
-                    drawn = random.uniform(parameter.numel() // random.n_members) * 2 - 1
-                    parameter.data.copy_((drawn / fan_in**0.5).view_as(parameter))
+            drawn = random.normal(module.weight.numel() // random.n_members) * (2 / fan_in) ** 0.5
+            module.weight.data.copy_(drawn.view(module.weight.shape))
 
 
 def fold_members(x: Tensor) -> Tensor:
     """(members, batch, channels, H, W) -> (batch, members * channels, H, W)."""
     members, batch, channels, height, width = x.shape
-    return x.transpose(0, 1).reshape(batch, members * channels, height, width)
+    folded = x.transpose(0, 1).reshape(batch, members * channels, height, width)
+    return folded.contiguous(memory_format=torch.channels_last)
 
 
 def unfold_members(x: Tensor, n_members: int) -> Tensor:
     """(batch, members * channels, H, W) -> (members, batch, channels, H, W)."""
-    batch, channels, height, width = x.shape
-    return x.view(batch, n_members, channels // n_members, height, width).transpose(0, 1)
+    return x.unflatten(1, (n_members, -1)).transpose(0, 1)
 
 
 def pad_to_multiple(x: Tensor, multiple: int) -> Tensor:
-    """Repeat the border until height and width are multiples; the picture stays centred."""
+    """Add zeros until height and width are multiples; the picture stays in the middle."""
     height, width = x.shape[-2:]
     down, right = -height % multiple, -width % multiple
     if not (down or right):
         return x
-    return F.pad(x, (right // 2, right - right // 2, down // 2, down - down // 2), mode="replicate")
+    return F.pad(x, (right // 2, right - right // 2, down // 2, down - down // 2))
 
 
 def crop(x: Tensor, height: int, width: int) -> Tensor:

@@ -41,6 +41,7 @@ class Settings:
     clip: float | None = 10.0
     precision: str = "auto"
     min_anomaly_ratio: float = 0.5  # of the labelled draws
+    beta_2: float = 0.999  # of Adam
 
     def lr_at(self, step: int) -> float:
         """Learning rate of step 0, 1, ...
@@ -185,11 +186,12 @@ def _step(state: LoopState) -> None:
 
 def clip_per_member(objective: Objective, limit: float) -> None:
     """Scale each member's gradient to at most `limit` in norm, over all its parameters together."""
-    gradients = [p.grad.view(objective.n_members, -1) for p in objective.parameters() if p.grad is not None]
-    squared = torch.stack([gradient.square().sum(1) for gradient in gradients]).sum(0)  # (members,)
-    factor = (limit / (squared.sqrt() + 1e-6)).clamp(max=1.0)[:, None]
+    members = objective.n_members
+    gradients = [p.grad.unflatten(0, (members, -1)) for p in objective.parameters() if p.grad is not None]
+    squared = torch.stack([gradient.square().flatten(1).sum(1) for gradient in gradients]).sum(0)  # (members,)
+    factor = (limit / (squared.sqrt() + 1e-6)).clamp(max=1.0)
     for gradient in gradients:
-        gradient.mul_(factor)
+        gradient.mul_(factor.view(-1, *[1] * (gradient.dim() - 1)))
 
 
 def _draw(state: LoopState) -> Batch:
@@ -231,9 +233,8 @@ def _make_optimizer(objective: Objective, settings: Settings) -> torch.optim.Opt
     common: dict[str, Any] = {"lr": settings.lr, "weight_decay": settings.weight_decay, "fused": fused}
     if settings.optimizer == "sgd":
         return torch.optim.SGD(parameters, **common)
-    if settings.optimizer == "adamw":
-        return torch.optim.AdamW(parameters, **common)
-    return torch.optim.Adam(parameters, **common)
+    kind = torch.optim.AdamW if settings.optimizer == "adamw" else torch.optim.Adam
+    return kind(parameters, betas=(0.9, settings.beta_2), **common)
 
 
 def _check_finite(state: LoopState) -> None:

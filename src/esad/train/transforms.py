@@ -5,7 +5,7 @@ from torch import Tensor
 
 from esad.random import MemberRandom
 
-__all__ = ["add_noise", "permute_features", "quarter_turns", "random_turns", "rotate", "to_grey"]
+__all__ = ["add_noise", "permute_features", "quarter_turns", "random_turns", "rotate", "shift_and_flip", "to_grey"]
 
 
 def add_noise(x: Tensor, sigma: float, random: MemberRandom) -> Tensor:
@@ -37,6 +37,19 @@ def rotate(x: Tensor, turns: Tensor) -> Tensor:
         chosen = turns == turn
         out[chosen] = torch.rot90(x[chosen], turn, dims=(-2, -1))
     return out
+
+
+def shift_and_flip(x: Tensor, reach: int, random: MemberRandom) -> Tensor:
+    """Shift each picture of (members, batch, C, H, W) by up to `reach` pixels, repeating the border; mirror half."""
+    batch, channels, height, width = x.shape[1:]
+    down, right = (random.integers(2 * reach + 1, batch) - reach for _ in range(2))  # (members, batch)
+    mirrored = random.integers(2, batch).bool()
+    rows = torch.arange(height, device=x.device) - down[..., None]  # (members, batch, H): where each row comes from
+    columns = torch.arange(width, device=x.device) - right[..., None]
+    columns = torch.where(mirrored[..., None], columns.flip(-1), columns)
+    rows, columns = rows.clamp(0, height - 1), columns.clamp(0, width - 1)
+    x = x.gather(3, rows[:, :, None, :, None].expand(-1, -1, channels, -1, width))
+    return x.gather(4, columns[:, :, None, None, :].expand(-1, -1, channels, height, -1))
 
 
 def to_grey(x: Tensor) -> Tensor:
