@@ -171,7 +171,9 @@ def show_table(
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold", pad_edge=False)
+    if title is not None:
+        say(title, style="bold")
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     numbers = set(right)
     for head in heads:
         table.add_column(head, justify="right" if head in numbers else "left", overflow="fold")

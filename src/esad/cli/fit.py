@@ -58,8 +58,9 @@ def fit(
         method, seed, device, members, tuple(settings or ()), contamination, false_alarm_rate, threshold_from_labels
     )
     job.check_out(out, [data, *([labels_csv] if labels_csv else [])])
-    detector = build_detector(choice)
+    common.check_method(method)
     training = read_training(data, reading)
+    detector = build_detector(choice)
     rule = threshold_rule(choice, training.n_rows, training.y)
     talks = not (quiet or as_json)
     if talks:

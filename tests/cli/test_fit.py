@@ -1,0 +1,237 @@
+"""`esad fit`: shows how it read the data, keeps ids and labels out of the model, writes it whole."""
+
+import json
+import shlex
+
+import pytest
+
+from esad.detector import load
+
+
+def test_fit_shows_how_it_read_the_data_and_where_the_model_is(esad, parts, kit, tmp_path):
+    out = tmp_path / "parts.esad"
+    done = esad("fit", parts, "--label-column", "verdict", "--id-column", "serial", "--out", out, *kit.tiny)
+    assert (done.code, done.err) == (0, "")
+    assert "60 rows, 4 columns to learn from" in done.out
+    lines = {line.split()[0]: line.split()[1:] for line in done.out.splitlines() if line.strip()}
+    assert lines["size"] == ["number", "8.3", "%"]
+    assert lines["colour"][0] == "category"
+    assert lines["made"] == ["date", "-"]
+    assert lines["checked"] == ["boolean", "-", "2"]
+    assert "3 anomaly, 0 normal, 57 unlabelled" in done.out
+    assert f"Next: esad score {out} {parts}" in done.out
+    assert load(out).n_features_in_ == 4
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["parts.csv", "parts.esad"]
+
+
+def test_fit_json_is_one_document_and_nothing_else(esad, parts, kit, tmp_path):
+    done = esad("fit", parts, "-l", "verdict", "-i", "serial", "-o", tmp_path / "m.esad", "--json", *kit.tiny)
+    assert done.err == ""
+    assert done.json["data"]["labels"] == {"n_anomaly": 3, "n_unlabelled": 57, "n_normal": 0}
+    assert [column["name"] for column in done.json["data"]["columns"]] == ["size", "colour", "made", "checked"]
+    assert done.json["n_flagged"] == round(done.json["flagged_ratio"] * kit.n_rows)
+    assert done.json["threshold"] == load(tmp_path / "m.esad").threshold_
+
+
+def test_quiet_says_nothing(esad, parts, kit, tmp_path):
+    done = esad("fit", parts, "-l", "verdict", "-i", "serial", "-o", tmp_path / "m.esad", "--quiet", *kit.tiny)
+    assert (done.code, done.out, done.err) == (0, "", "")
+
+
+def test_the_same_seed_gives_the_same_bytes(esad, parts, kit, tmp_path):
+    for name in ("a.esad", "b.esad"):
+        esad("fit", parts, "-l", "verdict", "-i", "serial", "-o", tmp_path / name, "--seed", 3, *kit.tiny)
+    assert (tmp_path / "a.esad").read_bytes() == (tmp_path / "b.esad").read_bytes()
+
+
+def test_text_that_differs_in_every_row_is_left_out_and_proposed_as_id(esad, parts, kit, tmp_path):
+    out = tmp_path / "m.esad"
+    done = esad("fit", parts, "-l", "verdict", "-o", out, *kit.tiny)
+    assert "Left out: 'serial' looks like an id" in done.out
+    assert "--id-column serial" in done.out
+    assert "serial" not in load(out).feature_names_in_
+    assert esad("score", out, parts).err == ""
+
+
+def test_without_a_label_column_the_training_is_unsupervised_and_says_so(esad, parts, kit, tmp_path):
+    done = esad("fit", parts, "--ignore", "verdict", "--ignore", "serial", "-o", tmp_path / "m.esad", *kit.tiny)
+    assert done.code == 0
+    assert "Labels: none, so the training is unsupervised" in done.out
+    assert load(tmp_path / "m.esad").label_counts_.n_anomaly == 0
+
+
+@pytest.mark.parametrize("name", ["truth", "Label", "is_fraud"])
+def test_a_column_named_like_the_answer_is_warned_about(esad, kit, tmp_path, name):
+    data = kit.csv(tmp_path / "d.csv", ["x", name], [[row % 7, row % 2] for row in range(30)])
+    done = esad("fit", data, "-o", tmp_path / "m.esad", *kit.tiny)
+    assert done.code == 0
+    assert done.err.startswith(f"warning: column {name!r} is learned from like any other.")
+    assert f"--ignore {name}" in done.err
+
+
+def test_a_column_that_numbers_the_rows_is_mentioned(esad, kit, tmp_path):
+    data = kit.csv(tmp_path / "d.csv", ["nr", "x"], [[row, row % 7] for row in range(30)])
+    done = esad("fit", data, "-o", tmp_path / "m.esad", *kit.tiny)
+    assert done.err.splitlines() == [
+        "note: column 'nr' counts up row by row. If it only numbers the rows, pass --id-column nr."
+    ]
+
+
+def test_other_words_and_zero_one_columns_work_with_the_anomaly_value(esad, kit, tmp_path):
+    table = [[row % 7, "bad" if row == 3 else "ok" if row == 4 else "", int(row == 3)] for row in range(30)]
+    data = kit.csv(tmp_path / "d.csv", ["x", "word", "bit"], table)
+    words = ("-l", "word", "--anomaly-value", "bad", "--normal-value", "ok", "--ignore", "bit")
+    bits = ("-l", "bit", "--anomaly-value", "1", "--ignore", "word")
+    found = []
+    for options in (words, bits):
+        done = esad("fit", data, *options, "-o", tmp_path / "m.esad", "--json", *kit.tiny)
+        found.append(done.json["data"]["labels"])
+    assert found == [
+        {"n_anomaly": 1, "n_unlabelled": 28, "n_normal": 1},
+        {"n_anomaly": 1, "n_unlabelled": 29, "n_normal": 0},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "flagged"), [(("--contamination", "0.1"), 6), (("--false-alarm-rate", "0.05"), None)]
+)
+def test_the_threshold_follows_the_rule_asked_for(esad, parts, kit, tmp_path, options, flagged):
+    done = esad("fit", parts, "-l", "verdict", "-i", "serial", "-o", tmp_path / "m.esad", *options, "--json", *kit.tiny)
+    if flagged is not None:
+        assert done.json["n_flagged"] == flagged
+    else:
+        unlabelled = done.json["n_flagged"] - done.json["n_labelled_anomaly_flagged"]
+        assert unlabelled <= 0.05 * (kit.n_rows + 1)
+
+
+def test_the_threshold_from_labels_parts_them(esad, parts, kit, tmp_path):
+    out, options = tmp_path / "m.esad", ("--method", "iforest", "--threshold-from-labels")
+    done = esad("fit", parts, "-l", "verdict", "-i", "serial", "-o", out, *options, "--json")
+    assert done.json["n_labelled_anomaly_flagged"] > 0
+
+
+def test_other_methods_and_parameters(esad, parts, tmp_path):
+    out, options = tmp_path / "m.esad", ("--method", "iforest", "--set", "n_trees=7")
+    assert esad("fit", parts, "-l", "verdict", "-o", out, *options).code == 0
+    assert load(out).n_trees == 7
+
+
+def test_parquet_and_semicolons_give_the_same_model_as_csv(esad, parts, kit, tmp_path):
+    from pyarrow import parquet
+
+    from esad.data.files import read_table
+
+    parquet.write_table(read_table(parts), tmp_path / "parts.parquet")
+    kit.csv(tmp_path / "semi.csv", kit.header, kit.rows(), delimiter=";")
+    for name in ("parts.csv", "parts.parquet", "semi.csv"):
+        done = esad("fit", tmp_path / name, "-l", "verdict", "-i", "serial", "-o", f"{tmp_path / name}.esad", *kit.tiny)
+        assert done.code == 0
+    models = [path.read_bytes() for path in tmp_path.glob("*.esad")]
+    assert len(models) == 3
+    assert len(set(models)) == 1
+
+
+def test_pictures_are_labelled_by_sub_folder(esad, kit, tmp_path):
+    folder = kit.pictures(tmp_path / "pictures", {"unlabelled": 6, "anomaly": 2})
+    out = tmp_path / "m.esad"
+    done = esad("fit", folder, "-o", out, "--set", "n_epochs=1", "--set", "hidden=[4,4,4,4]", "--set", "latent=4")
+    assert done.code == 0, done.err
+    assert "8 grey pictures of 16 x 16 pixels" in done.out
+    assert "2 anomaly, 0 normal, 6 unlabelled" in done.out
+    scored = esad("score", out, folder, "--json")
+    assert scored.json["n_rows"] == 8
+    assert scored.json["top"][0].keys() == {"file", "score", "anomaly"}
+    truth = kit.pictures(tmp_path / "truth", {"normal": 4, "anomaly": 3}, seed=1)
+    assert esad("evaluate", out, truth, "--json").json["n_anomaly"] == 3
+
+
+def test_pictures_are_labelled_by_csv(esad, kit, tmp_path):
+    folder = kit.pictures(tmp_path / "pictures", {".": 6})
+    labels = kit.csv(tmp_path / "labels.csv", ["file", "label"], [["0.png", "anomaly"], ["1.png", "normal"]])
+    options = (
+        "--labels-csv",
+        labels,
+        "--set",
+        "n_epochs=1",
+        "--set",
+        "hidden=[4,4,4,4]",
+        "--set",
+        "latent=4",
+        "--json",
+    )
+    done = esad("fit", folder, "-o", tmp_path / "m.esad", *options)
+    assert done.json["data"]["labels"] == {"n_anomaly": 1, "n_unlabelled": 4, "n_normal": 1}
+
+
+def test_an_existing_model_is_replaced_only_after_success(esad, parts, kit, tmp_path):
+    out = tmp_path / "m.esad"
+    out.write_bytes(b"the old model")
+    failed = esad("fit", parts, "-l", "verdict", "-o", out, "--set", "lr=1e30", "--set", "clip=null", *kit.tiny)
+    assert failed.code == 1
+    assert failed.err.startswith("error: Training diverged")
+    assert out.read_bytes() == b"the old model"
+    assert esad("fit", parts, "-l", "verdict", "-o", out, *kit.tiny).code == 0
+    assert load(out).n_features_in_ == 4
+
+
+def test_a_leftover_checkpoint_is_mentioned(esad, parts, kit, tmp_path):
+    (tmp_path / "m.esad.checkpoint").write_bytes(b"something")
+    done = esad("fit", parts, "-l", "verdict", "-i", "serial", "-o", tmp_path / "m.esad", *kit.tiny)
+    assert done.code == 0
+    assert "--resume" in done.err
+    assert not (tmp_path / "m.esad.checkpoint").exists()
+
+
+def test_resume_without_a_checkpoint_starts_from_the_beginning(esad, parts, kit, tmp_path):
+    done = esad("fit", parts, "-l", "verdict", "-i", "serial", "-o", tmp_path / "m.esad", "--resume", *kit.tiny)
+    assert done.code == 0
+    assert done.err.startswith("note: there is no checkpoint")
+
+
+def test_a_checkpoint_of_other_data_is_refused(esad, parts, kit, tmp_path):
+    other = kit.csv(tmp_path / "other.csv", kit.header, kit.rows(seed=1))
+    out = tmp_path / "m.esad"
+    _checkpoint(esad, other, kit, out)
+    done = esad("fit", parts, "-l", "verdict", "-i", "serial", "-o", out, "--resume", *kit.tiny)
+    assert done.code == 2
+    assert "belongs to other data" in done.err
+    assert not out.exists()
+
+
+def _checkpoint(esad, data, kit, out):
+    """Stop a training right after its first checkpoint."""
+    from esad.persist.checkpoint import Checkpoint
+
+    write = Checkpoint.write
+
+    def write_and_stop(self, state):
+        write(self, state)
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Checkpoint, "write", write_and_stop)
+        stopped = esad("fit", data, "-l", "verdict", "-i", "serial", "-o", out, "--checkpoint-every", 0, *kit.tiny)
+    assert stopped.code == 130
+    assert out.with_name("m.esad.checkpoint").exists()
+    return stopped
+
+
+def test_ctrl_c_says_how_to_go_on_and_resume_gives_the_same_bytes(esad, parts, kit, tmp_path):
+    whole, out = tmp_path / "whole.esad", tmp_path / "m.esad"
+    esad("fit", parts, "-l", "verdict", "-i", "serial", "-o", whole, *kit.tiny)
+    stopped = _checkpoint(esad, parts, kit, out)
+    assert stopped.err.startswith("interrupted: no model was written. Go on with: esad fit ")
+    assert stopped.err.count("\n") == 1
+    command = shlex.split(stopped.err.partition("Go on with: esad ")[2])
+    resumed = esad(*command, "--json")
+    assert resumed.code == 0
+    assert resumed.json["resumed_step"] == 1
+    assert out.read_bytes() == whole.read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["m.esad", "parts.csv", "whole.esad"]
+
+
+def test_notes_in_the_model_are_plain_json(esad, parts, kit, tmp_path):
+    out = tmp_path / "m.esad"
+    esad("fit", parts, "-l", "verdict", "-i", "serial", "--ignore", "made", "-o", out, *kit.tiny)
+    assert load(out).notes_ == {"label_column": "verdict", "id_column": "serial", "ignored_columns": ["made"]}
+    assert json.loads(json.dumps(load(out).notes_)) == load(out).notes_

@@ -1,0 +1,128 @@
+"""`esad score`: every row gets a score, whatever the order of the columns and however long the file."""
+
+import csv
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from esad.cli import score as command
+from esad.data import files
+from esad.detector import load
+
+
+def read(path):
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_scores_file_has_id_score_and_anomaly_and_agrees_with_the_library(esad, model, parts, tmp_path):
+    out = tmp_path / "scores.csv"
+    done = esad("score", model, parts, "--out", out)
+    assert (done.code, done.err) == (0, "")
+    rows = read(out)
+    assert list(rows[0]) == ["serial", "score", "anomaly"]
+    assert [row["serial"] for row in rows] == [f"S{row:03d}" for row in range(60)]
+    detector = load(model)
+    scores = detector.anomaly_score(files.read_table(parts).select(list(detector.feature_names_in_)))
+    assert [float(row["score"]) for row in rows] == pytest.approx(scores.tolist(), rel=1e-6)
+    assert [row["anomaly"] == "true" for row in rows] == (scores > detector.threshold_).tolist()
+    assert f"Scores: {out}" in done.out
+
+
+def test_parquet_in_and_out_gives_the_same_scores(esad, model, parts, tmp_path):
+    parquet.write_table(files.read_table(parts), tmp_path / "parts.parquet")
+    esad("score", model, parts, "--out", tmp_path / "a.csv")
+    done = esad("score", model, tmp_path / "parts.parquet", "--out", tmp_path / "b.parquet")
+    assert (done.code, done.err) == (0, "")
+    table = parquet.read_table(tmp_path / "b.parquet")
+    assert table.schema.types == [pa.string(), pa.float64(), pa.bool_()]
+    assert table["score"].to_pylist() == pytest.approx([float(row["score"]) for row in read(tmp_path / "a.csv")])
+
+
+def test_other_column_order_gives_the_same_scores_without_a_word(esad, model, parts, kit, tmp_path):
+    turned = kit.csv(tmp_path / "turned.csv", kit.header[::-1], [row[::-1] for row in kit.rows()])
+    first = esad("score", model, parts, "--out", tmp_path / "a.csv")
+    second = esad("score", model, turned, "--out", tmp_path / "b.csv")
+    assert first.err == second.err == ""
+    assert read(tmp_path / "a.csv") == read(tmp_path / "b.csv")
+
+
+def test_extra_columns_are_ignored_with_one_warning(esad, model, kit, tmp_path):
+    wide = kit.csv(tmp_path / "w.csv", [*kit.header, "shift", "line"], [[*row, 1, 2] for row in kit.rows()])
+    done = esad("score", model, wide, "--out", tmp_path / "a.csv")
+    assert done.code == 0
+    assert done.err == "warning: columns that were not in training are ignored: 'shift', 'line'.\n"
+
+
+def test_ids_of_the_model_that_are_missing_give_row_numbers_and_a_note(esad, model, kit, tmp_path):
+    narrow = kit.csv(tmp_path / "n.csv", kit.header[1:5], [row[1:5] for row in kit.rows()])
+    done = esad("score", model, narrow, "--out", tmp_path / "a.csv")
+    assert done.err == "note: there is no id column 'serial' here: rows are numbered from 0.\n"
+    assert [row["row"] for row in read(tmp_path / "a.csv")] == [str(row) for row in range(60)]
+
+
+def test_another_id_column_can_be_named(esad, model, kit, tmp_path):
+    header = ("number", *kit.header[1:])
+    data = kit.csv(tmp_path / "d.csv", header, [[f"00{row}", *cells[1:]] for row, cells in enumerate(kit.rows())])
+    esad("score", model, data, "--id-column", "number", "--out", tmp_path / "a.csv")
+    assert read(tmp_path / "a.csv")[7]["number"] == "007"
+
+
+def test_top_prints_the_worst_first_and_needs_no_file(esad, model, parts, tmp_path):
+    esad("score", model, parts, "--out", tmp_path / "a.csv")
+    expected = sorted(read(tmp_path / "a.csv"), key=lambda row: -float(row["score"]))[:5]
+    done = esad("score", model, parts, "--top", 5)
+    shown = [line.split()[0] for line in done.out.splitlines() if line.strip().startswith("S0")]
+    assert shown == [row["serial"] for row in expected]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.csv", "parts.csv"]
+
+
+def test_without_file_and_top_the_twenty_worst_are_shown(esad, model, parts):
+    assert esad("score", model, parts).out.count("\n S0") == 20
+
+
+def test_json_holds_the_summary_and_the_worst(esad, model, parts):
+    done = esad("score", model, parts, "--top", 3, "--json")
+    assert done.err == ""
+    assert done.json["n_rows"] == 60
+    assert done.json["out"] is None
+    assert [row["score"] for row in done.json["top"]] == sorted(
+        (row["score"] for row in done.json["top"]), reverse=True
+    )
+
+
+def test_blocks_do_not_change_scores_or_the_worst(esad, model, parts, tmp_path, monkeypatch):
+    whole = esad("score", model, parts, "--out", tmp_path / "a.csv", "--top", 7, "--json")
+    opened = files.open_batches
+    monkeypatch.setattr(files, "open_batches", lambda *args, **kwargs: opened(*args, **kwargs | {"batch_rows": 13}))
+    blocks = esad("score", model, parts, "--out", tmp_path / "b.csv", "--top", 7, "--json")
+    assert blocks.json["top"] == whole.json["top"]
+    assert read(tmp_path / "a.csv") == read(tmp_path / "b.csv")
+
+
+def test_the_worst_keeps_earlier_rows_of_equal_score():
+    worst = command._Worst(3)
+    for first_row in (0, 4):
+        worst.add(command.Block(None, None, None, 4), np.array([1.0, 5.0, 1.0, 5.0]), first_row=first_row)
+    assert [row["row"] for row in worst.rows("row", 2.0)] == [1, 3, 5]
+
+
+def test_a_bad_value_late_in_the_file_is_named_and_leaves_no_scores(esad, model, kit, tmp_path):
+    table = kit.rows()
+    table[50][1] = "wide"
+    data = kit.csv(tmp_path / "d.csv", kit.header, table)
+    done = esad("score", model, data, "--out", tmp_path / "a.csv")
+    assert done.code == 2
+    assert "'wide' in line 52" in done.err
+    assert [path.name for path in tmp_path.iterdir()] == ["d.csv"]
+
+
+def test_a_model_of_an_array_goes_by_position(esad, kit, tmp_path):
+    detector = __import__("esad").registry.method("iforest")(random_state=0)
+    detector.fit(np.random.default_rng(0).normal(size=(50, 2))).save(tmp_path / "m.esad")
+    data = kit.csv(tmp_path / "d.csv", ["a", "b"], [[0.1, 0.2], [9, 9]])
+    done = esad("score", tmp_path / "m.esad", data, "--top", 1, "--json")
+    assert done.code == 0
+    assert done.json["top"][0]["row"] == 1
