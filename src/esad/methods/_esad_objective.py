@@ -42,6 +42,8 @@ class LossSettings:
         Standard deviation of phi's Gaussian noise.
     input_noise : tuple of float
         Standard deviation of the noise added to Enc1's input while training, one per member.
+    labelled_noise_ratio : float
+        Share of that noise which labelled rows get.
     augment : int
         Pixels by which pictures of labelled anomalies are shifted at random, and mirrored; 0 for not at all.
     restore : {"none", "grey", "rotate", "both"}
@@ -69,6 +71,7 @@ class LossSettings:
     phi: str = "both"
     noise: float = 0.1
     input_noise: tuple[float, ...] = (0.0,)
+    labelled_noise_ratio: float = 1.0
     augment: int = 0
     restore: str = "none"
     reduction: str = "mean"
@@ -121,7 +124,7 @@ class ESADObjective(Objective):
         settings, n = self.settings, batch.unlabelled.shape[1]
         batch = self._augmented(batch)
         rows = torch.cat([batch.unlabelled, batch.labelled], dim=1)
-        code, reconstruction, second_code = self(self._disturb(rows, batch.random))
+        code, reconstruction, second_code = self(self._disturb(rows, n, batch.random))
 
         error_u = self._squared(reconstruction[:, :n] - batch.unlabelled)
         error_l = self._squared(reconstruction[:, n:] - self._target(batch))
@@ -147,7 +150,7 @@ class ESADObjective(Objective):
             ordered = logs.sort(2).values
             last = logs.shape[2] - 1
             centre, below = (ordered[:, :, round(share * last)] for share in (0.5, ONE_SIGMA_BELOW))
-            spread = centre - below
+            spread = torch.maximum(centre - below, 0.25 * logs.std(2, correction=0))
         else:
             centre, spread = logs.mean(2), logs.std(2, correction=0)
         self.centre.copy_(centre)
@@ -196,7 +199,7 @@ class ESADObjective(Objective):
             norms.append(self._norm(second_code))
         return {"reconstruction": torch.stack(errors).mean(0), "norm": torch.stack(norms).mean(0)}
 
-    def _disturb(self, x: Tensor, random: MemberRandom) -> Tensor:
+    def _disturb(self, x: Tensor, n_unlabelled: int, random: MemberRandom) -> Tensor:
         """What Enc1 sees while training: restoration takes colour or orientation away, noise is added."""
         restore = self.settings.restore
         if restore in ("grey", "both"):
@@ -205,8 +208,10 @@ class ESADObjective(Objective):
             x = rotate(x, random_turns(x, random, identity=True))
         if not any(self.settings.input_noise):
             return x
+        noise = random.normal(*x.shape[1:])
+        noise[:, n_unlabelled:] *= self.settings.labelled_noise_ratio
         sigma = torch.tensor(self.settings.input_noise, dtype=x.dtype, device=x.device)
-        return x + sigma.view(-1, *[1] * (x.dim() - 1)) * random.normal(*x.shape[1:])
+        return torch.addcmul(x, sigma.view(-1, *[1] * (x.dim() - 1)), noise)
 
     def _augmented(self, batch: Batch) -> Batch:
         """The batch with the pictures of labelled anomalies shifted and mirrored."""

@@ -30,8 +30,8 @@ AUTOMATIC: dict[str, dict[str, Any]] = {
         "optimizer": "adam",
         "lr": 5e-3,
         "schedule": "cosine",
-        "batch_size": 512,
-        "labelled_batch_size": 128,
+        "batch_size": 256,
+        "labelled_batch_size": 64,
         "clip": 10.0,
     },
     "images": {
@@ -71,6 +71,7 @@ PUBLISHED: dict[str, Any] = {
 
 CONV_FULL = (64, 128, 256, 512, 512)
 CONV_NARROW = (8, 16, 32, 64, 64)  # some fifty times cheaper, for a CPU
+FEW_ANOMALIES = 3  # with more of them than this, labelled rows get less input noise: they cover their kind better
 PICTURE_PIXELS = 784  # a picture's error counts as if it had this many pixels
 CHOICES: dict[str, dict[str, tuple[str, ...]]] = {
     "phi": {
@@ -123,12 +124,12 @@ def resolve(parameters: dict[str, Any], in_shape: tuple[int, ...], y: NDArray[np
     network = _network(parameters, in_shape, kind, device)
     automatic = dict(AUTOMATIC[kind])
     if kind == "images":
-        automatic["lr"] = 2e-3 * math.sqrt(16 / max(16, network.hidden[0]))
+        automatic["lr"] = 2e-3 * min(1.0, 16 / network.hidden[0])
         automatic["augment"] = max(1, round(min(in_shape[1:]) / 8))
         if not (y < 0).any():  # without known anomalies the norm has nothing to tell apart
             automatic["norm_weight"] = 0.0
     chosen = {name: automatic.get(name) if _is_auto(value) else value for name, value in parameters.items()}
-    return Recipe(network, _loss(chosen, in_shape, network.n_members), _settings(chosen, y, kind))
+    return Recipe(network, _loss(chosen, in_shape, y, network.n_members), _settings(chosen, y, kind))
 
 
 def _check(parameters: dict[str, Any], kind: str) -> None:
@@ -213,7 +214,7 @@ def _settings(chosen: dict[str, Any], y: NDArray[np.int8], kind: str) -> Setting
     if chosen["n_epochs"] is not None:
         n_steps = int(chosen["n_epochs"]) * math.ceil(n_unlabelled / batch_size)
     elif kind == "table":
-        n_steps = min(1000, max(200, round(20 * n_unlabelled / batch_size)))
+        n_steps = min(1000, max(200, round(10 * n_unlabelled / batch_size)))
     else:
         n_steps = min(1500, max(500, n_unlabelled // 4))
     return Settings(
@@ -233,7 +234,7 @@ def _settings(chosen: dict[str, Any], y: NDArray[np.int8], kind: str) -> Setting
     )
 
 
-def _loss(chosen: dict[str, Any], in_shape: tuple[int, ...], n_members: int) -> LossSettings:
+def _loss(chosen: dict[str, Any], in_shape: tuple[int, ...], y: NDArray[np.int8], n_members: int) -> LossSettings:
     levels = [float(level) for level in np.atleast_1d(chosen["input_noise"])]
     if not all(_is_number(level) and level >= 0 for level in levels):
         raise InputError(f"`input_noise` must hold numbers, 0 or more. Got {chosen['input_noise']!r}.")
@@ -246,6 +247,7 @@ def _loss(chosen: dict[str, Any], in_shape: tuple[int, ...], n_members: int) -> 
         phi=chosen["phi"],
         noise=float(chosen["noise"]),
         input_noise=tuple(levels[member % len(levels)] for member in range(n_members)),
+        labelled_noise_ratio=min(1.0, math.sqrt(FEW_ANOMALIES / max(1, np.count_nonzero(y < 0)))),
         augment=int(chosen["augment"]),
         restore=chosen["restore"],
         reduction=chosen["reduction"],
