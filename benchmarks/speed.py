@@ -99,17 +99,15 @@ def bare_products(n_members: int, shapes: list[tuple[int, int]], n_blocks: int, 
     """
     import torch
 
-    weights = [torch.randn(n_members, n_out, n_in) for n_in, n_out in shapes]
-    inputs = [torch.randn(n_members, n_in, block) for n_in, _ in shapes]
-    outputs = [torch.empty(n_members, n_out, block) for _, n_out in shapes]
-
-    wide_weight, wide_out = weights[0].view(-1, shapes[0][0]), outputs[0].view(-1, block)
+    weights = [torch.randn(n_members, n_out, n_in) / n_in**0.5 for n_in, n_out in shapes]
+    layers = [torch.empty(n_members, n_out, block) for _, n_out in shapes]  # each the input of the next
+    rows = torch.randn(shapes[0][0], block)
 
     def run() -> None:
         for _ in range(n_blocks):
-            torch.mm(wide_weight, inputs[0][0], out=wide_out)
-            for weight, rows, out in zip(weights[1:], inputs[1:], outputs[1:], strict=True):
-                torch.bmm(weight, rows, out=out)
+            torch.mm(weights[0].flatten(0, 1), rows, out=layers[0].flatten(0, 1))
+            for weight, below, out in zip(weights[1:], layers, layers[1:], strict=False):
+                torch.bmm(weight, below, out=out)
 
     return run
 
@@ -123,7 +121,7 @@ def scoring(small: bool) -> dict[str, Any]:
     detector = ESAD(random_state=0).fit(X, synthetic.label_some(truth, 10 if small else 50, seed=0))
     n_members, shapes = layer_shapes(detector)
     bare = {}
-    for block in (256, 512, 2048, 8192):
+    for block in (128, 256, 512, 1024, 4096):
         n_blocks = n_rows // block
         taken = seconds(bare_products(n_members, shapes, n_blocks, block), repeats=repeats)
         bare[block] = taken * n_rows / (n_blocks * block)
