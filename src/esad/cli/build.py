@@ -2,12 +2,14 @@
 
 import inspect
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from esad import registry
 from esad.cli import common
-from esad.errors import InputError
+from esad.errors import EsadError, InputError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
     from esad.detector import Detector
     from esad.score.threshold import Threshold
 
-__all__ = ["Choice", "build_detector", "threshold_rule"]
+__all__ = ["Choice", "build_detector", "settings_checked", "threshold_rule"]
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,19 @@ def _setting(text: str) -> tuple[str, Any]:
         return name.strip(), json.loads(value)
     except ValueError:
         return name.strip(), value.strip()
+
+
+@contextmanager
+def settings_checked(choice: Choice) -> Iterator[None]:
+    """Blame what was typed after --set for what a method cannot compute with."""
+    try:
+        yield
+    except EsadError:
+        raise
+    except (TypeError, ValueError) as error:
+        if not choice.settings:
+            raise
+        raise InputError(f"The method {choice.method!r} cannot use {' '.join(choice.settings)}: {error}.") from error
 
 
 def threshold_rule(choice: Choice, n_rows: int, y: "NDArray[np.int8] | None") -> "Threshold | None":

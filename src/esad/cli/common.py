@@ -18,10 +18,13 @@ __all__ = [
     "Interrupted",
     "check_method",
     "example",
+    "fail",
     "hint",
+    "interrupted",
     "json_out",
     "listed",
     "note",
+    "one_line",
     "percent",
     "printable",
     "refuse_same_file",
@@ -160,7 +163,8 @@ def interrupted(text: str) -> None:
 
 def json_out(document: Any) -> None:
     """The one JSON document on stdout."""
-    sys.stdout.write(json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False) + "\n")
+    escaped = (sys.stdout.encoding or "").lower() not in ("utf-8", "utf8")
+    sys.stdout.write(json.dumps(document, indent=2, allow_nan=False, ensure_ascii=escaped) + "\n")
 
 
 def show_table(

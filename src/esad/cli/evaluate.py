@@ -55,8 +55,6 @@ def evaluate(
     if detector.inputs_.kind == "table" and truth_column is None:
         raise InputError("Which column holds the truth? Give --truth-column NAME.")
     source = open_source(data, detector, truth_column=truth_column, labels_csv=labels_csv)
-    if truth_column is not None and truth_column == detector.notes_.get("label_column"):
-        common.warn(f"column {truth_column!r} held the labels in training: on training rows the figures flatter.")
     scores, truth = _collect(detector, source, anomaly_value, truth_column or "sub-folder")
     found = measure(
         scores,
@@ -66,6 +64,8 @@ def evaluate(
         n_bootstrap=resamples,
         random_state=seed,
     )
+    if truth_column is not None and truth_column == detector.notes_.get("label_column"):
+        common.warn(f"column {truth_column!r} held the labels in training: on training rows the figures flatter.")
     if as_json:
         common.json_out(found.to_json())
     else:

@@ -8,6 +8,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from difflib import get_close_matches
 from types import FrameType
 from typing import Any
 
@@ -54,9 +55,11 @@ def _usage(error: Any) -> str:
     """What was typed wrong, with the nearest option and where help is."""
     message = str(error.format_message()).partition(" (Possible options")[0].strip()
     message = message if message.endswith(("?", ".")) else f"{message}."
-    near = getattr(error, "possibilities", None)
+    near = get_close_matches(
+        getattr(error, "option_name", None) or "", getattr(error, "possibilities", None) or [], n=1
+    )
     if near:
-        message += f" Did you mean {sorted(near)[0]}?"
+        message += f" Did you mean {near[0]}?"
     path = error.ctx.command_path if error.ctx is not None else "esad"
     return f"{message} See: {path} --help"
 

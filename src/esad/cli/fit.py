@@ -9,7 +9,7 @@ import typer
 
 from esad.cli import common, job, options
 from esad.cli import fit_options as own
-from esad.cli.build import Choice, build_detector, threshold_rule
+from esad.cli.build import Choice, build_detector, settings_checked, threshold_rule
 from esad.cli.training import Reading, TrainingSet, read_training
 
 if TYPE_CHECKING:
@@ -66,9 +66,10 @@ def fit(
     if talks:
         show_reading(data, training)
     checkpoint = job.open_checkpoint(out, every_seconds=checkpoint_every, resume=resume)
-    seconds = job.fit_and_save(
-        detector, training, rule=rule, checkpoint=checkpoint, out=out, command=context.obj, shown=not quiet
-    )
+    with settings_checked(choice):
+        seconds = job.fit_and_save(
+            detector, training, rule=rule, checkpoint=checkpoint, out=out, command=context.obj, shown=not quiet
+        )
     summary = _summary(detector, training) | {"seconds": seconds, "resumed_step": checkpoint.resumed_step}
     if as_json:
         common.json_out({"model": str(out), "method": method, "data": training.to_json()} | summary)

@@ -91,19 +91,16 @@ def _open_file(path: Path, detector: "Detector", id_column: str | None, truth_co
     names = column_names(path)
     check_column(id_column, names, path, "--id-column")
     check_column(truth_column, names, path, "--truth-column")
-    known_id = detector.notes_.get("id_column")
-    if id_column is None and known_id is not None:
-        if known_id in names:
-            id_column = str(known_id)
-        else:
-            common.note(f"there is no id column {known_id!r} here: rows are numbered from 0.")
+    notes = detector.notes_
+    aside = {id_column, truth_column, notes.get("id_column"), notes.get("label_column"), *_ignored(detector)}
     schema: Schema = detector.inputs_.preprocessor.schema_  # type: ignore[union-attr]  # a table's
-    aside = {id_column, truth_column, detector.notes_.get("label_column"), *_ignored(detector)}
     if schema.named:
         features = list(schema.names)
         _check_features(path, names, features, aside)
     else:
         features = [name for name in names if name not in aside]
+    if truth_column is None and id_column is None:
+        id_column = _known_id(detector, names)
     wanted = list(dict.fromkeys([*features, *(name for name in (id_column, truth_column) if name is not None)]))
     batches = open_batches(path, schema=schema, columns=wanted)
     blocks = (
@@ -118,6 +115,15 @@ def _open_file(path: Path, detector: "Detector", id_column: str | None, truth_co
     return Source(blocks, id_column, _count_rows(path))
 
 
+def _known_id(detector: "Detector", names: Sequence[str]) -> str | None:
+    """The id column of the training file, where this file has it too."""
+    known = detector.notes_.get("id_column")
+    if known is not None and known not in names:
+        common.note(f"there is no id column {known!r} here: rows are numbered from 0.")
+        return None
+    return known
+
+
 def _ignored(detector: "Detector") -> Sequence[str]:
     ignored = detector.notes_.get("ignored_columns")
     return ignored if isinstance(ignored, list) else []
@@ -125,15 +131,16 @@ def _ignored(detector: "Detector") -> Sequence[str]:
 
 def _check_features(path: Path, names: Sequence[str], features: Sequence[str], aside: set[Any]) -> None:
     """Missing columns are an error, others beside the known ones a warning."""
-    missing = [name for name in features if name not in names]
+    given, trained = set(names), set(features)
+    missing = [name for name in features if name not in given]
     if missing:
-        others = [name for name in names if name not in features]
+        others = [name for name in names if name not in trained]
         word = "column" if len(missing) == 1 else "columns"
         raise SchemaError(
             f"{str(path)!r} lacks the {word} {common.listed(missing)} that the model was trained on."
             f"{common.hint(missing[0], others)} Add what is missing; other order and further columns are fine."
         )
-    extra = [name for name in names if name not in features and name not in aside]
+    extra = [name for name in names if name not in trained and name not in aside]
     if extra:
         common.warn(f"columns that were not in training are ignored: {common.listed(extra)}.")
 

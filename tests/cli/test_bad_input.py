@@ -1,0 +1,219 @@
+"""Whatever is given wrong: exit code 2, one line on stderr that names it, nothing written."""
+
+import pickle
+
+import pytest
+
+MESSY = {
+    "missing.csv": None,
+    "empty.csv": b"",
+    "blank.csv": b"\n\n",
+    "header.csv": b"serial,size,colour,made,checked,verdict\n",
+    "garbage.csv": bytes(range(256)) * 40,
+    "garbage.parquet": bytes(range(256)) * 40,
+    "empty.parquet": b"",
+    "latin1.csv": "serial,size\ngr\u00fcn,1\nrot,2\n".encode("latin-1"),
+    "ragged.csv": b"a,b\n1,2\n3,4,5\n",
+    "doubled.csv": b"a,a\n1,2\n3,4\n",
+    "open.csv": b'a,b\n1,2\n3,"4\n5,6\n',
+    "notes.txt": b"a,b\n1,2\n",
+    "model.esad": b"PK",
+}
+COMMANDS = {
+    "fit": ("fit", "{data}", "--label-column", "verdict", "--out", "{folder}/out.esad", "--quiet"),
+    "compare": ("compare", "{data}", "--label-column", "verdict"),
+    "score": ("score", "{model}", "{data}", "--out", "{folder}/out.csv"),
+    "evaluate": ("evaluate", "{model}", "{data}", "--truth-column", "verdict"),
+}
+
+
+@pytest.fixture
+def refused(esad, tmp_path):
+    """Runs a command and checks that it is refused as it should be; returns the line."""
+
+    def call(*args):
+        before = {path: path.read_bytes() if path.is_file() else None for path in tmp_path.rglob("*")}
+        done = esad(*args)
+        assert done.code == 2, done
+        assert done.out == ""
+        assert done.err.startswith("error: "), done.err
+        assert done.err.count("\n") == 1, done.err
+        after = {path: path.read_bytes() if path.is_file() else None for path in tmp_path.rglob("*")}
+        assert after == before
+        return done.err
+
+    return call
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("name", MESSY)
+def test_files_that_cannot_be_read(refused, model, tmp_path, command, name):
+    path = tmp_path / name
+    if MESSY[name] is not None:
+        path.write_bytes(MESSY[name])
+    line = refused(*(part.format(data=path, model=model, folder=tmp_path) for part in COMMANDS[command]))
+    assert name in line
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_folder_without_pictures(refused, model, tmp_path, command):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    line = refused(*(part.format(data=folder, model=model, folder=tmp_path) for part in COMMANDS[command]))
+    assert "folder" in line or "sub-folder" in line
+
+
+@pytest.mark.parametrize("command", ["fit", "compare"])
+def test_one_single_row(refused, kit, tmp_path, command):
+    data = kit.csv(tmp_path / "one.csv", kit.header, kit.rows()[:1])
+    refused(*(part.format(data=data, folder=tmp_path) for part in COMMANDS[command]))
+
+
+def test_one_single_row_can_be_scored(esad, model, kit, tmp_path):
+    data = kit.csv(tmp_path / "one.csv", kit.header, kit.rows()[:1])
+    assert esad("score", model, data, "--json").json["n_rows"] == 1
+
+
+@pytest.mark.parametrize("command", ["fit", "compare"])
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        (["0", "1", "0"], "--anomaly-value 1"),
+        (["good", "bad", ""], "['good', 'bad']"),
+        (["3", "4", "5"], "[3, 4, 5]"),
+    ],
+)
+def test_label_values_that_could_mean_anything(refused, kit, tmp_path, command, values, words):
+    table = [[*row[:5], values[number % 3]] for number, row in enumerate(kit.rows())]
+    data = kit.csv(tmp_path / "d.csv", kit.header, table)
+    assert words in refused(*(part.format(data=data, folder=tmp_path) for part in COMMANDS[command]))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("-l", "Verdikt"), "Did you mean 'verdict'?"),
+        (("-l", "verdict", "-i", "seriel"), "Did you mean 'serial'?"),
+        (("-l", "verdict", "--ignore", "color"), "Did you mean 'colour'?"),
+        (("-l", "zzz"), "Its columns are 'serial', 'size'"),
+        (("-l", "verdict", "-i", "verdict"), "'verdict' is named twice"),
+        (("-l", "verdict", "--anomaly-value", "bad"), "never occurs"),
+        (("--anomaly-value", "bad"), "--label-column"),
+        (("-l", "verdict", "--labels-csv", "x.csv"), "folder of pictures"),
+        (
+            ("-l", "verdict", *(x for name in ("size", "colour", "made", "checked") for x in ("--ignore", name))),
+            "differs",
+        ),
+        (("-l", "verdict", "--method", "esda"), "Did you mean 'esad'?"),
+        (("-l", "verdict", "--set", "n_epoch=3"), "Did you mean 'n_epochs'?"),
+        (("-l", "verdict", "--set", "n_epochs"), "NAME=VALUE"),
+        (("-l", "verdict", "--set", "n_epochs=many"), "n_epochs"),
+        (("-l", "verdict", "--set", "hidden=5"), "hidden=5"),
+        (("-l", "verdict", "--method", "iforest", "--members", 3), "no parameter 'n_members'"),
+        (("-l", "verdict", "--method", "iforest", "--device", "cpu"), "no parameter 'device'"),
+        (("-l", "verdict", "--device", "toaster"), "toaster"),
+        (("-l", "verdict", "--members", 0), "--members"),
+        (("-l", "verdict", "--seed", -1), "--seed"),
+        (("-l", "verdict", "--seed", 2**32), "--seed"),
+        (("-l", "verdict", "--contamination", 2), "0.5"),
+        (("-l", "verdict", "--contamination", 0.1, "--false-alarm-rate", 0.1), "not several"),
+        (("-l", "verdict", "--false-alarm-rate", 0.0001), "at least 9999"),
+        (("--ignore", "verdict", "--threshold-from-labels"), "labelled anomaly"),
+        (("-l", "verdict", "--lable-column", "verdict"), "Did you mean --label-column?"),
+        (("-l",), "-l"),
+        (("-l", "verdict", "another.csv"), "another.csv"),
+    ],
+)
+def test_fit_options_that_cannot_be(refused, parts, tmp_path, options, words):
+    assert words in refused("fit", parts, "--quiet", "--out", tmp_path / "m.esad", *options)
+
+
+@pytest.mark.parametrize("out", ["no/m.esad", ".", "m.csv", "m", "/dev/full"])
+def test_models_that_cannot_be_written_are_refused_before_the_training(refused, parts, tmp_path, monkeypatch, out):
+    monkeypatch.chdir(tmp_path)
+    assert f"{out!r}" in refused("fit", parts, "-l", "verdict", "--out", out)
+
+
+def test_fit_needs_somewhere_to_write(refused, parts):
+    assert "--out" in refused("fit", parts, "-l", "verdict")
+
+
+@pytest.mark.parametrize("out", ["no/s.csv", ".", "s.txt", "s", "parts.csv", "link.csv"])
+def test_scores_that_cannot_be_written(refused, model, parts, tmp_path, monkeypatch, out):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "link.csv").symlink_to(parts)
+    assert f"{out!r}" in refused("score", model, parts, "--out", out)
+
+
+@pytest.mark.parametrize("command", ["score", "evaluate", "inspect"])
+@pytest.mark.parametrize(
+    "damage", ["missing", "folder", "empty", "garbage", "cut", "flipped", "pickle", "csv", "swapped"]
+)
+def test_models_that_cannot_be_read(refused, model, parts, tmp_path, command, damage):
+    path, content = tmp_path / "m.esad", model.read_bytes()
+    if damage == "folder":
+        path.mkdir()
+    elif damage in ("csv", "swapped"):
+        path = parts
+    elif damage != "missing":
+        flipped = bytes([*content[:200], content[200] ^ 1, *content[201:]])
+        contents = {"empty": b"", "garbage": b"\0" * 999, "cut": content[:-1], "flipped": flipped}
+        path.write_bytes(contents.get(damage, pickle.dumps({"model": 1})))
+    rest = {"inspect": (), "evaluate": (parts, "--truth-column", "verdict"), "score": (parts,)}[command]
+    rest = (model, *rest[1:]) if damage == "swapped" and rest else rest
+    line = refused(command, path, *rest)
+    assert path.name in line
+
+
+@pytest.mark.parametrize("command", ["score", "evaluate"])
+def test_missing_columns_are_named_with_the_nearest(refused, model, kit, tmp_path, command):
+    header = [name.replace("colour", "color") for name in kit.header]
+    data = kit.csv(tmp_path / "d.csv", header, kit.rows())
+    line = refused(*(part.format(data=data, model=model, folder=tmp_path) for part in COMMANDS[command]))
+    assert "'colour'" in line
+    assert "Did you mean 'color'?" in line
+
+
+@pytest.mark.parametrize("command", ["fit", "compare", "evaluate", "score"])
+def test_options_of_tables_do_not_fit_pictures(refused, kit, model, tmp_path, command):
+    folder = kit.pictures(tmp_path / "p", {"anomaly": 1, "normal": 1})
+    line = refused(*(part.format(data=folder, model=model, folder=tmp_path) for part in COMMANDS[command]))
+    assert "table" in line
+
+
+def test_pictures_of_two_sizes(refused, kit, tmp_path):
+    kit.pictures(tmp_path / "p", {"anomaly": 1})
+    kit.pictures(tmp_path / "p", {"normal": 1}, size=20)
+    assert "one size" in refused("fit", tmp_path / "p", "--out", tmp_path / "m.esad")
+
+
+def test_sub_folders_with_other_names(refused, kit, tmp_path):
+    kit.pictures(tmp_path / "p", {"monday": 2, "tuesday": 2})
+    assert "monday" in refused("fit", tmp_path / "p", "--out", tmp_path / "m.esad")
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (("scor",), "Did you mean 'score'?"),
+        (("--vrsion",), "Did you mean --version?"),
+        (("methods", "--jsn"), "Did you mean --json?"),
+        (("inspect",), "MODEL"),
+        (("data", "sav"), "Did you mean 'save'?"),
+        (("compare", "x.csv", "--methods", "iforst"), "Did you mean 'iforest'?"),
+        (("compare", "x.csv", "--methods", ","), "--methods"),
+        (("score", "m.esad", "x.csv", "--top", "many"), "--top"),
+    ],
+)
+def test_typing_mistakes_get_the_nearest_word(refused, args, words):
+    assert words in refused(*args)
+
+
+def test_a_data_file_cannot_steer_the_terminal(esad, kit, tmp_path):
+    name = "x\x1b[31m[bold]:smile:"
+    data = kit.csv(tmp_path / "d.csv", [name, "y\nz"], [[row, row % 5] for row in range(30)])
+    done = esad("fit", data, "--method", "iforest", "-o", tmp_path / "m.esad")
+    assert done.code == 0
+    assert "\x1b" not in done.out + done.err
+    assert "[bold]:smile:" in done.out
+    assert "\x1b" not in esad("inspect", tmp_path / "m.esad").out
