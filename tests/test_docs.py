@@ -1,0 +1,181 @@
+"""The pages are true: their examples run, their links lead somewhere, and the file map names what there is.
+
+Fenced blocks of a page run in order, in one namespace and one temporary folder:
+
+- `python`   runs
+- `pycon`    runs as a doctest: what it shows is what comes
+- `console`  commands `$ esad ...` run through the real command line and exit with 0, or with 2 where the line
+  `error: ...` is shown under them; that line must be the one that comes. Other commands are not run.
+"""
+
+import doctest
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from esad import registry
+from esad.cli.app import run
+
+ROOT = Path(__file__).resolve().parent.parent
+if not (ROOT / "README.md").is_file():
+    pytest.skip("needs the repository: pages are not part of the package", allow_module_level=True)
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+LINKED = [ROOT / "CHANGELOG.md", *PAGES, *sorted((ROOT / "docs" / "decisions").glob("*.md"))]
+FENCE = re.compile(r"^```(?P<kind>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
+
+
+def named(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+# ---------------------------------------------------------------------- examples
+
+
+@dataclass(frozen=True)
+class Block:
+    kind: str
+    text: str
+    line: int
+
+
+def blocks(page: Path) -> list[Block]:
+    text = page.read_text(encoding="utf-8")
+    return [
+        Block(found["kind"], found["text"], text.count("\n", 0, found.start()) + 1) for found in FENCE.finditer(text)
+    ]
+
+
+def runs(block: Block) -> bool:
+    return block.kind in ("python", "pycon") or (block.kind == "console" and "$ esad " in block.text)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if any(map(runs, blocks(page)))], ids=named)
+def test_examples_run(page, tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("ESAD_DATA", raising=False)
+    names: dict[str, Any] = {"__name__": "__main__"}
+    for block in filter(runs, blocks(page)):
+        if block.kind == "python":
+            exec(compile("\n" * block.line + block.text, str(page), "exec"), names)
+        elif block.kind == "pycon":
+            check_session(block, names, page)
+        else:
+            check_commands(block, page, capfd)
+
+
+def check_session(block: Block, names: dict[str, Any], page: Path) -> None:
+    session = doctest.DocTestParser().get_doctest(block.text, names, named(page), str(page), block.line)
+    report: list[str] = []
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE, verbose=False)
+    found = runner.run(session, out=report.append, clear_globs=False)
+    names.update(session.globs)
+    assert found.failed == 0, "".join(report)
+
+
+def commands(block: Block) -> Iterator[tuple[str, str]]:
+    """Each command with what is shown under it."""
+    for part in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
+        command, _, shown = part.partition("\n")
+        yield command, shown
+
+
+def check_commands(block: Block, page: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for command, shown in commands(block):
+        words = shlex.split(command, comments=True)
+        if words[0] != "esad":
+            continue
+        capfd.readouterr()
+        code = run(words[1:])
+        _, complaints = capfd.readouterr()
+        expected = [line for line in shown.splitlines() if line.startswith("error: ")]
+        assert code == (2 if expected else 0), f"{named(page)}: {command}\n{complaints}"
+        missing = [line for line in expected if line not in complaints.splitlines()]
+        assert not missing, f"{named(page)}: {command}\nshown: {missing}\ncame: {complaints}"
+
+
+def test_readme_example_has_eight_lines_and_is_the_default_use():
+    first = next(block for block in blocks(ROOT / "README.md") if block.kind == "python")
+    lines = [line for line in first.text.splitlines() if line.strip()]
+    assert len(lines) == 8
+    assert "ESAD(random_state=0)" in first.text
+
+
+# ---------------------------------------------------------------------- links
+
+
+def anchors(page: Path) -> set[str]:
+    """Anchors that a page's headings get on the usual hosts."""
+    heads = re.findall(r"^#+ (.+)$", FENCE.sub("", page.read_text(encoding="utf-8")), flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", head.lower()).strip().replace(" ", "-") for head in heads}
+
+
+@pytest.mark.parametrize("page", LINKED, ids=named)
+def test_links_lead_somewhere(page):
+    text = FENCE.sub("", page.read_text(encoding="utf-8"))
+    dead = []
+    for link in LINK.findall(text):
+        if re.match(r"[a-z]+:", link):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        if not target.exists() or (anchor and target.suffix == ".md" and anchor not in anchors(target)):
+            dead.append(link)
+    assert not dead
+
+
+def test_every_page_is_linked_from_the_index():
+    text = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    pages = [page for page in [*PAGES, *LINKED] if page.parent != ROOT and page.name != "index.md"]
+    wanted = {page.relative_to(ROOT / "docs").as_posix() for page in pages}
+    assert wanted <= {link.partition("#")[0] for link in LINK.findall(text)}
+
+
+# ---------------------------------------------------------------------- the file map
+
+
+def mapped() -> set[Path]:
+    """Paths that the README's file map names; what a line says of them comes after two spaces."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    block = text.split("<!-- map:begin -->")[1].split("<!-- map:end -->")[0]
+    folders: dict[int, Path] = {-1: ROOT}
+    found = set()
+    for line in block.split("```")[1].splitlines()[1:]:
+        depth = len(line) - len(line.lstrip())
+        parent = folders[max(level for level in folders if level < depth)]
+        for name in re.split(r" {2,}", line.strip())[0].split():
+            found.add(parent / name)
+            if name.endswith("/"):
+                folders = {level: folder for level, folder in folders.items() if level < depth} | {depth: parent / name}
+    return found
+
+
+def test_the_file_map_names_every_package_folder_and_module():
+    package = ROOT / "src" / "esad"
+    modules = {file for file in package.rglob("*.py") if file.name != "__init__.py"}
+    folders = {file.parent for file in package.rglob("__init__.py")}
+    assert {path.relative_to(ROOT).as_posix() for path in (modules | folders) - mapped()} == set()
+
+
+def test_the_file_map_names_only_what_there_is():
+    assert {path.relative_to(ROOT).as_posix() for path in mapped() if not path.exists()} == set()
+
+
+# ---------------------------------------------------------------------- results and names
+
+
+def test_the_readme_has_one_place_for_results():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert [text.count(f"<!-- results:{end} -->") for end in ("begin", "end")] == [1, 1]
+    assert text.index("<!-- results:begin -->") < text.index("<!-- results:end -->")
+
+
+@pytest.mark.parametrize("name", registry.method_names())
+def test_every_method_is_in_the_readme(name):
+    assert registry.method_classes()[name] in (ROOT / "README.md").read_text(encoding="utf-8")
