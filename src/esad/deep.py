@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import logging
@@ -22,7 +23,7 @@ from esad.random import MemberRandom, member_seeds, seed_from
 from esad.train.callbacks import Callback, EarlyStopping, LogProgress
 from esad.train.loop import Settings, train
 from esad.train.objective import HELD_OUT, Objective, TrainingData
-from esad.train.runtime import autocast, dtype_of, resolve_device
+from esad.train.runtime import autocast, dtype_of, resolve_device, threads_for
 
 __all__ = ["DeepDetector", "Phase"]
 
@@ -68,18 +69,24 @@ class DeepDetector(Detector):
             objective.reset(random)
             kept, stopper = self._hold_out(x, y)
             data = TrainingData.shared(x, torch.from_numpy(kept).to(device), n_members=objective.n_members)
-            curves = train(
-                objective,
-                data,
-                settings,
-                random=random,
-                callbacks=[*watch, *stopper, *callbacks],
-                identity=self._identity(settings),
-            )
+            with self._threads(settings, objective.n_members, pictures=x.dim() > 2):
+                curves = train(
+                    objective,
+                    data,
+                    settings,
+                    random=random,
+                    callbacks=[*watch, *stopper, *callbacks],
+                    identity=self._identity(settings),
+                )
             self.objective_ = objective
             self.loss_curves_ = {name: curve.numpy() for name, curve in curves.items()}
         terms = self._raw_terms(rows[reference_rows(y)])
         self.objective_.calibrate({name: term.to(device) for name, term in terms.items()})
+
+    @staticmethod
+    def _threads(settings: Settings, n_members: int, *, pictures: bool) -> contextlib.AbstractContextManager[None]:
+        n_rows = n_members * (settings.batch_size + settings.labelled_batch_size)
+        return contextlib.nullcontext() if pictures else threads_for(n_rows)
 
     def _hold_out(self, x: Tensor, y: NDArray[np.int8]) -> tuple[NDArray[np.int8], list[EarlyStopping]]:
         """Labels with the held-out rows marked as not to be drawn, and the callback that watches those rows."""
@@ -187,4 +194,5 @@ class DeepDetector(Detector):
 
 def _place(objective: Objective, device: torch.device, dtype: torch.dtype) -> Objective:
     """Move an objective; convolutions are quicker with the channels innermost."""
-    return objective.to(device, dtype).to(memory_format=torch.channels_last)
+    moved: Objective = objective.to(device, dtype).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return moved

@@ -121,15 +121,16 @@ class ESADObjective(Objective):
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """Eqs. (5) to (8); a part without rows drops out."""
-        settings, n = self.settings, batch.unlabelled.shape[1]
-        batch = self._augmented(batch)
+        settings, batch = self.settings, self._augmented(batch)
+        n, m = batch.unlabelled.shape[1], batch.labelled.shape[1]
         rows = torch.cat([batch.unlabelled, batch.labelled], dim=1)
         code, reconstruction, second_code = self(self._disturb(rows, n, batch.random))
 
-        error_u = self._squared(reconstruction[:, :n] - batch.unlabelled)
-        error_l = self._squared(reconstruction[:, n:] - self._target(batch))
-        norm_u = self._norm(second_code[:, :n])
-        norm_l = self._labelled_norm(self._norm(second_code[:, n:]), batch.y)
+        rebuilt_u, rebuilt_l = torch.split(reconstruction, [n, m], dim=1)
+        norm_u, norm_l = torch.split(self._norm(second_code), [n, m], dim=1)
+        error_u = self._squared(rebuilt_u - batch.unlabelled)
+        error_l = self._squared(rebuilt_l - self._target(batch))
+        norm_l = self._labelled_norm(norm_l, batch.y)
         terms = {
             "reconstruction": settings.error_scale * (_mean(error_u) + _mean(error_l)),  # Eq. (5)
             "norm": settings.lambda_norm * (_mean(norm_u) + _mean(norm_l)),  # Eq. (6)

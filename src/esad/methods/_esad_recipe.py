@@ -102,6 +102,8 @@ class Recipe:
         """Rebuild from `to_json`."""
         loss = _exactly(LossSettings, values["loss"] | {"input_noise": tuple(values["loss"]["input_noise"])})
         network = NetworkSpec.from_json(values["network"])
+        if len(loss.input_noise) != network.n_members:
+            raise InputError("The recipe's 'input_noise' must hold one number per member.")
         return cls(network, loss, _exactly(Settings, values["settings"]))
 
 
@@ -247,7 +249,7 @@ def _loss(chosen: dict[str, Any], in_shape: tuple[int, ...], y: NDArray[np.int8]
         phi=chosen["phi"],
         noise=float(chosen["noise"]),
         input_noise=tuple(levels[member % len(levels)] for member in range(n_members)),
-        labelled_noise_ratio=min(1.0, math.sqrt(FEW_ANOMALIES / max(1, np.count_nonzero(y < 0)))),
+        labelled_noise_ratio=min(1.0, math.sqrt(FEW_ANOMALIES / max(1, int(np.count_nonzero(y < 0))))),
         augment=int(chosen["augment"]),
         restore=chosen["restore"],
         reduction=chosen["reduction"],

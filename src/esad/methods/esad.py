@@ -29,6 +29,7 @@ import torch
 from numpy.typing import NDArray
 
 from esad.deep import DeepDetector, Phase
+from esad.errors import ModelFileError
 from esad.methods._esad_objective import ESADObjective
 from esad.methods._esad_recipe import PUBLISHED, Recipe, resolve
 from esad.preprocess.inputs import Rows
@@ -225,4 +226,6 @@ class ESAD(DeepDetector):
 
     def _rebuild(self, plain: Any) -> Objective:
         self.recipe_ = Recipe.from_json(plain)
+        if self.recipe_.network.in_shape != self.inputs_.shape:
+            raise ModelFileError("its network takes other rows than its inputs give")
         return ESADObjective(self.recipe_.network, self.recipe_.loss)

@@ -89,9 +89,11 @@ class IsolationForest(Detector):
         return dict(self.trees_), {"n_drawn": self.n_drawn_}
 
     def _restore(self, arrays: dict[str, NDArray[Any]], plain: Any) -> None:
-        _check_trees(arrays, self.inputs_.preprocessor.n_features_out_)
+        _check_trees(arrays, self.inputs_.shape[0])
         self.trees_ = arrays
-        self.n_drawn_ = int(plain["n_drawn"])
+        self.n_drawn_ = plain["n_drawn"]
+        if not isinstance(self.n_drawn_, int) or not 0 < self.n_drawn_ < 2**31:
+            raise ModelFileError(f"its number of rows per tree must be positive. Got {self.n_drawn_!r}")
 
 
 def _average_path(n: Any) -> Any:

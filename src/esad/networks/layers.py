@@ -59,7 +59,7 @@ def fold_members(x: Tensor) -> Tensor:
 
 def unfold_members(x: Tensor, n_members: int) -> Tensor:
     """(batch, members * channels, H, W) -> (members, batch, channels, H, W)."""
-    return x.unflatten(1, (n_members, -1)).transpose(0, 1)
+    return torch.unflatten(x, 1, (n_members, -1)).transpose(0, 1)
 
 
 def pad_to_multiple(x: Tensor, multiple: int) -> Tensor:

@@ -65,6 +65,10 @@ class NetworkSpec:
             raise InputError(f"The network {self.kind!r} takes {takes}; the data has shape {self.in_shape} per row.")
         if not all(isinstance(w, int) and w > 0 for w in self._sizes) or len(self._sizes) > MAX_SIZES:
             raise InputError(f"Widths and members must be positive whole numbers. Got {self}.")
+        if not isinstance(self.slope, float | int) or not 0 <= self.slope <= 1:
+            raise InputError(f"The slope of a leaky ReLU must be between 0 and 1. Got {self.slope!r}.")
+        if not (isinstance(self.bias, bool) and isinstance(self.sigmoid, bool)):
+            raise InputError(f"`bias` and `sigmoid` must be true or false. Got {self.bias!r} and {self.sigmoid!r}.")
         if self.kind == "conv" and len(self.hidden) < 2:
             raise InputError(f"The network 'conv' needs two or more hidden widths. Got {self.hidden}.")
         if self.kind == "lenet" and not self.hidden:

@@ -18,12 +18,12 @@ import stat
 import struct
 import zlib
 from collections.abc import Iterator, Mapping
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
 import numpy as np
 
+from esad import __version__
 from esad.atomic import atomic_path
 from esad.errors import InputError, ModelFileError, OutputError
 from esad.persist import contents
@@ -79,7 +79,7 @@ def write(path: str | os.PathLike[str], manifest: Mapping[str, Any], tensors: Ma
     """
     if taken := [key for key in _STATED if key in manifest]:
         raise InputError(f"`manifest` must not hold {taken}: they are set when the file is written. Remove them.")
-    stated = dict(zip(_STATED, (FORMAT, FORMAT_VERSION, version("esad")), strict=True))
+    stated = dict(zip(_STATED, (FORMAT, FORMAT_VERSION, __version__), strict=True))
     packed = (contents.pack_manifest({**manifest, **stated}), contents.pack_tensors(tensors))
     if len(packed[0]) > _MAX_MANIFEST or sum(map(len, packed)) + _FRAME_SIZE > _MAX_FILE:
         sizes = " and ".join(f"{len(part) / 2**20:.0f} MiB" for part in packed)

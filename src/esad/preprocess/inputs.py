@@ -57,6 +57,13 @@ class Inputs:
         """What it takes: "table" or "images"."""
         return "table" if isinstance(self.preprocessor, TabularPreprocessor) else "images"
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of one transformed row: (features,) or (channels, height, width)."""
+        if isinstance(self.preprocessor, TabularPreprocessor):
+            return (self.preprocessor.n_features_out_,)
+        return tuple(self.preprocessor.shape_)
+
     @classmethod
     def fit(cls, data: Table | NDArray[Any], y: NDArray[np.int8], *, scaling: str) -> tuple["Inputs", Rows]:
         """Learn all scales from the presumed normal rows and give every row transformed."""
@@ -85,17 +92,18 @@ class Inputs:
         if isinstance(self.preprocessor, TabularPreprocessor):
             assert isinstance(data, Table)
             return self._rescale(self.preprocessor.transform(data, estimator=estimator))
-        rows: Rows = self.preprocessor.transform(data)
-        return rows
+        assert isinstance(data, np.ndarray)
+        return self.preprocessor.transform(data)
 
     def _rescale(self, rows: Rows) -> Rows:
         return rows if self.minimum is None or self.span is None else (rows - self.minimum) / self.span
 
     def state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         """Arrays and plain values for the model file."""
-        arrays, plain = self.preprocessor.state()
+        own, plain = self.preprocessor.state()
+        arrays: dict[str, NDArray[Any]] = dict(own)
         if self.minimum is not None and self.span is not None:
-            arrays = arrays | {"minmax.minimum": self.minimum, "minmax.span": self.span}
+            arrays |= {"minmax.minimum": self.minimum, "minmax.span": self.span}
         return arrays, {"kind": self.kind, "minmax": self.minimum is not None, "preprocessor": plain}
 
     @classmethod
@@ -103,11 +111,13 @@ class Inputs:
         """Rebuild from `state`, checking everything."""
         if not isinstance(plain, dict) or plain.get("kind") not in ("table", "images") or "preprocessor" not in plain:
             raise ModelFileError("the description of the inputs is damaged")
+        if not isinstance(plain.get("minmax"), bool):
+            raise ModelFileError("the description of the inputs is damaged")
         own = {name: value for name, value in arrays.items() if not name.startswith("minmax.")}
         if plain["kind"] == "images":
             return cls(ImagePreprocessor.from_state(own, plain["preprocessor"]))
         tabular = TabularPreprocessor.from_state(own, plain["preprocessor"])
-        if plain.get("minmax") is not True:
+        if not plain["minmax"]:
             return cls(tabular)
         scales = [arrays.get(f"minmax.{name}") for name in ("minimum", "span")]
         for scale in scales:

@@ -18,7 +18,7 @@ from esad.train.callbacks import Callback, StopTraining
 from esad.train.objective import Batch, Objective, TrainingData
 from esad.train.runtime import autocast
 
-__all__ = ["OPTIMIZERS", "SCHEDULES", "LoopState", "Settings", "train"]
+__all__ = ["OPTIMIZERS", "SCHEDULES", "LoopState", "Settings", "clip_per_member", "train"]
 
 OPTIMIZERS = ("adam", "adamw", "sgd")
 SCHEDULES = ("cosine", "halving", "constant")
@@ -187,7 +187,7 @@ def _step(state: LoopState) -> None:
 def clip_per_member(objective: Objective, limit: float) -> None:
     """Scale each member's gradient to at most `limit` in norm, over all its parameters together."""
     members = objective.n_members
-    gradients = [p.grad.unflatten(0, (members, -1)) for p in objective.parameters() if p.grad is not None]
+    gradients = [torch.unflatten(p.grad, 0, (members, -1)) for p in objective.parameters() if p.grad is not None]
     squared = torch.stack([gradient.square().flatten(1).sum(1) for gradient in gradients]).sum(0)  # (members,)
     factor = (limit / (squared.sqrt() + 1e-6)).clamp(max=1.0)
     for gradient in gradients:

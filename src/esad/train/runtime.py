@@ -1,14 +1,16 @@
 """Where and how exactly tensors are computed: device and precision."""
 
 import contextlib
+from collections.abc import Iterator
 
 import torch
 
 from esad.errors import InputError
 
-__all__ = ["PRECISIONS", "autocast", "dtype_of", "resolve_device"]
+__all__ = ["PRECISIONS", "autocast", "dtype_of", "resolve_device", "threads_for"]
 
 PRECISIONS = ("auto", "float32", "float64", "bfloat16")
+ROWS_PER_THREAD = 640  # table rows, over all members, that make a step worth one more thread
 
 
 def resolve_device(device: str) -> torch.device:
@@ -44,3 +46,17 @@ def autocast(precision: str, device: torch.device) -> contextlib.AbstractContext
     if precision == "bfloat16":
         return torch.autocast(device.type, dtype=torch.bfloat16)
     return contextlib.nullcontext()
+
+
+@contextlib.contextmanager
+def threads_for(n_rows: int) -> Iterator[None]:
+    """Let torch use only as many threads as steps over `n_rows` table rows are worth.
+
+    Threads that wait for each other at every small product cost more than they bring, and far more on a busy machine.
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(max(1, min(before, n_rows // ROWS_PER_THREAD)))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
