@@ -1,0 +1,62 @@
+"""Write small model files, with rows and their scores, that every later version must still read.
+
+python tools/model_fixtures.py     writes tests/fixtures/models/VERSION/; existing files are never replaced
+"""
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+from esad import ESAD, IsolationForest, __version__
+from esad.data.frame import Table
+from esad.detector import Detector
+
+FOLDER = Path(__file__).parent.parent / "tests" / "fixtures" / "models" / __version__
+
+
+def rows(n: int) -> tuple[list[list[object]], np.ndarray]:
+    """A table with numbers, gaps, words and truth values, and a few labels of both kinds."""
+    rng = np.random.default_rng(7)
+    numbers = rng.normal(size=(n, 2)).round(3)
+    colours = rng.choice(["red", "green", "blue"], n).tolist()
+    table: list[list[object]] = [
+        [float(a), None if index % 9 == 0 else float(b), colour, bool(index % 2)]
+        for index, ((a, b), colour) in enumerate(zip(numbers, colours, strict=True))
+    ]
+    y = np.zeros(n, dtype=int)
+    y[:3], y[3:6] = -1, 1
+    return table, y
+
+
+def write(name: str, detector: Detector, X: object, shown: object) -> None:
+    """One model with the rows to score and the scores it gave."""
+    path = FOLDER / f"{name}.esad"
+    if path.exists():
+        print(f"kept {path.name}")
+        return
+    detector.save(path)
+    wanted = {"X": shown, "scores": detector.anomaly_score(X).tolist(), "threshold": detector.threshold_}
+    path.with_suffix(".json").write_text(json.dumps(wanted) + "\n", encoding="utf-8")
+    print(f"wrote {path.name}")
+
+
+def main() -> None:
+    """Train and write all fixtures."""
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    table, y = rows(40)
+    assert Table.from_any(table).kinds == ("number", "number", "category", "boolean")
+    tiny = {"hidden": (6,), "latent": 3, "n_epochs": 3, "random_state": 0, "device": "cpu"}
+    write("esad-table", ESAD(n_members=2, **tiny).fit(table, y), table[:8], table[:8])
+    published = ESAD.as_published(n_epochs=3, random_state=0, device="cpu").fit(table, y)
+    write("esad-published", published, table[:8], table[:8])
+    write("iforest", IsolationForest(n_trees=5, random_state=0).fit(table), table[:8], table[:8])
+    pictures = np.random.default_rng(3).integers(0, 255, size=(12, 8, 8), dtype=np.uint8)
+    labels = np.array([-1, -1, *[0] * 10])
+    for network in ("conv", "lenet"):
+        detector = ESAD(network=network, **tiny | {"hidden": (2, 2)}).fit(pictures, labels)
+        write(f"esad-{network}", detector, pictures[:4], pictures[:4].tolist())
+
+
+if __name__ == "__main__":
+    main()
