@@ -86,7 +86,9 @@ def test_one_single_row_can_be_scored(esad, model, kit, tmp_path):
 def test_label_values_that_could_mean_anything(refused, kit, tmp_path, command, values, words):
     table = [[*row[:5], values[number % 3]] for number, row in enumerate(kit.rows())]
     data = kit.csv(tmp_path / "d.csv", kit.header, table)
-    assert words in refused(*(part.format(data=data, folder=tmp_path) for part in COMMANDS[command]))
+    line = refused(*(part.format(data=data, folder=tmp_path) for part in COMMANDS[command]))
+    assert words in line
+    assert "--anomaly-value" in line
 
 
 @pytest.mark.parametrize(

@@ -77,6 +77,14 @@ def test_a_column_that_numbers_the_rows_is_mentioned(esad, kit, tmp_path):
     ]
 
 
+def test_a_column_of_a_few_words_is_asked_about(esad, parts, kit, tmp_path):
+    done = esad("fit", parts, "--id-column", "serial", "-o", tmp_path / "m.esad", *kit.tiny)
+    assert done.err == (
+        "note: column 'verdict' is blank but for a few words. If these are labels, pass "
+        "--label-column verdict --anomaly-value anomaly.\n"
+    )
+
+
 def test_other_words_and_zero_one_columns_work_with_the_anomaly_value(esad, kit, tmp_path):
     table = [[row % 7, "bad" if row == 3 else "ok" if row == 4 else "", int(row == 3)] for row in range(30)]
     data = kit.csv(tmp_path / "d.csv", ["x", "word", "bit"], table)

@@ -45,7 +45,7 @@ def test_inspect_says_what_the_model_is(esad, model):
         "method",
         "esad 0.",
         "n_members=1",
-        "hidden 8",
+        "hidden=[8]",
         "60 rows, 4 columns",
         "3 anomaly",
         "serial",

@@ -122,7 +122,7 @@ def test_ctrl_c_while_scoring_leaves_nothing(model, kit, tmp_path):
     wait_for(lambda: any(name.startswith(".esad-") for name in names(tmp_path)), process)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
-    assert (process.returncode, out, err) == (130, "", "interrupted: nothing was written.\n")
+    assert (process.returncode, out, err) == (130, "", "interrupted: no result was written.\n")
     assert names(tmp_path) == ["long.parquet"]
 
 

@@ -52,7 +52,7 @@ def _guarded(command: Callable[..., None]) -> Callable[..., None]:
         try:
             command(*args, **kwargs)
         except KeyboardInterrupt as interrupt:
-            raise common.Interrupted("nothing was written.") from interrupt
+            raise common.Interrupted("no result was written.") from interrupt
 
     return wrapped
 

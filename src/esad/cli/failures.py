@@ -3,6 +3,7 @@
 import errno
 import logging
 import os
+import re
 import signal
 import sys
 import warnings
@@ -30,7 +31,7 @@ class _Ended(KeyboardInterrupt):
 def report(error: BaseException) -> int:
     """Say in one line what went wrong and give the exit code; what is nobody's mistake but ours is raised again."""
     if isinstance(error, common.Interrupted | KeyboardInterrupt):
-        common.interrupted(str(error) or "nothing was written.")
+        common.interrupted(str(error) or "no result was written.")
         return 143 if isinstance(error.__cause__, _Ended) or isinstance(error, _Ended) else 130
     if isinstance(error, EsadError):
         common.fail(str(error))
@@ -60,6 +61,8 @@ def _usage(error: Any) -> str:
     )
     if near:
         message += f" Did you mean {near[0]}?"
+    if (unknown := re.fullmatch("No such command '(.*)'.", message)) and error.ctx is not None:
+        message += common.hint(unknown[1], getattr(error.ctx.command, "commands", {}))
     path = error.ctx.command_path if error.ctx is not None else "esad"
     return f"{message} See: {path} --help"
 

@@ -100,7 +100,7 @@ def _show_columns(found: dict[str, Any]) -> None:
 
 
 def _flat(part: dict[str, Any]) -> str:
-    return ", ".join(f"{name} {_listed(value)}" for name, value in part.items())
+    return ", ".join(f"{name}={value}" for name, value in part.items())
 
 
 def _listed(value: Any) -> str:

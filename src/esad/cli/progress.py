@@ -3,7 +3,7 @@
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -28,9 +28,9 @@ def bar(*, rows: bool = False, shown: bool = True) -> Iterator["Progress"]:
     else:
         parts.append(progress.TaskProgressColumn())
     parts += [progress.TimeElapsedColumn(), progress.TimeRemainingColumn()]
-    off = not (shown and sys.stderr.isatty())
-    with progress.Progress(*parts, console=Console(stderr=True), transient=True, disable=off) as opened:
-        yield opened
+    made = progress.Progress(*parts, console=Console(stderr=True), transient=True)
+    with made if shown and sys.stderr.isatty() else nullcontext():  # one that is never started draws nothing
+        yield made
 
 
 class TrainingBar:

@@ -1,12 +1,13 @@
 """What a user's file or folder gives to learn from: which columns, which labels, and how it was read."""
 
+import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from esad.cli import common
-from esad.errors import DataFileError, InputError
+from esad.errors import DataFileError, InputError, LabelError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -81,12 +82,23 @@ def check_column(name: str | None, names: Sequence[str], path: Path, option: str
         )
 
 
+def _labels(values: Any, reading: Reading, *, name: str) -> "NDArray[np.int8]":
+    """Labels -1, 0, +1; what cannot be read as such names the options that help."""
+    from esad.labels import from_column
+
+    try:
+        return from_column(values, anomaly_value=reading.anomaly_value, normal_value=reading.normal_value, name=name)
+    except LabelError as error:
+        if "--anomaly-value" in str(error):
+            raise
+        raise LabelError(f"{error} Options: --anomaly-value, --normal-value.") from error
+
+
 # ---------------------------------------------------------------------- tables
 
 
 def _read_file(path: Path, reading: Reading) -> TrainingSet:
     from esad.data.files import column_names, read_table
-    from esad.labels import from_column
 
     if reading.labels_csv is not None:
         raise InputError("--labels-csv is for a folder of pictures. For a table give --label-column.")
@@ -95,17 +107,12 @@ def _read_file(path: Path, reading: Reading) -> TrainingSet:
     table = read_table(path, columns=[name for name in names if name not in reading.ignore])
     y = None
     if reading.label_column is not None:
-        y = from_column(
-            table[reading.label_column],
-            anomaly_value=reading.anomaly_value,
-            normal_value=reading.normal_value,
-            name=reading.label_column,
-        )
+        y = _labels(table[reading.label_column], reading, name=reading.label_column)
     features = table.drop_columns([name for name in (reading.label_column, reading.id_column) if name is not None])
     if features.num_columns == 0:
         raise DataFileError(f"{str(path)!r} has no column left to learn from.")
     features, schema, left_out = _without_ids(path, features)
-    _mention_doubts(features, reading)
+    _mention_doubts(features, schema, reading)
     return TrainingSet(
         X=features, y=y, n_rows=table.num_rows, schema=schema, left_out=left_out, notes=_notes(reading, left_out)
     )
@@ -140,14 +147,22 @@ def _without_ids(path: Path, features: "pa.Table") -> "tuple[pa.Table, Schema, t
     return features.drop_columns(list(ids)), replace(schema, columns=kept), ids
 
 
-def _mention_doubts(features: "pa.Table", reading: Reading) -> None:
+def _mention_doubts(features: "pa.Table", schema: "Schema", reading: Reading) -> None:
     """Point at columns that are often a mistake among those to learn from."""
+    for column in schema.columns:
+        mostly_blank = column.n_missing > schema.n_rows / 2 and column.n_distinct in (1, 2)
+        if mostly_blank and column.kind == "category" and reading.label_column is None:
+            value = shlex.quote(str(features[column.name].drop_null()[0]))
+            fix = f"--label-column {shlex.quote(column.name)} --anomaly-value {value}"
+            common.note(f"column {column.name!r} is blank but for a few words. If these are labels, pass {fix}.")
     for name in features.column_names:
         if name.casefold().strip().removeprefix("is_") in _ANSWERS:
-            fix = f"--ignore {name}" if reading.label_column else f"--label-column {name} or --ignore {name}"
+            quoted = shlex.quote(name)
+            fix = f"--ignore {quoted}" if reading.label_column else f"--label-column {quoted} or --ignore {quoted}"
             common.warn(f"column {name!r} is learned from like any other. If it holds the answer, pass {fix}.")
     for name in _counting(features):
-        common.note(f"column {name!r} counts up row by row. If it only numbers the rows, pass --id-column {name}.")
+        fix = f"--id-column {shlex.quote(name)}"
+        common.note(f"column {name!r} counts up row by row. If it only numbers the rows, pass {fix}.")
 
 
 def _counting(features: "pa.Table") -> Iterable[str]:
@@ -179,7 +194,6 @@ def _notes(reading: Reading, left_out: tuple[str, ...]) -> dict[str, Any]:
 
 def _read_folder(path: Path, reading: Reading) -> TrainingSet:
     from esad.data.images import read_folder
-    from esad.labels import from_column
 
     for option, given in (("--label-column", reading.label_column), ("--id-column", reading.id_column)):
         if given is not None:
@@ -187,9 +201,5 @@ def _read_folder(path: Path, reading: Reading) -> TrainingSet:
     if reading.ignore:
         raise InputError("--ignore is for the columns of a table, and this is a folder.")
     folder = read_folder(path, labels_csv=reading.labels_csv)
-    y = None
-    if folder.label_words is not None:
-        y = from_column(
-            folder.label_words, anomaly_value=reading.anomaly_value, normal_value=reading.normal_value, name="label"
-        )
+    y = None if folder.label_words is None else _labels(folder.label_words, reading, name="sub-folder")
     return TrainingSet(X=folder.images, y=y, n_rows=len(folder.images), schema=None)
