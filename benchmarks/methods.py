@@ -8,7 +8,7 @@ scores (higher is more anomalous) with the seconds spent in `fit`. Fairness, met
   unlabelled rows and clipped to +-10. All parameters are its defaults, except the device (cpu) and silence.
 * `devnet_repaired` is DeepOD's DevNet with one line changed. As released, its loss multiplies labels of shape (batch,)
   with outputs of shape (batch, 1), which broadcasts to (batch, batch) and pairs every row with every label.
-* `iforest` does not see labels; the labelled anomalies are taken out of its training rows, which can only help it.
+* `iforest` does not see labels; the labelled anomalies are taken out of its training rows, which helps it if anything.
 * `hgb` takes the labelled anomalies as positives and every unlabelled row as a negative, on the raw table.
 """
 
