@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from esad.detector import Detector, Scores, State
+from esad.detector import Detector, Scores, State, TrainingScores
 from esad.errors import InputError, ModelFileError
 from esad.preprocess.inputs import Rows, reference_rows
 from esad.random import MemberRandom, member_seeds, seed_from
@@ -35,6 +35,8 @@ BLOCK_ROWS_GPU = 65_536
 BLOCK_PICTURES = 256
 HELD_OUT_RATIO = 0.25  # share of the rows that early stopping watches
 MIN_HELD_OUT_ANOMALIES = 2
+MIN_FOLDS, FOLDS_ALONE = 5, 10  # a member leaves out one part of the unlabelled rows out of this many
+MIN_FOLD_ROWS = 2
 
 
 class DeepDetector(Detector):
@@ -57,7 +59,7 @@ class DeepDetector(Detector):
     def _describe(self) -> dict[str, Any]:
         """Plain values from which `_rebuild` makes the objective."""
 
-    def _fit_rows(self, rows: Rows, y: NDArray[np.int8], callbacks: Sequence[Callback]) -> None:
+    def _fit_rows(self, rows: Rows, y: NDArray[np.int8], callbacks: Sequence[Callback]) -> TrainingScores:
         device, dtype = resolve_device(self.device), dtype_of(self.precision)
         self.seed_ = seed_from(self.random_state)
         watch = [LogProgress()] if self.verbose else []
@@ -68,7 +70,13 @@ class DeepDetector(Detector):
             random = MemberRandom(seeds, device=device, dtype=dtype)
             objective.reset(random)
             kept, stopper = self._hold_out(x, y)
-            data = TrainingData.shared(x, torch.from_numpy(kept).to(device), n_members=objective.n_members)
+            unseen_by = _unseen_by(kept, objective.n_members, self.seed_)
+            data = TrainingData.shared(
+                x,
+                torch.from_numpy(kept).to(device),
+                n_members=objective.n_members,
+                unseen_by=torch.from_numpy(unseen_by).to(device),
+            )
             with self._threads(settings, objective.n_members, pictures=x.dim() > 2):
                 curves = train(
                     objective,
@@ -80,8 +88,22 @@ class DeepDetector(Detector):
                 )
             self.objective_ = objective
             self.loss_curves_ = {name: curve.numpy() for name, curve in curves.items()}
-        terms = self._raw_terms(rows[reference_rows(y)])
-        self.objective_.calibrate({name: term.to(device) for name, term in terms.items()})
+        return self._training_scores(rows, y, unseen_by)
+
+    def _training_scores(self, rows: Rows, y: NDArray[np.int8], unseen_by: NDArray[np.int64]) -> TrainingScores:
+        """Calibrate the score, then score the training rows: by all members, and by those that did not see them."""
+        device = next(self.objective_.parameters()).device
+        terms = {name: term.to(device) for name, term in self._raw_terms(rows).items()}
+        reference = torch.from_numpy(reference_rows(y)).to(device)
+        self.objective_.calibrate({name: term[:, reference] for name, term in terms.items()})
+        by_member = torch.stack(list(self.objective_.contributions(terms).values())).sum(0).cpu().numpy()
+        total = by_member.mean(axis=0)
+        unseen = unseen_by >= 0
+        if not unseen.any():
+            return TrainingScores(total, total)
+        held_out = np.where(y == 0, np.nan, total)
+        held_out[unseen] = by_member[unseen_by[unseen], np.flatnonzero(unseen)]
+        return TrainingScores(total, held_out)
 
     @staticmethod
     def _threads(settings: Settings, n_members: int, *, pictures: bool) -> contextlib.AbstractContextManager[None]:
@@ -146,7 +168,7 @@ class DeepDetector(Detector):
         for first, terms in self._blocks(rows):
             for name, part in self.objective_.contributions(terms).items():
                 whole = out.setdefault(name, np.empty(len(rows)))
-                whole[first : first + len(part)] = part.cpu().numpy()
+                whole[first : first + part.shape[1]] = part.mean(0).cpu().numpy()
         return out
 
     # ------------------------------------------------------------------ state
@@ -190,6 +212,21 @@ class DeepDetector(Detector):
                 raise ModelFileError(f"its weights {name!r} have the wrong type")
             if value.is_floating_point() and not value.isfinite().all():
                 raise ModelFileError(f"its weights {name!r} are not all finite")
+
+
+def _unseen_by(y: NDArray[np.int8], n_members: int, seed: int) -> NDArray[np.int64]:
+    """Which member does not train on an unlabelled row, (n,); -1 where all of them do.
+
+    Each member leaves out a part of its own, so that the threshold can be set on scores of rows not seen in training.
+    """
+    n_folds = FOLDS_ALONE if n_members == 1 else max(MIN_FOLDS, n_members)
+    rows = np.random.default_rng(seed).permutation(np.flatnonzero(y == 0))
+    size = len(rows) // n_folds
+    unseen_by = np.full(len(y), -1, dtype=np.int64)
+    if size >= MIN_FOLD_ROWS:
+        for member in range(n_members):
+            unseen_by[rows[member * size : (member + 1) * size]] = member
+    return unseen_by
 
 
 def _place(objective: Objective, device: torch.device, dtype: torch.dtype) -> Objective:

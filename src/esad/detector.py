@@ -11,7 +11,7 @@ import hashlib
 import os
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -28,10 +28,26 @@ from esad.preprocess.inputs import Inputs, Rows, read
 from esad.score.threshold import Threshold
 from esad.train.callbacks import Callback
 
-__all__ = ["Detector", "load"]
+__all__ = ["Detector", "TrainingScores", "load"]
 
 Scores = NDArray[np.float64]
 State = tuple[dict[str, NDArray[Any]], dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class TrainingScores:
+    """Scores of the training rows.
+
+    Attributes
+    ----------
+    total : ndarray, (n,)
+        As `anomaly_score` gives them.
+    held_out : ndarray, (n,)
+        By the part of the model that has not seen the row; NaN for unlabelled rows that all of it has seen.
+    """
+
+    total: Scores
+    held_out: Scores
 
 
 class Detector(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -45,8 +61,8 @@ class Detector(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-lea
     random_state: int | np.random.RandomState | None
 
     @abstractmethod
-    def _fit_rows(self, rows: Rows, y: NDArray[np.int8], callbacks: Sequence[Callback]) -> None:
-        """Train on preprocessed rows and labels -1, 0, +1."""
+    def _fit_rows(self, rows: Rows, y: NDArray[np.int8], callbacks: Sequence[Callback]) -> TrainingScores:
+        """Train on preprocessed rows and labels -1, 0, +1, and score those rows."""
 
     @abstractmethod
     def _contributions(self, rows: Rows) -> dict[str, Scores]:
@@ -92,25 +108,30 @@ class Detector(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-lea
         self.label_counts_ = labels.counts(checked)
         self.fingerprint_ = _fingerprint(rows, checked)
         self.notes_: dict[str, Any] = {}
-        self._fit_rows(rows, checked, callbacks)
-        self.offset_ = -threshold.fit(self._total(rows), checked)
+        scores = self._fit_rows(rows, checked, callbacks)
+        self.training_scores_, self.training_labels_ = scores.held_out, checked
+        if threshold.rule == "contamination":  # a share of these very rows, as scikit-learn means it
+            self.offset_ = -threshold.fit(scores.total, checked)
+        else:
+            self._apply(threshold, self.training_scores_, checked)
         return self
 
     def fit_threshold(
         self,
-        X: Any,
+        X: Any = None,
         y: ArrayLike | None = None,
         *,
         contamination: float | None = None,
         false_alarm_rate: float | None = None,
         from_labels: bool = False,
     ) -> Self:
-        """Set the threshold anew, on training data or better on rows kept apart, by exactly one rule.
+        """Set the threshold anew by exactly one rule.
 
         Parameters
         ----------
         X, y
-            As in `fit`.
+            Rows that training has not seen, as in `fit`. None: the training rows, each scored by the members that did
+            not see it; a detector read from a file no longer has those scores.
         contamination : float, optional
             Flag this share of the rows.
         false_alarm_rate : float, optional
@@ -128,11 +149,21 @@ class Detector(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-lea
                 "`fit_threshold` needs exactly one of contamination=, false_alarm_rate=, from_labels=True. "
                 f"Got {len(rules)}."
             )
-        scores = self.anomaly_score(X)
         (rule,) = rules
         assert rule is not None
-        self.offset_ = -rule.fit(scores, labels.check(y, len(scores)))
+        if X is not None:
+            scores = self.anomaly_score(X)
+            self._apply(rule, scores, labels.check(y, len(scores), warn=False))
+        elif hasattr(self, "training_scores_"):
+            self._apply(rule, self.training_scores_, self.training_labels_)
+        else:
+            check_is_fitted(self)
+            raise InputError("A detector read from a file has no training scores. Give `X`, rows kept apart.")
         return self
+
+    def _apply(self, rule: Threshold, scores: Scores, y: NDArray[np.int8]) -> None:
+        known = np.isfinite(scores)
+        self.offset_ = -rule.fit(scores[known], y[known])
 
     def fit_predict(self, X: Any, y: ArrayLike | None = None, **kwargs: Any) -> NDArray[np.int64]:
         """`fit(X, y)`, then `predict(X)`."""

@@ -66,8 +66,6 @@ def fit_and_save(
             detector.fit(training.X, training.y, callbacks=callbacks)
         if rule is not None and rule.rule != "contamination":
             detector.fit_threshold(
-                training.X,
-                training.y,
                 false_alarm_rate=rule.level if rule.rule == "false_alarm" else None,
                 from_labels=rule.rule == "labels",
             )

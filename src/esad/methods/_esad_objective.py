@@ -158,18 +158,18 @@ class ESADObjective(Objective):
         self.spread.copy_(spread.clamp(min=self.settings.min_spread))
 
     def contributions(self, terms: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Eq. (9), or the scaled terms; means over the members, (batch,)."""
+        """Eq. (9), or the scaled terms, (members, batch)."""
         settings = self.settings
         if settings.combine == "sum":
             return {
-                "reconstruction": terms["reconstruction"].double().mean(0),
-                "norm": settings.lambda_norm * terms["norm"].double().mean(0),
+                "reconstruction": terms["reconstruction"].double(),
+                "norm": settings.lambda_norm * terms["norm"].double(),
             }
         weights = {"reconstruction": 1.0, "norm": settings.norm_weight}
         scaled = {}
         for row, (name, weight) in enumerate(weights.items()):
             z_scores = (self._log(name, terms[name]) - self.centre[row, :, None]) / self.spread[row, :, None]
-            scaled[name] = weight * z_scores.mean(0)
+            scaled[name] = weight * z_scores
         return scaled
 
     def _log(self, name: str, term: Tensor) -> Tensor:

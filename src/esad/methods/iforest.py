@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.ensemble import IsolationForest as _Forest
 
-from esad.detector import Detector, Scores, State
+from esad.detector import Detector, Scores, State, TrainingScores
 from esad.errors import ModelFileError
 from esad.preprocess.inputs import Rows
 from esad.random import seed_from
@@ -70,13 +70,15 @@ class IsolationForest(Detector):
         self.contamination = contamination
         self.random_state = random_state
 
-    def _fit_rows(self, rows: Rows, y: NDArray[np.int8], callbacks: Sequence[Callback]) -> None:
+    def _fit_rows(self, rows: Rows, y: NDArray[np.int8], callbacks: Sequence[Callback]) -> TrainingScores:
         used = rows[y >= 0] if (y >= 0).any() else rows
         self.n_drawn_ = min(self.n_samples, len(used))
         forest = _Forest(
             n_estimators=self.n_trees, max_samples=self.n_drawn_, random_state=seed_from(self.random_state)
         ).fit(used)
         self.trees_ = _stack_trees([estimator.tree_ for estimator in forest.estimators_])
+        scores = self._total(rows)  # most trees have not seen a given row
+        return TrainingScores(scores, scores)
 
     def _contributions(self, rows: Rows) -> dict[str, Scores]:
         scores = np.empty(len(rows))

@@ -100,6 +100,6 @@ class EarlyStopping:
         terms = objective.scorer()(self.x)
         is_anomaly = self.y < 0
         objective.calibrate({name: term[:, ~is_anomaly] for name, term in terms.items()})
-        scores = torch.stack(list(objective.contributions(terms).values())).sum(0)
+        scores = torch.stack(list(objective.contributions(terms).values())).sum(0).mean(0)
         objective.train()
         return float(average_precision_score(is_anomaly.cpu().numpy(), scores.cpu().numpy()))

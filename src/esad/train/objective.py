@@ -41,14 +41,21 @@ class TrainingData:
     n_anomalies: int
 
     @classmethod
-    def shared(cls, x: Tensor, y: Tensor, *, n_members: int) -> "TrainingData":
-        """All members draw from the same rows; y is (n,) of -1, 0, +1, or `HELD_OUT` for rows kept apart."""
-        unlabelled = torch.nonzero(y == 0).flatten()
+    def shared(cls, x: Tensor, y: Tensor, *, n_members: int, unseen_by: Tensor | None = None) -> "TrainingData":
+        """All members draw from the same rows.
+
+        `y` is (n,) of -1, 0, +1, or `HELD_OUT` for rows that nobody draws. `unseen_by` is (n,) with the number of
+        the one member that does not draw an unlabelled row, -1 for none; each member must leave out equally many.
+        """
+        unlabelled = torch.nonzero(y == 0).flatten().expand(n_members, -1)
+        if unseen_by is not None:
+            drawn = [rows[unseen_by[rows] != member] for member, rows in enumerate(unlabelled)]
+            unlabelled = torch.stack(drawn)
         anomalies, normals = torch.nonzero(y == -1).flatten(), torch.nonzero(y == 1).flatten()
         labelled = torch.cat([anomalies, normals])
         return cls(
             x=x,
-            unlabelled=unlabelled.expand(n_members, -1),
+            unlabelled=unlabelled,
             labelled=labelled.expand(n_members, -1),
             y=y[labelled].to(x.dtype).expand(n_members, -1),
             n_anomalies=len(anomalies),
@@ -115,5 +122,5 @@ class Objective(nn.Module, ABC):
         """Learn the scales of the terms from presumed normal rows after training. Nothing by default."""
 
     def contributions(self, terms: dict[str, Tensor]) -> dict[str, Tensor]:
-        """What each term adds to the anomaly score, (batch,); by default its mean over the members."""
-        return {name: term.double().mean(0) for name, term in terms.items()}
+        """What each term adds to each member's score, (members, batch); the anomaly score is the mean of members."""
+        return {name: term.double() for name, term in terms.items()}
