@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import warnings
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -98,7 +99,9 @@ class Detector(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-lea
         n_rows = data.n_rows if isinstance(data, Table) else len(data)
         kind = "table" if isinstance(data, Table) else "images"
         if kind not in self.takes:
-            raise InputError(f"{type(self).__name__} takes {' or '.join(self.takes)}. Got {kind}.")
+            words = {"table": "tables", "images": "pictures"}
+            taken = " and ".join(words[taken] for taken in self.takes)
+            raise InputError(f"{type(self).__name__} takes {taken}. Got {words[kind]}.")
         if n_rows < 2:
             raise InputError(f"{type(self).__name__} cannot learn from {n_rows} sample: give two rows or more.")
         checked = labels.check(y, n_rows)
@@ -236,6 +239,8 @@ class Detector(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-lea
             if self.contamination != "auto":
                 raise InputError(f"`contamination` must be 'auto' or a share up to 0.5. Got {self.contamination!r}.")
             return Threshold("auto")
+        if not 0 < self.contamination <= 0.5:
+            raise InputError(f"`contamination` must be 'auto' or a share up to 0.5. Got {self.contamination!r}.")
         return Threshold("contamination", self.contamination)
 
     def _describe_features(self, data: Table | NDArray[Any]) -> None:
@@ -244,9 +249,20 @@ class Detector(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-lea
             if hasattr(self, name):
                 delattr(self, name)
         if isinstance(data, Table):
+            self._warn_of_ids()
             self.n_features_in_ = data.n_columns
             if data.named:
                 self.feature_names_in_ = np.asarray(data.names, dtype=object)
+
+    def _warn_of_ids(self) -> None:
+        schema = self.inputs_.preprocessor.schema_  # type: ignore[union-attr]
+        ids = [column.name for column in schema.columns if column.proposes_id]
+        if ids:
+            warnings.warn(
+                f"Column {ids[0]!r} holds other text in every row, as an id does: nothing is learned from it. Drop it.",
+                UserWarning,
+                stacklevel=4,
+            )
 
     def _plain_parameters(self) -> dict[str, Any]:
         parameters = self.get_params(deep=False)

@@ -10,6 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from esad.errors import InputError
+
 __all__ = ["MemberRandom", "member_seeds", "seed_from"]
 
 
@@ -21,6 +23,8 @@ def seed_from(random_state: int | np.random.RandomState | np.random.Generator | 
         return int(random_state.randint(2**31 - 1))
     if isinstance(random_state, np.random.Generator):
         return int(random_state.integers(2**31 - 1))
+    if not isinstance(random_state, int | np.integer) or isinstance(random_state, bool) or random_state < 0:
+        raise InputError(f"`random_state` must be a whole number, 0 or more, or None. Got {random_state!r}.")
     return int(random_state)
 
 

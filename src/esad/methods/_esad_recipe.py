@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from esad.errors import InputError
 from esad.methods._esad_objective import LossSettings
+from esad.methods._esad_parameters import check, is_auto
 from esad.networks.spec import NetworkSpec
-from esad.train.loop import OPTIMIZERS, SCHEDULES, Settings
+from esad.train.loop import Settings
 
 __all__ = ["PUBLISHED", "Recipe", "resolve"]
 
@@ -73,16 +74,6 @@ CONV_FULL = (64, 128, 256, 512, 512)
 CONV_NARROW = (8, 16, 32, 64, 64)  # some fifty times cheaper, for a CPU
 FEW_ANOMALIES = 3  # with more of them than this, labelled rows get less input noise: they cover their kind better
 PICTURE_PIXELS = 784  # a picture's error counts as if it had this many pixels
-CHOICES: dict[str, dict[str, tuple[str, ...]]] = {
-    "phi": {
-        "table": ("both", "noise", "permute", "normal", "none"),
-        "images": ("both", "noise", "rotate", "normal", "none"),
-    },
-    "restore": {"table": ("none",), "images": ("none", "grey", "rotate", "both")},
-    "network": {"table": ("auto", "mlp"), "images": ("auto", "conv", "lenet")},
-}
-WORDS = {"reduction": ("sum", "mean"), "combine": ("scaled", "sum")}
-AT_LEAST_ZERO = ("noise", "lambda_norm", "lambda_assist", "anomaly_offset", "norm_weight", "augment", "weight_decay")
 
 
 @dataclass(frozen=True)
@@ -122,7 +113,7 @@ def _exactly(kind: Callable[..., T], values: dict[str, Any]) -> T:
 def resolve(parameters: dict[str, Any], in_shape: tuple[int, ...], y: NDArray[np.int8], device: str) -> Recipe:
     """Check the constructor's arguments against the data and replace every "auto"."""
     kind = "images" if len(in_shape) == 3 else "table"
-    _check(parameters, kind)
+    check(parameters, kind)
     network = _network(parameters, in_shape, kind, device)
     automatic = dict(AUTOMATIC[kind])
     if kind == "images":
@@ -130,40 +121,8 @@ def resolve(parameters: dict[str, Any], in_shape: tuple[int, ...], y: NDArray[np
         automatic["augment"] = max(1, round(min(in_shape[1:]) / 8))
         if not (y < 0).any():  # without known anomalies the norm has nothing to tell apart
             automatic["norm_weight"] = 0.0
-    chosen = {name: automatic.get(name) if _is_auto(value) else value for name, value in parameters.items()}
+    chosen = {name: automatic.get(name) if is_auto(value) else value for name, value in parameters.items()}
     return Recipe(network, _loss(chosen, in_shape, y, network.n_members), _settings(chosen, y, kind))
-
-
-def _check(parameters: dict[str, Any], kind: str) -> None:
-    allowed = {name: choices[kind] for name, choices in CHOICES.items()} | WORDS
-    allowed |= {"optimizer": ("auto", *OPTIMIZERS), "schedule": ("auto", *SCHEDULES)}
-    for name, choices in allowed.items():
-        if parameters[name] not in choices:
-            what = "a table" if kind == "table" else "pictures"
-            raise InputError(f"`{name}` must be one of {', '.join(choices)} for {what}. Got {parameters[name]!r}.")
-    for name in AT_LEAST_ZERO:
-        if not _is_auto(parameters[name]) and not (_is_number(parameters[name]) and parameters[name] >= 0):
-            raise InputError(f"`{name}` must be a number, 0 or more. Got {parameters[name]!r}.")
-    for name in ("hidden", "latent"):
-        if isinstance(parameters[name], str) and parameters[name] not in ("auto", "published"):
-            raise InputError(f"`{name}` must be widths, 'auto' or 'published'. Got {parameters[name]!r}.")
-    for name in ("lr", "clip", "anomaly_gain"):
-        value = parameters[name]
-        if not _is_auto(value) and not (name == "clip" and value is None) and not (_is_number(value) and value > 0):
-            raise InputError(f"`{name}` must be a number above 0. Got {value!r}.")
-    for name in ("n_members", "n_epochs", "batch_size", "labelled_batch_size"):
-        value = parameters[name]
-        whole = isinstance(value, int | np.integer) and not isinstance(value, bool) and value > 0
-        if not _is_auto(value) and not whole:
-            raise InputError(f"`{name}` must be a whole number above 0 or 'auto'. Got {value!r}.")
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float | np.number) and not isinstance(value, bool) and bool(np.isfinite(value))
-
-
-def _is_auto(value: Any) -> bool:
-    return isinstance(value, str) and value == "auto"
 
 
 def _network(parameters: dict[str, Any], in_shape: tuple[int, ...], kind: str, device: str) -> NetworkSpec:
@@ -172,6 +131,8 @@ def _network(parameters: dict[str, Any], in_shape: tuple[int, ...], kind: str, d
         network = "mlp" if kind == "table" else "conv"
     published = isinstance(parameters["hidden"], str) and parameters["hidden"] == "published"
     hidden, latent, dense = _widths(network, in_shape, device, published=published)
+    if network == "conv" and is_auto(parameters["hidden"]) and hidden[0] < CONV_FULL[0]:
+        logger.warning("training on a CPU with a narrower network than the paper's: first level %d channels", hidden[0])
     if not isinstance(parameters["hidden"], str):
         hidden = tuple(int(width) for width in parameters["hidden"])
     if not isinstance(parameters["latent"], str):
@@ -182,7 +143,7 @@ def _network(parameters: dict[str, Any], in_shape: tuple[int, ...], kind: str, d
         in_shape=tuple(in_shape),
         hidden=hidden,
         latent=latent,
-        n_members=int(AUTOMATIC[kind]["n_members"] if _is_auto(n_members) else n_members),
+        n_members=int(AUTOMATIC[kind]["n_members"] if is_auto(n_members) else n_members),
         slope=0.01 if published else 0.2,
         bias=not published,
         sigmoid=published and kind == "table",
@@ -203,10 +164,6 @@ def _widths(
     if network == "lenet":
         return ((16, 32), 64, (128,)) if in_shape[0] == 1 else ((32, 64, 128), 128, ())
     widths = CONV_FULL if published or device != "cpu" else CONV_NARROW
-    if widths == CONV_NARROW:
-        logger.warning(
-            "training on a CPU: a narrower network than the paper's (%s channels)", "-".join(map(str, widths))
-        )
     return widths[:-1], widths[-1], ()
 
 
@@ -238,8 +195,6 @@ def _settings(chosen: dict[str, Any], y: NDArray[np.int8], kind: str) -> Setting
 
 def _loss(chosen: dict[str, Any], in_shape: tuple[int, ...], y: NDArray[np.int8], n_members: int) -> LossSettings:
     levels = [float(level) for level in np.atleast_1d(chosen["input_noise"])]
-    if not all(_is_number(level) and level >= 0 for level in levels):
-        raise InputError(f"`input_noise` must hold numbers, 0 or more. Got {chosen['input_noise']!r}.")
     pictures = len(in_shape) == 3
     scale_pictures = pictures and chosen["reduction"] == "sum"
     return LossSettings(
