@@ -121,7 +121,7 @@ def resolve(parameters: dict[str, Any], in_shape: tuple[int, ...], y: NDArray[np
         automatic["augment"] = max(1, round(min(in_shape[1:]) / 8))
         if not (y < 0).any():  # without known anomalies the norm has nothing to tell apart
             automatic["norm_weight"] = 0.0
-    chosen = {name: automatic.get(name) if is_auto(value) else value for name, value in parameters.items()}
+    chosen = {name: automatic.get(name, value) if is_auto(value) else value for name, value in parameters.items()}
     return Recipe(network, _loss(chosen, in_shape, y, network.n_members), _settings(chosen, y, kind))
 
 
@@ -170,7 +170,7 @@ def _widths(
 def _settings(chosen: dict[str, Any], y: NDArray[np.int8], kind: str) -> Settings:
     n_unlabelled = int(np.count_nonzero(y == 0)) or len(y)
     batch_size = min(int(chosen["batch_size"]), n_unlabelled)
-    if chosen["n_epochs"] is not None:
+    if not is_auto(chosen["n_epochs"]):
         n_steps = int(chosen["n_epochs"]) * math.ceil(n_unlabelled / batch_size)
     elif kind == "table":
         n_steps = min(1000, max(200, round(10 * n_unlabelled / batch_size)))
