@@ -293,7 +293,7 @@ def load(path: str | os.PathLike[str]) -> Detector:
     manifest, arrays = bundle.read(path)
     try:
         return _from_state(manifest, arrays)
-    except MemoryError:
+    except (MemoryError, ImportError):
         raise
     except Exception as error:  # a forged file may be wrong in any way; all of them are the file's fault
         reason = str(error) if isinstance(error, EsadError) else f"its contents do not fit together ({error!r})"

@@ -9,7 +9,7 @@ from esad.methods._esad_objective import ESADObjective, LossSettings
 from esad.networks.spec import NetworkSpec
 from esad.persist.checkpoint import Checkpoint
 from esad.random import MemberRandom, member_seeds
-from esad.train.callbacks import StopTraining
+from esad.train.callbacks import EarlyStopping, StopTraining
 from esad.train.loop import Settings, _draw_labelled, clip_per_member, train
 from esad.train.objective import HELD_OUT, TrainingData
 
@@ -164,6 +164,28 @@ def test_resuming_gives_the_bits_of_an_uninterrupted_run(tmp_path, optimizer):
     resumed, curves = run([1, 2], settings=settings, callbacks=[Checkpoint(path, resume=True)])
     assert all(torch.equal(whole.state_dict()[k], v) for k, v in resumed.state_dict().items())
     assert all(torch.equal(whole_curves[k], v) for k, v in curves.items())
+
+
+def test_resuming_keeps_what_early_stopping_has_seen(tmp_path):
+    x, y = rows()
+
+    def stopper():
+        return EarlyStopping(x, y, n_checks=12, patience=3)
+
+    whole, whole_curves = run([1], callbacks=[stopper()])
+    path = tmp_path / "run.checkpoint"
+    with pytest.raises(KeyboardInterrupt):
+        run([1], callbacks=[stopper(), KillAt(6, Checkpoint(path))])
+    resumed, curves = run([1], callbacks=[stopper(), Checkpoint(path, resume=True)])
+    assert all(torch.equal(whole.state_dict()[k], v) for k, v in resumed.state_dict().items())
+    assert all(len(whole_curves[k]) == len(v) for k, v in curves.items())
+
+
+def test_a_full_disk_costs_the_checkpoint_not_the_training(tmp_path, caplog):
+    target = tmp_path / "folder.checkpoint"
+    target.mkdir()  # cannot be replaced by a file
+    run([1], callbacks=[Checkpoint(target, every_seconds=0.0)])
+    assert "no checkpoint" in caplog.text
 
 
 def test_a_callback_can_stop_training():

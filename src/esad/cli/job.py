@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from esad.score.threshold import Threshold
     from esad.train.callbacks import Callback
 
+_DATA_SUFFIXES = (".csv", ".tsv", ".parquet", ".pq", ".gz", ".json", ".npz", ".png", ".jpg", ".jpeg")
+
 __all__ = ["check_out", "checkpoint_path", "fit_and_save", "open_checkpoint"]
 
 
@@ -29,8 +31,8 @@ def check_out(out: Path, inputs: Sequence[Path]) -> None:
     """Find out before the training whether the model can be written after it."""
     from esad.atomic import check_writable
 
-    if out.suffix != ".esad":
-        raise OutputError(f"Cannot write the model to {str(out)!r}: its name must end in .esad.")
+    if out.suffix.lower() in _DATA_SUFFIXES:  # a slip must not replace a data file
+        raise OutputError(f"Cannot write the model to {str(out)!r}: that is a name for data. Let it end in .esad.")
     common.refuse_same_file(out, inputs)
     check_writable(out)
     check_writable(checkpoint_path(out))

@@ -1,18 +1,20 @@
 """Checkpoints: the whole state of a training, so that it can go on after a kill as if nothing had happened."""
 
+import logging
 import os
 import time
 from pathlib import Path
 
 import torch
 
-from esad.errors import InputError, ModelFileError
+from esad.errors import InputError, ModelFileError, OutputError
 from esad.persist import bundle
 from esad.train.loop import LoopState
 
 __all__ = ["Checkpoint"]
 
 KIND = "esad-checkpoint"
+logger = logging.getLogger("esad")
 
 
 class Checkpoint:
@@ -43,8 +45,13 @@ class Checkpoint:
 
     def on_step(self, state: LoopState) -> None:
         """Write when it is time."""
-        if time.monotonic() - self._written_at >= self.every_seconds:
+        if time.monotonic() - self._written_at < self.every_seconds:
+            return
+        try:
             self.write(state)
+        except OutputError as error:  # a full disk must not cost the training
+            logger.warning("no checkpoint: %s", error)
+            self._written_at = time.monotonic()
 
     def on_end(self, state: LoopState) -> None:
         """Nothing: the caller removes the file once the model is safe."""

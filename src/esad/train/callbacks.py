@@ -69,30 +69,29 @@ class EarlyStopping:
     def __init__(self, x: Tensor, y: Tensor, *, n_checks: int = 20, patience: int = 6) -> None:
         self.x, self.y = x, y
         self.n_checks, self.patience = n_checks, patience
-        self.best_precision = -1.0
-        self.best_weights: dict[str, Tensor] = {}
-        self.n_since_best = 0
 
     def on_start(self, state: LoopState) -> None:
-        """Nothing to prepare."""
+        """Nothing to prepare: what it keeps comes back with a checkpoint."""
 
     def on_step(self, state: LoopState) -> None:
         """Look at the held-out rows every now and then."""
         if state.step % max(1, state.n_steps // self.n_checks) and state.step < state.n_steps:
             return
         precision = self._precision(state)
-        if precision > self.best_precision:
-            self.best_precision, self.n_since_best = precision, 0
-            self.best_weights = {k: v.detach().clone() for k, v in state.objective.state_dict().items()}
+        best = float(state.kept.get("best_precision", torch.tensor(-1.0)))
+        if precision > best:
+            weights = {f"best.{name}": value.detach().clone() for name, value in state.objective.state_dict().items()}
+            state.kept = {"best_precision": torch.tensor(precision), "n_since_best": torch.tensor(0)} | weights
             return
-        self.n_since_best += 1
-        if self.n_since_best >= self.patience:
+        state.kept["n_since_best"] = state.kept["n_since_best"] + 1
+        if int(state.kept["n_since_best"]) >= self.patience:
             raise StopTraining
 
     def on_end(self, state: LoopState) -> None:
         """Put the best weights back."""
-        if self.best_weights:
-            state.objective.load_state_dict(self.best_weights)
+        best = {name.removeprefix("best."): value for name, value in state.kept.items() if name.startswith("best.")}
+        if best:
+            state.objective.load_state_dict(best)
 
     @torch.no_grad()
     def _precision(self, state: LoopState) -> float:

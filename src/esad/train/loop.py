@@ -84,6 +84,7 @@ class LoopState:
         self.optimizer = _make_optimizer(objective, settings)
         self.step = 0
         self.losses: dict[str, Tensor] = {}  # name -> (n_steps,), mean over members
+        self.kept: dict[str, Tensor] = {}  # what callbacks need to go on after an interruption
         self.order = torch.empty((data.n_members, 0), dtype=torch.int64, device=data.x.device)
 
     @property
@@ -106,18 +107,19 @@ class LoopState:
             assert isinstance(parameter, Tensor)
             state |= {f"optimizer.{index}.{name}": torch.as_tensor(value) for name, value in moments.items()}
         state |= {f"losses.{name}": curve for name, curve in self.losses.items()}
+        state |= {f"kept.{name}": value for name, value in self.kept.items()}
         state |= {"order": self.order, "random": self.random.state(), "step": torch.tensor(self.step)}
         return {name: value.detach().clone() for name, value in state.items()}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """Continue from what `state_dict` gave."""
-        parts: dict[str, dict[str, Tensor]] = {"objective": {}, "optimizer": {}, "losses": {}}
+        parts: dict[str, dict[str, Tensor]] = {"objective": {}, "optimizer": {}, "losses": {}, "kept": {}}
         for name, value in state.items():
             group, _, rest = name.partition(".")
             if group in parts:
                 parts[group][rest] = value.to(self.data.x.device)
         self.objective.load_state_dict(parts["objective"])
-        self.losses = parts["losses"]
+        self.losses, self.kept = parts["losses"], parts["kept"]
         parameters = list(self.objective.parameters())
         for name, value in parts["optimizer"].items():
             index, _, moment = name.partition(".")
