@@ -24,15 +24,15 @@ T = TypeVar("T")
 AUTOMATIC: dict[str, dict[str, Any]] = {
     "table": {
         "n_members": 5,
-        "input_noise": 0.4,
+        "input_noise": 0.5,
         "augment": 0,
         "lambda_assist": 1.0,
         "norm_weight": 2.0,
         "optimizer": "adam",
         "lr": 5e-3,
         "schedule": "cosine",
-        "batch_size": 256,
-        "labelled_batch_size": 64,
+        "batch_size": 128,
+        "labelled_batch_size": 32,
         "clip": 10.0,
     },
     "images": {
@@ -72,7 +72,7 @@ PUBLISHED: dict[str, Any] = {
 
 CONV_FULL = (64, 128, 256, 512, 512)
 CONV_NARROW = (8, 16, 32, 64, 64)  # some fifty times cheaper, for a CPU
-FEW_ANOMALIES = 3  # with more of them than this, labelled rows get less input noise: they cover their kind better
+FEW_ANOMALIES = 5  # with more of them than this, labelled rows get less input noise: they cover their kind better
 PICTURE_PIXELS = 784  # a picture's error counts as if it had this many pixels
 
 
@@ -157,7 +157,7 @@ def _widths(
     """Hidden widths, code and dense layers."""
     if network == "mlp":
         if not published:
-            return (128, 64), 32, ()
+            return (64, 32), 32, ()
         if in_shape[0] >= 100:
             return (128, 64), 32, ()
         return (32, 16), (8 if in_shape[0] >= 8 else 4), ()
@@ -173,7 +173,7 @@ def _settings(chosen: dict[str, Any], y: NDArray[np.int8], kind: str) -> Setting
     if not is_auto(chosen["n_epochs"]):
         n_steps = int(chosen["n_epochs"]) * math.ceil(n_unlabelled / batch_size)
     elif kind == "table":
-        n_steps = min(1000, max(200, round(10 * n_unlabelled / batch_size)))
+        n_steps = min(1000, max(200, n_unlabelled // 25))
     else:
         n_steps = min(1500, max(500, n_unlabelled // 4))
     return Settings(

@@ -10,7 +10,7 @@ from esad.errors import InputError
 __all__ = ["PRECISIONS", "autocast", "dtype_of", "resolve_device", "threads_for"]
 
 PRECISIONS = ("auto", "float32", "float64", "bfloat16")
-ROWS_PER_THREAD = 640  # table rows, over all members, that make a step worth one more thread
+ROWS_PER_THREAD = 2048  # table rows, over all members, that make a step worth one more thread
 
 
 def resolve_device(device: str) -> torch.device:
