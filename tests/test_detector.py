@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.exceptions import NotFittedError
 
 import esad
 from esad import ESAD, registry
@@ -187,6 +188,33 @@ def test_false_alarms_on_new_rows_keep_to_the_asked_rate_even_on_small_tables():
     assert np.mean(detector.predict(new) == -1) < 0.08  # 5 %, within what 300 rows can tell; seen rows gave 26 to 30 %
 
 
+def test_known_normal_rows_do_not_loosen_the_false_alarm_rate():
+    rng = np.random.default_rng(2)
+    X, new = rng.normal(size=(300, 8)), rng.normal(size=(3000, 8))
+    y = np.zeros(300, dtype=int)
+    y[:150], y[150:153] = 1, -1
+    detector = ESAD(random_state=0).fit(X, y).fit_threshold(false_alarm_rate=0.1)
+    assert np.mean(detector.predict(new) == -1) < 0.17
+
+
+def test_member_k_is_the_same_network_whatever_the_number_of_members(rows):
+    alone = tiny("esad", n_members=1).fit(*rows).objective_
+    together = tiny("esad", n_members=3).fit(*rows).objective_
+    for name, value in alone.state_dict().items():
+        if not name.startswith(("centre", "spread")):
+            np.testing.assert_allclose(together.state_dict()[name][:1], value, rtol=1e-4, atol=1e-5, err_msg=name)
+
+
+def test_a_fit_that_fails_leaves_no_half_fitted_detector(rows):
+    X, y = rows
+    detector = tiny("esad").fit(X, y)
+    detector.set_params(phi="rotate")
+    with pytest.raises(InputError):
+        detector.fit(X[:, :2], y)
+    with pytest.raises(NotFittedError):
+        detector.predict(X)
+
+
 def test_a_loaded_detector_needs_rows_for_a_threshold(rows, tmp_path):
     tiny("esad").fit(*rows).save(tmp_path / "model.esad")
     loaded = esad.load(tmp_path / "model.esad")
@@ -208,6 +236,7 @@ def test_a_rows_score_does_not_depend_on_the_rows_beside_it():
     order = rng.permutation(1500)
     np.testing.assert_array_equal(detector.anomaly_score(X[order]), whole[order])
     np.testing.assert_array_equal(detector.anomaly_score(X[700:703]), whole[700:703])
+    np.testing.assert_array_equal([detector.anomaly_score(row[None])[0] for row in X[:20]], whole[:20])
 
 
 class TestPictures:
@@ -239,6 +268,15 @@ class TestPictures:
         detector = tiny("esad", hidden=(3, 3), n_epochs=1, phi=phi, restore=restore).fit(colour, y)
         assert np.isfinite(detector.anomaly_score(colour)).all()
 
+    def test_one_picture_per_step_trains(self, pictures):
+        small = pictures[0][:, :2, :2]
+        detector = tiny("esad", hidden=(3, 3), n_epochs=1, batch_size=1, labelled_batch_size=1).fit(small)
+        assert np.isfinite(detector.anomaly_score(small)).all()
+
+    def test_more_levels_than_a_picture_can_be_halved_are_refused(self, pictures):
+        with pytest.raises(InputError, match="need fewer"):
+            tiny("esad", hidden=(1,) * 12).fit(*pictures)
+
     def test_the_wrong_kind_of_data_is_refused(self, pictures):
         detector = tiny("esad", hidden=(3, 3), n_epochs=1).fit(*pictures)
         with pytest.raises(SchemaError, match="trained on pictures"):
@@ -269,7 +307,9 @@ class TestPictures:
         ({"random_state": "a"}, "`random_state`"),
         ({"contamination": 0.9}, "contamination"),
         ({"contamination": "lots"}, "contamination"),
+        ({"contamination": None}, "contamination"),
         ({"device": "abacus"}, "`device`"),
+        ({"recipe": "mine"}, "`recipe`"),
         ({"precision": "float8"}, "`precision`"),
         ({"scaling": "log"}, "`scaling`"),
         ({"combine": "max"}, "`combine`"),
@@ -291,6 +331,7 @@ def test_ablation_switches_change_the_model(rows):
 
 def test_as_published_is_the_papers_recipe(rows):
     detector = ESAD.as_published(n_epochs=4, random_state=0).fit(*rows)
+    assert np.isfinite(detector.training_scores_).all()  # every row is trained on, none is held out
     settings = detector.recipe_.settings
     assert (settings.optimizer, settings.lr, settings.batch_size, settings.schedule) == ("sgd", 0.1, 32, "halving")
     assert ESAD.as_published().n_epochs == 200
@@ -318,3 +359,9 @@ def test_every_error_is_in_one_tree():
     assert issubclass(ModelFileError, InputError)
     assert issubclass(InputError, EsadError)
     assert issubclass(TrainingError, EsadError)
+
+
+@pytest.mark.parametrize("parameters", [{"n_samples": 0.5}, {"n_samples": 0}, {"n_trees": 0}])
+def test_isolation_forest_names_its_wrong_parameters(parameters):
+    with pytest.raises(InputError, match=next(iter(parameters))):
+        tiny("iforest", **parameters).fit(np.eye(5))

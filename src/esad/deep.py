@@ -8,7 +8,7 @@ import json
 import logging
 import warnings
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,7 @@ from esad.train.loop import Settings, train
 from esad.train.objective import HELD_OUT, Objective, TrainingData
 from esad.train.runtime import autocast, dtype_of, resolve_device, threads_for
 
-__all__ = ["DeepDetector", "Phase"]
+__all__ = ["DeepDetector", "Phase", "held_out_rows"]
 
 logger = logging.getLogger("esad")
 
@@ -35,8 +35,8 @@ BLOCK_ROWS_GPU = 65_536
 BLOCK_PICTURES = 256
 HELD_OUT_RATIO = 0.25  # share of the rows that early stopping watches
 MIN_HELD_OUT_ANOMALIES = 2
-MIN_FOLDS, FOLDS_ALONE = 5, 10  # a member leaves out one part of the unlabelled rows out of this many
-MIN_FOLD_ROWS = 2
+N_PARTS = 10  # of the unlabelled rows; a member trains without one of them
+MIN_PART_ROWS = 2
 
 
 class DeepDetector(Detector):
@@ -70,7 +70,7 @@ class DeepDetector(Detector):
             random = MemberRandom(seeds, device=device, dtype=dtype)
             objective.reset(random)
             kept, stopper = self._hold_out(x, y)
-            unseen_by = _unseen_by(kept, objective.n_members, self.seed_)
+            unseen_by = self._unseen_by(kept)
             data = TrainingData.shared(
                 x,
                 torch.from_numpy(kept).to(device),
@@ -93,17 +93,34 @@ class DeepDetector(Detector):
     def _training_scores(self, rows: Rows, y: NDArray[np.int8], unseen_by: NDArray[np.int64]) -> TrainingScores:
         """Calibrate the score, then score the training rows: by all members, and by those that did not see them."""
         device = next(self.objective_.parameters()).device
-        terms = {name: term.to(device) for name, term in self._raw_terms(rows).items()}
+        terms = self._raw_terms(rows)
         reference = torch.from_numpy(reference_rows(y)).to(device)
         self.objective_.calibrate({name: term[:, reference] for name, term in terms.items()})
         by_member = torch.stack(list(self.objective_.contributions(terms).values())).sum(0).cpu().numpy()
         total = by_member.mean(axis=0)
-        unseen = unseen_by >= 0
+        unseen = (unseen_by >= 0) & (unseen_by < len(by_member))
         if not unseen.any():
             return TrainingScores(total, total)
         held_out = np.where(y == 0, np.nan, total)
         held_out[unseen] = by_member[unseen_by[unseen], np.flatnonzero(unseen)]
         return TrainingScores(total, held_out)
+
+    def _unseen_by(self, y: NDArray[np.int8]) -> NDArray[np.int64]:
+        """Which part of the unlabelled rows a row is in, (n,); member k trains without part k. -1: in none.
+
+        The parts do not depend on the number of members. Thanks to them the threshold can be set on scores of rows
+        that were not seen in training.
+        """
+        parts = np.full(len(y), -1, dtype=np.int64)
+        rows = np.random.default_rng(self.seed_).permutation(np.flatnonzero(y == 0))
+        size = held_out_rows(len(rows), 1) if self._holds_out() else 0
+        for part in range(N_PARTS):
+            parts[rows[part * size : (part + 1) * size]] = part
+        return parts
+
+    def _holds_out(self) -> bool:
+        """Whether every member leaves a part of the unlabelled rows out of its training."""
+        return True
 
     @staticmethod
     def _threads(settings: Settings, n_members: int, *, pictures: bool) -> contextlib.AbstractContextManager[None]:
@@ -139,11 +156,11 @@ class DeepDetector(Detector):
 
     # ------------------------------------------------------------------ score
 
-    def _blocks(self, rows: Rows) -> Any:
-        """Forward passes over blocks of rows: yields (first row, raw terms on the device).
+    def _blocks(self, rows: Rows) -> Iterator[tuple[slice, dict[str, Tensor]]]:
+        """Forward passes over blocks of rows: yields which rows, and raw terms on the device, (members, block).
 
-        Table blocks on a CPU all have the same size, the last one padded: matrix products then round the same way
-        for every row, so a row's score does not depend on the rows beside it.
+        Table blocks on a CPU all have the same size, the last one padded: arithmetic then rounds the same way for every
+        row, so a row's score does not depend on the rows beside it.
         """
         objective = self.objective_
         parameter = next(objective.parameters())
@@ -157,18 +174,21 @@ class DeepDetector(Detector):
                 n = len(block)
                 if n < size and not pictures and device.type == "cpu":
                     block = torch.cat([block, block.new_zeros(size - n, *block.shape[1:])])
-                yield first, {name: term[:, :n] for name, term in scorer(block).items()}
+                yield slice(first, first + n), scorer(block)
 
     def _raw_terms(self, rows: Rows) -> dict[str, Tensor]:
-        parts = [terms for _, terms in self._blocks(rows)]
-        return {name: torch.cat([part[name].float().cpu() for part in parts], dim=1) for name in parts[0]}
+        parts = [
+            {name: term[:, : here.stop - here.start] for name, term in terms.items()}
+            for here, terms in self._blocks(rows)
+        ]
+        return {name: torch.cat([part[name] for part in parts], dim=1) for name in parts[0]}
 
     def _contributions(self, rows: Rows) -> dict[str, Scores]:
         out: dict[str, Scores] = {}
-        for first, terms in self._blocks(rows):
+        for here, terms in self._blocks(rows):
             for name, part in self.objective_.contributions(terms).items():
                 whole = out.setdefault(name, np.empty(len(rows)))
-                whole[first : first + part.shape[1]] = part.mean(0).cpu().numpy()
+                whole[here] = part.mean(0)[: here.stop - here.start].cpu().numpy()
         return out
 
     # ------------------------------------------------------------------ state
@@ -212,21 +232,20 @@ class DeepDetector(Detector):
                 raise ModelFileError(f"its weights {name!r} have the wrong type")
             if value.is_floating_point() and not value.isfinite().all():
                 raise ModelFileError(f"its weights {name!r} are not all finite")
+            if name.rpartition(".")[2].startswith(("variance", "running_var", "spread")) and (value < 0).any():
+                raise ModelFileError(f"its weights {name!r} must not be negative")
 
 
-def _unseen_by(y: NDArray[np.int8], n_members: int, seed: int) -> NDArray[np.int64]:
-    """Which member does not train on an unlabelled row, (n,); -1 where all of them do.
+def held_out_rows(n_unlabelled: int, n_members: int) -> int:
+    """How many unlabelled rows some member leaves out of its training.
 
-    Each member leaves out a part of its own, so that the threshold can be set on scores of rows not seen in training.
+    Examples
+    --------
+    >>> held_out_rows(1000, 5), held_out_rows(1000, 20), held_out_rows(15, 5)
+    (500, 1000, 0)
     """
-    n_folds = FOLDS_ALONE if n_members == 1 else max(MIN_FOLDS, n_members)
-    rows = np.random.default_rng(seed).permutation(np.flatnonzero(y == 0))
-    size = len(rows) // n_folds
-    unseen_by = np.full(len(y), -1, dtype=np.int64)
-    if size >= MIN_FOLD_ROWS:
-        for member in range(n_members):
-            unseen_by[rows[member * size : (member + 1) * size]] = member
-    return unseen_by
+    size = n_unlabelled // N_PARTS
+    return size * min(n_members, N_PARTS) if size >= MIN_PART_ROWS else 0
 
 
 def _place(objective: Objective, device: torch.device, dtype: torch.dtype) -> Objective:

@@ -44,7 +44,7 @@ class TrainingScores:
     total : ndarray, (n,)
         As `anomaly_score` gives them.
     held_out : ndarray, (n,)
-        By the part of the model that has not seen the row; NaN for unlabelled rows that all of it has seen.
+        Unlabelled rows by the member that has not seen them, NaN where all members have; labelled rows by all.
     """
 
     total: Scores
@@ -95,6 +95,8 @@ class Detector(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-lea
         -------
         self
         """
+        for name in [name for name in vars(self) if name.endswith("_")]:
+            delattr(self, name)  # a fit that fails must not leave half of an old one
         data = read(X)
         n_rows = data.n_rows if isinstance(data, Table) else len(data)
         kind = "table" if isinstance(data, Table) else "images"
@@ -116,8 +118,11 @@ class Detector(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-lea
         if threshold.rule == "contamination":  # a share of these very rows, as scikit-learn means it
             self.offset_ = -threshold.fit(scores.total, checked)
         else:
-            self._apply(threshold, self.training_scores_, checked)
+            self._apply_to_training(threshold)
         return self
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "offset_")
 
     def fit_threshold(
         self,
@@ -156,16 +161,21 @@ class Detector(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-lea
         assert rule is not None
         if X is not None:
             scores = self.anomaly_score(X)
-            self._apply(rule, scores, labels.check(y, len(scores), warn=False))
+            self.offset_ = -rule.fit(scores, labels.check(y, len(scores), warn=False))
         elif hasattr(self, "training_scores_"):
-            self._apply(rule, self.training_scores_, self.training_labels_)
+            self._apply_to_training(rule)
         else:
             check_is_fitted(self)
             raise InputError("A detector read from a file has no training scores. Give `X`, rows kept apart.")
         return self
 
-    def _apply(self, rule: Threshold, scores: Scores, y: NDArray[np.int8]) -> None:
+    def _apply_to_training(self, rule: Threshold) -> None:
+        """Set the threshold on scores by members that have not seen the row; labelled rows count for "labels" only."""
+        scores, y = self.training_scores_, self.training_labels_
         known = np.isfinite(scores)
+        unseen = known & (y == labels.UNLABELLED)
+        if rule.rule != "labels" and unseen.any():
+            known = unseen
         self.offset_ = -rule.fit(scores[known], y[known])
 
     def fit_predict(self, X: Any, y: ArrayLike | None = None, **kwargs: Any) -> NDArray[np.int64]:
@@ -239,15 +249,12 @@ class Detector(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-lea
             if self.contamination != "auto":
                 raise InputError(f"`contamination` must be 'auto' or a share up to 0.5. Got {self.contamination!r}.")
             return Threshold("auto")
-        if not 0 < self.contamination <= 0.5:
+        if not isinstance(self.contamination, int | float | np.number) or not 0 < self.contamination <= 0.5:
             raise InputError(f"`contamination` must be 'auto' or a share up to 0.5. Got {self.contamination!r}.")
         return Threshold("contamination", self.contamination)
 
     def _describe_features(self, data: Table | NDArray[Any]) -> None:
         """scikit-learn's attributes about the columns."""
-        for name in ("n_features_in_", "feature_names_in_"):
-            if hasattr(self, name):
-                delattr(self, name)
         if isinstance(data, Table):
             self._warn_of_ids()
             self.n_features_in_ = data.n_columns
@@ -259,7 +266,7 @@ class Detector(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-lea
         ids = [column.name for column in schema.columns if column.proposes_id]
         if ids:
             warnings.warn(
-                f"Column {ids[0]!r} holds other text in every row, as an id does: nothing is learned from it. Drop it.",
+                f"Column {ids[0]!r} holds other text in every row, as an id does, and is learned from by accident. Drop it.",
                 UserWarning,
                 stacklevel=4,
             )
@@ -316,7 +323,10 @@ def _from_state(manifest: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> De
         detector.n_features_in_ = len(schema.columns)
         if schema.named:
             detector.feature_names_in_ = np.asarray(schema.names, dtype=object)
-    detector.label_counts_ = labels.LabelCounts(**manifest["label_counts"])
+    counts = manifest["label_counts"]
+    if not all(isinstance(count, int) and 0 <= count < 2**53 for count in counts.values()) or not any(counts.values()):
+        raise ModelFileError("its label counts are damaged")
+    detector.label_counts_ = labels.LabelCounts(**counts)
     detector.fingerprint_ = str(manifest["data_fingerprint"])
     detector.notes_ = _checked_notes(manifest.get("notes", {}))
     threshold = manifest["threshold"]

@@ -132,6 +132,22 @@ def test_held_out_rows_are_never_drawn():
     assert data.labelled.tolist() == [[0, 4]]
 
 
+def test_every_member_leaves_out_its_own_part():
+    y = torch.zeros(20, dtype=torch.int8)
+    unseen_by = torch.arange(20) % 4
+    data = TrainingData.shared(torch.zeros(20, 1), y, n_members=6, unseen_by=unseen_by)
+    for member in range(6):
+        assert set(unseen_by[data.unlabelled[member]].tolist()) == {0, 1, 2, 3} - {member % 4}
+
+
+def test_early_stopping_does_not_take_a_tie_for_a_gain():
+    x, y = rows()
+    stopper = EarlyStopping(x, y, n_checks=25, patience=4)
+    stopper._precision = lambda state: 0.7
+    _, curves = run([1], callbacks=[stopper])
+    assert len(curves["norm"]) == 5  # one best look, four without a gain
+
+
 def test_divergence_is_reported_with_what_to_do():
     settings = Settings(n_steps=200, batch_size=16, labelled_batch_size=6, lr=1e6, optimizer="sgd", clip=None)
     with pytest.raises(TrainingError, match="Lower `lr`"):

@@ -8,7 +8,7 @@ import numpy as np
 from esad.errors import InputError
 from esad.train.loop import OPTIMIZERS, SCHEDULES
 
-__all__ = ["check", "is_auto"]
+__all__ = ["RECIPE_WORDS", "check", "is_auto"]
 
 # Words that depend on the kind of data, and words that do not.
 BY_KIND: dict[str, dict[str, tuple[str, ...]]] = {
@@ -20,10 +20,16 @@ BY_KIND: dict[str, dict[str, tuple[str, ...]]] = {
     "network": {"table": ("auto", "mlp"), "images": ("auto", "conv", "lenet")},
 }
 WORDS: dict[str, tuple[str, ...]] = {
+    "recipe": ("auto", "published"),
     "reduction": ("sum", "mean"),
     "combine": ("scaled", "sum"),
     "optimizer": ("auto", *OPTIMIZERS),
     "schedule": ("auto", *SCHEDULES),
+}
+# What a model file may hold.
+RECIPE_WORDS: dict[str, set[str]] = {
+    **{name: {word for words in by_kind.values() for word in words} for name, by_kind in BY_KIND.items()},
+    **{name: set(words) for name, words in WORDS.items()},
 }
 
 
@@ -68,8 +74,8 @@ NUMBERS: dict[str, tuple[str, Callable[[Any], bool], tuple[Any, ...]]] = {
         ("n_members", "n_epochs", "batch_size", "labelled_batch_size"),
         ("a whole number above 0 or 'auto'", _whole, ("auto",)),
     ),
-    "hidden": ("a list of whole numbers above 0, or 'auto'", _widths, ("auto", "published")),
-    "latent": ("a whole number above 0 or 'auto'", _whole, ("auto", "published")),
+    "hidden": ("a list of whole numbers above 0, or 'auto'", _widths, ("auto",)),
+    "latent": ("a whole number above 0 or 'auto'", _whole, ("auto",)),
     "augment": ("a whole number, 0 or more, or 'auto'", lambda value: _whole(value, 0), ("auto",)),
     "input_noise": ("a number or a list of numbers, 0 or more, or 'auto'", _at_least_zero, ("auto",)),
     **dict.fromkeys(("lambda_assist", "norm_weight"), ("a number, 0 or more, or 'auto'", _at_least_zero, ("auto",))),

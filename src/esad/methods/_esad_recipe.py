@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from esad.errors import InputError
 from esad.methods._esad_objective import LossSettings
-from esad.methods._esad_parameters import check, is_auto
+from esad.methods._esad_parameters import RECIPE_WORDS, check, is_auto
 from esad.networks.spec import NetworkSpec
 from esad.train.loop import Settings
 
@@ -50,9 +50,8 @@ AUTOMATIC: dict[str, dict[str, Any]] = {
 
 # Constructor arguments of `ESAD.as_published`.
 PUBLISHED: dict[str, Any] = {
+    "recipe": "published",
     "n_members": 1,
-    "hidden": "published",
-    "latent": "published",
     "input_noise": 0.0,
     "augment": 0,
     "lambda_assist": 1.0,
@@ -92,6 +91,9 @@ class Recipe:
     def from_json(cls, values: Any) -> "Recipe":
         """Rebuild from `to_json`."""
         loss = _exactly(LossSettings, values["loss"] | {"input_noise": tuple(values["loss"]["input_noise"])})
+        for name in ("phi", "restore", "reduction", "combine"):
+            if getattr(loss, name) not in RECIPE_WORDS[name]:
+                raise InputError(f"The recipe's {name!r} must be one of {RECIPE_WORDS[name]}.")
         network = NetworkSpec.from_json(values["network"])
         if len(loss.input_noise) != network.n_members:
             raise InputError("The recipe's 'input_noise' must hold one number per member.")
@@ -107,6 +109,8 @@ def _exactly(kind: Callable[..., T], values: dict[str, Any]) -> T:
         number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
         if isinstance(defaults[name], float) and not (number or (name == "clip" and value is None)):
             raise InputError(f"The recipe's {name!r} must be a number. Got {value!r}.")
+        if isinstance(defaults[name], bool | str) and type(value) is not type(defaults[name]):
+            raise InputError(f"The recipe's {name!r} is damaged. Got {value!r}.")
     return kind(**values)
 
 
@@ -129,9 +133,9 @@ def _network(parameters: dict[str, Any], in_shape: tuple[int, ...], kind: str, d
     network = parameters["network"]
     if network == "auto":
         network = "mlp" if kind == "table" else "conv"
-    published = isinstance(parameters["hidden"], str) and parameters["hidden"] == "published"
+    published = parameters["recipe"] == "published"
     hidden, latent, dense = _widths(network, in_shape, device, published=published)
-    if network == "conv" and is_auto(parameters["hidden"]) and hidden[0] < CONV_FULL[0]:
+    if network == "conv" and is_auto(parameters["hidden"]) and hidden[0] < CONV_FULL[0]:  # only on a CPU
         logger.warning("training on a CPU with a narrower network than the paper's: first level %d channels", hidden[0])
     if not isinstance(parameters["hidden"], str):
         hidden = tuple(int(width) for width in parameters["hidden"])
@@ -173,7 +177,7 @@ def _settings(chosen: dict[str, Any], y: NDArray[np.int8], kind: str) -> Setting
     if not is_auto(chosen["n_epochs"]):
         n_steps = int(chosen["n_epochs"]) * math.ceil(n_unlabelled / batch_size)
     elif kind == "table":
-        n_steps = min(1000, max(200, n_unlabelled // 25))
+        n_steps = min(1000, max(300, n_unlabelled // 25))
     else:
         n_steps = min(1500, max(500, n_unlabelled // 4))
     return Settings(
@@ -188,7 +192,7 @@ def _settings(chosen: dict[str, Any], y: NDArray[np.int8], kind: str) -> Setting
         weight_decay=float(chosen["weight_decay"]),
         clip=chosen["clip"],
         precision=chosen["precision"],
-        min_anomaly_ratio=0.5 if chosen["hidden"] != "published" else 0.0,
+        min_anomaly_ratio=0.5 if chosen["recipe"] != "published" else 0.0,
         beta_2=0.999 if kind == "table" else 0.99,
     )
 

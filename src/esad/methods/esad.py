@@ -46,6 +46,8 @@ class ESAD(DeepDetector):
 
     Parameters
     ----------
+    recipe : {"auto", "published"}
+        "published" takes the paper's network shapes and trains every member on all rows, see `as_published`.
     n_members : int or "auto"
         Networks trained side by side; the score is their mean. Auto: 5 for tables, 1 for pictures.
     hidden : sequence of int or "auto"
@@ -134,6 +136,7 @@ class ESAD(DeepDetector):
     def __init__(
         self,
         *,
+        recipe: str = "auto",
         n_members: int | str = "auto",
         hidden: Any = "auto",
         latent: int | str = "auto",
@@ -167,6 +170,7 @@ class ESAD(DeepDetector):
         random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
     ) -> None:
+        self.recipe = recipe
         self.n_members = n_members
         self.hidden = hidden
         self.latent = latent
@@ -213,6 +217,9 @@ class ESAD(DeepDetector):
         0.1
         """
         return cls(**PUBLISHED | changes)
+
+    def _holds_out(self) -> bool:
+        return self.recipe != "published"
 
     def _scaling(self) -> str:
         return self.scaling

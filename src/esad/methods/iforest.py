@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from sklearn.ensemble import IsolationForest as _Forest
 
 from esad.detector import Detector, Scores, State, TrainingScores
-from esad.errors import ModelFileError
+from esad.errors import InputError, ModelFileError
 from esad.preprocess.inputs import Rows
 from esad.random import seed_from
 from esad.train.callbacks import Callback
@@ -71,8 +71,12 @@ class IsolationForest(Detector):
         self.random_state = random_state
 
     def _fit_rows(self, rows: Rows, y: NDArray[np.int8], callbacks: Sequence[Callback]) -> TrainingScores:
+        for name in ("n_trees", "n_samples"):
+            value = getattr(self, name)
+            if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
+                raise InputError(f"`{name}` must be a whole number above 0. Got {value!r}.")
         used = rows[y >= 0] if (y >= 0).any() else rows
-        self.n_drawn_ = min(self.n_samples, len(used))
+        self.n_drawn_ = min(int(self.n_samples), len(used))
         forest = _Forest(
             n_estimators=self.n_trees, max_samples=self.n_drawn_, random_state=seed_from(self.random_state)
         ).fit(used)

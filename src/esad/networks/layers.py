@@ -38,7 +38,15 @@ class StackedConv(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """(batch, members * n_in, H, W) -> (batch, members * n_out, H, W)."""
         x = self.convolution(x)
-        return x if self.norm is None else F.leaky_relu_(self.norm(x), self.slope)
+        if self.norm is None:
+            return x
+        if self.training and x[:, 0].numel() == 1:  # one value has no variance
+            return F.leaky_relu_(_with_running_statistics(self.norm, x), self.slope)
+        return F.leaky_relu_(self.norm(x), self.slope)
+
+
+def _with_running_statistics(norm: nn.BatchNorm2d, x: Tensor) -> Tensor:
+    return F.batch_norm(x, norm.running_mean, norm.running_var, norm.weight, norm.bias, training=False, eps=norm.eps)
 
 
 def reset_weights(network: nn.Module, random: MemberRandom) -> None:

@@ -71,6 +71,12 @@ class NetworkSpec:
             raise InputError(f"`bias` and `sigmoid` must be true or false. Got {self.bias!r} and {self.sigmoid!r}.")
         if self.kind == "conv" and len(self.hidden) < 2:
             raise InputError(f"The network 'conv' needs two or more hidden widths. Got {self.hidden}.")
+        n_halvings = {"mlp": 0, "conv": len(self.hidden), "lenet": len(self.hidden)}[self.kind]
+        if n_halvings and 2**n_halvings > max(16, 2 * max(self.in_shape[1:])):
+            raise InputError(
+                f"The network {self.kind!r} with {len(self.hidden)} hidden widths halves a picture {n_halvings} times. "
+                f"Pictures of {self.in_shape[1]} x {self.in_shape[2]} pixels need fewer."
+            )
         if self.kind == "lenet" and not self.hidden:
             raise InputError("The network 'lenet' needs one or more hidden widths. Got none.")
 

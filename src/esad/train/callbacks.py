@@ -16,6 +16,8 @@ __all__ = ["Callback", "EarlyStopping", "LogProgress", "StopTraining"]
 
 logger = logging.getLogger("esad")
 
+BLOCK_ROWS = 256  # held-out rows per forward pass
+
 
 class StopTraining(Exception):  # noqa: N818  a signal, not an error
     """Raised by a callback to end training after the current step."""
@@ -81,7 +83,10 @@ class EarlyStopping:
         best = float(state.kept.get("best_precision", torch.tensor(-1.0)))
         if precision > best:
             weights = {f"best.{name}": value.detach().clone() for name, value in state.objective.state_dict().items()}
-            state.kept = {"best_precision": torch.tensor(precision), "n_since_best": torch.tensor(0)} | weights
+            state.kept = {
+                "best_precision": torch.tensor(precision, dtype=torch.float64),
+                "n_since_best": torch.tensor(0),
+            } | weights
             return
         state.kept["n_since_best"] = state.kept["n_since_best"] + 1
         if int(state.kept["n_since_best"]) >= self.patience:
@@ -96,7 +101,9 @@ class EarlyStopping:
     @torch.no_grad()
     def _precision(self, state: LoopState) -> float:
         objective = state.objective.eval()
-        terms = objective.scorer()(self.x)
+        scorer = objective.scorer()
+        parts = [scorer(block) for block in torch.split(self.x, BLOCK_ROWS)]
+        terms = {name: torch.cat([part[name] for part in parts], dim=1) for name in parts[0]}
         is_anomaly = self.y < 0
         objective.calibrate({name: term[:, ~is_anomaly] for name, term in terms.items()})
         scores = torch.stack(list(objective.contributions(terms).values())).sum(0).mean(0)

@@ -44,12 +44,14 @@ class TrainingData:
     def shared(cls, x: Tensor, y: Tensor, *, n_members: int, unseen_by: Tensor | None = None) -> "TrainingData":
         """All members draw from the same rows.
 
-        `y` is (n,) of -1, 0, +1, or `HELD_OUT` for rows that nobody draws. `unseen_by` is (n,) with the number of
-        the one member that does not draw an unlabelled row, -1 for none; each member must leave out equally many.
+        `y` is (n,) of -1, 0, +1, or `HELD_OUT` for rows that nobody draws. `unseen_by` is (n,) with numbers of equally
+        large parts, -1 for rows in none; member k draws no row of part k, counted round if there are more members.
         """
         unlabelled = torch.nonzero(y == 0).flatten().expand(n_members, -1)
         if unseen_by is not None:
-            drawn = [rows[unseen_by[rows] != member] for member, rows in enumerate(unlabelled)]
+            n_parts = int(unseen_by.max()) + 1
+            left_out = [member % n_parts if n_parts else 0 for member in range(n_members)]
+            drawn = [rows[unseen_by[rows] != part] for part, rows in zip(left_out, unlabelled, strict=True)]
             unlabelled = torch.stack(drawn)
         anomalies, normals = torch.nonzero(y == -1).flatten(), torch.nonzero(y == 1).flatten()
         labelled = torch.cat([anomalies, normals])
