@@ -15,7 +15,7 @@ _NAMES = {
     "ap_scorer": "esad.score.metrics",
     "auc_scorer": "esad.score.metrics",
     "evaluate": "esad.score.metrics",
-    "load": "esad.detector",
+    "load": "esad.loading",
 }
 _MODULES = ("errors", "labels", "registry")
 

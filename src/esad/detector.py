@@ -1,4 +1,4 @@
-"""The scikit-learn face shared by every method: fit, score, decide, save, load.
+"""The scikit-learn face shared by every method: fit, score, decide, save.
 
 Directions, defined here once: `anomaly_score` is higher for the more anomalous; `score_samples` is its negative;
 `decision_function = score_samples - offset_`; `predict` gives -1 for an alarm and +1 otherwise. A row is an alarm
@@ -21,15 +21,15 @@ from sklearn.base import BaseEstimator, OutlierMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from esad import labels, registry
+from esad import labels
 from esad.data.frame import Table
-from esad.errors import EsadError, InputError, ModelFileError
+from esad.errors import InputError
 from esad.persist import bundle
 from esad.preprocess.inputs import Inputs, Rows, read
 from esad.score.threshold import Threshold
 from esad.train.callbacks import Callback
 
-__all__ = ["Detector", "TrainingScores", "load"]
+__all__ = ["Detector", "TrainingScores"]
 
 Scores = NDArray[np.float64]
 State = tuple[dict[str, NDArray[Any]], dict[str, Any]]
@@ -266,7 +266,7 @@ class Detector(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-lea
         ids = [column.name for column in schema.columns if column.proposes_id]
         if ids:
             warnings.warn(
-                f"Column {ids[0]!r} holds other text in every row, as an id does, and is learned from by accident. Drop it.",
+                f"Column {ids[0]!r} holds other text in every row, as an id does. Drop it: nothing true is learned.",
                 UserWarning,
                 stacklevel=4,
             )
@@ -285,71 +285,6 @@ class Detector(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-lea
         return tags
 
 
-def load(path: str | os.PathLike[str]) -> Detector:
-    """Read a fitted detector from a `.esad` file.
-
-    Nothing in the file can run code; a damaged, foreign or newer file gives one clear `ModelFileError`.
-
-    Examples
-    --------
-    >>> load("no-such-model.esad")
-    Traceback (most recent call last):
-    ...
-    esad.errors.ModelFileError: ...
-    """
-    manifest, arrays = bundle.read(path)
-    try:
-        return _from_state(manifest, arrays)
-    except (MemoryError, ImportError):
-        raise
-    except Exception as error:  # a forged file may be wrong in any way; all of them are the file's fault
-        reason = str(error) if isinstance(error, EsadError) else f"its contents do not fit together ({error!r})"
-        raise ModelFileError(f"{os.fspath(path)!r} is not a usable esad model: {reason}") from error
-
-
-def _from_state(manifest: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Detector:
-    parameters = manifest["parameters"]
-    if not isinstance(parameters, dict):
-        raise ModelFileError("its parameters are damaged")
-    detector_class = registry.method(str(manifest["method"]))
-    detector: Detector = detector_class(**{name: _restored(value) for name, value in parameters.items()})
-    groups: dict[str, dict[str, NDArray[Any]]] = {"inputs": {}, "model": {}}
-    for name, value in arrays.items():
-        group, _, rest = name.partition(".")
-        groups[group][rest] = value
-    detector.inputs_ = Inputs.from_state(groups["inputs"], manifest["inputs"])
-    schema = getattr(detector.inputs_.preprocessor, "schema_", None)
-    if schema is not None:
-        detector.n_features_in_ = len(schema.columns)
-        if schema.named:
-            detector.feature_names_in_ = np.asarray(schema.names, dtype=object)
-    counts = manifest["label_counts"]
-    if not all(isinstance(count, int) and 0 <= count < 2**53 for count in counts.values()) or not any(counts.values()):
-        raise ModelFileError("its label counts are damaged")
-    detector.label_counts_ = labels.LabelCounts(**counts)
-    detector.fingerprint_ = str(manifest["data_fingerprint"])
-    detector.notes_ = _checked_notes(manifest.get("notes", {}))
-    threshold = manifest["threshold"]
-    if not isinstance(threshold, float | int) or isinstance(threshold, bool) or not np.isfinite(threshold):
-        raise ModelFileError(f"its threshold must be a number. Got {threshold!r}")
-    detector.offset_ = -float(threshold)
-    detector._restore(groups["model"], manifest["model"])
-    return detector
-
-
-def _checked_notes(notes: Any) -> dict[str, Any]:
-    """What the model's maker noted, such as the name of the id column: plain values or lists of them."""
-
-    def is_plain(value: Any) -> bool:
-        return value is None or isinstance(value, str | int | float | bool)
-
-    if not isinstance(notes, dict) or not all(
-        is_plain(value) or (isinstance(value, list) and all(map(is_plain, value))) for value in notes.values()
-    ):
-        raise ModelFileError("its notes are damaged")
-    return notes
-
-
 def _fingerprint(rows: Rows, y: NDArray[np.int8]) -> str:
     """Short hash of the preprocessed training data and labels."""
     digest = hashlib.sha256(repr(rows.shape).encode())
@@ -365,8 +300,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple | np.ndarray):
         return [_plain(item) for item in value]
     return value
-
-
-def _restored(value: Any) -> Any:
-    """Undo `_plain`: lists were tuples."""
-    return tuple(_restored(item) for item in value) if isinstance(value, list) else value

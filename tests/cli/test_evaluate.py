@@ -3,7 +3,7 @@
 import pytest
 
 from esad.data.files import read_table
-from esad.detector import load
+from esad.loading import load
 from esad.score.metrics import evaluate
 
 

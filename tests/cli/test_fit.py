@@ -5,7 +5,7 @@ import shlex
 
 import pytest
 
-from esad.detector import load
+from esad.loading import load
 
 
 def test_fit_shows_how_it_read_the_data_and_where_the_model_is(esad, parts, kit, tmp_path):

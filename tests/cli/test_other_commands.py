@@ -4,7 +4,7 @@ import pytest
 
 from esad import registry
 from esad.data.files import read_table
-from esad.detector import load
+from esad.loading import load
 from esad.methods.esad import ESAD
 
 

@@ -9,7 +9,7 @@ from pyarrow import parquet
 
 from esad.cli import score as command
 from esad.data import files
-from esad.detector import load
+from esad.loading import load
 
 
 def read(path):

@@ -370,3 +370,13 @@ def test_nothing_given_is_changed():
     tensors["mean"][:] = 99.0
     assert preprocessor.mean_[0] != 99.0
     assert Schema.from_json(meta["schema"]) == preprocessor.schema_
+
+
+@pytest.mark.parametrize("placeholder", [1e15, -999999.0, 1e300])
+def test_a_placeholder_value_does_not_set_the_scale_of_its_column(placeholder):
+    values = np.random.default_rng(0).normal(size=(300, 2))
+    values[7, 0] = placeholder
+    features = TabularPreprocessor().fit(Table.from_any(values)).transform(Table.from_any(values))
+    assert abs(features[7, 0]) == 10.0
+    assert np.delete(features[:, 0], 7).std() == pytest.approx(1.0, rel=0.01)
+    np.testing.assert_allclose(features[:, 1].std(), 1.0, rtol=1e-5)

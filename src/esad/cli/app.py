@@ -6,7 +6,8 @@ Exit codes: 0 done · 1 training failed, or the system refused (disk, memory) ·
 
 import functools
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -44,15 +45,22 @@ def _main(
         typer.echo(context.get_help())
 
 
-def _guarded(command: Callable[..., None]) -> Callable[..., None]:
-    """Keep Ctrl-C away from typer, which would exit without a word."""
+def _guarded(
+    command: Callable[..., None], *, files: Callable[[Path], Mapping[str, Path]] | None = None
+) -> Callable[..., None]:
+    """Keep Ctrl-C away from typer, which would exit without a word; say what was written by then.
+
+    `files` names the files of a command whose --out is a folder.
+    """
 
     @functools.wraps(command)
     def wrapped(*args: Any, **kwargs: Any) -> None:
+        paths = [kwargs[name] for name in ("out", "test_out") if kwargs.get(name) is not None]
+        results = failures.Results(paths if files is None else files(*paths).values())
         try:
             command(*args, **kwargs)
         except KeyboardInterrupt as interrupt:
-            raise common.Interrupted("no result was written.") from interrupt
+            raise common.Interrupted(results.told()) from interrupt
 
     return wrapped
 
@@ -67,7 +75,7 @@ _data = typer.Typer(invoke_without_command=True, rich_markup_mode="rich")
 _data.callback(epilog=data.EXAMPLE)(_guarded(data.data))
 _data.command("save", epilog=data.SAVE_EXAMPLE)(_guarded(data.save))
 app.add_typer(_data, name="data")
-app.command("demo", epilog=demo.EXAMPLE)(_guarded(demo.demo))
+app.command("demo", epilog=demo.EXAMPLE)(_guarded(demo.demo, files=demo.result_files))
 
 
 def run(args: Sequence[str] | None = None) -> int:

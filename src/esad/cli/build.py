@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -9,16 +10,22 @@ from typing import TYPE_CHECKING, Any
 
 from esad import registry
 from esad.cli import common
+from esad.cli.training import TrainingSet
 from esad.errors import EsadError, InputError
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from esad.detector import Detector
     from esad.score.threshold import Threshold
 
-__all__ = ["Choice", "build_detector", "settings_checked", "threshold_rule"]
+__all__ = ["AUTO_MEMBERS", "Choice", "build_detector", "settings_checked", "threshold_rule"]
+
+AUTO_MEMBERS = {"table": 5, "images": 1}  # networks when the number is left to the method
+_PARAMETERS = {
+    "--seed": "random_state",
+    "--members": "n_members",
+    "--contamination": "contamination",
+    "--device": "device",
+}
 
 
 @dataclass(frozen=True)
@@ -39,22 +46,34 @@ def build_detector(choice: Choice) -> "Detector":
     """An unfitted detector; a parameter that the method does not have is an error."""
     detector_class = registry.method(choice.method)
     known = set(inspect.signature(detector_class).parameters)
-    wanted: dict[str, Any] = {"random_state": choice.seed}
-    if choice.members is not None:
-        wanted["n_members"] = choice.members
-    if choice.device != "auto":
-        wanted["device"] = choice.device
-    if choice.contamination is not None:
-        wanted["contamination"] = choice.contamination
-    wanted |= dict(_setting(text) for text in choice.settings)
+    wanted = {"random_state": choice.seed} | _typed(choice)
     for name in wanted:
         if name not in known:
             raise InputError(
                 f"The method {choice.method!r} has no parameter {name!r}.{common.hint(name, known)} "
                 f"It has: {', '.join(sorted(known))}."
             )
+    if "device" in wanted:
+        from esad.train.runtime import resolve_device
+
+        resolve_device(wanted["device"])
     detector: Detector = detector_class(**wanted)
     return detector
+
+
+def _typed(choice: Choice) -> dict[str, Any]:
+    """Parameters as typed, by an option of their own or after --set; two values for one of them are an error."""
+    options = {"--seed": choice.seed or None, "--members": choice.members, "--contamination": choice.contamination}
+    options["--device"] = choice.device if choice.device != "auto" else None
+    found: dict[str, tuple[str, Any]] = {
+        _PARAMETERS[option]: (f"{option} {value}", value) for option, value in options.items() if value is not None
+    }
+    for text in choice.settings:
+        name, value = _setting(text)
+        if name in found:
+            raise InputError(f"{found[name][0]} and --set {text} give {name!r} two values. Leave one of them out.")
+        found[name] = f"--set {text}", value
+    return {name: value for name, (_, value) in found.items()}
 
 
 def _setting(text: str) -> tuple[str, Any]:
@@ -70,7 +89,7 @@ def _setting(text: str) -> tuple[str, Any]:
 
 @contextmanager
 def settings_checked(choice: Choice) -> Iterator[None]:
-    """Blame what was typed after --set for what a method cannot compute with."""
+    """Blame what was typed after --set for what a method cannot compute with, where it does not say so itself."""
     try:
         yield
     except EsadError:
@@ -78,10 +97,20 @@ def settings_checked(choice: Choice) -> Iterator[None]:
     except (TypeError, ValueError) as error:
         if not choice.settings:
             raise
-        raise InputError(f"The method {choice.method!r} cannot use {' '.join(choice.settings)}: {error}.") from error
+        named = [text for text in choice.settings if _is_named(*_setting(text), str(error))]
+        blamed = named or choice.settings
+        one_of = "one of " if len(blamed) > 1 else ""
+        message = f"The method {choice.method!r} cannot use {one_of}{', '.join(blamed)}: {error}"
+        raise InputError(message if message.endswith(".") else f"{message}.") from error
 
 
-def threshold_rule(choice: Choice, n_rows: int, y: "NDArray[np.int8] | None") -> "Threshold | None":
+def _is_named(name: str, value: Any, message: str) -> bool:
+    """Whether a message speaks of a parameter or of the value it was given."""
+    words = [name, "NoneType" if value is None else repr(value)]
+    return any(re.search(rf"(?<!\w){re.escape(word)}(?!\w)", message) for word in words)
+
+
+def threshold_rule(choice: Choice, detector: "Detector", training: TrainingSet) -> "Threshold | None":
     """The rule asked for, None for the method's own; tried out now, since it is needed only after the training."""
     import numpy as np
 
@@ -94,8 +123,46 @@ def threshold_rule(choice: Choice, n_rows: int, y: "NDArray[np.int8] | None") ->
         asked.append(Threshold("false_alarm", choice.false_alarm_rate))
     if choice.from_labels:
         asked.append(Threshold("labels"))
-    if len(asked) > 1:
+    by_setting = choice.contamination is None and any(_setting(text)[0] == "contamination" for text in choice.settings)
+    if len(asked) + by_setting > 1:
         raise InputError("Give one of --contamination, --false-alarm-rate and --threshold-from-labels, not several.")
     for rule in asked:
-        rule.fit(np.zeros(n_rows), y)
+        if rule.rule == "false_alarm":
+            _check_false_alarm(rule, detector, training)
+        else:
+            rule.fit(np.zeros(training.n_rows), training.y)
     return asked[0] if asked else None
+
+
+def _check_false_alarm(rule: "Threshold", detector: "Detector", training: TrainingSet) -> None:
+    """Refuse a rate for which too few rows will be left: of the unlabelled, only those that a member has not seen."""
+    import numpy as np
+
+    from esad.deep import held_out_rows
+
+    counts, n_members = training.labels(), _n_members(detector, training)
+    n_unlabelled = counts["n_unlabelled"]
+    n_held_out = n_unlabelled if n_members is None else held_out_rows(n_unlabelled, n_members)
+    y = np.repeat(np.array([0, 1, -1], dtype=np.int8), [n_held_out, counts["n_normal"], counts["n_anomaly"]])
+    try:
+        rule.fit(np.zeros(len(y)), y)
+    except InputError as error:
+        if n_members is None:
+            raise
+        reason = f"Unlabelled rows count if a member leaves them out of its training: {n_held_out:,} of "
+        reason += f"{n_unlabelled:,} with {common.counted(n_members, 'member')}."
+        if (n_more := held_out_rows(n_unlabelled, AUTO_MEMBERS["table"])) > n_held_out:
+            reason += f" With --members {AUTO_MEMBERS['table']} it would be {n_more:,}."
+        raise InputError(f"{error} {reason}") from error
+
+
+def _n_members(detector: "Detector", training: TrainingSet) -> int | None:
+    """How many networks there will be; None for other methods, and for a number that the method will refuse."""
+    from esad.deep import DeepDetector
+
+    if not isinstance(detector, DeepDetector):
+        return None
+    given = getattr(detector, "n_members", 1)
+    if given == "auto":
+        return AUTO_MEMBERS["images" if training.schema is None else "table"]
+    return given if isinstance(given, int) and not isinstance(given, bool) and given > 0 else None

@@ -17,6 +17,7 @@ __all__ = [
     "EPILOGUE",
     "Interrupted",
     "check_method",
+    "counted",
     "example",
     "fail",
     "hint",
@@ -78,6 +79,11 @@ def hint(word: str, known: Iterable[str]) -> str:
     folded = {name.casefold().strip(): name for name in reversed(names)}
     near = get_close_matches(word.casefold().strip(), list(folded), n=1, cutoff=0.6)
     return f" Did you mean {folded[near[0]]!r}?" if near else ""
+
+
+def counted(number: int, noun: str, plural: str | None = None) -> str:
+    """A number with its noun: 1 row, 2,000 rows."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
 def percent(share: float) -> str:

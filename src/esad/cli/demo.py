@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from esad.data.scenario import Scenario
     from esad.detector import Detector
 
-__all__ = ["EXAMPLE", "demo"]
+__all__ = ["EXAMPLE", "demo", "result_files"]
 
 EXAMPLE = common.example("esad demo", "esad demo --out /tmp/esad-demo")
 _METHODS = ("esad", "iforest")
@@ -60,6 +60,12 @@ def demo(
         _show(results, files)
 
 
+def result_files(out: Path) -> dict[str, Path]:
+    """What it leaves in its folder."""
+    names = {"train": "train.csv", "test": "test.csv", "model": "model.esad", "scores": "scores.csv"}
+    return {name: out / file for name, file in names.items()}
+
+
 def _prepare(out: Path) -> dict[str, Path]:
     """The files to write, in a folder that can be written to."""
     from esad.atomic import check_writable
@@ -68,8 +74,7 @@ def _prepare(out: Path) -> dict[str, Path]:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise OutputError(f"Cannot make the folder {str(out)!r}: {error.strerror}. Give another --out.") from error
-    names = {"train": "train.csv", "test": "test.csv", "model": "model.esad", "scores": "scores.csv"}
-    files = {name: out / file for name, file in names.items()}
+    files = result_files(out)
     for path in files.values():
         check_writable(path)
     return files

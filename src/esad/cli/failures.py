@@ -7,9 +7,10 @@ import re
 import signal
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -18,7 +19,7 @@ import typer
 from esad.cli import common
 from esad.errors import EsadError, TrainingError
 
-__all__ = ["report", "signals_raise", "warnings_as_lines"]
+__all__ = ["Results", "report", "signals_raise", "warnings_as_lines"]
 
 # The base of typer's usage errors; typer moved it between packages, BadParameter stayed where it is.
 _USAGE_ERROR: type[Any] = typer.BadParameter.__mro__[1]
@@ -26,6 +27,34 @@ _USAGE_ERROR: type[Any] = typer.BadParameter.__mro__[1]
 
 class _Ended(KeyboardInterrupt):
     """A request to end from outside: handled as Ctrl-C is, so that nothing half-written stays."""
+
+
+class Results:
+    """The files a command is to write; whenever it is stopped, they tell which of them it has written."""
+
+    def __init__(self, paths: Iterable[Path]) -> None:
+        self._before = {path: _identity(path) for path in paths}
+
+    def written(self) -> list[str]:
+        """Those that are there and were not before."""
+        return [str(path) for path, before in self._before.items() if _identity(path) not in (None, before)]
+
+    def told(self) -> str:
+        """The same in words."""
+        written = self.written()
+        missing = [str(path) for path in self._before if str(path) not in written]
+        if not written:
+            return "no result was written."
+        return f"{common.listed(written)} had been written" + (f", {common.listed(missing)} not." if missing else ".")
+
+
+def _identity(path: Path) -> tuple[int, int, int] | None:
+    """What changes when a file or folder is replaced; None if there is none."""
+    try:
+        status = path.stat()
+    except (OSError, ValueError):
+        return None
+    return status.st_ino, status.st_mtime_ns, status.st_size
 
 
 def report(error: BaseException) -> int:

@@ -14,7 +14,6 @@ from esad.cli.training import Reading, TrainingSet, read_training
 
 if TYPE_CHECKING:
     from esad.data.frame import Column
-    from esad.detector import Detector
 
 __all__ = ["EXAMPLE", "fit", "show_reading"]
 
@@ -61,20 +60,19 @@ def fit(
     common.check_method(method)
     training = read_training(data, reading)
     detector = build_detector(choice)
-    rule = threshold_rule(choice, training.n_rows, training.y)
+    rule = threshold_rule(choice, detector, training)
     talks = not (quiet or as_json)
     if talks:
         show_reading(data, training)
     checkpoint = job.open_checkpoint(out, every_seconds=checkpoint_every, resume=resume)
     with settings_checked(choice):
-        seconds = job.fit_and_save(
+        summary = job.fit_and_save(
             detector, training, rule=rule, checkpoint=checkpoint, out=out, command=context.obj, shown=not quiet
         )
-    summary = _summary(detector, training) | {"seconds": seconds, "resumed_step": checkpoint.resumed_step}
     if as_json:
         common.json_out({"model": str(out), "method": method, "data": training.to_json()} | summary)
     elif talks:
-        _show_summary(summary, data=data, out=out)
+        _show_summary(summary, out)
 
 
 def show_reading(data: Path, training: TrainingSet) -> None:
@@ -82,14 +80,17 @@ def show_reading(data: Path, training: TrainingSet) -> None:
     if training.schema is None:
         channels, height, width = training.X.shape[1:]
         colour = "grey" if channels == 1 else "colour"
-        common.say(f"{data}: {training.n_rows:,} {colour} pictures of {width} x {height} pixels")
+        pictures = common.counted(training.n_rows, f"{colour} picture")
+        common.say(f"{data}: {pictures} of {width} x {height} pixels")
     else:
         columns = training.schema.columns
         rows = [_column_row(column, training.n_rows) for column in columns[:_MAX_SHOWN]]
-        title = f"{data}: {training.n_rows:,} rows, {len(columns):,} columns to learn from"
+        n_rows, n_columns = common.counted(training.n_rows, "row"), common.counted(len(columns), "column")
+        title = f"{data}: {n_rows}, {n_columns} to learn from"
         common.show_table(title, ["column", "kind", "missing", "distinct", ""], rows, right=["missing", "distinct"])
         if len(columns) > _MAX_SHOWN:
-            common.say(f"... and {len(columns) - _MAX_SHOWN:,} more columns: {', '.join(_kinds(columns))} in all")
+            more = common.counted(len(columns) - _MAX_SHOWN, "more column")
+            common.say(f"... and {more}: {', '.join(_kinds(columns))} in all")
     for name in training.left_out:
         common.say(f"Left out: {name!r} looks like an id (text, different in every row).")
         common.say(f"          To carry it into the scores, pass --id-column {shlex.quote(name)}.")
@@ -121,21 +122,11 @@ def _kinds(columns: "tuple[Column, ...]") -> Iterator[str]:
         yield f"{sum(column.kind == kind for column in columns):,} {kind}"
 
 
-def _summary(detector: "Detector", training: TrainingSet) -> dict[str, Any]:
-    """What the model does on the rows it learned from."""
-    flagged = detector.anomaly_score(training.X) > detector.threshold_
-    found = {"threshold": detector.threshold_, "n_flagged": int(flagged.sum()), "flagged_ratio": float(flagged.mean())}
-    if training.y is not None and (training.y < 0).any():
-        found["n_labelled_anomaly_flagged"] = int(flagged[training.y < 0].sum())
-        found["n_labelled_anomaly"] = int((training.y < 0).sum())
-    return found
-
-
-def _show_summary(summary: dict[str, Any], *, data: Path, out: Path) -> None:
-    flagged = f"{summary['n_flagged']:,} training rows ({common.percent(summary['flagged_ratio'])})"
+def _show_summary(summary: dict[str, Any], out: Path) -> None:
+    flagged = f"{common.counted(summary['n_flagged'], 'training row')} ({common.percent(summary['flagged_ratio'])})"
     if "n_labelled_anomaly" in summary:
-        known = f"{summary['n_labelled_anomaly_flagged']:,} of the {summary['n_labelled_anomaly']:,} labelled anomalies"
-        flagged += f", {known} among them"
+        labelled = common.counted(summary["n_labelled_anomaly"], "labelled anomaly", "labelled anomalies")
+        flagged += f", {summary['n_labelled_anomaly_flagged']:,} of the {labelled} among them"
     resumed = f", resumed at step {summary['resumed_step']:,}" if summary["resumed_step"] else ""
     size = common.size_text(out.stat().st_size)
     common.show_pairs(
@@ -147,4 +138,4 @@ def _show_summary(summary: dict[str, Any], *, data: Path, out: Path) -> None:
         ]
     )
     common.say()
-    common.say(f"Next: {shlex.join(['esad', 'score', str(out), str(data), '--top', '10'])}")
+    common.say(f"Next: {shlex.join(['esad', 'score', str(out), 'NEW_DATA', '--top', '10'])}")

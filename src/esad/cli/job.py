@@ -4,9 +4,10 @@ import shlex
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from esad.cli import common
+from esad.cli.failures import Results
 from esad.cli.progress import GracefulStop, TrainingBar, bar
 from esad.cli.training import TrainingSet
 from esad.errors import OutputError
@@ -59,9 +60,12 @@ def fit_and_save(
     out: Path,
     command: Sequence[str],
     shown: bool,
-) -> float:
-    """Train, set the threshold, save, and only then drop the checkpoint; returns the seconds it took."""
-    started = time.perf_counter()
+) -> dict[str, Any]:
+    """Train, set the threshold, save, and only then drop the checkpoint; returns what came out, seconds included.
+
+    All that takes long is done before the model is saved: an interruption finds either no model or a finished command.
+    """
+    started, results = time.perf_counter(), Results([out])
     try:
         with bar(shown=shown) as progress, GracefulStop(checkpoint) as stop:
             callbacks: list[Callback] = [checkpoint, TrainingBar(progress, f"training {type(detector).__name__}"), stop]
@@ -72,11 +76,25 @@ def fit_and_save(
                 from_labels=rule.rule == "labels",
             )
         detector.notes_ = training.notes
+        summary = _summary(detector, training)
         detector.save(out)
     except KeyboardInterrupt as interrupt:
+        if results.written():  # the model took its place right before
+            checkpoint.remove()
+            raise
         raise common.Interrupted(_way_back(checkpoint.path, command)) from interrupt
     checkpoint.remove()
-    return time.perf_counter() - started
+    return summary | {"seconds": time.perf_counter() - started, "resumed_step": checkpoint.resumed_step}
+
+
+def _summary(detector: "Detector", training: TrainingSet) -> dict[str, Any]:
+    """What the model does on the rows it learned from."""
+    flagged = detector.anomaly_score(training.X) > detector.threshold_
+    found = {"threshold": detector.threshold_, "n_flagged": int(flagged.sum()), "flagged_ratio": float(flagged.mean())}
+    if training.y is not None and (training.y < 0).any():
+        found["n_labelled_anomaly_flagged"] = int(flagged[training.y < 0].sum())
+        found["n_labelled_anomaly"] = int((training.y < 0).sum())
+    return found
 
 
 def _way_back(path: Path, command: Sequence[str]) -> str:

@@ -111,7 +111,7 @@ Device = Annotated[
     typer.Option(
         "--device",
         metavar="NAME",
-        help="Where to compute: auto, cpu, cuda, cuda:1, mps.",
+        help="Where to compute: auto, cpu, cuda, cuda:1.",
         rich_help_panel=_RUNNING,
     ),
 ]

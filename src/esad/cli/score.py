@@ -1,6 +1,7 @@
 """`esad score`: a score and a verdict for every row of a file or folder."""
 
 import heapq
+import math
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -92,8 +93,10 @@ class _Worst:
 
 
 def _plain(cell: Any) -> Any:
-    """An id as JSON can hold it."""
+    """An id as JSON can hold it: NaN and infinities, which it cannot, are missing."""
     value = cell.as_py() if hasattr(cell, "as_py") else cell
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
     return value if value is None or isinstance(value, str | int | float) else str(value)
 
 
@@ -104,8 +107,8 @@ def _show(found: dict[str, Any], top_rows: list[dict[str, Any]]) -> None:
             ("" if row[id_name] is None else row[id_name], f"{row['score']:.6g}", "yes" if row["anomaly"] else "no")
             for row in top_rows
         ]
-        common.show_table(f"The {len(top_rows)} worst", [id_name, "score", "anomaly"], cells, right=["score"])
+        common.show_table("The worst row" if len(top_rows) == 1 else f"The {len(top_rows)} worst", [id_name, "score", "anomaly"], cells, right=["score"])
     flagged = f"{found['n_flagged']:,} flagged ({common.percent(found['flagged_ratio'])})"
-    common.say(f"{found['n_rows']:,} rows scored, {flagged} above the threshold {found['threshold']:.6g}.")
+    common.say(f"{common.counted(found['n_rows'], 'row')} scored, {flagged} above the threshold {found['threshold']:.6g}.")
     if found["out"]:
         common.say(f"Scores: {found['out']}")

@@ -44,7 +44,7 @@ class Source:
 
 def load_model(path: Path) -> "Detector":
     """Load a model; data given in its place is named as such."""
-    from esad.detector import load
+    from esad.loading import load
 
     if path.is_dir() or path.name.lower().endswith(_TABLES):
         raise ModelFileError(f"{str(path)!r} is data, and a model is expected here. Give a file written by esad fit.")

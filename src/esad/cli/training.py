@@ -82,6 +82,11 @@ def check_column(name: str | None, names: Sequence[str], path: Path, option: str
         )
 
 
+def _check_enough(path: Path, number: int, noun: str) -> None:
+    if number < 2:
+        raise DataFileError(f"Cannot learn from {str(path)!r}: it holds {common.counted(number, noun)}. Give two or more.")
+
+
 def _labels(values: Any, reading: Reading, *, name: str) -> "NDArray[np.int8]":
     """Labels -1, 0, +1; what cannot be read as such names the options that help."""
     from esad.labels import from_column
@@ -105,6 +110,7 @@ def _read_file(path: Path, reading: Reading) -> TrainingSet:
     names = column_names(path)
     _check_roles(path, names, reading)
     table = read_table(path, columns=[name for name in names if name not in reading.ignore])
+    _check_enough(path, table.num_rows, "row")
     y = None
     if reading.label_column is not None:
         y = _labels(table[reading.label_column], reading, name=reading.label_column)
@@ -201,5 +207,24 @@ def _read_folder(path: Path, reading: Reading) -> TrainingSet:
     if reading.ignore:
         raise InputError("--ignore is for the columns of a table, and this is a folder.")
     folder = read_folder(path, labels_csv=reading.labels_csv)
-    y = None if folder.label_words is None else _labels(folder.label_words, reading, name="sub-folder")
+    _check_enough(path, len(folder.images), "picture")
+    y = None if folder.label_words is None else _picture_labels(path, folder.label_words, reading)
     return TrainingSet(X=folder.images, y=y, n_rows=len(folder.images), schema=None)
+
+
+def _picture_labels(path: Path, words: "NDArray[np.object_]", reading: Reading) -> "NDArray[np.int8]":
+    """Labels by CSV file or by sub-folder; sub-folders that mean nothing are named."""
+    if reading.labels_csv is not None:
+        return _labels(words, reading, name="label")
+    try:
+        return _labels(words, reading, name="sub-folder")
+    except LabelError as error:
+        names = list(dict.fromkeys(word for word in words.tolist() if word is not None))
+        given = [value for value in (reading.anomaly_value, reading.normal_value) if value is not None]
+        wrong = [name for name in names if name.casefold() not in WORDS and name not in given]
+        if not wrong or not set(given) <= set(names):  # what was asked for is not there: said well enough
+            raise
+        raise LabelError(
+            f"The sub-folders of {str(path)!r} must be anomaly, normal or unlabelled. Got {common.listed(wrong)}. "
+            "Say what they mean with --anomaly-value NAME and --normal-value NAME, or rename them."
+        ) from error

@@ -5,8 +5,10 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["finite_moments"]
+__all__ = ["finite_moments", "moments_without_extremes"]
 
+_EXTREME = 100.0  # robust standard deviations from the median at which a value no longer counts
+_SUSPECT = 3.0  # times the robust standard deviation at which extreme values are looked for
 _SAFE_SUM = 1e-200  # below this, squares may have underflowed: the column is constant or needs the careful way
 
 
@@ -96,3 +98,29 @@ def _careful_moments(values: NDArray[np.float64]) -> tuple[float, float]:
     spread = float(np.abs(deviation).max())
     ratio = float(np.sqrt(np.mean((deviation / spread) ** 2))) * spread if spread else 0.0
     return centre * magnitude, min(ratio, 1.0) * magnitude  # no column deviates by more than its largest value
+
+
+def moments_without_extremes(
+    sample: NDArray[np.float64], std: float, column: Callable[[], NDArray[np.float64]]
+) -> tuple[float, float] | None:
+    """Mean and standard deviation without values that drown all others, or None where `std` looks sound.
+
+    A placeholder such as 1e15 in one cell would otherwise set the scale of its column and make everything else alike.
+    Median and spread (a 90 % range) come from `sample`, some values of the column.
+
+    Examples
+    --------
+    >>> values = np.append(np.arange(100.0), 1e15)
+    >>> mean, std = moments_without_extremes(values, values.std(), lambda: values)
+    >>> mean, round(std, 6)
+    (49.5, 28.86607)
+    """
+    sample = sample[np.isfinite(sample)]
+    if not len(sample):
+        return None
+    low, median, high = (float(value) for value in np.quantile(sample, (0.05, 0.5, 0.95)))
+    spread = high / 3.29 - low / 3.29  # 3.29 standard deviations lie between them for a Gaussian
+    if not 0.0 < _EXTREME * spread < np.inf or std < _SUSPECT * spread:
+        return None
+    values = column()
+    return _careful_moments(values[np.abs(values - median) <= _EXTREME * spread])

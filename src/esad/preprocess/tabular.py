@@ -1,6 +1,7 @@
 """From a table to the numbers a network sees: scaled values, category marks, calendar cycles, missing marks."""
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,11 +10,12 @@ from numpy.typing import NDArray
 from esad.data.frame import Schema, Table
 from esad.errors import InputError
 from esad.preprocess.features import ColumnFeatures, expect
-from esad.preprocess.moments import finite_moments
+from esad.preprocess.moments import finite_moments, moments_without_extremes
 
 __all__ = ["TabularPreprocessor"]
 
 _CLIP = 10.0
+_SAMPLE_ROWS = 4096  # to look for extreme values
 _MARK_STD_FLOOR = 0.1  # a mark seen in fewer than 1 % of the rows weighs at most 10
 _BLOCK_BYTES = 1 << 20  # working memory of one block of rows, so that it stays in cache
 _FORMAT = 1
@@ -88,12 +90,27 @@ class TabularPreprocessor:
         self._set(schema, features)
         self.mean_, std = finite_moments(
             self._raw_blocks(aligned, reference_mask),
-            lambda index: aligned.column(self._value_columns[index])[... if reference_mask is None else reference_mask],
+            lambda index: _column_rows(aligned, self._value_columns[index], reference_mask),
             n_unbounded=len(self._value_columns),
         )
+        for index, moments in self._drowned_columns(aligned, reference_mask, std):
+            self.mean_[index], std[index] = moments
         is_mark = [False] * len(self._value_columns) + [mark for part in self._features for mark in part.is_mark]
         self.scale_ = np.where(is_mark, np.maximum(std, _MARK_STD_FLOOR), np.where(std == 0.0, 1.0, std))
         return self
+
+    def _drowned_columns(
+        self, aligned: Table, mask: NDArray[np.bool_] | None, std: NDArray[np.float64]
+    ) -> Iterator[tuple[int, tuple[float, float]]]:
+        """Value columns whose scale a few extreme values would set, with the moments of the others."""
+        rows = np.arange(aligned.n_rows) if mask is None else np.flatnonzero(mask)
+        sample = aligned.take(rows[:: -(-len(rows) // _SAMPLE_ROWS)])
+        with np.errstate(over="ignore", invalid="ignore"):
+            for index, number in enumerate(self._value_columns):
+                column = partial(_column_rows, aligned, number, mask)
+                moments = moments_without_extremes(sample.column(number), float(std[index]), column)
+                if moments is not None:
+                    yield index, moments
 
     def transform(self, table: Table, *, estimator: str = "ESAD") -> NDArray[np.float32]:
         """Features of a table whose columns fit the training table's.
@@ -195,3 +212,8 @@ class TabularPreprocessor:
                     part.fill(cells, block[:, other : other + part.n_features])
                 value, other = value + part.has_value, other + part.n_features
             yield block if mask is None else block[mask[rows]]
+
+
+def _column_rows(table: Table, index: int, mask: NDArray[np.bool_] | None) -> NDArray[np.float64]:
+    column = table.column(index)
+    return column if mask is None else column[mask]

@@ -1,6 +1,7 @@
 """Where and how exactly tensors are computed: device and precision."""
 
 import contextlib
+import re
 from collections.abc import Iterator
 
 import torch
@@ -10,26 +11,31 @@ from esad.errors import InputError
 __all__ = ["PRECISIONS", "autocast", "dtype_of", "resolve_device", "threads_for"]
 
 PRECISIONS = ("auto", "float32", "float64", "bfloat16")
+_DEVICES = re.compile(r"auto|cpu|mps|cuda(:[0-9]{1,2})?")  # mps: let through, never tried
 ROWS_PER_THREAD = 2048  # table rows, over all members, that make a step worth one more thread
 
 
 def resolve_device(device: str) -> torch.device:
-    """Turn "auto", "cpu", "cuda", "cuda:1" or "mps" into a device that exists here.
+    """Turn "auto", "cpu", "cuda" or "cuda:1" into a device that exists here.
 
     Examples
     --------
     >>> resolve_device("cpu")
     device(type='cpu')
     """
+    allowed = "`device` must be 'auto', 'cpu', 'cuda' or one of several such as 'cuda:0'."
+    if not isinstance(device, str) or not _DEVICES.fullmatch(device):
+        raise InputError(f"{allowed} Got {device!r}.")
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         resolved = torch.device(device)
         torch.empty(0, device=resolved)
-    except (RuntimeError, AssertionError, TypeError) as error:
-        reason = str(error).splitlines()[0]
+    except (RuntimeError, AssertionError) as error:
+        n_found = torch.cuda.device_count()
         raise InputError(
-            f"`device` must be 'auto', 'cpu' or a device of this machine. Got {device!r}: {reason}"
+            f"{allowed} Got {device!r}, which is not here: torch sees {n_found or 'no'} CUDA device"
+            f"{'' if n_found == 1 else 's'}."
         ) from error
     return resolved
 
