@@ -1,0 +1,90 @@
+"""ESAD's own arguments: what is refused, what each switch does, the published recipe."""
+
+import numpy as np
+import pytest
+
+from esad import ESAD
+from esad.errors import InputError
+
+
+def tiny(**changes):
+    return ESAD(**{"n_members": 2, "n_epochs": 3, "hidden": (8,), "latent": 2, "random_state": 0} | changes)
+
+
+@pytest.fixture(scope="module")
+def rows():
+    rng = np.random.default_rng(0)
+    X = np.r_[rng.normal(size=(90, 4)), rng.normal(5, 1, size=(10, 4))]
+    y = np.zeros(100, dtype=int)
+    y[-5:], y[:5] = -1, 1
+    return X, y
+
+
+@pytest.mark.parametrize(
+    ("parameters", "says"),
+    [
+        ({"phi": "rotate"}, "`phi` must be one of both, noise, permute"),
+        ({"restore": "grey"}, "`restore` must be one of none"),
+        ({"network": "conv"}, "`network` must be one of auto, mlp"),
+        ({"optimizer": "rmsprop"}, "`optimizer`"),
+        ({"n_members": 0}, "`n_members`"),
+        ({"n_epochs": 2.5}, "`n_epochs`"),
+        ({"lr": -1}, "`lr`"),
+        ({"lambda_norm": -1}, "`lambda_norm`"),
+        ({"hidden": (8, 0)}, "`hidden` must be a list of whole numbers"),
+        ({"hidden": 64}, "`hidden`"),
+        ({"hidden": "wide"}, "`hidden`"),
+        ({"latent": 0}, "`latent`"),
+        ({"input_noise": -0.1}, "`input_noise`"),
+        ({"input_noise": "lots"}, "`input_noise`"),
+        ({"noise": "auto"}, "`noise`"),
+        ({"early_stopping": "yes"}, "`early_stopping`"),
+        ({"random_state": "a"}, "`random_state`"),
+        ({"contamination": 0.9}, "contamination"),
+        ({"contamination": "lots"}, "contamination"),
+        ({"contamination": None}, "contamination"),
+        ({"device": "abacus"}, "`device`"),
+        ({"recipe": "mine"}, "`recipe`"),
+        ({"precision": "float8"}, "`precision`"),
+        ({"scaling": "log"}, "`scaling`"),
+        ({"combine": "max"}, "`combine`"),
+        ({"reduction": "median"}, "`reduction`"),
+    ],
+)
+def test_wrong_parameters_are_named(parameters, says, rows):
+    with pytest.raises(InputError, match=says):
+        tiny(**parameters).fit(*rows)
+
+
+def test_ablation_switches_change_the_model(rows):
+    X, y = rows
+    default = tiny().fit(X, y)
+    for switch in ({"second_encoder": False}, {"lambda_assist": 0.0}, {"phi": "none"}, {"phi": "noise"}):
+        assert not np.array_equal(tiny(**switch).fit(X, y).anomaly_score(X), default.anomaly_score(X))
+    assert "assist" not in tiny(lambda_assist=0.0).fit(X, y).loss_curves_
+
+
+def test_as_published_is_the_papers_recipe(rows):
+    detector = ESAD.as_published(n_epochs=4, random_state=0).fit(*rows)
+    assert np.isfinite(detector.training_scores_).all()  # every row is trained on, none is held out
+    settings = detector.recipe_.settings
+    assert (settings.optimizer, settings.lr, settings.batch_size, settings.schedule) == ("sgd", 0.1, 32, "halving")
+    assert ESAD.as_published().n_epochs == 200
+    assert settings.halve_every == settings.n_steps // 4
+    terms = detector.score_terms(rows[0])
+    assert (terms["reconstruction"] >= 0).all()
+    assert (terms["norm"] >= 0).all()
+
+
+def test_early_stopping_keeps_the_best_weights_and_needs_labels(rows):
+    X, y = rows
+    detector = tiny(early_stopping=True, n_epochs=40).fit(X, y)
+    assert np.isfinite(detector.anomaly_score(X)).all()
+    with pytest.warns(UserWarning, match="early_stopping needs"):
+        tiny(early_stopping=True).fit(X)
+
+
+def test_float64_and_bfloat16_train(rows):
+    X, y = rows
+    for precision in ("float64", "bfloat16"):
+        assert np.isfinite(tiny(precision=precision).fit(X, y).anomaly_score(X)).all()
