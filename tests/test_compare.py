@@ -10,7 +10,7 @@ import pytest
 
 from esad import registry
 from esad.compare import compare
-from esad.errors import InputError, LabelError, TrainingError
+from esad.errors import InputError, LabelError, SchemaError, TrainingError
 from esad.methods.esad import ESAD
 from esad.methods.iforest import IsolationForest
 from esad.score.metrics import evaluate
@@ -125,3 +125,15 @@ def test_results_are_plain_json(rows):
     plain = json.loads(json.dumps(found.to_json()))
     assert plain["results"][0]["auc_mean"] == pytest.approx(found.results[0].mean("auc"))
     assert plain["n_repeats"] == 2
+
+
+def test_doubled_column_names_are_refused_in_our_words(rows):
+    X, y = rows
+    with pytest.raises(SchemaError, match="Column names must differ"):
+        compare(pd.DataFrame(X, columns=["a", "b", "a"]), y)
+
+
+@pytest.mark.parametrize("bad", [[1.0, 2.0], np.zeros((86, 2), dtype=complex), "a table"])
+def test_what_no_method_could_use_is_an_error_before_the_training(rows, bad):
+    with pytest.raises(InputError):
+        compare(bad, rows[1], on_fit=lambda *args: pytest.fail("the training began"))

@@ -15,7 +15,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from esad import labels, registry
+from esad.data.frame import Table
 from esad.errors import EsadError, InputError
+from esad.preprocess.inputs import read
 from esad.score.metrics import evaluate
 from esad.score.splits import LabelAwareSplit
 
@@ -140,7 +142,9 @@ def compare(
         registry.method(name)  # an unknown one is an error before anything is trained
     if not names:
         raise InputError("`methods` must name one method at least.")
-    checked = labels.check(y, X.shape[0] if hasattr(X, "shape") else len(X))
+    data = read(X)  # what no method could use is an error before anything is trained
+    checked = labels.check(y, data.n_rows if isinstance(data, Table) else len(data))
+    del data
     splitter = LabelAwareSplit(n_repeats, test_size=test_size, random_state=random_state)
     splits = list(splitter.split(checked, checked))
     results = []

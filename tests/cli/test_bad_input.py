@@ -66,7 +66,8 @@ def test_a_folder_without_pictures(refused, model, tmp_path, command):
 @pytest.mark.parametrize("command", ["fit", "compare"])
 def test_one_single_row(refused, kit, tmp_path, command):
     data = kit.csv(tmp_path / "one.csv", kit.header, kit.rows()[:1])
-    refused(*(part.format(data=data, folder=tmp_path) for part in COMMANDS[command]))
+    spoken = [part.format(data=data, folder=tmp_path) for part in COMMANDS[command] if part != "--quiet"]
+    assert "it holds 1 row." in refused(*spoken)
 
 
 def test_one_single_row_can_be_scored(esad, model, kit, tmp_path):
@@ -110,10 +111,21 @@ def test_label_values_that_could_mean_anything(refused, kit, tmp_path, command, 
         (("-l", "verdict", "--set", "n_epoch=3"), "Did you mean 'n_epochs'?"),
         (("-l", "verdict", "--set", "n_epochs"), "NAME=VALUE"),
         (("-l", "verdict", "--set", "n_epochs=many"), "n_epochs"),
-        (("-l", "verdict", "--set", "hidden=5"), "hidden=5"),
+        (("-l", "verdict", "--set", "hidden=5"), "`hidden` must be a list"),
+        (("-l", "verdict", "--set", "random_state=-1"), "`random_state` must be"),
+        (("-l", "verdict", "--set", "n_epochs=1", "--set", "n_epochs=2"), "--set n_epochs=1 and --set n_epochs=2"),
+        (("-l", "verdict", "--members", 2, "--set", "n_members=3"), "--members 2 and --set n_members=3"),
+        (("-l", "verdict", "--seed", 2, "--set", "random_state=3"), "--seed 2 and --set random_state=3"),
+        (("-l", "verdict", "--device", "cpu", "--set", "device=cpu"), "--device cpu and --set device=cpu"),
+        (
+            ("-l", "verdict", "--contamination", 0.1, "--set", "contamination=0.2"),
+            "--contamination 0.1 and --set contamination=0.2",
+        ),
+        (("-l", "verdict", "--false-alarm-rate", 0.2, "--set", "contamination=0.2"), "not several"),
         (("-l", "verdict", "--method", "iforest", "--members", 3), "no parameter 'n_members'"),
         (("-l", "verdict", "--method", "iforest", "--device", "cpu"), "no parameter 'device'"),
-        (("-l", "verdict", "--device", "toaster"), "toaster"),
+        (("-l", "verdict", "--device", "toaster"), "or one of several such as 'cuda:0'. Got 'toaster'.\n"),
+        (("-l", "verdict", "--set", "device=meta"), "Got 'meta'."),
         (("-l", "verdict", "--members", 0), "--members"),
         (("-l", "verdict", "--seed", -1), "--seed"),
         (("-l", "verdict", "--seed", 2**32), "--seed"),
@@ -130,7 +142,7 @@ def test_fit_options_that_cannot_be(refused, parts, tmp_path, options, words):
     assert words in refused("fit", parts, "--quiet", "--out", tmp_path / "m.esad", *options)
 
 
-@pytest.mark.parametrize("out", ["no/m.esad", ".", "m.csv", "m", "/dev/full"])
+@pytest.mark.parametrize("out", ["no/m.esad", ".", "m.csv", "/dev/full"])
 def test_models_that_cannot_be_written_are_refused_before_the_training(refused, parts, tmp_path, monkeypatch, out):
     monkeypatch.chdir(tmp_path)
     assert f"{out!r}" in refused("fit", parts, "-l", "verdict", "--out", out)
@@ -190,8 +202,98 @@ def test_pictures_of_two_sizes(refused, kit, tmp_path):
 
 
 def test_sub_folders_with_other_names(refused, kit, tmp_path):
-    kit.pictures(tmp_path / "p", {"monday": 2, "tuesday": 2})
-    assert "monday" in refused("fit", tmp_path / "p", "--out", tmp_path / "m.esad")
+    kit.pictures(tmp_path / "p", {"monday": 2, "tuesday": 2, "normal": 1})
+    fit = ("fit", tmp_path / "p", "--out", tmp_path / "m.esad")
+    line = refused(*fit)
+    assert "sub-folders" in line
+    assert "Got 'monday', 'tuesday'." in line
+    assert "--anomaly-value NAME" in line
+    assert "olumn" not in line
+    assert "Got 'tuesday'." in refused(*fit, "--anomaly-value", "monday")
+    assert "'friday' never occurs in 'sub-folder'" in refused(*fit, "--anomaly-value", "friday")
+
+
+def test_one_single_picture(refused, kit, tmp_path):
+    kit.pictures(tmp_path / "p", {"anomaly": 1})
+    assert "it holds 1 picture." in refused("fit", tmp_path / "p", "--out", tmp_path / "m.esad")
+
+
+@pytest.mark.parametrize(
+    ("method", "settings", "blamed", "spared"),
+    [
+        ("esad", ("contamination=null", "n_epochs=1"), "contamination", "n_epochs"),
+        ("iforest", ("n_trees=many", "contamination=0.2"), "`n_trees` must be", "contamination"),
+    ],
+)
+def test_only_the_setting_that_fails_is_blamed(refused, parts, tmp_path, method, settings, blamed, spared):
+    options = [word for setting in settings for word in ("--set", setting)]
+    line = refused("fit", parts, "-l", "verdict", "--quiet", "-o", tmp_path / "m.esad", "-m", method, *options)
+    assert blamed in line
+    assert spared not in line
+
+
+@pytest.mark.parametrize(
+    ("message", "blamed"),
+    [
+        ("matrices do not fit", "one of n_trees=5, n_samples=9"),
+        ("cannot draw 9 of 5 rows", "one of n_trees=5, n_samples=9"),
+        ("cannot draw 9 of 55 rows", "n_samples=9"),
+        ("n_trees: too few", "n_trees=5"),
+    ],
+)
+def test_what_a_method_does_not_explain_is_blamed_on_what_it_names(
+    refused, parts, tmp_path, monkeypatch, message, blamed
+):
+    from esad.methods.iforest import IsolationForest
+
+    def fail(*args, **kwargs):
+        raise ValueError(message)
+
+    monkeypatch.setattr(IsolationForest, "_fit_rows", fail)
+    options = ("-m", "iforest", "--quiet", "--set", "n_trees=5", "--set", "n_samples=9")
+    line = refused("fit", parts, "-l", "verdict", "-o", tmp_path / "m.esad", *options)
+    assert f"cannot use {blamed}: {message}.\n" in line
+
+
+@pytest.mark.parametrize(
+    ("rate", "members", "words"),
+    [
+        (0.05, 1, ("needs at least 19", "Got 5.", "5 of 57 with 1 member. --members 4 would do.")),
+        (0.02, 2, ("needs at least 49", "Got 10.", "10 of 57 with 2 members. --members 10 would do.")),
+        (0.001, 2, ("needs at least 999", "Got 10.", "10 of 57 with 2 members.\n")),
+        (0.02, None, ("needs at least 49", "25 of 57 with 5 members. --members 10 would do.")),
+    ],
+)
+def test_a_rate_for_which_too_few_rows_are_held_out(refused, parts, tmp_path, monkeypatch, rate, members, words):
+    from esad.methods.esad import ESAD
+
+    monkeypatch.setattr(ESAD, "_fit_rows", lambda *args, **kwargs: pytest.fail("the training began"))
+    options = () if members is None else ("--members", members)
+    line = refused(
+        "fit", parts, "-l", "verdict", "-i", "serial", "-o", tmp_path / "m.esad", "--false-alarm-rate", rate, *options
+    )
+    for word in words:
+        assert word in line
+
+
+def test_rates_are_refused_exactly_when_training_would(esad, parts, kit, tmp_path):
+    fit = ("fit", parts, "-l", "verdict", "-i", "serial", "-o", tmp_path / "m.esad", "--json", *kit.tiny)
+    for members, n_held_out in ((3, 15), (4, 20)):
+        options = ("--members", members, "--false-alarm-rate")
+        assert esad(*fit, *options, 1 / (n_held_out + 2)).code == 2
+        assert not (tmp_path / "m.esad").exists()
+        assert esad(*fit, *options, 1 / (n_held_out + 1)).code == 0
+        (tmp_path / "m.esad").unlink()
+    few = kit.csv(tmp_path / "few.csv", kit.header, kit.rows(15))
+    options = ("-l", "verdict", "-i", "serial", "-o", tmp_path / "m.esad", "--quiet", *kit.tiny)
+    assert esad("fit", few, *options, "--false-alarm-rate", 0.1).code == 0  # too few to hold out: all rows count
+
+
+def test_members_left_to_the_method_are_those_it_takes():
+    from esad.cli.build import AUTO_MEMBERS
+    from esad.methods._esad_recipe import AUTOMATIC
+
+    assert {kind: AUTOMATIC[kind]["n_members"] for kind in ("table", "images")} == AUTO_MEMBERS
 
 
 @pytest.mark.parametrize(

@@ -65,3 +65,10 @@ def test_a_table_needs_a_truth_column(esad, model, parts):
     done = esad("evaluate", model, parts)
     assert done.code == 2
     assert "--truth-column" in done.err
+
+
+def test_truth_that_cannot_be_read_names_the_option(esad, model, parts):
+    done = esad("evaluate", model, parts, "--truth-column", "checked", "--anomaly-value", "maybe")
+    assert done.code == 2
+    assert "never occurs" in done.err
+    assert "--anomaly-value" in done.err

@@ -6,6 +6,7 @@ import shlex
 import pytest
 
 from esad.loading import load
+from esad.methods.esad import ESAD
 
 
 def test_fit_shows_how_it_read_the_data_and_where_the_model_is(esad, parts, kit, tmp_path):
@@ -19,7 +20,7 @@ def test_fit_shows_how_it_read_the_data_and_where_the_model_is(esad, parts, kit,
     assert lines["made"] == ["date", "-"]
     assert lines["checked"] == ["boolean", "-", "2"]
     assert "3 anomaly, 0 normal, 57 unlabelled" in done.out
-    assert f"Next: esad score {out} {parts}" in done.out
+    assert f"Next: esad score {out} NEW_DATA --top 10\n" in done.out
     assert load(out).n_features_in_ == 4
     assert sorted(path.name for path in tmp_path.iterdir()) == ["parts.csv", "parts.esad"]
 
@@ -101,10 +102,10 @@ def test_other_words_and_zero_one_columns_work_with_the_anomaly_value(esad, kit,
 
 
 @pytest.mark.parametrize(
-    ("options", "flagged"), [(("--contamination", "0.1"), 6), (("--false-alarm-rate", "0.05"), None)]
+    ("options", "flagged"), [(("--contamination", "0.1"), 6), (("--members", "4", "--false-alarm-rate", "0.05"), None)]
 )
 def test_the_threshold_follows_the_rule_asked_for(esad, parts, kit, tmp_path, options, flagged):
-    done = esad("fit", parts, "-l", "verdict", "-i", "serial", "-o", tmp_path / "m.esad", *options, "--json", *kit.tiny)
+    done = esad("fit", parts, "-l", "verdict", "-i", "serial", "-o", tmp_path / "m.esad", *kit.tiny, *options, "--json")
     if flagged is not None:
         assert done.json["n_flagged"] == flagged
     else:
@@ -236,6 +237,52 @@ def test_ctrl_c_says_how_to_go_on_and_resume_gives_the_same_bytes(esad, parts, k
     assert resumed.json["resumed_step"] == 1
     assert out.read_bytes() == whole.read_bytes()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["m.esad", "parts.csv", "whole.esad"]
+
+
+def test_an_interruption_before_the_model_is_saved_leaves_none(esad, parts, kit, tmp_path, monkeypatch):
+    monkeypatch.setattr(ESAD, "anomaly_score", interrupt)
+    done = esad("fit", parts, "-l", "verdict", "-i", "serial", "-o", tmp_path / "m.esad", *kit.tiny)
+    assert (done.code, done.err) == (130, "interrupted: no model was written.\n")
+    assert [path.name for path in tmp_path.iterdir()] == ["parts.csv"]
+
+
+@pytest.mark.parametrize("where", ["after the save", "within the save"])
+def test_an_interruption_when_the_model_is_there_says_so(esad, parts, kit, tmp_path, monkeypatch, where):
+    out = tmp_path / "m.esad"
+    if where == "after the save":
+        monkeypatch.setattr("esad.cli.fit._show_summary", interrupt)
+    else:
+        save = ESAD.save
+        monkeypatch.setattr(ESAD, "save", lambda self, path: (save(self, path), interrupt()))
+    done = esad("fit", parts, "-l", "verdict", "-i", "serial", "-o", out, "--checkpoint-every", 0, *kit.tiny)
+    assert (done.code, done.err) == (130, f"interrupted: '{out}' had been written.\n")
+    assert load(out).n_features_in_ == 4
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["m.esad", "parts.csv"]
+
+
+def test_an_old_model_is_not_taken_for_a_new_one(esad, parts, kit, tmp_path, monkeypatch):
+    out = tmp_path / "m.esad"
+    assert esad("fit", parts, "-l", "verdict", "-i", "serial", "-o", out, *kit.tiny).code == 0
+    monkeypatch.setattr(ESAD, "save", interrupt)
+    done = esad("fit", parts, "-l", "verdict", "-i", "serial", "-o", out, *kit.tiny)
+    assert done.err == "interrupted: no model was written.\n"
+
+
+def interrupt(*args, **kwargs):
+    raise KeyboardInterrupt
+
+
+def test_numbers_agree_with_their_nouns(esad, kit, tmp_path):
+    data = kit.csv(tmp_path / "d.csv", ["x"], [[row % 7] for row in range(30)])
+    done = esad("fit", data, "--method", "iforest", "-o", tmp_path / "m.esad")
+    assert "30 rows, 1 column to learn from" in done.out
+    assert "30 rows, 1 column\n" in "\n".join(
+        line.rstrip() for line in esad("inspect", tmp_path / "m.esad").out.split("\n")
+    )
+    one = kit.csv(tmp_path / "one.csv", ["x"], [[1]])
+    scored = esad("score", tmp_path / "m.esad", one)
+    assert "1 row scored" in scored.out
+    assert "The worst row\n" in scored.out
 
 
 def test_notes_in_the_model_are_plain_json(esad, parts, kit, tmp_path):

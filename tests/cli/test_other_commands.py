@@ -3,16 +3,18 @@
 import pytest
 
 from esad import registry
+from esad.cli import inspect as inspect_command
 from esad.data.files import read_table
 from esad.loading import load
 from esad.methods.esad import ESAD
+from esad.persist import bundle
 
 
 def test_compare_ranks_the_methods_on_my_own_data(esad, parts):
     options = ("--label-column", "verdict", "--id-column", "serial", "--methods", "iforest", "--repeats", 2)
     done = esad("compare", parts, *options)
     assert (done.code, done.err) == (0, "")
-    assert "2 splits, 1 labelled anomalies among 18 held-out rows" in done.out
+    assert "2 splits, 1 labelled anomaly among 18 held-out rows" in done.out
     assert "iforest" in done.out
     found = esad("compare", parts, *options, "--json").json
     assert len(found["results"][0]["auc"]) == 2
@@ -23,10 +25,10 @@ def test_compare_lists_a_method_that_cannot_take_the_data(esad, kit, tmp_path, m
     data = kit.csv(tmp_path / "d.csv", kit.header, kit.rows())
     done = esad("compare", data, "-l", "verdict", "-i", "serial", "--repeats", 1)
     assert done.code == 0
-    assert "esad was left out: ESAD takes images. Got table." in done.out
+    assert "esad was left out: ESAD takes pictures. Got tables." in done.out
     alone = esad("compare", data, "-l", "verdict", "-i", "serial", "--repeats", 1, "--methods", "esad")
     assert alone.code == 2
-    assert alone.err == "error: No method could be used. esad: ESAD takes images. Got table.\n"
+    assert alone.err == "error: No method could be used. esad: ESAD takes pictures. Got tables.\n"
 
 
 def test_compare_needs_two_labelled_anomalies(esad, kit, tmp_path):
@@ -59,6 +61,27 @@ def test_inspect_says_what_the_model_is(esad, model):
     assert found["changed_parameters"]["n_epochs"] == 2
     assert found["data_fingerprint"] == detector.fingerprint_
     assert found["n_bytes"] == model.stat().st_size
+
+
+def test_inspect_leaves_out_what_is_empty(esad, model):
+    shown = esad("inspect", model).out
+    assert "slope=" in shown
+    for empty in ("=()", "=[]", "=None", "ignored columns"):
+        assert empty not in shown
+
+
+def test_inspect_of_a_model_without_label_counts(esad, model, tmp_path):
+    manifest, tensors = bundle.read(model)
+    written = {"format", "format_version", "esad_version"}
+    manifest = {name: value for name, value in manifest.items() if name not in written}
+    manifest["label_counts"] = dict.fromkeys(manifest["label_counts"], 0)
+    bundle.write(tmp_path / "m.esad", manifest, tensors)
+    done = esad("inspect", tmp_path / "m.esad")
+    assert (done.code, done.out) == (2, "")
+    assert "m.esad' is not a usable esad model" in done.err
+    shown = inspect_command._described(model, load(model)) | {"labels": manifest["label_counts"]}
+    assert shown["n_training_rows"] == 60  # by the columns' own count
+    inspect_command._show(shown)
 
 
 def test_methods_lists_all_of_the_registry(esad):
@@ -144,6 +167,26 @@ def test_demo_trains_compares_and_leaves_working_files(esad, tmp_path, monkeypat
     for command in commands:
         result = esad(*command, *(("--repeats", 1) if command[0] == "compare" else ()))
         assert (result.code, result.err) == (0, ""), command
+
+
+@pytest.mark.parametrize(
+    ("stopped", "words"),
+    [
+        ("saving.write_table", "no result was written."),
+        ("_train", "'d/train.csv', 'd/test.csv' had been written, 'd/model.esad', 'd/scores.csv' not."),
+        ("_show", "'d/train.csv', 'd/test.csv', 'd/model.esad', 'd/scores.csv' had been written."),
+    ],
+)
+def test_demo_says_what_it_had_written_when_it_is_stopped(esad, tmp_path, monkeypatch, stopped, words):
+    def interrupt(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    quick = ESAD.__init__.__kwdefaults__ | {"n_epochs": 2, "n_members": 1}
+    monkeypatch.setattr(ESAD.__init__, "__kwdefaults__", quick)
+    monkeypatch.setattr(f"esad.cli.demo.{stopped}", interrupt)
+    monkeypatch.chdir(tmp_path)
+    done = esad("demo", "--out", "d")
+    assert (done.code, done.err) == (130, f"interrupted: {words}\n")
 
 
 def test_demo_json_and_a_folder_that_cannot_be(esad, tmp_path, monkeypatch):

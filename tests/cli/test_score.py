@@ -126,3 +126,29 @@ def test_a_model_of_an_array_goes_by_position(esad, kit, tmp_path):
     done = esad("score", tmp_path / "m.esad", data, "--top", 1, "--json")
     assert done.code == 0
     assert done.json["top"][0]["row"] == 1
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, None])
+def test_ids_that_json_cannot_hold_are_null(esad, model, parts, tmp_path, value):
+    numbers = pa.array([value, *range(59)], type=pa.float64())
+    data = tmp_path / "d.parquet"
+    parquet.write_table(files.read_table(parts).append_column("number", numbers), data)
+    out = tmp_path / "a.csv"
+    done = esad("score", model, data, "--id-column", "number", "--out", out, "--top", 60, "--json")
+    assert (done.code, done.json["out"]) == (0, str(out))
+    ids = [row["number"] for row in done.json["top"]]
+    assert ids.count(None) == 1
+    assert {number for number in ids if number is not None} == set(range(59))
+    assert esad("score", model, data, "--id-column", "number", "--top", 60).code == 0
+
+
+def test_an_interruption_when_the_scores_are_there_says_so(esad, model, parts, tmp_path, monkeypatch):
+    def interrupt(*args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command, "_show", interrupt)
+    out = tmp_path / "a.csv"
+    done = esad("score", model, parts, "--out", out)
+    assert (done.code, done.err) == (130, f"interrupted: '{out}' had been written.\n")
+    assert len(read(out)) == 60
+    assert esad("score", model, parts).err == "interrupted: no result was written.\n"

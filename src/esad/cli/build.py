@@ -63,8 +63,8 @@ def build_detector(choice: Choice) -> "Detector":
 
 def _typed(choice: Choice) -> dict[str, Any]:
     """Parameters as typed, by an option of their own or after --set; two values for one of them are an error."""
-    options = {"--seed": choice.seed or None, "--members": choice.members, "--contamination": choice.contamination}
-    options["--device"] = choice.device if choice.device != "auto" else None
+    options: dict[str, Any] = {"--members": choice.members, "--contamination": choice.contamination}
+    options |= {"--seed": choice.seed or None, "--device": None if choice.device == "auto" else choice.device}
     found: dict[str, tuple[str, Any]] = {
         _PARAMETERS[option]: (f"{option} {value}", value) for option, value in options.items() if value is not None
     }
@@ -136,31 +136,43 @@ def threshold_rule(choice: Choice, detector: "Detector", training: TrainingSet) 
 
 def _check_false_alarm(rule: "Threshold", detector: "Detector", training: TrainingSet) -> None:
     """Refuse a rate for which too few rows will be left: of the unlabelled, only those that a member has not seen."""
-    import numpy as np
-
     from esad.deep import held_out_rows
 
     counts, n_members = training.labels(), _n_members(detector, training)
     n_unlabelled = counts["n_unlabelled"]
-    n_held_out = n_unlabelled if n_members is None else held_out_rows(n_unlabelled, n_members)
+    n_held_out = held_out_rows(n_unlabelled, n_members) if n_members else 0
+    error = _refusal(rule, counts, n_held_out or n_unlabelled)  # too few to hold any out: all of them are taken
+    if error is None:
+        return
+    if not n_members or not n_held_out:
+        raise error
+    advice = f"Unlabelled rows count if a member leaves them out of its training: {n_held_out:,} of {n_unlabelled:,} "
+    advice += f"with {common.counted(n_members, 'member')}."
+    while held_out_rows(n_unlabelled, n_members) < held_out_rows(n_unlabelled, n_members + 1):
+        n_members += 1
+        if _refusal(rule, counts, held_out_rows(n_unlabelled, n_members)) is None:
+            advice += f" --members {n_members} would do."
+            break
+    raise InputError(f"{error} {advice}") from error
+
+
+def _refusal(rule: "Threshold", counts: dict[str, int], n_held_out: int) -> InputError | None:
+    """Why the rule cannot be used with so many unlabelled rows, if so."""
+    import numpy as np
+
     y = np.repeat(np.array([0, 1, -1], dtype=np.int8), [n_held_out, counts["n_normal"], counts["n_anomaly"]])
     try:
         rule.fit(np.zeros(len(y)), y)
     except InputError as error:
-        if n_members is None:
-            raise
-        reason = f"Unlabelled rows count if a member leaves them out of its training: {n_held_out:,} of "
-        reason += f"{n_unlabelled:,} with {common.counted(n_members, 'member')}."
-        if (n_more := held_out_rows(n_unlabelled, AUTO_MEMBERS["table"])) > n_held_out:
-            reason += f" With --members {AUTO_MEMBERS['table']} it would be {n_more:,}."
-        raise InputError(f"{error} {reason}") from error
+        return error
+    return None
 
 
 def _n_members(detector: "Detector", training: TrainingSet) -> int | None:
-    """How many networks there will be; None for other methods, and for a number that the method will refuse."""
+    """How many networks leave rows out; None if none does, and for a number that the method will refuse."""
     from esad.deep import DeepDetector
 
-    if not isinstance(detector, DeepDetector):
+    if not isinstance(detector, DeepDetector) or not detector._holds_out():
         return None
     given = getattr(detector, "n_members", 1)
     if given == "auto":

@@ -87,9 +87,9 @@ def _names(methods: str | None) -> list[str]:
 
 
 def _show(found: "Comparison") -> None:
-    title = (
-        f"{found.n_repeats} splits, {found.n_test_anomaly:,} labelled anomalies among {found.n_test:,} held-out rows"
-    )
+    anomalies = common.counted(found.n_test_anomaly, "labelled anomaly", "labelled anomalies")
+    splits, held_out = common.counted(found.n_repeats, "split"), common.counted(found.n_test, "held-out row")
+    title = f"{splits}, {anomalies} among {held_out}"
     rows = [_row(result) for result in found.results if result.reason is None]
     heads = ["method", "average precision", "AUC", "fit seconds"]
     common.show_table(title, heads, rows, right=heads[1:])

@@ -6,7 +6,7 @@ import typer
 
 from esad.cli import common, options
 from esad.cli.source import Source, load_model, open_source, scored
-from esad.errors import InputError
+from esad.errors import InputError, LabelError
 
 if TYPE_CHECKING:
     from esad.score.metrics import Evaluation
@@ -55,7 +55,8 @@ def evaluate(
     if detector.inputs_.kind == "table" and truth_column is None:
         raise InputError("Which column holds the truth? Give --truth-column NAME.")
     source = open_source(data, detector, truth_column=truth_column, labels_csv=labels_csv)
-    scores, truth = _collect(detector, source, anomaly_value, truth_column or "sub-folder")
+    name = truth_column or ("sub-folder" if labels_csv is None else "label")
+    scores, truth = _collect(detector, source, anomaly_value, name)
     found = measure(
         scores,
         truth,
@@ -84,7 +85,10 @@ def _collect(detector: Any, source: Source, anomaly_value: str | None, name: str
             raise InputError("The pictures lie in no sub-folders. Put them into anomaly/ and normal/, or --labels-csv.")
         scores.append(block_scores)
         values.append(np.asarray(block.truth, dtype=object))
-    return np.concatenate(scores), read_truth(np.concatenate(values), anomaly_value=anomaly_value, name=name)
+    try:
+        return np.concatenate(scores), read_truth(np.concatenate(values), anomaly_value=anomaly_value, name=name)
+    except LabelError as error:
+        raise LabelError(f"{error} Option: --anomaly-value.") from error
 
 
 def show_evaluation(found: "Evaluation") -> None:
@@ -95,7 +99,7 @@ def show_evaluation(found: "Evaluation") -> None:
         interval = found.intervals.get(name)
         rows.append((title, f"{getattr(found, name):.4f}", "" if interval is None else _interval(interval)))
     rows += [(f"precision at {k}", f"{value:.4f}", "") for k, value in found.precision_at.items()]
-    title = f"{found.n_rows:,} rows, {found.n_anomaly:,} of them anomalies"
+    title = f"{common.counted(found.n_rows, 'row')}, {found.n_anomaly:,} of them anomalies"
     common.show_table(title, ["", "value", level], rows, right=["value"])
     alarms = found.confusion
     if alarms is None:

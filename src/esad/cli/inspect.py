@@ -42,7 +42,7 @@ def _described(path: Path, detector: "Detector") -> dict[str, Any]:
         "n_weights": sum(tensor.size for name, tensor in tensors.items() if ".weights." in name),
         "takes": inputs.kind,
         "columns": [] if schema is None else schema.to_json()["columns"],
-        "n_training_rows": sum(manifest["label_counts"].values()),
+        "n_training_rows": sum(manifest["label_counts"].values()) if schema is None else schema.n_rows,
         "shape": None if schema is not None else list(inputs.preprocessor.shape_),  # type: ignore[union-attr]
         "labels": manifest["label_counts"],
         "threshold": detector.threshold_,
@@ -72,7 +72,7 @@ def _show(found: dict[str, Any]) -> None:
             f"{labels['n_anomaly']:,} anomaly, {labels['n_normal']:,} normal, {labels['n_unlabelled']:,} unlabelled",
         ),
         ("threshold", f"{found['threshold']:.6g}: rows with a higher score are flagged"),
-        *((name.replace("_", " "), _listed(value)) for name, value in notes.items() if value not in ([], None)),
+        *((name.replace("_", " "), _listed(value)) for name, value in notes.items() if not _is_empty(value)),
         ("fingerprint", f"{found['data_fingerprint']} of the training data"),
     ]
     common.show_pairs(pairs)
@@ -83,8 +83,9 @@ def _show(found: dict[str, Any]) -> None:
 def _data(found: dict[str, Any]) -> str:
     if found["shape"] is not None:
         channels, height, width = found["shape"]
-        return f"{found['n_training_rows']:,} pictures, {width} x {height} pixels, {channels} channel(s)"
-    return f"{found['n_training_rows']:,} rows, {len(found['columns']):,} columns"
+        pictures = common.counted(found["n_training_rows"], "picture")
+        return f"{pictures}, {width} x {height} pixels, {common.counted(channels, 'channel')}"
+    return f"{common.counted(found['n_training_rows'], 'row')}, {common.counted(len(found['columns']), 'column')}"
 
 
 def _show_columns(found: dict[str, Any]) -> None:
@@ -96,11 +97,16 @@ def _show_columns(found: dict[str, Any]) -> None:
     common.say()
     common.show_table(None, ["column", "kind", "missing"], rows, right=["missing"])
     if len(columns) > _MAX_SHOWN:
-        common.say(f"... and {len(columns) - _MAX_SHOWN:,} more columns; all of them: --json")
+        common.say(f"... and {common.counted(len(columns) - _MAX_SHOWN, 'more column')}; all of them: --json")
 
 
 def _flat(part: dict[str, Any]) -> str:
-    return ", ".join(f"{name}={value}" for name, value in part.items())
+    """Names and values; what is empty says nothing."""
+    return ", ".join(f"{name}={value}" for name, value in part.items() if not _is_empty(value))
+
+
+def _is_empty(value: Any) -> bool:
+    return value is None or (isinstance(value, str | list | tuple | dict) and not value)
 
 
 def _listed(value: Any) -> str:

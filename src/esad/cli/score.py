@@ -107,8 +107,10 @@ def _show(found: dict[str, Any], top_rows: list[dict[str, Any]]) -> None:
             ("" if row[id_name] is None else row[id_name], f"{row['score']:.6g}", "yes" if row["anomaly"] else "no")
             for row in top_rows
         ]
-        common.show_table("The worst row" if len(top_rows) == 1 else f"The {len(top_rows)} worst", [id_name, "score", "anomaly"], cells, right=["score"])
+        title = "The worst row" if len(top_rows) == 1 else f"The {len(top_rows)} worst"
+        common.show_table(title, [id_name, "score", "anomaly"], cells, right=["score"])
     flagged = f"{found['n_flagged']:,} flagged ({common.percent(found['flagged_ratio'])})"
-    common.say(f"{common.counted(found['n_rows'], 'row')} scored, {flagged} above the threshold {found['threshold']:.6g}.")
+    rows = common.counted(found["n_rows"], "row")
+    common.say(f"{rows} scored, {flagged} above the threshold {found['threshold']:.6g}.")
     if found["out"]:
         common.say(f"Scores: {found['out']}")

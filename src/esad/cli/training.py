@@ -21,6 +21,7 @@ __all__ = ["Reading", "TrainingSet", "check_column", "read_training", "refuse_mo
 # Names under which files carry the answer; such a column among the features is most often a leak.
 _ANSWERS = ("anomaly", "class", "fraud", "ground_truth", "label", "labels", "outlier", "target", "truth", "y")
 _MIN_COUNTED_ROWS = 20
+_WORDS = ("anomaly", "normal", "unlabelled", "unlabeled", "unknown")  # of sub-folders
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,8 @@ def check_column(name: str | None, names: Sequence[str], path: Path, option: str
 
 def _check_enough(path: Path, number: int, noun: str) -> None:
     if number < 2:
-        raise DataFileError(f"Cannot learn from {str(path)!r}: it holds {common.counted(number, noun)}. Give two or more.")
+        held = common.counted(number, noun)
+        raise DataFileError(f"Cannot learn from {str(path)!r}: it holds {held}. Give two or more.")
 
 
 def _labels(values: Any, reading: Reading, *, name: str) -> "NDArray[np.int8]":
@@ -221,7 +223,7 @@ def _picture_labels(path: Path, words: "NDArray[np.object_]", reading: Reading) 
     except LabelError as error:
         names = list(dict.fromkeys(word for word in words.tolist() if word is not None))
         given = [value for value in (reading.anomaly_value, reading.normal_value) if value is not None]
-        wrong = [name for name in names if name.casefold() not in WORDS and name not in given]
+        wrong = [name for name in names if name.casefold() not in _WORDS and name not in given]
         if not wrong or not set(given) <= set(names):  # what was asked for is not there: said well enough
             raise
         raise LabelError(

@@ -1,0 +1,33 @@
+"""Devices: those that are here are taken, all others are refused in a few words."""
+
+import pytest
+import torch
+
+from esad.errors import InputError
+from esad.train.runtime import resolve_device
+
+
+def test_the_cpu_is_always_here():
+    assert resolve_device("cpu") == torch.device("cpu")
+    assert resolve_device("auto").type in ("cpu", "cuda")
+
+
+@pytest.mark.parametrize(
+    "device",
+    ["gpu", "meta", "xla", "hpu", "mkldnn", "", "CPU", " cpu", "cuda:-1", "cuda:", None, 0, torch.device("cpu")],
+)
+def test_other_devices_are_refused(device):
+    with pytest.raises(InputError, match=r"^`device` must be 'auto', 'cpu', 'cuda' or .* Got .*\.$") as caught:
+        resolve_device(device)
+    assert len(str(caught.value)) < 120
+
+
+@pytest.mark.parametrize(("n_found", "words"), [(0, "no CUDA devices."), (1, "1 CUDA device."), (2, "2 CUDA devices.")])
+def test_a_device_that_is_not_here_is_named_with_what_is(monkeypatch, n_found, words):
+    def empty(*args, **kwargs):
+        raise RuntimeError("CUDA error: invalid device ordinal\nand much more")
+
+    monkeypatch.setattr(torch, "empty", empty)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: n_found)
+    with pytest.raises(InputError, match=f"Got 'cuda:9', which is not here: torch sees {words}$"):
+        resolve_device("cuda:9")
