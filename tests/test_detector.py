@@ -5,6 +5,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.exceptions import NotFittedError
@@ -237,6 +238,12 @@ def test_a_rows_score_does_not_depend_on_the_rows_beside_it():
     np.testing.assert_array_equal(detector.anomaly_score(X[order]), whole[order])
     np.testing.assert_array_equal(detector.anomaly_score(X[700:703]), whole[700:703])
     np.testing.assert_array_equal([detector.anomaly_score(row[None])[0] for row in X[:20]], whole[:20])
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        np.testing.assert_array_equal(detector.anomaly_score(X), whole)
+    finally:
+        torch.set_num_threads(before)
 
 
 class TestPictures:

@@ -8,7 +8,7 @@ import json
 import logging
 import warnings
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ from esad.random import MemberRandom, member_seeds, seed_from
 from esad.train.callbacks import Callback, EarlyStopping, LogProgress
 from esad.train.loop import Settings, train
 from esad.train.objective import HELD_OUT, Objective, TrainingData
-from esad.train.runtime import autocast, dtype_of, resolve_device, threads_for
+from esad.train.runtime import autocast, dtype_of, in_parallel, in_turn, resolve_device, threads_for
 
 __all__ = ["DeepDetector", "Phase", "held_out_rows"]
 
@@ -156,39 +156,51 @@ class DeepDetector(Detector):
 
     # ------------------------------------------------------------------ score
 
-    def _blocks(self, rows: Rows) -> Iterator[tuple[slice, dict[str, Tensor]]]:
-        """Forward passes over blocks of rows: yields which rows, and raw terms on the device, (members, block).
+    def _each_block(self, rows: Rows, use: Callable[[slice, dict[str, Tensor]], None]) -> None:
+        """Forward passes over blocks of rows; `use` gets which rows, and their raw terms (members, block).
 
-        Table blocks on a CPU all have the same size, the last one padded: arithmetic then rounds the same way for every
-        row, so a row's score does not depend on the rows beside it.
+        Table blocks on a CPU all have the same size, the last one padded, and one thread each: arithmetic then rounds
+        the same way for every row, so a row's score depends neither on the rows beside it nor on the threads.
         """
         objective = self.objective_
         parameter = next(objective.parameters())
         device, dtype = parameter.device, parameter.dtype
-        pictures = rows.ndim > 2
-        size = BLOCK_PICTURES if pictures else (BLOCK_ROWS if device.type == "cpu" else BLOCK_ROWS_GPU)
-        with torch.inference_mode(), autocast(self.precision, device):
-            scorer = objective.scorer()
-            for first in range(0, len(rows), size):
-                block = torch.from_numpy(rows[first : first + size]).to(device, dtype)
-                n = len(block)
-                if n < size and not pictures and device.type == "cpu":
-                    block = torch.cat([block, block.new_zeros(size - n, *block.shape[1:])])
-                yield slice(first, first + n), scorer(block)
+        table_on_cpu = rows.ndim == 2 and device.type == "cpu"
+        size = BLOCK_ROWS if table_on_cpu else BLOCK_ROWS_GPU if rows.ndim == 2 else BLOCK_PICTURES
+        scorer = objective.scorer()
+
+        def run(first: int) -> None:
+            block = torch.from_numpy(rows[first : first + size]).to(device, dtype)
+            n = len(block)
+            if n < size and table_on_cpu:
+                block = torch.cat([block, block.new_zeros(size - n, *block.shape[1:])])
+            with torch.inference_mode(), autocast(self.precision, device):
+                use(slice(first, first + n), scorer(block))
+
+        (in_parallel if table_on_cpu else in_turn)(run, range(0, len(rows), size))
 
     def _raw_terms(self, rows: Rows) -> dict[str, Tensor]:
-        parts = [
-            {name: term[:, : here.stop - here.start] for name, term in terms.items()}
-            for here, terms in self._blocks(rows)
-        ]
-        return {name: torch.cat([part[name] for part in parts], dim=1) for name in parts[0]}
+        out: dict[str, Tensor] = {}
+
+        def keep(here: slice, terms: dict[str, Tensor]) -> None:
+            for name, part in terms.items():
+                if name not in out:
+                    out.setdefault(name, part.new_empty(len(part), len(rows)))  # the first of several threads wins
+                out[name][:, here] = part[:, : here.stop - here.start]
+
+        self._each_block(rows, keep)
+        return out
 
     def _contributions(self, rows: Rows) -> dict[str, Scores]:
         out: dict[str, Scores] = {}
-        for here, terms in self._blocks(rows):
+
+        def keep(here: slice, terms: dict[str, Tensor]) -> None:
             for name, part in self.objective_.contributions(terms).items():
-                whole = out.setdefault(name, np.empty(len(rows)))
-                whole[here] = part.mean(0)[: here.stop - here.start].cpu().numpy()
+                if name not in out:
+                    out.setdefault(name, np.empty(len(rows)))
+                out[name][here] = part.mean(0)[: here.stop - here.start].cpu().numpy()
+
+        self._each_block(rows, keep)
         return out
 
     # ------------------------------------------------------------------ state

@@ -1,10 +1,10 @@
-"""Devices: those that are here are taken, all others are refused in a few words."""
+"""Devices that are here are taken, all others refused in a few words; work side by side."""
 
 import pytest
 import torch
 
 from esad.errors import InputError
-from esad.train.runtime import resolve_device
+from esad.train.runtime import in_parallel, resolve_device
 
 
 def test_the_cpu_is_always_here():
@@ -31,3 +31,18 @@ def test_a_device_that_is_not_here_is_named_with_what_is(monkeypatch, n_found, w
     monkeypatch.setattr(torch.cuda, "device_count", lambda: n_found)
     with pytest.raises(InputError, match=f"Got 'cuda:9', which is not here: torch sees {words}$"):
         resolve_device("cuda:9")
+
+
+def test_items_in_parallel_all_run_with_one_torch_thread_each():
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        seen = {}
+        in_parallel(lambda item: seen.__setitem__(item, torch.get_num_threads()), range(50))
+        assert seen == dict.fromkeys(range(50), 1)
+        assert torch.get_num_threads() == 2
+        with pytest.raises(ZeroDivisionError):
+            in_parallel(lambda item: 1 // (item - 3), range(10))
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)

@@ -76,11 +76,12 @@ class StackedMLP(nn.Module):
         matrices, bias = self.layers()
         h = x.transpose(1, 2)  # (members, features, batch)
         for index, matrix in enumerate(matrices[:-1]):
-            h = F.leaky_relu_(self._normalise(torch.bmm(matrix, h), index), self.slope)
+            h = self._activate(torch.bmm(matrix, h), index)
         out = torch.bmm(matrices[-1], h) if bias is None else torch.baddbmm(bias, matrices[-1], h)
         return (out.sigmoid() if self.sigmoid else out).transpose(1, 2)
 
-    def _normalise(self, h: Tensor, index: int) -> Tensor:
+    def _activate(self, h: Tensor, index: int) -> Tensor:
+        """Batch norm and leaky ReLU."""
         members, width, batch = h.shape
         mean, variance = self.get_buffer(f"mean_{index}"), self.get_buffer(f"variance_{index}")
         flat = h.reshape(1, members * width, batch)  # one channel per member and feature
@@ -92,7 +93,7 @@ class StackedMLP(nn.Module):
             momentum=MOMENTUM,
             eps=self.eps,
         )
-        return normal.view(members, width, batch)
+        return F.leaky_relu_(normal, self.slope).view(members, width, batch)  # in place before the view: no copy back
 
     @torch.no_grad()
     def frozen(self) -> "FrozenMLP":

@@ -2,13 +2,14 @@
 
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import torch
 
 from esad.errors import InputError
 
-__all__ = ["PRECISIONS", "autocast", "dtype_of", "resolve_device", "threads_for"]
+__all__ = ["PRECISIONS", "autocast", "dtype_of", "in_parallel", "in_turn", "resolve_device", "threads_for"]
 
 PRECISIONS = ("auto", "float32", "float64", "bfloat16")
 _DEVICES = re.compile(r"auto|cpu|mps|cuda(:[0-9]{1,2})?")  # mps: let through, never tried
@@ -54,14 +55,42 @@ def autocast(precision: str, device: torch.device) -> contextlib.AbstractContext
     return contextlib.nullcontext()
 
 
-@contextlib.contextmanager
-def threads_for(n_rows: int) -> Iterator[None]:
+def threads_for(n_rows: int) -> contextlib.AbstractContextManager[None]:
     """Let torch use only as many threads as steps over `n_rows` table rows are worth.
 
     Threads that wait for each other at every small product cost more than they bring, and far more on a busy machine.
     """
+    return _threads(min(torch.get_num_threads(), n_rows // ROWS_PER_THREAD))
+
+
+def in_turn(run: Callable[[int], None], items: Iterable[int]) -> None:
+    """Call `run` for every item, one after the other."""
+    for item in items:
+        run(item)
+
+
+def in_parallel(run: Callable[[int], None], items: Sequence[int]) -> None:
+    """Call `run` for every item, several at a time, each with one torch thread: as many as torch may use.
+
+    Whole items side by side need no waiting for each other, unlike threads inside every product.
+    """
+    n_workers = min(torch.get_num_threads(), len(items))
+    with _threads(1):
+        if n_workers == 1:
+            in_turn(run, items)
+            return
+        pool = ThreadPoolExecutor(n_workers, thread_name_prefix="esad")
+        try:
+            for _ in pool.map(run, items):
+                pass
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+@contextlib.contextmanager
+def _threads(n_threads: int) -> Iterator[None]:
     before = torch.get_num_threads()
-    torch.set_num_threads(max(1, min(before, n_rows // ROWS_PER_THREAD)))
+    torch.set_num_threads(max(1, n_threads))
     try:
         yield
     finally:
