@@ -88,9 +88,11 @@ class DeepDetector(Detector):
                 )
             self.objective_ = objective
             self.loss_curves_ = {name: curve.numpy() for name, curve in curves.items()}
-        return self._training_scores(rows, y, unseen_by)
+        return self._training_scores(rows, y, unseen_by, drawn=kept != HELD_OUT)
 
-    def _training_scores(self, rows: Rows, y: NDArray[np.int8], unseen_by: NDArray[np.int64]) -> TrainingScores:
+    def _training_scores(
+        self, rows: Rows, y: NDArray[np.int8], unseen_by: NDArray[np.int64], *, drawn: NDArray[np.bool_]
+    ) -> TrainingScores:
         """Calibrate the score, then score the training rows: by all members, and by those that did not see them."""
         device = next(self.objective_.parameters()).device
         terms = self._raw_terms(rows)
@@ -101,7 +103,7 @@ class DeepDetector(Detector):
         unseen = (unseen_by >= 0) & (unseen_by < len(by_member))
         if not unseen.any():
             return TrainingScores(total, total)
-        held_out = np.where(y == 0, np.nan, total)
+        held_out = np.where((y == 0) & drawn, np.nan, total)
         held_out[unseen] = by_member[unseen_by[unseen], np.flatnonzero(unseen)]
         return TrainingScores(total, held_out)
 
