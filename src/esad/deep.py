@@ -64,13 +64,13 @@ class DeepDetector(Detector):
         self.seed_ = seed_from(self.random_state)
         watch = [LogProgress()] if self.verbose else []
         x = torch.from_numpy(rows).to(device, dtype)
+        kept, stopper = self._hold_out(x, y)
+        unseen_by = self._unseen_by(kept)
         for objective, settings in self._phases(rows, y, device):
             _place(objective, device, dtype)
             seeds = member_seeds(self.seed_, objective.n_members)
             random = MemberRandom(seeds, device=device, dtype=dtype)
             objective.reset(random)
-            kept, stopper = self._hold_out(x, y)
-            unseen_by = self._unseen_by(kept)
             data = TrainingData.shared(
                 x,
                 torch.from_numpy(kept).to(device),
