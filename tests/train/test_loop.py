@@ -77,7 +77,7 @@ def test_gradients_are_clipped_member_by_member():
         parameter.grad = torch.ones_like(parameter) * (index + 1)
         parameter.grad[1] *= 1e-6  # the second member's gradient is tiny
     before = [p.grad.clone() for p in objective.parameters()]
-    clip_per_member(objective, 1.0)
+    clip_per_member(list(objective.parameters()), 3, 1.0)
     after = [p.grad for p in objective.parameters()]
     norms = torch.stack([g.square().sum(1) for g in after]).sum(0).sqrt()
     torch.testing.assert_close(norms[[0, 2]], torch.ones(2, dtype=torch.float64), rtol=1e-4, atol=0)

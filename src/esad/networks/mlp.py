@@ -2,7 +2,7 @@
 
 A layer is `h = leaky_relu(batch_norm(W h))`, the last one plain `W h + b`. All weights of a network are one
 parameter of shape (members, n_weights), so that optimiser and clipping touch one tensor; inside the network
-activations are (members, features, batch), which makes batch norm a library call without a copy.
+activations are (members, features, batch), where batch norm is one library call for all members.
 """
 
 from collections.abc import Sequence
@@ -81,19 +81,21 @@ class StackedMLP(nn.Module):
         return (out.sigmoid() if self.sigmoid else out).transpose(1, 2)
 
     def _activate(self, h: Tensor, index: int) -> Tensor:
-        """Batch norm and leaky ReLU."""
-        members, width, batch = h.shape
+        """Batch norm and leaky ReLU of (members, width, batch).
+
+        With the batch innermost, batch norm without an affine part is layer norm over the last axis.
+        """
         mean, variance = self.get_buffer(f"mean_{index}"), self.get_buffer(f"variance_{index}")
-        flat = h.reshape(1, members * width, batch)  # one channel per member and feature
-        normal = F.batch_norm(
-            flat,
-            mean.view(-1),
-            variance.view(-1),
-            training=self.training and batch > 1,
-            momentum=MOMENTUM,
-            eps=self.eps,
-        )
-        return F.leaky_relu_(normal, self.slope).view(members, width, batch)  # in place before the view: no copy back
+        batch = h.shape[2]
+        if not self.training or batch == 1:
+            scale = (variance + self.eps).rsqrt()
+            return F.leaky_relu_((h - mean[:, :, None]) * scale[:, :, None], self.slope)
+        normal, batch_mean, inverse_std = torch.native_layer_norm(h, (batch,), None, None, self.eps)
+        with torch.no_grad():
+            unbiased = (inverse_std.pow(-2) - self.eps).clamp_(min=0.0).mul_(batch / (batch - 1))
+            mean.lerp_(batch_mean.squeeze(2).to(mean.dtype), MOMENTUM)
+            variance.lerp_(unbiased.squeeze(2).to(variance.dtype), MOMENTUM)
+        return F.leaky_relu_(normal, self.slope)
 
     @torch.no_grad()
     def frozen(self) -> "FrozenMLP":

@@ -81,7 +81,8 @@ class LoopState:
         self.settings = settings
         self.random = random
         self.identity = identity  # names data, labels and parameters; a checkpoint must match
-        self.optimizer = _make_optimizer(objective, settings)
+        self.parameters = list(objective.parameters())
+        self.optimizer = _make_optimizer(self.parameters, settings)
         self.step = 0
         self.losses: dict[str, Tensor] = {}  # name -> (n_steps,), mean over members
         self.kept: dict[str, Tensor] = {}  # what callbacks need to go on after an interruption
@@ -120,11 +121,10 @@ class LoopState:
                 parts[group][rest] = value.to(self.data.x.device)
         self.objective.load_state_dict(parts["objective"])
         self.losses, self.kept = parts["losses"], parts["kept"]
-        parameters = list(self.objective.parameters())
         for name, value in parts["optimizer"].items():
             index, _, moment = name.partition(".")
             # fused optimisers keep their step counter beside the weights
-            self.optimizer.state[parameters[int(index)]][moment] = value
+            self.optimizer.state[self.parameters[int(index)]][moment] = value
         self.order = state["order"].to(self.data.x.device)
         self.random.set_state(state["random"])
         self.step = int(state["step"])
@@ -172,42 +172,41 @@ def _step(state: LoopState) -> None:
     state.optimizer.zero_grad(set_to_none=True)
     with autocast(settings.precision, batch.unlabelled.device):
         terms = state.objective.loss(batch)
+    stacked = torch.stack(list(terms.values()))  # (terms, members)
     # members do not share weights, so the gradient of the sum is every member's own gradient
-    torch.stack(list(terms.values())).sum().backward()  # type: ignore[no-untyped-call]
+    stacked.sum().backward()  # type: ignore[no-untyped-call]
     if settings.clip is not None:
-        clip_per_member(state.objective, settings.clip)
+        clip_per_member(state.parameters, state.objective.n_members, settings.clip)
     state.optimizer.step()
-    for name, term in terms.items():
-        if name not in state.losses:
-            state.losses[name] = torch.zeros(settings.n_steps, device=term.device)
-        state.losses[name][state.step] = term.detach().mean()
+    if not state.losses:
+        state.losses = {name: torch.zeros(settings.n_steps, device=stacked.device) for name in terms}
+    for name, value in zip(terms, stacked.detach().mean(1), strict=True):
+        state.losses[name][state.step] = value
     state.step += 1
     if state.step % CHECK_EVERY == 0:
         _check_finite(state)
 
 
-def clip_per_member(objective: Objective, limit: float) -> None:
+def clip_per_member(parameters: Sequence[Tensor], n_members: int, limit: float) -> None:
     """Scale each member's gradient to at most `limit` in norm, over all its parameters together."""
-    members = objective.n_members
-    gradients = [torch.unflatten(p.grad, 0, (members, -1)) for p in objective.parameters() if p.grad is not None]
-    squared = torch.stack([gradient.square().flatten(1).sum(1) for gradient in gradients]).sum(0)  # (members,)
-    factor = (limit / (squared.sqrt() + 1e-6)).clamp(max=1.0)
+    gradients = [torch.unflatten(p.grad, 0, (n_members, -1)) for p in parameters if p.grad is not None]
+    norms = torch.stack([torch.linalg.vector_norm(g, dim=tuple(range(1, g.dim()))) for g in gradients])
+    factor = (limit / (torch.linalg.vector_norm(norms, dim=0) + 1e-6)).clamp(max=1.0)  # (members,)
     for gradient in gradients:
         gradient.mul_(factor.view(-1, *[1] * (gradient.dim() - 1)))
 
 
 def _draw(state: LoopState) -> Batch:
     data, settings = state.data, state.settings
-    member = torch.arange(data.n_members, device=data.x.device)[:, None]
     n = min(settings.batch_size, data.n_unlabelled)
     while state.order.shape[1] < n:  # a new epoch: what is left of the old one comes first
         state.order = torch.cat([state.order, state.random.permutation(data.n_unlabelled)], dim=1)
     picked, state.order = state.order[:, :n], state.order[:, n:]
     labelled = _draw_labelled(data, settings, state.random)
     return Batch(
-        unlabelled=data.x[data.unlabelled[member, picked]],
-        labelled=data.x[data.labelled[member, labelled]],
-        y=data.y[member, labelled],
+        unlabelled=data.x[data.unlabelled.gather(1, picked)],
+        labelled=data.x[data.labelled.gather(1, labelled)],
+        y=data.y.gather(1, labelled),
         random=state.random,
     )
 
@@ -229,8 +228,7 @@ def _draw_labelled(data: TrainingData, settings: Settings, random: MemberRandom)
     return torch.cat([random.integers(n_anomalies, k), normal], dim=1)
 
 
-def _make_optimizer(objective: Objective, settings: Settings) -> torch.optim.Optimizer:
-    parameters = list(objective.parameters())
+def _make_optimizer(parameters: Sequence[Tensor], settings: Settings) -> torch.optim.Optimizer:
     fused = parameters[0].device.type in ("cpu", "cuda")
     common: dict[str, Any] = {"lr": settings.lr, "weight_decay": settings.weight_decay, "fused": fused}
     if settings.optimizer == "sgd":
