@@ -8,6 +8,7 @@ from pathlib import Path
 for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ[variable] = "1"
 
+import numpy as np  # noqa: E402
 import pytest  # noqa: E402
 from hypothesis import settings  # noqa: E402
 
@@ -24,3 +25,13 @@ def data_folder() -> Path:
     if not folder:
         pytest.skip("needs real data: set ESAD_DATA to its folder")
     return Path(folder)
+
+
+@pytest.fixture(scope="session")
+def rows() -> tuple[np.ndarray, np.ndarray]:
+    """A hundred rows, ten of them odd; five odd ones are labelled, and five of the others as normal."""
+    rng = np.random.default_rng(0)
+    X = np.r_[rng.normal(size=(90, 4)), rng.normal(5, 1, size=(10, 4))]
+    y = np.zeros(100, dtype=int)
+    y[-5:], y[:5] = -1, 1
+    return X, y

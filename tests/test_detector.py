@@ -26,15 +26,6 @@ def methods(kind="table"):
 
 
 @pytest.fixture(scope="module")
-def rows():
-    rng = np.random.default_rng(0)
-    X = np.r_[rng.normal(size=(90, 4)), rng.normal(5, 1, size=(10, 4))]
-    y = np.zeros(100, dtype=int)
-    y[-5:], y[:5] = -1, 1
-    return X, y
-
-
-@pytest.fixture(scope="module")
 def frame():
     rng = np.random.default_rng(1)
     n = 80

@@ -83,15 +83,6 @@ def test_all_checks_pass_once_labels_are_folded(name):
     assert len([r for r in results if r["status"] == "passed"]) >= 45
 
 
-@pytest.fixture(scope="module")
-def rows():
-    rng = np.random.default_rng(0)
-    X = np.r_[rng.normal(size=(90, 4)), rng.normal(4, 1, size=(10, 4))]
-    y = np.zeros(100, dtype=int)
-    y[-6:], y[:5] = -1, 1
-    return X, y
-
-
 @pytest.mark.parametrize("name", table_methods())
 def test_clone_keeps_the_parameters_and_not_the_state(name, rows):
     detector = tiny(name).fit(*rows)

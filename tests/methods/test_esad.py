@@ -11,15 +11,6 @@ def tiny(**changes):
     return ESAD(**{"n_members": 2, "n_epochs": 3, "hidden": (8,), "latent": 2, "random_state": 0} | changes)
 
 
-@pytest.fixture(scope="module")
-def rows():
-    rng = np.random.default_rng(0)
-    X = np.r_[rng.normal(size=(90, 4)), rng.normal(5, 1, size=(10, 4))]
-    y = np.zeros(100, dtype=int)
-    y[-5:], y[:5] = -1, 1
-    return X, y
-
-
 @pytest.mark.parametrize(
     ("parameters", "says"),
     [
