@@ -152,3 +152,8 @@ def test_scorers_refuse_labels_without_anomalies(labelled, scorer):
         scorer(forest, X, np.zeros(len(X)))
     with pytest.raises(LabelError, match=r"Got \[2\]"):
         scorer(forest, X, np.full(len(X), 2))
+
+
+def test_truth_may_be_words_with_the_anomaly_value_named():
+    found = evaluate([0.1, 0.9, 0.2], ["ok", "fraud", "ok"], anomaly_value="fraud", n_bootstrap=0)
+    assert found.auc == 1.0

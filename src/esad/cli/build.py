@@ -118,6 +118,11 @@ def threshold_rule(choice: Choice, detector: "Detector", training: TrainingSet) 
 
     asked = []
     if choice.contamination is not None:
+        if not 0 < choice.contamination <= 0.5:
+            raise InputError(
+                f"--contamination must be a share above 0 and at most 0.5. Got {choice.contamination:g}. "
+                "For 5 % write 0.05."
+            )
         asked.append(Threshold("contamination", choice.contamination))
     if choice.false_alarm_rate is not None:
         asked.append(Threshold("false_alarm", choice.false_alarm_rate))

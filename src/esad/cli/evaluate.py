@@ -88,7 +88,8 @@ def _collect(detector: Any, source: Source, anomaly_value: str | None, name: str
     try:
         return np.concatenate(scores), read_truth(np.concatenate(values), anomaly_value=anomaly_value, name=name)
     except LabelError as error:
-        raise LabelError(f"{error} Option: --anomaly-value.") from error
+        blanks = "must be known for every row" in str(error)
+        raise LabelError(str(error) if blanks else f"{error} Option: --anomaly-value.") from error
 
 
 def show_evaluation(found: "Evaluation") -> None:

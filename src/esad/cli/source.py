@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from esad.cli import common
 from esad.cli.progress import bar
-from esad.cli.training import check_column, refuse_model
+from esad.cli.training import check_column, names_the_answer, refuse_model
 from esad.errors import DataFileError, InputError, ModelFileError, SchemaError
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def _check_features(path: Path, names: Sequence[str], features: Sequence[str], a
             f"{str(path)!r} lacks the {word} {common.listed(missing)} that the model was trained on."
             f"{common.hint(missing[0], others)} Add what is missing; other order and further columns are fine."
         )
-    extra = [name for name in names if name not in trained and name not in aside]
+    extra = [name for name in names if name not in trained and name not in aside and not names_the_answer(name)]
     if extra:
         common.warn(f"columns that were not in training are ignored: {common.listed(extra)}.")
 

@@ -1,5 +1,6 @@
 """What a user's file or folder gives to learn from: which columns, which labels, and how it was read."""
 
+import re
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
@@ -16,11 +17,13 @@ if TYPE_CHECKING:
 
     from esad.data.frame import Schema
 
-__all__ = ["Reading", "TrainingSet", "check_column", "read_training", "refuse_model"]
+__all__ = ["Reading", "TrainingSet", "check_column", "names_the_answer", "read_training", "refuse_model"]
 
 # Names under which files carry the answer; such a column among the features is most often a leak.
 _ANSWERS = ("anomaly", "class", "fraud", "ground_truth", "label", "labels", "outlier", "target", "truth", "y")
 _MIN_COUNTED_ROWS = 20
+_MAX_LOOKED_AT = 10_000
+_LIKE_A_NUMBER = re.compile(r"[^\w\s]{0,2}\s?[-+]?\d[\d.,' ]*(?:[eE][-+]?\d+)?\s?(?:[%€$£]|[A-Z]{3})?")
 _WORDS = ("anomaly", "normal", "unlabelled", "unlabeled", "unknown")  # of sub-folders
 
 
@@ -146,6 +149,7 @@ def _without_ids(path: Path, features: "pa.Table") -> "tuple[pa.Table, Schema, t
     from esad.data.frame import Schema, Table
 
     schema = Schema.infer(Table.from_any(features))
+    _mention_numbers_as_text(features, schema)
     ids = tuple(column.name for column in schema.columns if column.proposes_id)
     if not ids:
         return features, schema, ()
@@ -164,13 +168,33 @@ def _mention_doubts(features: "pa.Table", schema: "Schema", reading: Reading) ->
             fix = f"--label-column {shlex.quote(column.name)} --anomaly-value {value}"
             common.note(f"column {column.name!r} is blank but for a few words. If these are labels, pass {fix}.")
     for name in features.column_names:
-        if name.casefold().strip().removeprefix("is_") in _ANSWERS:
+        if names_the_answer(name):
             quoted = shlex.quote(name)
             fix = f"--ignore {quoted}" if reading.label_column else f"--label-column {quoted} or --ignore {quoted}"
             common.warn(f"column {name!r} is learned from like any other. If it holds the answer, pass {fix}.")
     for name in _counting(features):
         fix = f"--id-column {shlex.quote(name)}"
         common.note(f"column {name!r} counts up row by row. If it only numbers the rows, pass {fix}.")
+
+
+def names_the_answer(name: str) -> bool:
+    """Whether a column is called as truth or labels usually are."""
+    return name.casefold().strip().removeprefix("is_") in _ANSWERS
+
+
+def _mention_numbers_as_text(features: "pa.Table", schema: "Schema") -> None:
+    """Point at text columns that are nearly all numbers, or numbers with separators, signs or units."""
+    for column in schema.columns:
+        if column.kind != "category" or (column.n_distinct or 0) < _MIN_COUNTED_ROWS:
+            continue
+        texts = [str(text) for text in features[column.name].drop_null()[:_MAX_LOOKED_AT].to_pylist()]
+        like_numbers = [_LIKE_A_NUMBER.fullmatch(text.strip()) is not None for text in texts]
+        if texts and sum(like_numbers) >= 0.9 * len(texts):
+            odd = next((text for text, fine in zip(texts, like_numbers, strict=True) if not fine), texts[0])
+            common.warn(
+                f"column {column.name!r} is nearly all numbers but read as text, because of cells such as {odd!r}. "
+                "Write numbers like 1234.56, and leave cells without a number empty."
+            )
 
 
 def _counting(features: "pa.Table") -> Iterable[str]:

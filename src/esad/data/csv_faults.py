@@ -85,9 +85,11 @@ def not_utf8(path: Path) -> DataFileError:
     with pa.input_stream(str(path), compression="detect") as source:
         lines = enumerate(io.BufferedReader(source), 1)
         where = next((f"line {number}" for number, line in lines if not _is_utf8(line)), "it")
+    with pa.input_stream(str(path), compression="detect") as source:
+        encoding = "utf-16" if source.read(2) in (b"\xff\xfe", b"\xfe\xff") else "cp1252"
     return DataFileError(
         f"Cannot read {str(path)!r}: {where} is not UTF-8 text. Save the file as UTF-8, for example with: "
-        "iconv -f latin1 -t utf-8 OLD > NEW"
+        f"iconv -f {encoding} -t utf-8 OLD > NEW"
     )
 
 

@@ -95,6 +95,7 @@ def evaluate(
     truth: ArrayLike,
     *,
     threshold: float | None = None,
+    anomaly_value: Any = None,
     ks: tuple[int, ...] = (10, 50, 100),
     n_bootstrap: int = 1000,
     level: float = 0.95,
@@ -108,6 +109,8 @@ def evaluate(
         Anomaly scores, higher = more anomalous.
     truth : array-like of shape (n_rows,)
         1 = anomaly and 0 = normal, or whatever else `esad.labels.truth` reads.
+    anomaly_value : optional
+        The value of `truth` that marks anomalies, where it holds other words or numbers.
     threshold : float, optional
         Scores above it are alarms.
     ks : tuple of int
@@ -130,7 +133,7 @@ def evaluate(
     >>> found.auc, found.precision_at[2], found.confusion.missed
     (0.75, 0.5, 1)
     """
-    checked, is_anomaly = _check(scores, truth)
+    checked, is_anomaly = _check(scores, labels.truth(truth, anomaly_value=anomaly_value))
     if n_bootstrap < 0 or not 0 < level < 1 or any(k < 1 for k in ks):
         raise InputError(
             "`n_bootstrap` must be 0 or more, `level` between 0 and 1 and every k of `ks` 1 or more. "
@@ -191,13 +194,12 @@ def _scored(estimator: Any, X: Any, y: ArrayLike) -> tuple[Scores, Truth]:
     """Take the scores in scikit-learn's direction, which is the other way round."""
     normality = estimator.score_samples(X) if hasattr(estimator, "score_samples") else estimator.decision_function(X)
     y_checked = labels.check(y, len(normality), warn=False)
-    return _check(-np.asarray(normality, dtype=np.float64), (y_checked == labels.ANOMALY).astype(np.int8))
+    return _check(-np.asarray(normality, dtype=np.float64), y_checked == labels.ANOMALY)
 
 
-def _check(scores: ArrayLike, truth: ArrayLike) -> tuple[Scores, Truth]:
-    """Bring scores and truth into one form; a rate needs both kinds of rows."""
+def _check(scores: ArrayLike, is_anomaly: Truth) -> tuple[Scores, Truth]:
+    """Refuse what cannot be measured; a rate needs both kinds of rows."""
     checked = np.asarray(scores, dtype=np.float64)
-    is_anomaly = labels.truth(truth)
     if checked.shape != is_anomaly.shape:
         raise InputError(f"`scores` must hold one number per truth. Got {checked.shape} and {is_anomaly.shape}.")
     if not np.isfinite(checked).all():
