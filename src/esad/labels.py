@@ -171,6 +171,11 @@ def from_column(
             "Give the anomaly value: anomaly_value=1 (--anomaly-value 1)."
         )
     wrong = [value for value, key in zip(distinct, keys, strict=True) if key not in meanings]
+    if wrong and anomaly is not None and normal is None:
+        raise LabelError(
+            f"Column {name!r} must hold the anomaly value and blanks, unless the normal value is given too "
+            f"(--normal-value). Got {_values.shown(wrong)}. Leave cells blank where nobody has looked."
+        )
     if wrong:
         raise LabelError(
             f"Column {name!r} must hold the words anomaly, normal or unlabelled, the numbers -1, 0 or +1, blanks, or "
