@@ -53,7 +53,7 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
     'row,score\n0,1.5\n'
     """
     target, mode = _target(path)
-    temporary = target.with_name(f".esad-{secrets.token_hex(6)}{_short_suffix(target)}")
+    temporary = _beside(target)
     try:
         try:
             _create(temporary, mode)
@@ -92,7 +92,7 @@ def check_writable(path: str | os.PathLike[str]) -> None:
     esad.errors.OutputError: Cannot write 'no-such-folder/model.esad': the folder 'no-such-folder' does not exist. ...
     """
     target, mode = _target(path)
-    temporary = target.with_name(f".esad-{secrets.token_hex(6)}{_short_suffix(target)}")
+    temporary = _beside(target)
     try:
         _create(temporary, mode)
     except OSError as error:
@@ -125,6 +125,11 @@ def _target(path: str | os.PathLike[str]) -> tuple[Path, int | None]:
     if not os.access(target, os.W_OK):
         raise OutputError(f"Cannot write {shown!r}: it exists and is read-only. Choose another path.")
     return target, stat.S_IMODE(status.st_mode)
+
+
+def _beside(target: Path) -> Path:
+    """A new name in the target's folder, with its suffix."""
+    return target.with_name(f".esad-{secrets.token_hex(6)}{_short_suffix(target)}")
 
 
 def _short_suffix(target: Path) -> str:

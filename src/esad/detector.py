@@ -109,7 +109,8 @@ class Detector(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-lea
         checked = labels.check(y, n_rows)
         threshold = self._threshold_rule()
         self.inputs_, rows = Inputs.fit(data, checked, scaling=self._scaling())
-        self._describe_features(data)
+        self._describe_features()
+        self._warn_of_ids()
         self.label_counts_ = labels.counts(checked)
         self.fingerprint_ = _fingerprint(rows, checked)
         self.notes_: dict[str, Any] = {}
@@ -253,22 +254,22 @@ class Detector(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-lea
             raise InputError(f"`contamination` must be 'auto' or a share up to 0.5. Got {self.contamination!r}.")
         return Threshold("contamination", self.contamination)
 
-    def _describe_features(self, data: Table | NDArray[Any]) -> None:
-        """scikit-learn's attributes about the columns."""
-        if isinstance(data, Table):
-            self._warn_of_ids()
-            self.n_features_in_ = data.n_columns
-            if data.named:
-                self.feature_names_in_ = np.asarray(data.names, dtype=object)
+    def _describe_features(self) -> None:
+        """scikit-learn's attributes about the columns; pictures have none."""
+        schema = self.inputs_.schema
+        if schema is not None:
+            self.n_features_in_ = len(schema.columns)
+            if schema.named:
+                self.feature_names_in_ = np.asarray(schema.names, dtype=object)
 
     def _warn_of_ids(self) -> None:
-        schema = self.inputs_.preprocessor.schema_  # type: ignore[union-attr]
-        ids = [column.name for column in schema.columns if column.proposes_id]
+        schema = self.inputs_.schema
+        ids = [column.name for column in schema.columns if column.proposes_id] if schema is not None else []
         if ids:
             warnings.warn(
                 f"Column {ids[0]!r} holds other text in every row, as an id does. Drop it: nothing true is learned.",
                 UserWarning,
-                stacklevel=4,
+                stacklevel=3,
             )
 
     def _plain_parameters(self) -> dict[str, Any]:

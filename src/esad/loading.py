@@ -48,11 +48,7 @@ def _from_state(manifest: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> De
         group, _, rest = name.partition(".")
         groups[group][rest] = value
     detector.inputs_ = Inputs.from_state(groups["inputs"], manifest["inputs"])
-    schema = getattr(detector.inputs_.preprocessor, "schema_", None)
-    if schema is not None:
-        detector.n_features_in_ = len(schema.columns)
-        if schema.named:
-            detector.feature_names_in_ = np.asarray(schema.names, dtype=object)
+    detector._describe_features()
     counts = manifest["label_counts"]
     if not all(isinstance(count, int) and 0 <= count < 2**53 for count in counts.values()) or not any(counts.values()):
         raise ModelFileError("its label counts are damaged")

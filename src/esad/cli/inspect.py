@@ -29,7 +29,7 @@ def _described(path: Path, detector: "Detector") -> dict[str, Any]:
 
     manifest, tensors = bundle.read(path)
     inputs = detector.inputs_
-    schema = getattr(inputs.preprocessor, "schema_", None)
+    schema = inputs.schema
     return {
         "file": str(path),
         "n_bytes": path.stat().st_size,
@@ -43,7 +43,7 @@ def _described(path: Path, detector: "Detector") -> dict[str, Any]:
         "takes": inputs.kind,
         "columns": [] if schema is None else schema.to_json()["columns"],
         "n_training_rows": sum(manifest["label_counts"].values()) if schema is None else schema.n_rows,
-        "shape": None if schema is not None else list(inputs.preprocessor.shape_),  # type: ignore[union-attr]
+        "shape": None if schema is not None else list(inputs.shape),
         "labels": manifest["label_counts"],
         "threshold": detector.threshold_,
         "notes": detector.notes_,

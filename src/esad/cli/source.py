@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from esad.data.frame import Schema
     from esad.detector import Detector
 
 __all__ = ["Block", "Source", "load_model", "open_source", "scored"]
@@ -93,7 +92,8 @@ def _open_file(path: Path, detector: "Detector", id_column: str | None, truth_co
     check_column(truth_column, names, path, "--truth-column")
     notes = detector.notes_
     aside = {id_column, truth_column, notes.get("id_column"), notes.get("label_column"), *_ignored(detector)}
-    schema: Schema = detector.inputs_.preprocessor.schema_  # type: ignore[union-attr]  # a table's
+    schema = detector.inputs_.schema
+    assert schema is not None  # the model takes tables
     if schema.named:
         features = list(schema.names)
         _check_features(path, names, features, aside)

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from esad.networks.mlp import FrozenMLP, StackedMLP
 from esad.networks.spec import NetworkSpec
 from esad.random import MemberRandom
+from esad.score.threshold import ONE_SIGMA_BELOW
 from esad.train.objective import Batch, Objective, Scorer
 from esad.train.transforms import (
     add_noise,
@@ -23,7 +24,6 @@ from esad.train.transforms import (
 __all__ = ["ESADObjective", "LossSettings"]
 
 TINY = 1e-12  # keeps square roots and logarithms away from zero
-ONE_SIGMA_BELOW = 0.1587  # share of a Gaussian below its mean less one standard deviation
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from esad.data.frame import Table
+from esad.data.frame import Schema, Table
 from esad.data.images import as_images, is_images
 from esad.errors import InputError, ModelFileError, SchemaError
 from esad.labels import NORMAL, UNLABELLED
@@ -56,6 +56,11 @@ class Inputs:
     def kind(self) -> str:
         """What it takes: "table" or "images"."""
         return "table" if isinstance(self.preprocessor, TabularPreprocessor) else "images"
+
+    @property
+    def schema(self) -> Schema | None:
+        """The columns of a table; None for pictures."""
+        return self.preprocessor.schema_ if isinstance(self.preprocessor, TabularPreprocessor) else None
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -11,14 +11,14 @@ from numpy.typing import ArrayLike, NDArray
 from esad import labels
 from esad.errors import InputError, LabelError
 
-__all__ = ["Rule", "Threshold"]
+__all__ = ["ONE_SIGMA_BELOW", "Rule", "Threshold"]
 
 Rule = Literal["auto", "contamination", "false_alarm", "labels"]
 Scores = NDArray[np.float64]
 
 _MAX_LEVEL: Final = {"contamination": 0.5, "false_alarm": 1.0}  # the rules that need a level
 _N_SIGMAS: Final = 3.0
-_ONE_SIGMA_BELOW: Final = 0.15865525393145707  # share of a Gaussian more than one standard deviation under its median
+ONE_SIGMA_BELOW: Final = 0.15865525393145707  # share of a Gaussian more than one standard deviation under its median
 _SIGMA_PER_MEAN_DEVIATION: Final = math.sqrt(math.pi / 2.0)  # of a Gaussian
 _LARGEST: Final = sys.float_info.max
 
@@ -149,7 +149,7 @@ def _false_alarm(scores: Scores, level: float) -> float:
 def _robust(scores: Scores) -> float:
     """Put the threshold three standard deviations above the median, measured below it."""
     median = _quantile(scores, 0.5)
-    half_sigma = median / 2.0 - _quantile(scores, _ONE_SIGMA_BELOW) / 2.0
+    half_sigma = median / 2.0 - _quantile(scores, ONE_SIGMA_BELOW) / 2.0
     if half_sigma <= 0:  # a third of the scores are equal: measure on both sides rather than flag all above the median
         half_deviation = float(np.sum(np.abs(scores / 2.0 - median / 2.0) / len(scores)))
         half_sigma = _SIGMA_PER_MEAN_DEVIATION * half_deviation

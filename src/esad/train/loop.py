@@ -104,8 +104,8 @@ class LoopState:
     def state_dict(self) -> dict[str, Tensor]:
         """All that is needed to go on as if never interrupted, as plain tensors."""
         state = {f"objective.{name}": value for name, value in self.objective.state_dict().items()}
-        for index, (parameter, moments) in enumerate(self.optimizer.state.items()):
-            assert isinstance(parameter, Tensor)
+        for index, parameter in enumerate(self.parameters):
+            moments = self.optimizer.state.get(parameter, {})
             state |= {f"optimizer.{index}.{name}": torch.as_tensor(value) for name, value in moments.items()}
         state |= {f"losses.{name}": curve for name, curve in self.losses.items()}
         state |= {f"kept.{name}": value for name, value in self.kept.items()}
