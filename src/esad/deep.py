@@ -9,6 +9,7 @@ import logging
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,32 +21,49 @@ from esad.detector import Detector, Scores, State, TrainingScores
 from esad.errors import InputError, ModelFileError
 from esad.preprocess.inputs import Rows, reference_rows
 from esad.random import MemberRandom, member_seeds, seed_from
+from esad.score.splits import held_out_parts
 from esad.train.callbacks import Callback, EarlyStopping, LogProgress
 from esad.train.loop import Settings, train
 from esad.train.objective import HELD_OUT, Objective, TrainingData
 from esad.train.runtime import autocast, dtype_of, in_parallel, in_turn, resolve_device, threads_for
 
-__all__ = ["DeepDetector", "Phase", "held_out_rows"]
+__all__ = ["DeepDetector", "Phase"]
 
 logger = logging.getLogger("esad")
 
-Phase = tuple[Objective, Settings]
 BLOCK_ROWS = 512  # table rows per forward pass on a CPU: activations stay in the cache
 BLOCK_ROWS_GPU = 65_536
 BLOCK_PICTURES = 256
 HELD_OUT_RATIO = 0.25  # share of the rows that early stopping watches
 MIN_HELD_OUT_ANOMALIES = 2
-N_PARTS = 10  # of the unlabelled rows; a member trains without one of them
-MIN_PART_ROWS = 2
+
+
+@dataclass(frozen=True)
+class Phase:
+    """One run of the loop.
+
+    Attributes
+    ----------
+    objective : Objective
+        What is trained; it may `inherit` from the objective of the phase before.
+    settings : Settings
+        How it is trained.
+    y : ndarray of int8, (n,), optional
+        The labels as this phase sees them, the user's by default. `as_unlabelled` and `presumed_normal` give others.
+    """
+
+    objective: Objective
+    settings: Settings
+    y: NDArray[np.int8] | None = None
 
 
 class DeepDetector(Detector):
     """A detector whose model is an `Objective` trained by the loop."""
 
-    device: str
-    precision: str
-    early_stopping: bool
-    verbose: int
+    device: str = "auto"
+    precision: str = "auto"
+    early_stopping: bool = False
+    verbose: int = 0
 
     @abstractmethod
     def _phases(self, rows: Rows, y: NDArray[np.int8], device: torch.device) -> list[Phase]:
@@ -65,29 +83,39 @@ class DeepDetector(Detector):
         watch = [LogProgress()] if self.verbose else []
         x = torch.from_numpy(rows).to(device, dtype)
         kept, stopper = self._hold_out(x, y)
-        unseen_by = self._unseen_by(kept)
-        for objective, settings in self._phases(rows, y, device):
+        unseen_by = held_out_parts(kept, self.seed_) if self._holds_out() else np.full(len(y), -1)
+        phases = self._phases(rows, y, device)
+        previous: Objective | None = None
+        for number, phase in enumerate(phases):
+            objective, settings = phase.objective, phase.settings
             _place(objective, device, dtype)
-            seeds = member_seeds(self.seed_, objective.n_members)
+            seeds = member_seeds(self.seed_, objective.n_members, phase=number)
             random = MemberRandom(seeds, device=device, dtype=dtype)
             objective.reset(random)
+            if previous is not None:
+                objective.inherit(previous)
+            seen = kept if phase.y is None else np.where(kept == HELD_OUT, kept, phase.y)
             data = TrainingData.shared(
                 x,
-                torch.from_numpy(kept).to(device),
+                torch.from_numpy(seen).to(device),
                 n_members=objective.n_members,
                 unseen_by=torch.from_numpy(unseen_by).to(device),
             )
+            is_last = number == len(phases) - 1
             with self._threads(settings, objective.n_members, pictures=x.dim() > 2):
                 curves = train(
                     objective,
                     data,
                     settings,
                     random=random,
-                    callbacks=[*watch, *stopper, *callbacks],
-                    identity=self._identity(settings),
+                    callbacks=[*watch, *(stopper if is_last else ()), *callbacks],
+                    identity=self._identity([phase.settings for phase in phases]),
+                    phase=number,
+                    n_phases=len(phases),
                 )
-            self.objective_ = objective
-            self.loss_curves_ = {name: curve.numpy() for name, curve in curves.items()}
+            previous = objective
+        self.objective_ = objective
+        self.loss_curves_ = {name: curve.numpy() for name, curve in curves.items()}
         return self._training_scores(rows, y, unseen_by, drawn=kept != HELD_OUT)
 
     def _training_scores(
@@ -106,19 +134,6 @@ class DeepDetector(Detector):
         held_out = np.where((y == 0) & drawn, np.nan, total)
         held_out[unseen] = by_member[unseen_by[unseen], np.flatnonzero(unseen)]
         return TrainingScores(total, held_out)
-
-    def _unseen_by(self, y: NDArray[np.int8]) -> NDArray[np.int64]:
-        """Which part of the unlabelled rows a row is in, (n,); member k trains without part k. -1: in none.
-
-        The parts do not depend on the number of members. Thanks to them the threshold can be set on scores of rows
-        that were not seen in training.
-        """
-        parts = np.full(len(y), -1, dtype=np.int64)
-        rows = np.random.default_rng(self.seed_).permutation(np.flatnonzero(y == 0))
-        size = held_out_rows(len(rows), 1) if self._holds_out() else 0
-        for part in range(N_PARTS):
-            parts[rows[part * size : (part + 1) * size]] = part
-        return parts
 
     def _holds_out(self) -> bool:
         """Whether every member leaves a part of the unlabelled rows out of its training."""
@@ -150,7 +165,7 @@ class DeepDetector(Detector):
         watched = torch.from_numpy(held).to(x.device)
         return kept, [EarlyStopping(x[watched], torch.from_numpy(y[held]).to(x.device))]
 
-    def _identity(self, settings: Settings) -> str:
+    def _identity(self, settings: list[Settings]) -> str:
         """Names this training: a checkpoint of another one must not be continued."""
         parameters = self._plain_parameters() | {"verbose": 0, "random_state": self.seed_}
         text = json.dumps([type(self).__name__, parameters, repr(settings), self.fingerprint_], default=str)
@@ -248,18 +263,6 @@ class DeepDetector(Detector):
                 raise ModelFileError(f"its weights {name!r} are not all finite")
             if name.rpartition(".")[2].startswith(("variance", "running_var", "spread")) and (value < 0).any():
                 raise ModelFileError(f"its weights {name!r} must not be negative")
-
-
-def held_out_rows(n_unlabelled: int, n_members: int) -> int:
-    """How many unlabelled rows some member leaves out of its training.
-
-    Examples
-    --------
-    >>> held_out_rows(1000, 5), held_out_rows(1000, 20), held_out_rows(15, 5)
-    (500, 1000, 0)
-    """
-    size = n_unlabelled // N_PARTS
-    return size * min(n_members, N_PARTS) if size >= MIN_PART_ROWS else 0
 
 
 def _place(objective: Objective, device: torch.device, dtype: torch.dtype) -> Objective:

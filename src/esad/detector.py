@@ -23,7 +23,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from esad import labels
 from esad.data.frame import Table
-from esad.errors import InputError
+from esad.errors import InputError, LabelError
 from esad.persist import bundle
 from esad.preprocess.inputs import Inputs, Rows, read
 from esad.score.threshold import Threshold
@@ -57,6 +57,7 @@ class Detector(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-lea
     summary: ClassVar[str]
     takes: ClassVar[tuple[str, ...]] = ("table", "images")
     labels_used: ClassVar[tuple[str, ...]] = ("anomaly", "unlabelled", "normal")
+    labels_needed: ClassVar[tuple[str, ...]] = ()
 
     contamination: float | str
     random_state: int | np.random.RandomState | None
@@ -107,6 +108,7 @@ class Detector(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-lea
         if n_rows < 2:
             raise InputError(f"{type(self).__name__} cannot learn from {n_rows} sample: give two rows or more.")
         checked = labels.check(y, n_rows)
+        self._check_needed(checked)
         threshold = self._threshold_rule()
         self.inputs_, rows = Inputs.fit(data, checked, scaling=self._scaling())
         self._describe_features()
@@ -254,6 +256,17 @@ class Detector(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-lea
             raise InputError(f"`contamination` must be 'auto' or a share up to 0.5. Got {self.contamination!r}.")
         return Threshold("contamination", self.contamination)
 
+    def _check_needed(self, y: NDArray[np.int8]) -> None:
+        """Refuse to train without the kinds of rows that the method cannot do without."""
+        meant = {"anomaly": labels.ANOMALY, "unlabelled": labels.UNLABELLED, "normal": labels.NORMAL}
+        for kind in self.labels_needed:
+            if not (y == meant[kind]).any():
+                named = {"anomaly": "labelled anomalies (-1)", "normal": "labelled normal rows (+1)"}
+                raise LabelError(
+                    f"{type(self).__name__} learns from {named.get(kind, 'unlabelled rows (0)')} and needs one at "
+                    "least. Got none. Other methods can do without: see `esad methods`."
+                )
+
     def _describe_features(self) -> None:
         """scikit-learn's attributes about the columns; pictures have none."""
         schema = self.inputs_.schema
@@ -280,6 +293,7 @@ class Detector(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-lea
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
+        tags.target_tags.required = bool(self.labels_needed)
         tags.input_tags.allow_nan = True
         tags.input_tags.string = True
         tags.input_tags.categorical = True

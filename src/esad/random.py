@@ -28,9 +28,9 @@ def seed_from(random_state: int | np.random.RandomState | np.random.Generator | 
     return int(random_state)
 
 
-def member_seeds(seed: int, n_members: int) -> list[int]:
-    """One seed per member; member k's seed does not depend on how many members there are."""
-    children = np.random.SeedSequence(seed).spawn(n_members)
+def member_seeds(seed: int, n_members: int, *, phase: int = 0) -> list[int]:
+    """One seed per member and phase of the training; member k's seed does not depend on how many members there are."""
+    children = np.random.SeedSequence([seed, phase] if phase else seed).spawn(n_members)
     return [int(child.generate_state(1, np.uint64)[0] >> np.uint64(1)) for child in children]
 
 

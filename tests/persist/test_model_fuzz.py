@@ -15,6 +15,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support import tiny
 
 import esad
 from esad import registry
@@ -23,7 +24,7 @@ from esad.persist import bundle
 
 resource = pytest.importorskip("resource", reason="memory limits need a Unix system")
 
-SMALL = {"n_members": 2, "hidden": (4, 4), "latent": 2, "n_epochs": 1, "n_trees": 3, "n_samples": 16, "random_state": 0}
+SMALL = {"hidden": (4, 4), "n_epochs": 1, "pretrain_epochs": 1, "n_trees": 3, "n_samples": 16}
 ROOM = 2**30  # bytes that loading and scoring a forged model of a few kilobytes may map beyond what is in use
 SECONDS = 30
 HOSTILE = [
@@ -87,9 +88,7 @@ def model(request, tmp_path_factory) -> Model:
     X = table() if kind == "table" else pictures()
     y = np.zeros(len(X), dtype=int)
     y[:2], y[2:4] = -1, 1
-    method = registry.method(name)
-    allowed = method().get_params()
-    detector = method(**{key: value for key, value in SMALL.items() if key in allowed}).fit(X, y)
+    detector = tiny(name, **SMALL).fit(X, y)
     path = tmp_path_factory.mktemp("saved") / "model.esad"
     detector.save(path)
     manifest, tensors = bundle.read(path)

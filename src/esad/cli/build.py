@@ -141,7 +141,7 @@ def threshold_rule(choice: Choice, detector: "Detector", training: TrainingSet) 
 
 def _check_false_alarm(rule: "Threshold", detector: "Detector", training: TrainingSet) -> None:
     """Refuse a rate for which too few rows will be left: of the unlabelled, only those that a member has not seen."""
-    from esad.deep import held_out_rows
+    from esad.score.splits import held_out_rows
 
     counts, n_members = training.labels(), _n_members(detector, training)
     n_unlabelled = counts["n_unlabelled"]

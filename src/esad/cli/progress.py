@@ -38,11 +38,15 @@ class TrainingBar:
 
     def __init__(self, progress: "Progress", description: str) -> None:
         self._progress = progress
+        self._description = description
         self._task = progress.add_task(description, total=None)
 
     def on_start(self, state: "LoopState") -> None:
         """Learn how long the way is, and where a resumed training starts."""
-        self._progress.update(self._task, total=state.n_steps, completed=state.step)
+        part = f", part {state.phase + 1} of {state.n_phases}" if state.n_phases > 1 else ""
+        self._progress.update(
+            self._task, description=self._description + part, total=state.n_steps, completed=state.step
+        )
 
     def on_step(self, state: "LoopState") -> None:
         """Move."""

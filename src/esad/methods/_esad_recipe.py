@@ -3,7 +3,7 @@
 import logging
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from esad.errors import InputError
 from esad.methods._esad_objective import LossSettings
 from esad.methods._esad_parameters import RECIPE_WORDS, check, is_auto
-from esad.networks.spec import NetworkSpec
+from esad.networks.spec import CONV_NARROW, NetworkSpec
 from esad.train.loop import Settings
 
 __all__ = ["PUBLISHED", "Recipe", "resolve"]
@@ -69,8 +69,6 @@ PUBLISHED: dict[str, Any] = {
     "clip": 1.0,
 }
 
-CONV_FULL = (64, 128, 256, 512, 512)
-CONV_NARROW = (8, 16, 32, 64, 64)  # some fifty times cheaper, for a CPU
 FEW_ANOMALIES = 5  # with more of them than this, labelled rows get less input noise: they cover their kind better
 PICTURE_PIXELS = 784  # a picture's error counts as if it had this many pixels
 
@@ -134,41 +132,23 @@ def _network(parameters: dict[str, Any], in_shape: tuple[int, ...], kind: str, d
     if network == "auto":
         network = "mlp" if kind == "table" else "conv"
     published = parameters["recipe"] == "published"
-    hidden, latent, dense = _widths(network, in_shape, device, published=published)
-    if network == "conv" and is_auto(parameters["hidden"]) and hidden[0] < CONV_FULL[0]:  # only on a CPU
-        logger.warning("training on a CPU with a narrower network than the paper's: first level %d channels", hidden[0])
-    if not isinstance(parameters["hidden"], str):
-        hidden = tuple(int(width) for width in parameters["hidden"])
-    if not isinstance(parameters["latent"], str):
-        latent = int(parameters["latent"])
+    narrow = network == "conv" and device == "cpu" and not published
+    if narrow and is_auto(parameters["hidden"]):
+        logger.warning(
+            "training on a CPU with a narrower network than the paper's: first level %d channels", CONV_NARROW[0]
+        )
     n_members = parameters["n_members"]
-    return NetworkSpec(
+    spec = NetworkSpec.published(
         network,
-        in_shape=tuple(in_shape),
-        hidden=hidden,
-        latent=latent,
+        in_shape,
         n_members=int(AUTOMATIC[kind]["n_members"] if is_auto(n_members) else n_members),
-        slope=0.01 if published else 0.2,
-        bias=not published,
-        sigmoid=published and kind == "table",
-        dense=dense,
+        narrow=narrow,
     )
-
-
-def _widths(
-    network: str, in_shape: tuple[int, ...], device: str, *, published: bool
-) -> tuple[tuple[int, ...], int, tuple[int, ...]]:
-    """Hidden widths, code and dense layers."""
-    if network == "mlp":
-        if not published:
-            return (64, 32), 32, ()
-        if in_shape[0] >= 100:
-            return (128, 64), 32, ()
-        return (32, 16), (8 if in_shape[0] >= 8 else 4), ()
-    if network == "lenet":
-        return ((16, 32), 64, (128,)) if in_shape[0] == 1 else ((32, 64, 128), 128, ())
-    widths = CONV_FULL if published or device != "cpu" else CONV_NARROW
-    return widths[:-1], widths[-1], ()
+    if not published:
+        spec = replace(spec, slope=0.2, bias=True, sigmoid=False)
+        if network == "mlp":
+            spec = replace(spec, hidden=(64, 32), latent=32)
+    return spec.resized(parameters["hidden"], parameters["latent"])
 
 
 def _settings(chosen: dict[str, Any], y: NDArray[np.int8], kind: str) -> Settings:

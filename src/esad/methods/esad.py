@@ -226,7 +226,7 @@ class ESAD(DeepDetector):
 
     def _phases(self, rows: Rows, y: NDArray[np.int8], device: torch.device) -> list[Phase]:
         self.recipe_ = resolve(self.get_params(deep=False), rows.shape[1:], y, device.type)
-        return [(ESADObjective(self.recipe_.network, self.recipe_.loss), self.recipe_.settings)]
+        return [Phase(ESADObjective(self.recipe_.network, self.recipe_.loss), self.recipe_.settings)]
 
     def _describe(self) -> dict[str, Any]:
         return self.recipe_.to_json()

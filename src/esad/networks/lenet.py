@@ -62,10 +62,17 @@ class LeNetDecoder(nn.Module):
     """(members, batch, code) -> (members, batch, channels, H, W)."""
 
     def __init__(
-        self, in_shape: tuple[int, int, int], widths: Sequence[int], linear: Sequence[int], *, n_members: int
+        self,
+        in_shape: tuple[int, int, int],
+        widths: Sequence[int],
+        linear: Sequence[int],
+        *,
+        n_members: int,
+        sigmoid: bool = False,
     ) -> None:
         super().__init__()
         channels, self.height, self.width = in_shape
+        self.sigmoid = sigmoid
         self.n_members = n_members
         self.code_shape = _code_shape(in_shape, widths)
         n_flat = self.code_shape[0] * self.code_shape[1] * self.code_shape[2]
@@ -85,4 +92,5 @@ class LeNetDecoder(nn.Module):
         h = fold_members(h.reshape(*h.shape[:2], *self.code_shape))
         for level in self.levels:
             h = level(F.interpolate(h, scale_factor=2))
-        return unfold_members(crop(self.last(h), self.height, self.width), self.n_members)
+        pictures = unfold_members(crop(self.last(h), self.height, self.width), self.n_members)
+        return pictures.sigmoid() if self.sigmoid else pictures

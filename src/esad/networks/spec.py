@@ -1,6 +1,6 @@
 """Which network: a small description that builds encoders and decoders and is saved with the model."""
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from torch import nn
@@ -10,9 +10,11 @@ from esad.networks.conv import ConvDecoder, ConvEncoder
 from esad.networks.lenet import LeNetDecoder, LeNetEncoder
 from esad.networks.mlp import StackedMLP
 
-__all__ = ["KINDS", "NetworkSpec"]
+__all__ = ["CONV_NARROW", "KINDS", "NetworkSpec"]
 
 KINDS = ("mlp", "conv", "lenet")
+CONV_PUBLISHED = (64, 128, 256, 512, 512)
+CONV_NARROW = (8, 16, 32, 64, 64)  # some fifty times cheaper, for a CPU
 MAX_SIZES = 64  # layers and axes a description may name
 
 
@@ -35,7 +37,7 @@ class NetworkSpec:
     bias : bool
         Whether the last layers of "mlp" have a bias.
     sigmoid : bool
-        Whether the decoder of "mlp" ends in a sigmoid.
+        Whether the decoder of "mlp" or "lenet" ends in a sigmoid.
     dense : tuple of int
         Hidden linear layers between the convolutions and the code of "lenet".
 
@@ -96,7 +98,53 @@ class NetworkSpec:
             return StackedMLP(sizes, n_members=self.n_members, slope=self.slope, bias=self.bias, sigmoid=self.sigmoid)
         if self.kind == "conv":
             return ConvDecoder(self._picture, (*self.hidden, self.latent), n_members=self.n_members)
-        return LeNetDecoder(self._picture, self.hidden, (*self.dense, self.latent), n_members=self.n_members)
+        return LeNetDecoder(
+            self._picture,
+            self.hidden,
+            (*self.dense, self.latent),
+            n_members=self.n_members,
+            sigmoid=self.sigmoid,
+        )
+
+    @classmethod
+    def published(
+        cls, kind: str, in_shape: tuple[int, ...], *, n_members: int = 1, narrow: bool = False
+    ) -> "NetworkSpec":
+        """The shapes of the papers: Deep SAD's "mlp" and "lenet", ESAD's deep "conv", which may be made narrower.
+
+        Examples
+        --------
+        >>> NetworkSpec.published("mlp", (21,)).hidden, NetworkSpec.published("lenet", (1, 28, 28)).latent
+        ((32, 16), 64)
+        """
+        hidden: tuple[int, ...]
+        dense: tuple[int, ...] = ()
+        if kind == "mlp":
+            wide = in_shape[0] >= 100
+            hidden, latent = ((128, 64), 32) if wide else ((32, 16), 8 if in_shape[0] >= 8 else 4)
+        elif kind == "lenet" and in_shape[0] == 1:
+            hidden, dense, latent = (16, 32), (128,), 64
+        elif kind == "lenet":
+            hidden, latent = (32, 64, 128), 128
+        else:
+            *levels, latent = CONV_NARROW if narrow else CONV_PUBLISHED
+            hidden = tuple(levels)
+        return cls(
+            kind,
+            in_shape=tuple(in_shape),
+            hidden=hidden,
+            latent=latent,
+            n_members=n_members,
+            slope=0.01,
+            bias=False,
+            sigmoid=kind == "mlp",
+            dense=dense,
+        )
+
+    def resized(self, hidden: Any, latent: Any) -> "NetworkSpec":
+        """The same with other widths; "auto" leaves them as they are."""
+        widths = self.hidden if isinstance(hidden, str) else tuple(int(width) for width in hidden)
+        return replace(self, hidden=widths, latent=self.latent if isinstance(latent, str) else int(latent))
 
     @property
     def _sizes(self) -> tuple[int, ...]:

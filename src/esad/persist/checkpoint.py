@@ -9,6 +9,7 @@ import torch
 
 from esad.errors import InputError, ModelFileError, OutputError
 from esad.persist import bundle
+from esad.train.callbacks import StopTraining
 from esad.train.loop import LoopState
 
 __all__ = ["Checkpoint"]
@@ -41,7 +42,6 @@ class Checkpoint:
         """Load an earlier state if asked to."""
         if self.resume and self.path.exists():
             self._load(state)
-            self.resumed_step = state.step
 
     def on_step(self, state: LoopState) -> None:
         """Write when it is time."""
@@ -59,7 +59,8 @@ class Checkpoint:
     def write(self, state: LoopState) -> None:
         """Write the state now."""
         arrays = {name: value.cpu().numpy() for name, value in state.state_dict().items()}
-        bundle.write(self.path, {"kind": KIND, "identity": state.identity, "step": state.step}, arrays)
+        manifest = {"kind": KIND, "identity": state.identity, "phase": state.phase, "step": state.step}
+        bundle.write(self.path, manifest, arrays)
         self._written_at = time.monotonic()
 
     def remove(self) -> None:
@@ -75,7 +76,15 @@ class Checkpoint:
                 f"The checkpoint {str(self.path)!r} belongs to other data, labels or parameters. "
                 "Give the same ones as before, or start anew without resuming."
             )
+        phase = manifest.get("phase")
+        if not isinstance(phase, int) or not 0 <= phase < state.n_phases:
+            raise ModelFileError(f"The checkpoint {str(self.path)!r} is damaged: there is no phase {phase!r}.")
+        if state.phase < phase:
+            raise StopTraining  # done before the interruption; the later phase's state holds what came of it
+        if state.phase > phase:
+            return
         try:
             state.load_state_dict({name: torch.from_numpy(value) for name, value in arrays.items()})
         except (KeyError, ValueError, IndexError, RuntimeError) as error:
             raise ModelFileError(f"The checkpoint {str(self.path)!r} is damaged: {error}") from error
+        self.resumed_step = state.step

@@ -1,4 +1,8 @@
-"""Cross-validation that never loses every labelled anomaly, which scikit-learn's splitters do when labels are few."""
+"""Splits that know about labels.
+
+Cross-validation that never loses every labelled anomaly, which scikit-learn's splitters do when labels are few; and
+the parts of the unlabelled rows that members leave out of their training.
+"""
 
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
@@ -10,7 +14,10 @@ from numpy.typing import ArrayLike, NDArray
 from esad import labels
 from esad.errors import InputError, LabelError
 
-__all__ = ["LabelAwareSplit"]
+__all__ = ["N_PARTS", "LabelAwareSplit", "held_out_parts", "held_out_rows"]
+
+N_PARTS = 10  # of the unlabelled rows; a member trains without one of them
+MIN_PART_ROWS = 2
 
 Rows = NDArray[np.intp]
 
@@ -87,3 +94,34 @@ def _draw_test(y: NDArray[np.int8], test_size: float, rng: np.random.Generator) 
             n_test = min(max(n_test, 1), len(rows) - 1)
         is_test[rng.permutation(rows)[:n_test]] = True
     return is_test
+
+
+def held_out_rows(n_unlabelled: int, n_members: int) -> int:
+    """How many unlabelled rows some member leaves out of its training.
+
+    Examples
+    --------
+    >>> held_out_rows(1000, 5), held_out_rows(1000, 20), held_out_rows(15, 5)
+    (500, 1000, 0)
+    """
+    size = n_unlabelled // N_PARTS
+    return size * min(n_members, N_PARTS) if size >= MIN_PART_ROWS else 0
+
+
+def held_out_parts(y: NDArray[np.int8], seed: int) -> NDArray[np.int64]:
+    """Which part of the unlabelled rows a row is in, (n,); member k trains without part k. -1: in none.
+
+    The parts do not depend on the number of members. Thanks to them the threshold can be set on scores of rows that
+    were not seen in training.
+
+    Examples
+    --------
+    >>> np.bincount(held_out_parts(np.zeros(105, dtype=np.int8), seed=0) + 1).tolist()
+    [5, 10, 10, 10, 10, 10, 10, 10, 10, 10, 10]
+    """
+    parts = np.full(len(y), -1, dtype=np.int64)
+    rows = np.random.default_rng(seed).permutation(np.flatnonzero(y == labels.UNLABELLED))
+    size = held_out_rows(len(rows), 1)
+    for part in range(N_PARTS):
+        parts[rows[part * size : (part + 1) * size]] = part
+    return parts

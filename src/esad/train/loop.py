@@ -75,12 +75,15 @@ class LoopState:
         random: MemberRandom,
         *,
         identity: str = "",
+        phase: int = 0,
+        n_phases: int = 1,
     ) -> None:
         self.objective = objective
         self.data = data
         self.settings = settings
         self.random = random
         self.identity = identity  # names data, labels and parameters; a checkpoint must match
+        self.phase, self.n_phases = phase, n_phases  # of a training in several parts
         self.parameters = list(objective.parameters())
         self.optimizer = _make_optimizer(self.parameters, settings)
         self.step = 0
@@ -138,6 +141,8 @@ def train(
     random: MemberRandom,
     callbacks: Sequence[Callback] = (),
     identity: str = "",
+    phase: int = 0,
+    n_phases: int = 1,
 ) -> dict[str, Tensor]:
     """Train all members at once and return the loss curves, {term: (steps,)}.
 
@@ -147,10 +152,10 @@ def train(
         raise InputError(f"`optimizer` must be one of {', '.join(OPTIMIZERS)}. Got {settings.optimizer!r}.")
     objective.train()
     objective.prepare(data)
-    state = LoopState(objective, data, settings, random, identity=identity)
-    for callback in callbacks:
-        callback.on_start(state)
+    state = LoopState(objective, data, settings, random, identity=identity, phase=phase, n_phases=n_phases)
     try:
+        for callback in callbacks:
+            callback.on_start(state)
         while state.step < settings.n_steps:
             _step(state)
             for callback in callbacks:
@@ -161,6 +166,7 @@ def train(
     for callback in callbacks:
         callback.on_end(state)
     objective.eval()
+    objective.finish(data)
     return state.curves()
 
 

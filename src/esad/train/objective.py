@@ -4,16 +4,36 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from esad.random import MemberRandom
 
-__all__ = ["HELD_OUT", "Batch", "Objective", "Scorer", "TrainingData"]
+__all__ = ["HELD_OUT", "Batch", "Objective", "Scorer", "TrainingData", "all_unlabelled", "presumed_normal"]
 
 HELD_OUT = 2  # marks rows that no member draws
 
 Scorer = Callable[[Tensor], dict[str, Tensor]]
+
+
+def all_unlabelled(y: NDArray[np.int8]) -> NDArray[np.int8]:
+    """Labels for a phase that learns from every row alike."""
+    return np.zeros_like(y)
+
+
+def presumed_normal(y: NDArray[np.int8]) -> NDArray[np.int8]:
+    """Labels for a phase that learns from unlabelled and normal rows alike and leaves known anomalies out.
+
+    Where there is nothing but known anomalies, it learns from them.
+
+    Examples
+    --------
+    >>> presumed_normal(np.array([-1, 0, 1], dtype=np.int8))
+    array([2, 0, 0], dtype=int8)
+    """
+    return np.where((y < 0) & (y >= 0).any(), np.int8(HELD_OUT), np.int8(0))
 
 
 @dataclass(frozen=True)
@@ -117,8 +137,14 @@ class Objective(nn.Module, ABC):
     def scorer(self) -> Scorer:
         """A function from rows (batch, *features) to raw score terms, each (members, batch), made once per pass."""
 
+    def inherit(self, previous: "Objective") -> None:
+        """Take over what the phase before this one has learned. Nothing by default."""
+
     def prepare(self, data: TrainingData) -> None:
         """Look at the data once before the first step (a centre, say). Nothing by default."""
+
+    def finish(self, data: TrainingData) -> None:
+        """Look at the data once more after the last step, in evaluation mode. Nothing by default."""
 
     def calibrate(self, terms: dict[str, Tensor]) -> None:
         """Learn the scales of the terms from presumed normal rows after training. Nothing by default."""

@@ -1,0 +1,127 @@
+"""Checks of constructor arguments: a wrong one is named, with what is allowed and what came."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from esad.errors import InputError
+
+__all__ = ["COMMON", "Rule", "check", "is_auto", "is_not_negative", "is_positive", "is_truth", "is_whole", "list_of"]
+
+
+def is_auto(value: Any) -> bool:
+    """Whether the choice is left to the data."""
+    return isinstance(value, str) and value == "auto"
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | np.number) and not isinstance(value, bool) and bool(np.isfinite(value))
+
+
+def is_whole(value: Any, least: int = 1) -> bool:
+    """Whether it is a whole number, `least` or more."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= least)
+
+
+def is_not_negative(value: Any) -> bool:
+    """Whether it is a number, 0 or more."""
+    return _is_number(value) and value >= 0
+
+
+def is_positive(value: Any) -> bool:
+    """Whether it is a number above 0."""
+    return _is_number(value) and value > 0
+
+
+def is_truth(value: Any) -> bool:
+    """Whether it is True or False."""
+    return isinstance(value, bool | np.bool_)
+
+
+def list_of(holds: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    """A check for lists with one item or more, all of which pass `holds`."""
+
+    def is_list(value: Any) -> bool:
+        listed = isinstance(value, Sequence | np.ndarray) and not isinstance(value, str)
+        return listed and len(value) > 0 and all(holds(item) for item in value)
+
+    return is_list
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What an argument may be.
+
+    Attributes
+    ----------
+    allowed : str
+        In words, to follow "must be".
+    holds : callable
+        Tells whether a value is allowed.
+    others : tuple
+        Words, or None, that are allowed besides.
+    """
+
+    allowed: str
+    holds: Callable[[Any], bool]
+    others: tuple[str | None, ...] = ()
+
+    def permits(self, value: Any) -> bool:
+        """Whether the value may be used."""
+        if value is None or isinstance(value, str):
+            return value in self.others or self.holds(value)
+        return self.holds(value)
+
+
+_WHOLE_OR_AUTO = Rule("a whole number above 0 or 'auto'", is_whole, ("auto",))
+_NOT_NEGATIVE = Rule("a number, 0 or more", is_not_negative)
+_TRUTH = Rule("True or False", is_truth)
+
+# Arguments that mean the same in every method that has them.
+COMMON: dict[str, Rule] = {
+    **dict.fromkeys(("n_members", "latent", "n_epochs", "batch_size", "labelled_batch_size"), _WHOLE_OR_AUTO),
+    "pretrain_epochs": Rule("a whole number, 0 or more, or 'auto'", lambda value: is_whole(value, 0), ("auto",)),
+    "hidden": Rule("a list of whole numbers above 0, or 'auto'", list_of(is_whole), ("auto",)),
+    "lr": Rule("a number above 0 or 'auto'", is_positive, ("auto",)),
+    "clip": Rule("a number above 0, None or 'auto'", is_positive, ("auto", None)),
+    "weight_decay": _NOT_NEGATIVE,
+    "early_stopping": _TRUTH,
+}
+
+
+def check(
+    parameters: Mapping[str, Any],
+    *,
+    words: Mapping[str, tuple[str, ...]] | None = None,
+    rules: Mapping[str, Rule] | None = None,
+    where: str = "",
+) -> None:
+    """Refuse the first wrong argument.
+
+    Parameters
+    ----------
+    parameters : mapping of str to value
+        The arguments of a constructor.
+    words : mapping of str to tuple of str, optional
+        Arguments that must be one of a few words.
+    rules : mapping of str to Rule, optional
+        Arguments that must follow a rule, on top of `COMMON`.
+    where : str
+        Added to what is said of words, such as " for a table".
+
+    Examples
+    --------
+    >>> check({"lr": 0.1, "kind": "one"}, words={"kind": ("one", "two")})
+    >>> check({"lr": -0.1})
+    Traceback (most recent call last):
+        ...
+    esad.errors.InputError: `lr` must be a number above 0 or 'auto'. Got -0.1.
+    """
+    for name, choices in (words or {}).items():
+        if not isinstance(parameters[name], str) or parameters[name] not in choices:
+            raise InputError(f"`{name}` must be one of {', '.join(choices)}{where}. Got {parameters[name]!r}.")
+    for name, rule in (COMMON | dict(rules or {})).items():
+        if name in parameters and not rule.permits(parameters[name]):
+            raise InputError(f"`{name}` must be {rule.allowed}. Got {parameters[name]!r}.")

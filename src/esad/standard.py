@@ -1,0 +1,106 @@
+"""What the competing deep methods share: the networks of Deep SAD's paper, and one usual way to train them."""
+
+import math
+from abc import abstractmethod
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from esad import arguments
+from esad.arguments import Rule, is_auto
+from esad.deep import DeepDetector
+from esad.errors import ModelFileError
+from esad.networks.spec import NetworkSpec
+from esad.train.loop import Settings
+from esad.train.objective import Objective
+
+__all__ = ["StandardDetector"]
+
+N_EPOCHS = 150  # of each phase, as long as it stays within the steps below
+MAX_STEPS = {"table": 5000, "images": 1500, "images on a GPU": 7500}
+
+
+class StandardDetector(DeepDetector):
+    """A deep method whose objective follows from a network and the constructor's arguments.
+
+    `_phases` makes the network with `_make_network`, the objective with `_objective` and how to train it with
+    `_settings`.
+    """
+
+    networks: ClassVar[dict[str, tuple[str, ...]]] = {"table": ("mlp",), "images": ("lenet", "conv")}
+
+    n_members: int
+    network: str
+    hidden: Any
+    latent: int | str
+    lr: float
+    n_epochs: int | str
+    batch_size: int
+    labelled_batch_size: int = 1
+    weight_decay: float
+
+    @abstractmethod
+    def _objective(self, spec: NetworkSpec) -> Objective:
+        """The model of this network, weights still to be drawn or filled."""
+
+    def _words(self) -> dict[str, tuple[str, ...]]:
+        """Arguments that must be one of a few words, beside `network`."""
+        return {}
+
+    def _rules(self) -> dict[str, Rule]:
+        """What the method's own arguments may be."""
+        return {}
+
+    def _check(self, kind: str) -> None:
+        parameters = self.get_params(deep=False)
+        arguments.check(parameters, words=self._words(), rules=self._rules())
+        what = "a table" if kind == "table" else "pictures"
+        arguments.check(parameters, words={"network": ("auto", *self.networks[kind])}, where=f" for {what}")
+
+    def _make_network(self, in_shape: tuple[int, ...], device: torch.device) -> NetworkSpec:
+        """The network asked for, kept as `network_`; "auto" takes the first one the method has for such data."""
+        kind = _kind(in_shape)
+        self._check(kind)
+        network = self.networks[kind][0] if is_auto(self.network) else self.network
+        narrow = network == "conv" and device.type == "cpu"
+        spec = NetworkSpec.published(network, in_shape, n_members=int(self.n_members), narrow=narrow)
+        self.network_ = spec.resized(self.hidden, self.latent)
+        return self.network_
+
+    def _settings(self, y: NDArray[np.int8], device: torch.device, *, n_epochs: int | str) -> Settings:
+        """Adam with a cosine schedule; `y` are the labels as the phase sees them."""
+        n_rows = int(np.count_nonzero(y == 0)) or int(np.count_nonzero(np.abs(y) == 1))
+        kind = _kind(self.network_.in_shape)
+        n_batches = math.ceil(n_rows / min(int(self.batch_size), n_rows))
+        if is_auto(n_epochs):
+            most = MAX_STEPS["images on a GPU" if kind == "images" and device.type != "cpu" else kind]
+            n_steps = min(most, N_EPOCHS * n_batches)
+        else:
+            n_steps = int(n_epochs) * n_batches
+        return Settings(
+            n_steps=n_steps,
+            batch_size=int(self.batch_size),
+            labelled_batch_size=int(self.labelled_batch_size),
+            lr=float(self.lr),
+            weight_decay=float(self.weight_decay),
+            precision=self.precision,
+        )
+
+    def _describe(self) -> dict[str, Any]:
+        return {"network": self.network_.to_json()}
+
+    def _rebuild(self, plain: Any) -> Objective:
+        self.network_ = NetworkSpec.from_json(plain["network"])
+        if self.network_.in_shape != self.inputs_.shape:
+            raise ModelFileError("its network takes other rows than its inputs give")
+        kind = _kind(self.network_.in_shape)
+        self._check(kind)
+        if self.network_.kind not in self.networks[kind]:
+            raise ModelFileError(f"its network {self.network_.kind!r} is not one of this method")
+        return self._objective(self.network_)
+
+
+def _kind(in_shape: tuple[int, ...]) -> str:
+    return "table" if len(in_shape) == 1 else "images"

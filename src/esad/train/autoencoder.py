@@ -1,0 +1,48 @@
+"""The autoencoder that several methods start from: reconstruct the rows, keep the code.
+
+L = 1/n sum_i ||Dec(Enc(x_i)) - x_i||^2 / d,     d features
+"""
+
+from collections.abc import Callable
+
+from torch import Tensor
+
+from esad.networks.inference import inference
+from esad.networks.spec import NetworkSpec
+from esad.random import MemberRandom
+from esad.train.objective import Batch, Objective, Scorer
+
+__all__ = ["AutoencoderObjective"]
+
+
+class AutoencoderObjective(Objective):
+    """Mean squared reconstruction error of the unlabelled rows; labelled rows are not looked at.
+
+    A phase chooses which rows count as unlabelled, see `all_unlabelled` and `presumed_normal`.
+    """
+
+    def __init__(self, spec: NetworkSpec) -> None:
+        super().__init__()
+        self.n_members = spec.n_members
+        self.encoder = spec.encoder()
+        self.decoder = spec.decoder()
+
+    def reset(self, random: MemberRandom) -> None:
+        """Draw the initial weights."""
+        self.encoder.reset(random)  # type: ignore[operator]
+        self.decoder.reset(random)  # type: ignore[operator]
+
+    def loss(self, batch: Batch) -> dict[str, Tensor]:
+        """The reconstruction error, (members,)."""
+        x = batch.unlabelled
+        return {"reconstruction": (self.decoder(self.encoder(x)) - x).square().flatten(1).mean(1)}
+
+    def scorer(self) -> Scorer:
+        """A function giving the reconstruction error of every row, (members, batch)."""
+        encode, decode = inference(self.encoder), inference(self.decoder)
+        return lambda x: {"reconstruction": (decode(encode(x[None])) - x).square().flatten(2).mean(2)}
+
+    def coder(self) -> Callable[[Tensor], Tensor]:
+        """A function from rows (batch, *features) to codes (members, batch, code)."""
+        encode = inference(self.encoder)
+        return lambda x: encode(x[None])

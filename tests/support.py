@@ -1,0 +1,39 @@
+"""What tests over the registry share: every method with settings that train in a moment, and labels it can do with."""
+
+from typing import Any
+
+import numpy as np
+
+from esad import registry
+
+# Cheap settings by the name of the argument; a method gets those it has.
+SMALL: dict[str, Any] = {
+    "n_members": 2,
+    "n_epochs": 3,
+    "pretrain_epochs": 3,
+    "hidden": (8,),
+    "latent": 2,
+    "n_trees": 10,
+    "random_state": 0,
+}
+
+
+def methods(kind: str = "table") -> list[str]:
+    """The methods that take tables or images."""
+    return [name for name in registry.method_names() if kind in registry.method(name).takes]
+
+
+def tiny(name: str, *, base: type[Any] | None = None, **changes: Any) -> Any:
+    """A method's detector, cheap to train; changes of arguments that the method does not have are left out."""
+    detector = base or registry.method(name)
+    has = detector().get_params()
+    return detector(**{key: value for key, value in (SMALL | changes).items() if key in has})
+
+
+def small_labels(name: str, n_rows: int) -> np.ndarray | None:
+    """None for a method that can do without labels, else two known anomalies and a known normal row at the end."""
+    if not registry.method(name).labels_needed:
+        return None
+    y = np.zeros(n_rows, dtype=int)
+    y[-3:] = 1, -1, -1
+    return y
