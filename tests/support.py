@@ -14,6 +14,7 @@ SMALL: dict[str, Any] = {
     "hidden": (8,),
     "latent": 2,
     "n_trees": 10,
+    "reference": np.random.default_rng(4).integers(0, 256, size=(20, 10, 10), dtype=np.uint8),
     "random_state": 0,
 }
 

@@ -250,7 +250,7 @@ class DeepDetector(Detector):
             return torch.device("cpu")
 
     @staticmethod
-    def _check_weights(objective: Objective, weights: dict[str, Tensor]) -> None:
+    def _check_weights(objective: torch.nn.Module, weights: dict[str, Tensor]) -> None:
         expected = objective.state_dict()
         if expected.keys() != weights.keys():
             raise ModelFileError("its weights are not those of the network it describes")

@@ -2,6 +2,7 @@
 
 import math
 from abc import abstractmethod
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -66,6 +67,7 @@ class StandardDetector(DeepDetector):
         network = self.networks[kind][0] if is_auto(self.network) else self.network
         narrow = network == "conv" and device.type == "cpu"
         spec = NetworkSpec.published(network, in_shape, n_members=int(self.n_members), narrow=narrow)
+        spec = replace(spec, sigmoid=network == "lenet")  # pictures are within [0, 1], standardised columns are not
         self.network_ = spec.resized(self.hidden, self.latent)
         return self.network_
 
@@ -88,12 +90,16 @@ class StandardDetector(DeepDetector):
             precision=self.precision,
         )
 
+    def _row_shape(self) -> tuple[int, ...]:
+        """Shape of one row as the network sees it."""
+        return self.inputs_.shape
+
     def _describe(self) -> dict[str, Any]:
         return {"network": self.network_.to_json()}
 
     def _rebuild(self, plain: Any) -> Objective:
         self.network_ = NetworkSpec.from_json(plain["network"])
-        if self.network_.in_shape != self.inputs_.shape:
+        if self.network_.in_shape != self._row_shape():
             raise ModelFileError("its network takes other rows than its inputs give")
         kind = _kind(self.network_.in_shape)
         self._check(kind)

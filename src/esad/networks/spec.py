@@ -1,5 +1,6 @@
 """Which network: a small description that builds encoders and decoders and is saved with the model."""
 
+import math
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
@@ -145,6 +146,14 @@ class NetworkSpec:
         """The same with other widths; "auto" leaves them as they are."""
         widths = self.hidden if isinstance(hidden, str) else tuple(int(width) for width in hidden)
         return replace(self, hidden=widths, latent=self.latent if isinstance(latent, str) else int(latent))
+
+    @property
+    def n_codes(self) -> int:
+        """Numbers in the code of one row."""
+        if self.kind != "conv":
+            return self.latent
+        multiple: int = 2 ** len(self.hidden)
+        return self.latent * math.ceil(self.in_shape[1] / multiple) * math.ceil(self.in_shape[2] / multiple)
 
     @property
     def _sizes(self) -> tuple[int, ...]:

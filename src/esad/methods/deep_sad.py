@@ -1,0 +1,152 @@
+r"""Deep SAD (Ruff et al. 2020): codes of unlabelled rows near a centre, codes of known anomalies far from it.
+
+    d(x) = ||Enc(x) - c||^2                                                                             Eq. (1)
+
+    L    = 1/(n+m) sum_i d(x_i) + eta/(n+m) sum_j (d(x_j) + 1e-6)^(y_j) + lambda/2 ||W||^2              Eq. (2)
+
+    S(x) = ||Enc(x) - c||                                                                               Eq. (3)
+
+=============  ====================================================================================
+i = 1 .. n     unlabelled rows, almost all of them normal
+j = 1 .. m     labelled rows, y_j = -1 anomaly, +1 normal
+c              mean code after pretraining as an autoencoder, every |c_k| at least 0.1, then fixed
+eta            weight of a labelled row against an unlabelled one
+W, lambda      all weights, `weight_decay`
+=============  ====================================================================================
+
+Labelled and unlabelled rows are drawn apart; their means are weighted by n/(n+m) and eta m/(n+m), so the expected loss
+is Eq. (2). "mlp" and "lenet" networks have no bias; the deep "conv" network shifts in its batch norm, which lets all
+codes collapse into the centre: the paper of ESAD shows this, and so does a test here.
+"""
+
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from esad.arguments import Rule, is_not_negative
+from esad.deep import Phase
+from esad.networks.spec import NetworkSpec
+from esad.preprocess.inputs import Rows
+from esad.standard import StandardDetector
+from esad.train.autoencoder import AutoencoderObjective
+from esad.train.hypersphere import HypersphereObjective
+from esad.train.objective import Batch, Objective, all_unlabelled
+
+__all__ = ["DeepSAD"]
+
+
+class DeepSAD(StandardDetector):
+    """Deep semi-supervised anomaly detection, for tables and pictures.
+
+    Parameters
+    ----------
+    eta : float
+        Weight of a labelled row against an unlabelled one.
+    n_members : int
+        Networks trained side by side; the score is their mean.
+    network : {"auto", "mlp", "lenet", "conv"}
+        Auto: "mlp" for tables, "lenet" for pictures. "conv" is the deep network of ESAD's paper.
+    hidden, latent : sequence of int and int, or "auto"
+        Hidden widths or channels, and the size of the code. Auto: those of the paper.
+    lr : float
+        Of Adam, with a cosine schedule.
+    pretrain_epochs, n_epochs : int or "auto"
+        As an autoencoder on all rows, then as Deep SAD. Auto: 150 each, less on large data; 0 switches the
+        pretraining off.
+    batch_size, labelled_batch_size : int
+        Unlabelled and labelled rows per step.
+    weight_decay : float
+        lambda of the equations.
+    early_stopping : bool
+        Hold out a quarter of the rows and keep the weights that rank their labels best.
+    contamination : "auto" or float
+        Share of the training rows to flag; "auto" takes a robust rule on the unlabelled scores.
+    device : str
+        "auto", "cpu", "cuda", ...
+    precision : {"auto", "float32", "float64", "bfloat16"}
+    random_state : int, RandomState or None
+    verbose : int
+        1 logs the progress to the logger "esad".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = np.r_[rng.normal(size=(200, 4)), rng.normal(5, 1, size=(8, 4))]
+    >>> y = np.zeros(208, dtype=int)
+    >>> y[-4:] = -1                                            # four known anomalies, the rest unlabelled
+    >>> detector = DeepSAD(n_epochs=20, random_state=0).fit(X, y)
+    >>> bool(detector.anomaly_score(X)[200:204].min() > np.median(detector.anomaly_score(X)))
+    True
+    """
+
+    summary: ClassVar[str] = "Deep SAD: codes near a centre, known anomalies far from it (Ruff et al. 2020)"
+
+    def __init__(
+        self,
+        *,
+        eta: float = 1.0,
+        n_members: int = 1,
+        network: str = "auto",
+        hidden: Any = "auto",
+        latent: int | str = "auto",
+        lr: float = 1e-3,
+        pretrain_epochs: int | str = "auto",
+        n_epochs: int | str = "auto",
+        batch_size: int = 128,
+        labelled_batch_size: int = 32,
+        weight_decay: float = 1e-6,
+        early_stopping: bool = False,
+        contamination: float | str = "auto",
+        device: str = "auto",
+        precision: str = "auto",
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.eta = eta
+        self.n_members = n_members
+        self.network = network
+        self.hidden = hidden
+        self.latent = latent
+        self.lr = lr
+        self.pretrain_epochs = pretrain_epochs
+        self.n_epochs = n_epochs
+        self.batch_size = batch_size
+        self.labelled_batch_size = labelled_batch_size
+        self.weight_decay = weight_decay
+        self.early_stopping = early_stopping
+        self.contamination = contamination
+        self.device = device
+        self.precision = precision
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _rules(self) -> dict[str, Rule]:
+        return {"eta": Rule("a number, 0 or more", is_not_negative)}
+
+    def _objective(self, spec: NetworkSpec) -> Objective:
+        return DeepSADObjective(spec, eta=float(self.eta))
+
+    def _phases(self, rows: Rows, y: NDArray[np.int8], device: torch.device) -> list[Phase]:
+        spec = self._make_network(rows.shape[1:], device)
+        phases = [Phase(self._objective(spec), self._settings(y, device, n_epochs=self.n_epochs))]
+        if self.pretrain_epochs != 0:
+            everything = all_unlabelled(y)
+            settings = self._settings(everything, device, n_epochs=self.pretrain_epochs)
+            phases.insert(0, Phase(AutoencoderObjective(spec), settings, everything))
+        return phases
+
+
+class DeepSADObjective(HypersphereObjective):
+    """Eq. (2); the weights' term is the optimiser's weight decay."""
+
+    def __init__(self, spec: NetworkSpec, *, eta: float) -> None:
+        super().__init__(spec)
+        self.eta = eta
+
+    def loss(self, batch: Batch) -> dict[str, Tensor]:
+        """The two sums of Eq. (2), each (members,)."""
+        return self.near_and_far(batch, eta=self.eta)

@@ -1,0 +1,184 @@
+r"""Deep SVDD (Ruff et al. 2018): codes of normal rows are drawn into a sphere around a centre.
+
+    d(x)          = ||Enc(x) - c||^2                                                                    Eq. (1)
+    L_one-class   = 1/n sum_i d(x_i)                        + lambda/2 ||W||^2                          Eq. (2)
+    L_soft        = R^2 + 1/(nu n) sum_i max(0, d(x_i) - R^2) + lambda/2 ||W||^2                        Eq. (3)
+    R             = the (1 - nu)-quantile of sqrt(d) over the mini-batch, which minimises Eq. (3)       Eq. (4)
+
+    S(x)          = ||Enc(x) - c||,   less R for the soft boundary                                      Eq. (5)
+
+=============  ====================================================================================
+i = 1 .. n     unlabelled and normal rows; known anomalies are left out
+c              mean code after pretraining as an autoencoder, every |c_k| at least 0.1, then fixed
+W, lambda      all weights, `weight_decay`
+nu             share of rows that may lie outside the sphere
+=============  ====================================================================================
+
+Networks have no bias anywhere, nor has batch norm: with a bias they could map every row to c. For this reason the
+deep "conv" network, whose batch norm shifts, is not offered. In Eq. (3) R is a number that is solved anew for every
+mini-batch; after training it is the quantile over all training rows.
+"""
+
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from esad.arguments import Rule, is_positive
+from esad.deep import Phase
+from esad.networks.spec import NetworkSpec
+from esad.preprocess.inputs import Rows
+from esad.standard import StandardDetector
+from esad.train.autoencoder import AutoencoderObjective
+from esad.train.hypersphere import HypersphereObjective
+from esad.train.objective import Batch, Objective, Scorer, TrainingData, presumed_normal
+
+__all__ = ["DeepSVDD"]
+
+
+class DeepSVDD(StandardDetector):
+    """Deep support vector data description, for tables and pictures.
+
+    Parameters
+    ----------
+    boundary : {"one-class", "soft"}
+        Eq. (2) or Eq. (3).
+    nu : float
+        Soft boundary: share of rows that may lie outside.
+    n_members : int
+        Networks trained side by side; the score is their mean.
+    network : {"auto", "mlp", "lenet"}
+        Auto: "mlp" for tables, "lenet" for pictures.
+    hidden, latent : sequence of int and int, or "auto"
+        Hidden widths or channels, and the size of the code. Auto: those of Deep SAD's paper.
+    lr : float
+        Of Adam, with a cosine schedule.
+    pretrain_epochs, n_epochs : int or "auto"
+        As an autoencoder, then as Deep SVDD. Auto: 150 each, less on large data; 0 switches the pretraining off.
+    batch_size : int
+    weight_decay : float
+        lambda of the equations.
+    contamination : "auto" or float
+        Share of the training rows to flag; "auto" takes a robust rule on the unlabelled scores.
+    device : str
+        "auto", "cpu", "cuda", ...
+    precision : {"auto", "float32", "float64", "bfloat16"}
+    random_state : int, RandomState or None
+    verbose : int
+        1 logs the progress to the logger "esad".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.random.default_rng(0).normal(size=(200, 4))
+    >>> detector = DeepSVDD(n_epochs=20, random_state=0).fit(X)
+    >>> bool(detector.anomaly_score([[8, 8, -8, 8]])[0] > np.median(detector.anomaly_score(X)))
+    True
+    """
+
+    summary: ClassVar[str] = "Deep SVDD: distance of the code from a centre, one-class or soft (Ruff et al. 2018)"
+    labels_used: ClassVar[tuple[str, ...]] = ("unlabelled", "normal")
+    networks: ClassVar[dict[str, tuple[str, ...]]] = {"table": ("mlp",), "images": ("lenet",)}
+
+    def __init__(
+        self,
+        *,
+        boundary: str = "one-class",
+        nu: float = 0.1,
+        n_members: int = 1,
+        network: str = "auto",
+        hidden: Any = "auto",
+        latent: int | str = "auto",
+        lr: float = 1e-3,
+        pretrain_epochs: int | str = "auto",
+        n_epochs: int | str = "auto",
+        batch_size: int = 128,
+        weight_decay: float = 1e-6,
+        contamination: float | str = "auto",
+        device: str = "auto",
+        precision: str = "auto",
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.boundary = boundary
+        self.nu = nu
+        self.n_members = n_members
+        self.network = network
+        self.hidden = hidden
+        self.latent = latent
+        self.lr = lr
+        self.pretrain_epochs = pretrain_epochs
+        self.n_epochs = n_epochs
+        self.batch_size = batch_size
+        self.weight_decay = weight_decay
+        self.contamination = contamination
+        self.device = device
+        self.precision = precision
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _words(self) -> dict[str, tuple[str, ...]]:
+        return {"boundary": ("one-class", "soft")}
+
+    def _rules(self) -> dict[str, Rule]:
+        return {"nu": Rule("a share above 0 and below 1", lambda value: is_positive(value) and value < 1)}
+
+    def _objective(self, spec: NetworkSpec) -> Objective:
+        if self.boundary == "soft":
+            return SoftBoundaryObjective(spec, nu=float(self.nu))
+        return OneClassObjective(spec)
+
+    def _phases(self, rows: Rows, y: NDArray[np.int8], device: torch.device) -> list[Phase]:
+        seen = presumed_normal(y)
+        spec = self._make_network(rows.shape[1:], device)
+        phases = [Phase(self._objective(spec), self._settings(seen, device, n_epochs=self.n_epochs), seen)]
+        if self.pretrain_epochs != 0:
+            settings = self._settings(seen, device, n_epochs=self.pretrain_epochs)
+            phases.insert(0, Phase(AutoencoderObjective(spec), settings, seen))
+        return phases
+
+
+class OneClassObjective(HypersphereObjective):
+    """Eq. (2); the weights' term is the optimiser's weight decay."""
+
+    def loss(self, batch: Batch) -> dict[str, Tensor]:
+        """Mean squared distance, (members,)."""
+        return {"distance": self.squared_distance(batch.unlabelled).mean(1)}
+
+
+class SoftBoundaryObjective(HypersphereObjective):
+    """Eqs. (3) and (4)."""
+
+    radius: Tensor
+
+    def __init__(self, spec: NetworkSpec, *, nu: float) -> None:
+        super().__init__(spec)
+        self.nu = nu
+        self.register_buffer("radius", torch.zeros(spec.n_members))
+
+    def loss(self, batch: Batch) -> dict[str, Tensor]:
+        """R^2 and the mean excess over it, each (members,)."""
+        squared = self.squared_distance(batch.unlabelled)
+        self._solve_radius(squared.detach().sqrt())
+        limit = self.radius.square()
+        excess = (squared - limit[:, None]).clamp(min=0).mean(1) / self.nu
+        return {"radius": limit, "excess": excess}
+
+    @torch.no_grad()
+    def finish(self, data: TrainingData) -> None:
+        """The radius over all rows that a member may draw."""
+        distance = self._distance_of_all(data)
+        self._solve_radius(distance.gather(1, data.unlabelled))
+
+    def scorer(self) -> Scorer:
+        """A function giving the distance beyond the radius, (members, batch)."""
+        distance = self._distance()
+        return lambda x: {"distance": distance(x) - self.radius[:, None]}
+
+    def _solve_radius(self, distance: Tensor) -> None:
+        self.radius.copy_(torch.quantile(distance.float(), 1 - self.nu, dim=1))
+
+    def _distance_of_all(self, data: TrainingData) -> Tensor:
+        return (self._codes(data.x) - self.centre[:, None]).square().sum(2).sqrt()

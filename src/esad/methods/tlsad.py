@@ -1,0 +1,249 @@
+r"""TLSAD: Deep SAD whose features are also learned from a reference data set.
+
+    d(x)  = ||Enc(x) - c||^2                                                                            Eq. (1)
+
+    L_SAD = 1/(n+m) sum_i d(x_i) + eta/(n+m) sum_j (d(x_j) + 1e-6)^(y_j)                                Eq. (2)
+    L_ref = 1/r sum_k CE(A Enc(x_k) + b, t_k)                                                           Eq. (3)
+    L     = L_SAD + mu L_ref + lambda/2 ||W||^2                                                         Eq. (4)
+
+    S(x)  = ||Enc(x) - c||                                                                              Eq. (5)
+
+=============  ========================================================================================
+i = 1 .. n     unlabelled pictures
+j = 1 .. m     labelled pictures, y_j = -1 anomaly, +1 normal
+k = 1 .. r     reference pictures, of any subject
+t_k            the class of a reference picture; without classes, the quarter turns it was rotated by
+c              mean code of the user's pictures after pretraining as an autoencoder on both sets
+A, b           a linear classifier that only training needs
+CE             cross-entropy
+=============  ========================================================================================
+
+The paper of ESAD prints TLSAD's results and not its loss; it says that TLSAD is "a transfer learning framework, which
+relied on an additional large-scale reference dataset". Eqs. (3) and (4) are our reading: one encoder must be
+compact on the user's pictures and descriptive on the reference, as in Perera and Patel (2019).
+docs/decisions/0007-tlsad.md weighs the other readings.
+
+Instead of a reference data set, weights that torchvision trained on ImageNet may be given: the features of their
+ResNet-18 are then fixed, and Eq. (2) trains a small network on them.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from esad.arguments import Rule, is_not_negative, is_whole
+from esad.deep import BLOCK_PICTURES, Phase
+from esad.detector import Scores, State, TrainingScores
+from esad.errors import InputError, ModelFileError
+from esad.methods._tlsad_objective import Reference, TLSADObjective, TransferAutoencoder
+from esad.networks.resnet import N_FEATURES, ResNet18, read_weights
+from esad.networks.spec import NetworkSpec
+from esad.preprocess.inputs import Rows
+from esad.standard import StandardDetector
+from esad.train.autoencoder import AutoencoderObjective
+from esad.train.callbacks import Callback
+from esad.train.loop import Settings
+from esad.train.objective import Objective, all_unlabelled
+
+__all__ = ["TLSAD"]
+
+MAX_CLASSES = 2**20  # of a reference that a model file may claim
+
+
+class TLSAD(StandardDetector):
+    """Deep SAD with features learned also from a reference data set, for pictures.
+
+    Parameters
+    ----------
+    reference : array of pictures, or path of a folder of pictures
+        Any pictures; they are resized, and turned grey or RGB, to be like the user's. Not saved with the model.
+    reference_classes : sequence, optional
+        One class per reference picture. For a folder the names of its sub-folders by default. Without classes the
+        network is to tell by how many quarter turns a reference picture was rotated.
+    weights : path, optional
+        Instead of `reference`: a file with the weights of torchvision's ResNet-18 (.pth or .safetensors).
+    eta : float
+        Weight of a labelled picture against an unlabelled one.
+    mu : float
+        Weight of the reference term.
+    n_members : int
+        Networks trained side by side; the score is their mean.
+    network : {"auto", "lenet", "conv"}
+        Auto: "lenet". With `weights` a perceptron is trained on the features instead.
+    hidden, latent : sequence of int and int, or "auto"
+        Channels or hidden widths, and the size of the code. Auto: those of Deep SAD's paper.
+    lr : float
+        Of Adam, with a cosine schedule.
+    pretrain_epochs, n_epochs : int or "auto"
+        As an autoencoder, then as TLSAD. Auto: 150 each, less on large data; 0 switches the pretraining off.
+    batch_size, labelled_batch_size : int
+        Unlabelled (and as many reference) pictures, and labelled pictures per step.
+    weight_decay : float
+        lambda of the equations.
+    early_stopping : bool
+        Hold out a quarter of the pictures and keep the weights that rank their labels best.
+    contamination : "auto" or float
+        Share of the training pictures to flag; "auto" takes a robust rule on the unlabelled scores.
+    device : str
+        "auto", "cpu", "cuda", ...
+    precision : {"auto", "float32", "float64", "bfloat16"}
+    random_state : int, RandomState or None
+    verbose : int
+        1 logs the progress to the logger "esad".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> pictures = rng.integers(0, 99, size=(40, 12, 12), dtype=np.uint8)
+    >>> others = rng.integers(0, 256, size=(30, 16, 16, 3), dtype=np.uint8)
+    >>> detector = TLSAD(reference=others, n_epochs=2, pretrain_epochs=2, random_state=0).fit(pictures)
+    >>> detector.anomaly_score(pictures).shape
+    (40,)
+    """
+
+    summary: ClassVar[str] = "TLSAD: Deep SAD with features learned also from a reference data set"
+    takes: ClassVar[tuple[str, ...]] = ("images",)
+
+    def __init__(
+        self,
+        *,
+        reference: Any = None,
+        reference_classes: Any = None,
+        weights: Any = None,
+        eta: float = 1.0,
+        mu: float = 1.0,
+        n_members: int = 1,
+        network: str = "auto",
+        hidden: Any = "auto",
+        latent: int | str = "auto",
+        lr: float = 1e-3,
+        pretrain_epochs: int | str = "auto",
+        n_epochs: int | str = "auto",
+        batch_size: int = 128,
+        labelled_batch_size: int = 32,
+        weight_decay: float = 1e-6,
+        early_stopping: bool = False,
+        contamination: float | str = "auto",
+        device: str = "auto",
+        precision: str = "auto",
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.reference = reference
+        self.reference_classes = reference_classes
+        self.weights = weights
+        self.eta = eta
+        self.mu = mu
+        self.n_members = n_members
+        self.network = network
+        self.hidden = hidden
+        self.latent = latent
+        self.lr = lr
+        self.pretrain_epochs = pretrain_epochs
+        self.n_epochs = n_epochs
+        self.batch_size = batch_size
+        self.labelled_batch_size = labelled_batch_size
+        self.weight_decay = weight_decay
+        self.early_stopping = early_stopping
+        self.contamination = contamination
+        self.device = device
+        self.precision = precision
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _rules(self) -> dict[str, Rule]:
+        return dict.fromkeys(("eta", "mu"), Rule("a number, 0 or more", is_not_negative))
+
+    def _fit_rows(self, rows: Rows, y: NDArray[np.int8], callbacks: Sequence[Callback]) -> TrainingScores:
+        if (self.reference is None) == (self.weights is None):
+            raise InputError(
+                "TLSAD needs `reference`, other pictures to learn from, or else `weights`: one of the two."
+            )
+        self.reference_, self.backbone_ = None, None
+        if self.weights is None:
+            self.reference_ = Reference.read(self.reference, self.reference_classes, rows.shape[1:])
+        else:
+            self.backbone_ = ResNet18().eval()
+            self.backbone_.load_state_dict(read_weights(self.weights))
+        scores = super()._fit_rows(self._features(rows), y, callbacks)
+        del self.reference_  # as large as it was given; nothing needs it any more
+        return scores
+
+    def _phases(self, rows: Rows, y: NDArray[np.int8], device: torch.device) -> list[Phase]:
+        spec = self._make_network(rows.shape[1:], device)
+        self.n_classes_ = self.reference_.n_classes if self.reference_ is not None else 0
+        phases = [Phase(self._objective(spec), self._settings(y, device, n_epochs=self.n_epochs))]
+        if self.pretrain_epochs != 0:
+            everything = all_unlabelled(y)
+            settings = self._settings(everything, device, n_epochs=self.pretrain_epochs)
+            reference = self.reference_
+            start = AutoencoderObjective(spec) if reference is None else TransferAutoencoder(spec, reference)
+            phases.insert(0, Phase(start, settings, everything))
+        return phases
+
+    def _objective(self, spec: NetworkSpec) -> Objective:
+        return TLSADObjective(
+            spec,
+            eta=float(self.eta),
+            mu=float(self.mu),
+            n_classes=self.n_classes_,
+            reference=getattr(self, "reference_", None),
+        )
+
+    def _features(self, rows: Rows) -> Rows:
+        """The pictures themselves, or their ResNet-18 features, (n, 512)."""
+        if self.backbone_ is None:
+            return rows
+        backbone = self.backbone_.to(self._device_here())
+        device = next(backbone.parameters()).device
+        features = np.empty((len(rows), N_FEATURES), dtype=np.float32)
+        with torch.inference_mode():
+            for first in range(0, len(rows), BLOCK_PICTURES):
+                block = torch.from_numpy(rows[first : first + BLOCK_PICTURES]).to(device)
+                features[first : first + BLOCK_PICTURES] = backbone(block).cpu().numpy()
+        return features
+
+    def _contributions(self, rows: Rows) -> dict[str, Scores]:
+        return super()._contributions(self._features(rows))
+
+    def _row_shape(self) -> tuple[int, ...]:
+        return super()._row_shape() if self.backbone_ is None else (N_FEATURES,)
+
+    def _identity(self, settings: list[Settings]) -> str:
+        own = self.reference_.fingerprint() if self.reference_ is not None else ""
+        return hashlib.sha256((super()._identity(settings) + own).encode()).hexdigest()[:16]
+
+    def _plain_parameters(self) -> dict[str, Any]:
+        """Without the reference pictures, which are not part of the model, and without paths of this machine."""
+        return super()._plain_parameters() | {"reference": None, "reference_classes": None, "weights": None}
+
+    def _describe(self) -> dict[str, Any]:
+        return super()._describe() | {"n_classes": self.n_classes_}
+
+    def _rebuild(self, plain: Any) -> Objective:
+        self.n_classes_ = plain["n_classes"]
+        if not is_whole(self.n_classes_, 0) or self.n_classes_ >= MAX_CLASSES:
+            raise ModelFileError(f"its number of reference classes must be a whole number. Got {self.n_classes_!r}")
+        return super()._rebuild(plain)
+
+    def _state(self) -> State:
+        arrays, plain = super()._state()
+        weights = {} if self.backbone_ is None else self.backbone_.state_dict()
+        return arrays | {f"backbone.{name}": value.cpu().numpy() for name, value in weights.items()}, plain
+
+    def _restore(self, arrays: dict[str, NDArray[Any]], plain: Any) -> None:
+        own = {name.removeprefix("backbone."): value for name, value in arrays.items() if name.startswith("backbone.")}
+        self.backbone_ = None
+        if own:
+            weights = {name: torch.from_numpy(value) for name, value in own.items()}
+            with torch.device("meta"):
+                backbone = ResNet18().eval()
+            self._check_weights(backbone, weights)
+            backbone.load_state_dict(weights, assign=True)
+            self.backbone_ = backbone
+        super()._restore({name: value for name, value in arrays.items() if not name.startswith("backbone.")}, plain)

@@ -1,0 +1,91 @@
+"""ResNet-18 (He et al. 2016) as a fixed feature extractor, with the names torchvision gives its weights.
+
+Weights that torchvision published can be read from their file, without torchvision: it would have to match the torch
+release to the digit, and only one of its networks is needed.
+"""
+
+import os
+import pickle
+from itertools import pairwise
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from esad.errors import DataFileError
+
+__all__ = ["N_FEATURES", "ResNet18", "read_weights"]
+
+N_FEATURES = 512
+MIN_SIDE = 64  # smaller pictures are enlarged: five halvings need something to halve
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet, on which the weights were trained
+
+
+class _Block(nn.Module):
+    """Two 3x3 convolutions beside a shortcut."""
+
+    def __init__(self, n_in: int, n_out: int, stride: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(n_in, n_out, 3, stride=stride, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(n_out)
+        self.conv2 = nn.Conv2d(n_out, n_out, 3, padding=1, bias=False)
+        self.bn2 = nn.BatchNorm2d(n_out)
+        self.downsample: nn.Module = nn.Identity()
+        if stride != 1 or n_in != n_out:
+            self.downsample = nn.Sequential(nn.Conv2d(n_in, n_out, 1, stride=stride, bias=False), nn.BatchNorm2d(n_out))
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = F.relu(self.bn1(self.conv1(x)))
+        return F.relu(self.bn2(self.conv2(h)) + self.downsample(x))
+
+
+class ResNet18(nn.Module):
+    """Pictures (batch, 1 or 3, H, W) in [0, 1] -> features (batch, 512)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(3, 64, 7, stride=2, padding=3, bias=False)
+        self.bn1 = nn.BatchNorm2d(64)
+        widths = (64, 64, 128, 256, 512)
+        for level, (n_in, n_out) in enumerate(pairwise(widths), start=1):
+            stride = 1 if level == 1 else 2
+            self.add_module(f"layer{level}", nn.Sequential(_Block(n_in, n_out, stride), _Block(n_out, n_out, 1)))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Features after the last pooling, before the classifier that ImageNet needs and we do not."""
+        x = x.expand(-1, 3, -1, -1)
+        if min(x.shape[-2:]) < MIN_SIDE:
+            x = F.interpolate(x, scale_factor=MIN_SIDE / min(x.shape[-2:]), mode="bilinear", align_corners=False)
+        mean, std = (torch.tensor(values, dtype=x.dtype, device=x.device).view(3, 1, 1) for values in (MEAN, STD))
+        h = F.relu(self.bn1(self.conv1((x - mean) / std)))
+        h = F.max_pool2d(h, 3, stride=2, padding=1)
+        for level in range(1, 5):
+            h = self.get_submodule(f"layer{level}")(h)
+        return h.mean((-2, -1))
+
+
+def read_weights(path: str | os.PathLike[str]) -> dict[str, Tensor]:
+    """The weights of torchvision's ResNet-18 from its .pth file, or from a .safetensors file; nothing in it can run."""
+    named = f"The weights {str(path)!r}"
+    try:
+        if Path(path).suffix == ".safetensors":
+            read = load_file(path)
+        else:
+            read = torch.load(path, map_location="cpu", weights_only=True)
+    except (OSError, RuntimeError, ValueError, EOFError, pickle.UnpicklingError, SafetensorError) as error:
+        said = (str(error) or repr(error)).splitlines()[0]
+        raise DataFileError(f"{named} cannot be read: {said}") from error
+    with torch.device("meta"):
+        expected = ResNet18().state_dict()
+    if not isinstance(read, dict):
+        raise DataFileError(f"{named} are not those of a ResNet-18.")
+    weights = {name: value for name, value in read.items() if not str(name).startswith("fc.")}
+    if weights.keys() != expected.keys():
+        raise DataFileError(f"{named} are not those of a ResNet-18.")
+    for name, value in weights.items():
+        if not isinstance(value, Tensor) or value.shape != expected[name].shape:
+            raise DataFileError(f"{named} are not those of a ResNet-18: {name!r} has another shape.")
+    return weights
