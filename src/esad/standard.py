@@ -14,12 +14,14 @@ from esad.arguments import Rule, is_auto
 from esad.deep import DeepDetector
 from esad.errors import ModelFileError
 from esad.networks.spec import NetworkSpec
+from esad.preprocess.inputs import SCALINGS
 from esad.train.loop import Settings
 from esad.train.objective import Objective
 
-__all__ = ["StandardDetector"]
+__all__ = ["PRETRAIN_LR", "StandardDetector"]
 
-N_EPOCHS = 150  # of each phase, as long as it stays within the steps below
+PRETRAIN_LR = 1e-3  # of the autoencoder that a method starts from
+
 MAX_STEPS = {"table": 5000, "images": 1500, "images on a GPU": 7500}
 
 
@@ -31,12 +33,16 @@ class StandardDetector(DeepDetector):
     """
 
     networks: ClassVar[dict[str, tuple[str, ...]]] = {"table": ("mlp",), "images": ("lenet", "conv")}
+    auto_epochs: ClassVar[int] = 150  # of each phase, as long as it stays within MAX_STEPS
+
+    learning_rates: ClassVar[dict[str, float]] = {"table": 1e-3, "images": 1e-3}  # for lr="auto"
 
     n_members: int
     network: str
     hidden: Any
     latent: int | str
-    lr: float
+    scaling: str = "standard"
+    lr: float | str
     n_epochs: int | str
     batch_size: int
     labelled_batch_size: int = 1
@@ -56,7 +62,8 @@ class StandardDetector(DeepDetector):
 
     def _check(self, kind: str) -> None:
         parameters = self.get_params(deep=False)
-        arguments.check(parameters, words=self._words(), rules=self._rules())
+        words = {"scaling": SCALINGS} if "scaling" in parameters else {}
+        arguments.check(parameters, words=words | self._words(), rules=self._rules())
         what = "a table" if kind == "table" else "pictures"
         arguments.check(parameters, words={"network": ("auto", *self.networks[kind])}, where=f" for {what}")
 
@@ -67,25 +74,34 @@ class StandardDetector(DeepDetector):
         network = self.networks[kind][0] if is_auto(self.network) else self.network
         narrow = network == "conv" and device.type == "cpu"
         spec = NetworkSpec.published(network, in_shape, n_members=int(self.n_members), narrow=narrow)
-        spec = replace(spec, sigmoid=network == "lenet")  # pictures are within [0, 1], standardised columns are not
+        within_unit = kind == "images" or self.scaling == "minmax"
+        spec = replace(spec, sigmoid=within_unit and network != "conv")
         self.network_ = spec.resized(self.hidden, self.latent)
         return self.network_
 
-    def _settings(self, y: NDArray[np.int8], device: torch.device, *, n_epochs: int | str) -> Settings:
-        """Adam with a cosine schedule; `y` are the labels as the phase sees them."""
+    def _scaling(self) -> str:
+        return self.scaling
+
+    def _settings(
+        self, y: NDArray[np.int8], device: torch.device, *, n_epochs: int | str, lr: float | None = None
+    ) -> Settings:
+        """Adam with a cosine schedule.
+
+        `y` are the labels as the phase sees them, `lr` what "auto" stands for, if not the method's own.
+        """
         n_rows = int(np.count_nonzero(y == 0)) or int(np.count_nonzero(np.abs(y) == 1))
         kind = _kind(self.network_.in_shape)
         n_batches = math.ceil(n_rows / min(int(self.batch_size), n_rows))
         if is_auto(n_epochs):
             most = MAX_STEPS["images on a GPU" if kind == "images" and device.type != "cpu" else kind]
-            n_steps = min(most, N_EPOCHS * n_batches)
+            n_steps = min(most, self.auto_epochs * n_batches)
         else:
             n_steps = int(n_epochs) * n_batches
         return Settings(
             n_steps=n_steps,
             batch_size=int(self.batch_size),
             labelled_batch_size=int(self.labelled_batch_size),
-            lr=float(self.lr),
+            lr=(lr or self.learning_rates[kind]) if isinstance(self.lr, str) else self.lr,
             weight_decay=float(self.weight_decay),
             precision=self.precision,
         )

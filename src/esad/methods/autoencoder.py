@@ -36,8 +36,10 @@ class Autoencoder(StandardDetector):
         Auto: "mlp" for tables, "lenet" for pictures.
     hidden, latent : sequence of int and int, or "auto"
         Hidden widths or channels, and the size of the code. Auto: those of Deep SAD's paper.
-    lr : float
-        Of Adam, with a cosine schedule.
+    scaling : {"standard", "minmax"}
+        How table columns are scaled; "minmax" ends the decoder in a sigmoid, as in Deep SAD's paper.
+    lr : float or "auto"
+        Of Adam, with a cosine schedule. Auto: 1e-3.
     n_epochs : int or "auto"
         Auto: 150, less on large data.
     batch_size : int
@@ -72,7 +74,8 @@ class Autoencoder(StandardDetector):
         network: str = "auto",
         hidden: Any = "auto",
         latent: int | str = "auto",
-        lr: float = 1e-3,
+        scaling: str = "minmax",
+        lr: float | str = "auto",
         n_epochs: int | str = "auto",
         batch_size: int = 128,
         weight_decay: float = 1e-6,
@@ -86,6 +89,7 @@ class Autoencoder(StandardDetector):
         self.network = network
         self.hidden = hidden
         self.latent = latent
+        self.scaling = scaling
         self.lr = lr
         self.n_epochs = n_epochs
         self.batch_size = batch_size

@@ -30,7 +30,7 @@ from esad.arguments import Rule, is_not_negative
 from esad.deep import Phase
 from esad.networks.spec import NetworkSpec
 from esad.preprocess.inputs import Rows
-from esad.standard import StandardDetector
+from esad.standard import PRETRAIN_LR, StandardDetector
 from esad.train.autoencoder import AutoencoderObjective
 from esad.train.hypersphere import HypersphereObjective
 from esad.train.objective import Batch, Objective, all_unlabelled
@@ -51,8 +51,10 @@ class DeepSAD(StandardDetector):
         Auto: "mlp" for tables, "lenet" for pictures. "conv" is the deep network of ESAD's paper.
     hidden, latent : sequence of int and int, or "auto"
         Hidden widths or channels, and the size of the code. Auto: those of the paper.
-    lr : float
-        Of Adam, with a cosine schedule.
+    scaling : {"standard", "minmax"}
+        How table columns are scaled; "minmax" ends the decoder in a sigmoid, as in Deep SAD's paper.
+    lr : float or "auto"
+        Of Adam, with a cosine schedule. Auto: 1e-3; 1e-4 for pictures once they are pretrained.
     pretrain_epochs, n_epochs : int or "auto"
         As an autoencoder on all rows, then as Deep SAD. Auto: 150 each, less on large data; 0 switches the
         pretraining off.
@@ -84,6 +86,7 @@ class DeepSAD(StandardDetector):
     """
 
     summary: ClassVar[str] = "Deep SAD: codes near a centre, known anomalies far from it (Ruff et al. 2020)"
+    learning_rates: ClassVar[dict[str, float]] = {"table": 1e-3, "images": 1e-4}
 
     def __init__(
         self,
@@ -93,7 +96,8 @@ class DeepSAD(StandardDetector):
         network: str = "auto",
         hidden: Any = "auto",
         latent: int | str = "auto",
-        lr: float = 1e-3,
+        scaling: str = "standard",
+        lr: float | str = "auto",
         pretrain_epochs: int | str = "auto",
         n_epochs: int | str = "auto",
         batch_size: int = 128,
@@ -111,6 +115,7 @@ class DeepSAD(StandardDetector):
         self.network = network
         self.hidden = hidden
         self.latent = latent
+        self.scaling = scaling
         self.lr = lr
         self.pretrain_epochs = pretrain_epochs
         self.n_epochs = n_epochs
@@ -135,7 +140,7 @@ class DeepSAD(StandardDetector):
         phases = [Phase(self._objective(spec), self._settings(y, device, n_epochs=self.n_epochs))]
         if self.pretrain_epochs != 0:
             everything = all_unlabelled(y)
-            settings = self._settings(everything, device, n_epochs=self.pretrain_epochs)
+            settings = self._settings(everything, device, n_epochs=self.pretrain_epochs, lr=PRETRAIN_LR)
             phases.insert(0, Phase(AutoencoderObjective(spec), settings, everything))
         return phases
 

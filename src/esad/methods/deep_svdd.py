@@ -30,7 +30,7 @@ from esad.arguments import Rule, is_positive
 from esad.deep import Phase
 from esad.networks.spec import NetworkSpec
 from esad.preprocess.inputs import Rows
-from esad.standard import StandardDetector
+from esad.standard import PRETRAIN_LR, StandardDetector
 from esad.train.autoencoder import AutoencoderObjective
 from esad.train.hypersphere import HypersphereObjective
 from esad.train.objective import Batch, Objective, Scorer, TrainingData, presumed_normal
@@ -53,8 +53,10 @@ class DeepSVDD(StandardDetector):
         Auto: "mlp" for tables, "lenet" for pictures.
     hidden, latent : sequence of int and int, or "auto"
         Hidden widths or channels, and the size of the code. Auto: those of Deep SAD's paper.
-    lr : float
-        Of Adam, with a cosine schedule.
+    scaling : {"standard", "minmax"}
+        How table columns are scaled; "minmax" ends the decoder in a sigmoid, as in Deep SAD's paper.
+    lr : float or "auto"
+        Of Adam, with a cosine schedule. Auto: 1e-3; 1e-4 for pictures once they are pretrained.
     pretrain_epochs, n_epochs : int or "auto"
         As an autoencoder, then as Deep SVDD. Auto: 150 each, less on large data; 0 switches the pretraining off.
     batch_size : int
@@ -81,6 +83,7 @@ class DeepSVDD(StandardDetector):
     summary: ClassVar[str] = "Deep SVDD: distance of the code from a centre, one-class or soft (Ruff et al. 2018)"
     labels_used: ClassVar[tuple[str, ...]] = ("unlabelled", "normal")
     networks: ClassVar[dict[str, tuple[str, ...]]] = {"table": ("mlp",), "images": ("lenet",)}
+    learning_rates: ClassVar[dict[str, float]] = {"table": 1e-3, "images": 1e-4}
 
     def __init__(
         self,
@@ -91,7 +94,8 @@ class DeepSVDD(StandardDetector):
         network: str = "auto",
         hidden: Any = "auto",
         latent: int | str = "auto",
-        lr: float = 1e-3,
+        scaling: str = "standard",
+        lr: float | str = "auto",
         pretrain_epochs: int | str = "auto",
         n_epochs: int | str = "auto",
         batch_size: int = 128,
@@ -108,6 +112,7 @@ class DeepSVDD(StandardDetector):
         self.network = network
         self.hidden = hidden
         self.latent = latent
+        self.scaling = scaling
         self.lr = lr
         self.pretrain_epochs = pretrain_epochs
         self.n_epochs = n_epochs
@@ -135,7 +140,7 @@ class DeepSVDD(StandardDetector):
         spec = self._make_network(rows.shape[1:], device)
         phases = [Phase(self._objective(spec), self._settings(seen, device, n_epochs=self.n_epochs), seen)]
         if self.pretrain_epochs != 0:
-            settings = self._settings(seen, device, n_epochs=self.pretrain_epochs)
+            settings = self._settings(seen, device, n_epochs=self.pretrain_epochs, lr=PRETRAIN_LR)
             phases.insert(0, Phase(AutoencoderObjective(spec), settings, seen))
         return phases
 

@@ -43,7 +43,7 @@ from esad.methods._tlsad_objective import Reference, TLSADObjective, TransferAut
 from esad.networks.resnet import N_FEATURES, ResNet18, read_weights
 from esad.networks.spec import NetworkSpec
 from esad.preprocess.inputs import Rows
-from esad.standard import StandardDetector
+from esad.standard import PRETRAIN_LR, StandardDetector
 from esad.train.autoencoder import AutoencoderObjective
 from esad.train.callbacks import Callback
 from esad.train.loop import Settings
@@ -76,8 +76,8 @@ class TLSAD(StandardDetector):
         Auto: "lenet". With `weights` a perceptron is trained on the features instead.
     hidden, latent : sequence of int and int, or "auto"
         Channels or hidden widths, and the size of the code. Auto: those of Deep SAD's paper.
-    lr : float
-        Of Adam, with a cosine schedule.
+    lr : float or "auto"
+        Of Adam, with a cosine schedule. Auto: 1e-3; 1e-4 for pictures once they are pretrained.
     pretrain_epochs, n_epochs : int or "auto"
         As an autoencoder, then as TLSAD. Auto: 150 each, less on large data; 0 switches the pretraining off.
     batch_size, labelled_batch_size : int
@@ -108,6 +108,7 @@ class TLSAD(StandardDetector):
 
     summary: ClassVar[str] = "TLSAD: Deep SAD with features learned also from a reference data set"
     takes: ClassVar[tuple[str, ...]] = ("images",)
+    learning_rates: ClassVar[dict[str, float]] = {"table": 1e-3, "images": 1e-4}
 
     def __init__(
         self,
@@ -121,7 +122,7 @@ class TLSAD(StandardDetector):
         network: str = "auto",
         hidden: Any = "auto",
         latent: int | str = "auto",
-        lr: float = 1e-3,
+        lr: float | str = "auto",
         pretrain_epochs: int | str = "auto",
         n_epochs: int | str = "auto",
         batch_size: int = 128,
@@ -180,7 +181,7 @@ class TLSAD(StandardDetector):
         phases = [Phase(self._objective(spec), self._settings(y, device, n_epochs=self.n_epochs))]
         if self.pretrain_epochs != 0:
             everything = all_unlabelled(y)
-            settings = self._settings(everything, device, n_epochs=self.pretrain_epochs)
+            settings = self._settings(everything, device, n_epochs=self.pretrain_epochs, lr=PRETRAIN_LR)
             reference = self.reference_
             start = AutoencoderObjective(spec) if reference is None else TransferAutoencoder(spec, reference)
             phases.insert(0, Phase(start, settings, everything))

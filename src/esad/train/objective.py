@@ -67,21 +67,23 @@ class TrainingData:
         `y` is (n,) of -1, 0, +1, or `HELD_OUT` for rows that nobody draws. `unseen_by` is (n,) with numbers of equally
         large parts, -1 for rows in none; member k draws no row of part k, counted round if there are more members.
         """
-        unlabelled = torch.nonzero(y == 0).flatten().expand(n_members, -1)
-        if unseen_by is not None:
-            n_parts = int(unseen_by.max()) + 1
-            left_out = [member % n_parts if n_parts else 0 for member in range(n_members)]
-            drawn = [rows[unseen_by[rows] != part] for part, rows in zip(left_out, unlabelled, strict=True)]
-            unlabelled = torch.stack(drawn)
-        anomalies, normals = torch.nonzero(y == -1).flatten(), torch.nonzero(y == 1).flatten()
-        labelled = torch.cat([anomalies, normals])
-        return cls(
-            x=x,
-            unlabelled=unlabelled,
-            labelled=labelled.expand(n_members, -1),
-            y=y[labelled].to(x.dtype).expand(n_members, -1),
-            n_anomalies=len(anomalies),
-        )
+        by_member = y.repeat(n_members, 1)
+        n_parts = 0 if unseen_by is None else int(unseen_by.max()) + 1
+        for member in range(n_members if n_parts else 0):
+            by_member[member, unseen_by == member % n_parts] = HELD_OUT
+        return cls.apart(x, by_member)
+
+    @classmethod
+    def apart(cls, x: Tensor, y: Tensor) -> "TrainingData":
+        """Each member draws from rows of its own.
+
+        `y` is (members, n) of -1, 0, +1, or `HELD_OUT` for rows that the member does not draw. All members must have
+        equally many rows of each label.
+        """
+        anomalies, unlabelled, normals = (_rows_with(y, label) for label in (-1, 0, 1))
+        labelled = torch.cat([anomalies, normals], dim=1)
+        signs = y.gather(1, labelled).to(x.dtype)
+        return cls(x=x, unlabelled=unlabelled, labelled=labelled, y=signs, n_anomalies=anomalies.shape[1])
 
     @property
     def n_members(self) -> int:
@@ -97,6 +99,11 @@ class TrainingData:
     def n_labelled(self) -> int:
         """Labelled rows per member."""
         return self.labelled.shape[1]
+
+
+def _rows_with(y: Tensor, label: int) -> Tensor:
+    """Numbers of the rows that carry a label, (members, rows)."""
+    return torch.stack([torch.nonzero(row == label).flatten() for row in y])
 
 
 @dataclass(frozen=True)
