@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import logging
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,12 +18,13 @@ from torch import Tensor
 from esad.detector import Detector, Scores, State, TrainingScores
 from esad.errors import InputError, ModelFileError
 from esad.preprocess.inputs import Rows, reference_rows
-from esad.random import MemberRandom, member_seeds, seed_from
+from esad.random import seed_from
 from esad.score.splits import held_out_parts
 from esad.train.callbacks import Callback, EarlyStopping, LogProgress
-from esad.train.loop import Settings, train
+from esad.train.loop import Settings
 from esad.train.objective import HELD_OUT, Objective, TrainingData
-from esad.train.runtime import autocast, dtype_of, in_parallel, in_turn, resolve_device, threads_for
+from esad.train.phases import Phase, place, train_phases
+from esad.train.runtime import autocast, dtype_of, in_parallel, in_turn, resolve_device
 
 __all__ = ["DeepDetector", "Phase"]
 
@@ -36,25 +35,6 @@ BLOCK_ROWS_GPU = 65_536
 BLOCK_PICTURES = 256
 HELD_OUT_RATIO = 0.25  # share of the rows that early stopping watches
 MIN_HELD_OUT_ANOMALIES = 2
-
-
-@dataclass(frozen=True)
-class Phase:
-    """One run of the loop.
-
-    Attributes
-    ----------
-    objective : Objective
-        What is trained; it may `inherit` from the objective of the phase before.
-    settings : Settings
-        How it is trained.
-    y : ndarray of int8, (n,), optional
-        The labels as this phase sees them, the user's by default. `as_unlabelled` and `presumed_normal` give others.
-    """
-
-    objective: Objective
-    settings: Settings
-    y: NDArray[np.int8] | None = None
 
 
 class DeepDetector(Detector):
@@ -85,36 +65,25 @@ class DeepDetector(Detector):
         kept, stopper = self._hold_out(x, y)
         unseen_by = held_out_parts(kept, self.seed_) if self._holds_out() else np.full(len(y), -1)
         phases = self._phases(rows, y, device)
-        previous: Objective | None = None
-        for number, phase in enumerate(phases):
-            objective, settings = phase.objective, phase.settings
-            _place(objective, device, dtype)
-            seeds = member_seeds(self.seed_, objective.n_members, phase=number)
-            random = MemberRandom(seeds, device=device, dtype=dtype)
-            objective.reset(random)
-            if previous is not None:
-                objective.inherit(previous)
+
+        def data_of(phase: Phase) -> TrainingData:
             seen = kept if phase.y is None else np.where(kept == HELD_OUT, kept, phase.y)
-            data = TrainingData.shared(
+            return TrainingData.shared(
                 x,
                 torch.from_numpy(seen).to(device),
-                n_members=objective.n_members,
+                n_members=phase.objective.n_members,
                 unseen_by=torch.from_numpy(unseen_by).to(device),
             )
-            is_last = number == len(phases) - 1
-            with self._threads(settings, objective.n_members, pictures=x.dim() > 2):
-                curves = train(
-                    objective,
-                    data,
-                    settings,
-                    random=random,
-                    callbacks=[*watch, *(stopper if is_last else ()), *callbacks],
-                    identity=self._identity([phase.settings for phase in phases]),
-                    phase=number,
-                    n_phases=len(phases),
-                )
-            previous = objective
-        self.objective_ = objective
+
+        curves = train_phases(
+            phases,
+            data_of,
+            seed=self.seed_,
+            callbacks=[*watch, *callbacks],
+            last_callbacks=stopper,
+            identity=self._identity([phase.settings for phase in phases]),
+        )
+        self.objective_ = phases[-1].objective
         self.loss_curves_ = {name: curve.numpy() for name, curve in curves.items()}
         return self._training_scores(rows, y, unseen_by, drawn=kept != HELD_OUT)
 
@@ -138,11 +107,6 @@ class DeepDetector(Detector):
     def _holds_out(self) -> bool:
         """Whether every member leaves a part of the unlabelled rows out of its training."""
         return True
-
-    @staticmethod
-    def _threads(settings: Settings, n_members: int, *, pictures: bool) -> contextlib.AbstractContextManager[None]:
-        n_rows = n_members * (settings.batch_size + settings.labelled_batch_size)
-        return contextlib.nullcontext() if pictures else threads_for(n_rows)
 
     def _hold_out(self, x: Tensor, y: NDArray[np.int8]) -> tuple[NDArray[np.int8], list[EarlyStopping]]:
         """Labels with the held-out rows marked as not to be drawn, and the callback that watches those rows."""
@@ -240,7 +204,7 @@ class DeepDetector(Detector):
                 weights[rest] = torch.from_numpy(value)
         self._check_weights(objective, weights)
         objective.load_state_dict(weights, assign=True)
-        self.objective_ = _place(objective, self._device_here(), dtype_of(self.precision)).eval()
+        self.objective_ = place(objective, self._device_here(), dtype_of(self.precision)).eval()
 
     def _device_here(self) -> torch.device:
         """The device asked for, or the CPU where a model is loaded on a machine without it."""
@@ -263,9 +227,3 @@ class DeepDetector(Detector):
                 raise ModelFileError(f"its weights {name!r} are not all finite")
             if name.rpartition(".")[2].startswith(("variance", "running_var", "spread")) and (value < 0).any():
                 raise ModelFileError(f"its weights {name!r} must not be negative")
-
-
-def _place(objective: Objective, device: torch.device, dtype: torch.dtype) -> Objective:
-    """Move an objective; convolutions are quicker with the channels innermost."""
-    moved: Objective = objective.to(device, dtype).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    return moved
