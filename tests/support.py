@@ -1,4 +1,4 @@
-"""What tests over the registry share: every method with settings that train in a moment, and labels it can do with."""
+"""What tests share: every method with settings that train in a moment, labels it can do with, networks by hand."""
 
 from typing import Any
 
@@ -38,3 +38,22 @@ def small_labels(name: str, n_rows: int) -> np.ndarray | None:
     y = np.zeros(n_rows, dtype=int)
     y[-3:] = 1, -1, -1
     return y
+
+
+def perceptrons(network: Any, x: np.ndarray, *, training: bool = False) -> np.ndarray:
+    """A `StackedMLP` in plain numpy, member by member, layer by layer; x is (members, batch, features)."""
+    matrices, bias = network.layers()
+    out = []
+    for member, h in enumerate(x):
+        for index, matrix in enumerate(matrices):
+            h = h @ matrix[member].detach().numpy().T
+            if index < len(matrices) - 1:
+                if training:
+                    mean, variance = h.mean(0), h.var(0)
+                else:
+                    mean = network.get_buffer(f"mean_{index}")[member].numpy()
+                    variance = network.get_buffer(f"variance_{index}")[member].numpy()
+                h = (h - mean) / np.sqrt(variance + network.eps)
+                h = np.where(h > 0, h, network.slope * h)
+        out.append(h if bias is None else h + bias[member, :, 0].detach().numpy())
+    return np.stack(out)

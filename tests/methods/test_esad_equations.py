@@ -5,6 +5,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from support import perceptrons
 
 from esad.methods._esad_objective import ESADObjective, LossSettings
 from esad.networks.spec import NetworkSpec
@@ -32,31 +33,11 @@ def make_batch(n=N, m=M, labels=(-1.0, -1.0, -1.0, 1.0, 1.0, -1.0), seed=0):
     )
 
 
-def numpy_network(network, x, *, training):
-    """The stacked perceptron, member by member, layer by layer."""
-    matrices, bias = network.layers()
-    out = []
-    for member in range(MEMBERS):
-        h = x[member]
-        for index, matrix in enumerate(matrices):
-            h = h @ matrix[member].detach().numpy().T
-            if index < len(matrices) - 1:
-                if training:
-                    mean, variance = h.mean(0), h.var(0)
-                else:
-                    mean = network.get_buffer(f"mean_{index}")[member].numpy()
-                    variance = network.get_buffer(f"variance_{index}")[member].numpy()
-                h = (h - mean) / np.sqrt(variance + network.eps)
-                h = np.where(h > 0, h, network.slope * h)
-        out.append(h + bias[member, :, 0].detach().numpy())
-    return np.stack(out)
-
-
 def numpy_pass(objective, x, *, training):
-    z = numpy_network(objective.encoder_1, x, training=training)
-    x_hat = numpy_network(objective.decoder, z, training=training)
+    z = perceptrons(objective.encoder_1, x, training=training)
+    x_hat = perceptrons(objective.decoder, z, training=training)
     second = objective.encoder_2
-    return z, x_hat, z if second is None else numpy_network(second, x_hat, training=training)
+    return z, x_hat, z if second is None else perceptrons(second, x_hat, training=training)
 
 
 def numpy_loss(objective, batch, target, *, lambda_norm=1.0, lambda_assist=1.0, mean=False):

@@ -1,0 +1,166 @@
+r"""Supervised classifier: a deep network and the binary cross-entropy, the supervised end of the comparison.
+
+    f(x) = w . g(Enc(x)) + b                                                                            Eq. (1)
+
+    L    = 1/n sum_i log(1 + exp f(x_i)) + 1/m sum_j log(1 + exp -f(x_j))                               Eq. (2)
+
+    S(x) = f(x)                                                                                         Eq. (3)
+
+=============  ====================================================================
+i = 1 .. n     negatives: unlabelled and labelled normal rows, all alike
+j = 1 .. m     positives: labelled anomalies
+g              leaky ReLU, slope 0.01
+=============  ====================================================================
+
+An unlabelled row counts as normal, so anomalies hidden among the unlabelled rows are learned as normal ones.
+
+Both classes are averaged apart: each has half of the weight however many rows it has, so one positive weighs as much
+as n/m negatives. The score is the logit: it estimates log p(x | anomaly) / p(x | normal), which does not depend on how
+many rows are labelled, and it still ranks rows whose probabilities all round to 1.
+"""
+
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+import torch.nn.functional as F  # noqa: N812
+from numpy.typing import NDArray
+from torch import Tensor
+
+from esad import labels
+from esad.deep import Phase
+from esad.networks.inference import inference
+from esad.networks.mlp import StackedMLP
+from esad.networks.spec import NetworkSpec
+from esad.preprocess.inputs import Rows
+from esad.random import MemberRandom
+from esad.standard import StandardDetector
+from esad.train.objective import Batch, Objective, Scorer
+
+__all__ = ["SupervisedClassifier"]
+
+SLOPE = 0.01
+
+
+class SupervisedClassifier(StandardDetector):
+    """Deep classifier of labelled anomalies against all other rows, for tables and pictures.
+
+    Needs labelled anomalies. Unlabelled rows count as normal, which is wrong for the anomalies among them.
+
+    Parameters
+    ----------
+    n_members : int
+        Networks trained side by side; the score is their mean.
+    network : {"auto", "mlp", "lenet", "conv"}
+        Auto: "mlp" for tables, "lenet" for pictures. "conv" is the deep network of ESAD's paper.
+    hidden, latent : sequence of int and int, or "auto"
+        Hidden widths or channels, and the width of the last hidden layer. Auto: those of Deep SAD's paper.
+    lr : float
+        Of Adam, with a cosine schedule.
+    n_epochs : int or "auto"
+        Auto: 30, less on large data; with more, a handful of positives is learned by heart.
+    batch_size, labelled_batch_size : int
+        Negatives and positives per step; their losses are averaged apart.
+    weight_decay : float
+    early_stopping : bool
+        Hold out a quarter of the rows and keep the weights that rank their labels best.
+    contamination : "auto" or float
+        Share of the training rows to flag; "auto" takes a robust rule on the unlabelled scores.
+    device : str
+        "auto", "cpu", "cuda", ...
+    precision : {"auto", "float32", "float64", "bfloat16"}
+    random_state : int, RandomState or None
+    verbose : int
+        1 logs the progress to the logger "esad".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = np.r_[rng.normal(size=(200, 3)), rng.normal(3, 1, size=(10, 3))]
+    >>> y = np.r_[np.zeros(200, dtype=int), np.full(10, -1)]   # ten known anomalies, the rest unlabelled
+    >>> detector = SupervisedClassifier(n_epochs=20, random_state=0).fit(X, y)
+    >>> bool(np.diff(detector.anomaly_score([[0, 0, 0], [3, 3, 3]]))[0] > 0)
+    True
+    """
+
+    summary: ClassVar[str] = "Deep classifier with the binary cross-entropy; unlabelled rows count as normal"
+    labels_needed: ClassVar[tuple[str, ...]] = ("anomaly",)
+    auto_epochs: ClassVar[int] = 30
+
+    def __init__(
+        self,
+        *,
+        n_members: int = 1,
+        network: str = "auto",
+        hidden: Any = "auto",
+        latent: int | str = "auto",
+        lr: float = 3e-3,
+        n_epochs: int | str = "auto",
+        batch_size: int = 512,
+        labelled_batch_size: int = 128,
+        weight_decay: float = 1e-6,
+        early_stopping: bool = False,
+        contamination: float | str = "auto",
+        device: str = "auto",
+        precision: str = "auto",
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.n_members = n_members
+        self.network = network
+        self.hidden = hidden
+        self.latent = latent
+        self.lr = lr
+        self.n_epochs = n_epochs
+        self.batch_size = batch_size
+        self.labelled_batch_size = labelled_batch_size
+        self.weight_decay = weight_decay
+        self.early_stopping = early_stopping
+        self.contamination = contamination
+        self.device = device
+        self.precision = precision
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _objective(self, spec: NetworkSpec) -> Objective:
+        return ClassifierObjective(spec)
+
+    def _phases(self, rows: Rows, y: NDArray[np.int8], device: torch.device) -> list[Phase]:
+        objective = self._objective(self._make_network(rows.shape[1:], device))
+        seen = np.where(y == labels.NORMAL, np.int8(labels.UNLABELLED), y)  # one kind of negatives
+        return [Phase(objective, self._settings(seen, device, n_epochs=self.n_epochs), seen)]
+
+
+class ClassifierObjective(Objective):
+    """The encoder and one linear output, with the loss of Eq. (2); what is drawn as labelled is positive."""
+
+    def __init__(self, spec: NetworkSpec) -> None:
+        super().__init__()
+        self.n_members = spec.n_members
+        self.encoder = spec.encoder()
+        self.output = StackedMLP([spec.n_codes, 1], n_members=spec.n_members)
+
+    def reset(self, random: MemberRandom) -> None:
+        """Draw the initial weights."""
+        self.encoder.reset(random)  # type: ignore[operator]
+        self.output.reset(random)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Eq. (1): the logits of rows (members, batch, *features), (members, batch)."""
+        logits: Tensor = self.output(F.leaky_relu(self.encoder(x), SLOPE))
+        return logits.squeeze(2)
+
+    def loss(self, batch: Batch) -> dict[str, Tensor]:
+        """Eq. (2), a term for each class, (members,); a class without rows drops out."""
+        n, m = batch.unlabelled.shape[1], batch.labelled.shape[1]
+        negative, positive = torch.split(self(torch.cat([batch.unlabelled, batch.labelled], dim=1)), [n, m], dim=1)
+        return {
+            "negatives": F.softplus(negative).sum(1) / max(1, n),
+            "positives": F.softplus(-positive).sum(1) / max(1, m),
+        }
+
+    def scorer(self) -> Scorer:
+        """A function giving Eq. (3) for every row, (members, batch)."""
+        encode, output = inference(self.encoder), inference(self.output)
+        return lambda x: {"logit": output(F.leaky_relu(encode(x[None]), SLOPE)).squeeze(2)}
