@@ -7,7 +7,7 @@ import importlib.metadata
 import json
 import platform
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +24,9 @@ Run = dict[str, Any]
 class Store:
     """The runs of one benchmark: a folder with one JSON file per method, one line per run."""
 
-    def __init__(self, benchmark: str) -> None:
+    def __init__(self, benchmark: str, *, methods: Iterable[str] = METHODS) -> None:
         self.folder = RESULTS / benchmark
-        self.runs: dict[str, dict[tuple[str, int], Run]] = {method: {} for method in METHODS}
+        self.runs: dict[str, dict[tuple[str, int], Run]] = {method: {} for method in methods}
         for method, runs in self.runs.items():
             path = self.folder / f"{method}.json"
             if path.exists():
@@ -72,22 +72,38 @@ def run_missing(store: Store, *, method: str, table: str, seed: int, drawn: Scen
     started = time.perf_counter()
     scores, fit_seconds = METHODS[method](drawn.X_train, drawn.y_train, drawn.X_test, seed)
     total_seconds = time.perf_counter() - started
-    run = {
+    run = judged(method, table, seed, drawn, scores, seconds=fit_seconds, package=PACKAGE[method])
+    store.put(run | {"total_s": round(total_seconds, 2)})
+    print(f"{table:24} seed {seed}  {method:16} AUC {run['auc']:6.2f}  AP {run['ap']:6.2f}", flush=True)
+
+
+def judged(
+    method: str,
+    table: str,
+    seed: int,
+    drawn: Scenario,
+    scores: np.ndarray,
+    *,
+    seconds: float,
+    package: str,
+    test: np.ndarray | None = None,
+) -> Run:
+    """What is kept of a run; `test` are the test rows that count, all by default."""
+    truth = drawn.truth_test if test is None else drawn.truth_test[test]
+    counted = scores if test is None else scores[test]
+    return {
         "method": method,
         "table": table,
         "seed": seed,
-        "auc": round(100 * float(roc_auc_score(drawn.truth_test, scores)), 3),
-        "ap": round(100 * float(average_precision_score(drawn.truth_test, scores)), 3),
-        "fit_s": round(fit_seconds, 2),
-        "total_s": round(total_seconds, 2),
+        "auc": round(100 * float(roc_auc_score(truth, counted)), 3),
+        "ap": round(100 * float(average_precision_score(truth, counted)), 3),
+        "fit_s": round(seconds, 2),
         "n_train": len(drawn.y_train),
         "n_labelled": int((drawn.y_train == -1).sum()),
-        "n_test": len(drawn.truth_test),
-        "rows": rows,
-        "version": importlib.metadata.version(PACKAGE[method]),
+        "n_test": len(truth),
+        "rows": fingerprint(drawn),
+        "version": importlib.metadata.version(package),
     }
-    store.put(run)
-    print(f"{table:24} seed {seed}  {method:16} AUC {run['auc']:6.2f}  AP {run['ap']:6.2f}", flush=True)
 
 
 def mean_and_error(values: Sequence[float]) -> tuple[float, float]:

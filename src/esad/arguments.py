@@ -120,8 +120,9 @@ def check(
     esad.errors.InputError: `lr` must be a number above 0 or 'auto'. Got -0.1.
     """
     for name, choices in (words or {}).items():
-        if not isinstance(parameters[name], str) or parameters[name] not in choices:
-            raise InputError(f"`{name}` must be one of {', '.join(choices)}{where}. Got {parameters[name]!r}.")
+        value = parameters.get(name, choices[0])
+        if not isinstance(value, str) or value not in choices:
+            raise InputError(f"`{name}` must be one of {', '.join(choices)}{where}. Got {value!r}.")
     for name, rule in (COMMON | dict(rules or {})).items():
         if name in parameters and not rule.permits(parameters[name]):
             raise InputError(f"`{name}` must be {rule.allowed}. Got {parameters[name]!r}.")

@@ -29,7 +29,7 @@ class StandardDetector(DeepDetector):
     """A deep method whose objective follows from a network and the constructor's arguments.
 
     `_phases` makes the network with `_make_network`, the objective with `_objective` and how to train it with
-    `_settings`.
+    `_settings`. Arguments that a method does not offer have the values below.
     """
 
     networks: ClassVar[dict[str, tuple[str, ...]]] = {"table": ("mlp",), "images": ("lenet", "conv")}
@@ -37,16 +37,16 @@ class StandardDetector(DeepDetector):
 
     learning_rates: ClassVar[dict[str, float]] = {"table": 1e-3, "images": 1e-3}  # for lr="auto"
 
-    n_members: int
-    network: str
-    hidden: Any
-    latent: int | str
+    n_members: int = 1
+    network: str = "auto"
+    hidden: Any = "auto"
+    latent: int | str = "auto"
     scaling: str = "standard"
-    lr: float | str
-    n_epochs: int | str
-    batch_size: int
-    labelled_batch_size: int = 1
-    weight_decay: float
+    lr: float | str = "auto"
+    n_epochs: int | str = "auto"
+    batch_size: int = 128
+    labelled_batch_size: int = 32
+    weight_decay: float = 1e-6
 
     @abstractmethod
     def _objective(self, spec: NetworkSpec) -> Objective:
@@ -62,8 +62,7 @@ class StandardDetector(DeepDetector):
 
     def _check(self, kind: str) -> None:
         parameters = self.get_params(deep=False)
-        words = {"scaling": SCALINGS} if "scaling" in parameters else {}
-        arguments.check(parameters, words=words | self._words(), rules=self._rules())
+        arguments.check(parameters, words={"scaling": SCALINGS} | self._words(), rules=self._rules())
         what = "a table" if kind == "table" else "pictures"
         arguments.check(parameters, words={"network": ("auto", *self.networks[kind])}, where=f" for {what}")
 
