@@ -15,6 +15,7 @@ SMALL: dict[str, Any] = {
     "latent": 2,
     "n_trees": 10,
     "reference": np.random.default_rng(4).integers(0, 256, size=(20, 10, 10), dtype=np.uint8),
+    "transformations": "turns",
     "random_state": 0,
 }
 

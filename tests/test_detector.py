@@ -153,6 +153,13 @@ def test_a_table_method_refuses_pictures(name):
         tiny(name).fit(np.zeros((5, 8, 8)))
 
 
+@pytest.mark.parametrize("name", sorted(set(methods("images")) - set(methods())))
+def test_a_picture_method_refuses_tables(name, frame):
+    detector = tiny(name)
+    with pytest.raises(InputError, match=rf"^{type(detector).__name__} takes pictures\. Got tables\.$"):
+        detector.fit(frame)
+
+
 @settings(max_examples=15)
 @given(share=st.floats(0.01, 0.5))
 def test_contamination_flags_the_asked_share(share):

@@ -1,0 +1,213 @@
+r"""GANomaly (Akcay et al. 2018): the codes of a picture and of its adversarial reconstruction differ for anomalies.
+
+    z = Enc1(x),   x^ = Dec(z),   z^ = Enc2(x^)                                                         Eq. (1)
+    D(x)  = sigmoid(Head(f(x)))                                                                         Eq. (2)
+
+    L_adv = 1/n sum_i ||f(x_i) - f(x^_i)||^2 / d_f                                                      Eq. (3)
+    L_con = 1/n sum_i ||x_i - x^_i||_1 / d                                                              Eq. (4)
+    L_enc = 1/n sum_i ||z_i - z^_i||^2 / d_z                                                            Eq. (5)
+    L_G   = lambda_adversarial L_adv + lambda_context L_con + lambda_encoding L_enc                     Eq. (6)
+    L_D   = - 1/(2 n) sum_i log D(x_i) + log(1 - D(x^_i))                                               Eq. (7)
+
+    S(x)  = ||z - z^||_1 / d_z                                                                          Eq. (8)
+
+================  ===========================================================================================
+i = 1 .. n        unlabelled and normal pictures; known anomalies are left out
+Enc1, Dec, Enc2   the generator, trained on L_G; the encoders have the same shape and do not share weights
+f, Head           the discriminator, trained on L_D: an encoder of that shape and one linear layer
+d, d_z, d_f       pixels times channels, numbers in a code and in f
+================  ===========================================================================================
+
+Pixels are in [-1, 1]. Generator and discriminator take their steps at the same time, by one backward pass through
+L_G + L_D: L_G sees the discriminator's weights and L_D sees x^ as constants. The paper takes the steps in turn.
+Gradients are not clipped, since that would scale one by the other. The discriminator is not kept after training.
+"""
+
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+import torch.nn.functional as F  # noqa: N812
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from esad.arguments import Rule, is_not_negative
+from esad.deep import Phase
+from esad.networks.mlp import StackedMLP
+from esad.networks.spec import NetworkSpec
+from esad.preprocess.inputs import Rows
+from esad.random import MemberRandom
+from esad.standard import StandardDetector
+from esad.train.objective import Batch, Objective, Scorer, TrainingData, presumed_normal
+
+__all__ = ["GANomaly", "GANomalyObjective"]
+
+
+class GANomaly(StandardDetector):
+    """Distance between the codes of a picture and of its adversarially trained reconstruction.
+
+    Parameters
+    ----------
+    lambda_adversarial, lambda_context, lambda_encoding : float
+        Weights of L_adv, L_con and L_enc.
+    n_members : int
+        Networks trained side by side; the score is their mean.
+    network : {"auto", "conv", "lenet"}
+        Auto: "conv", narrow on a CPU.
+    hidden, latent : sequence of int and int, or "auto"
+        Channels per level, and channels ("conv") or size ("lenet") of the code.
+    lr : float or "auto"
+        Of Adam, with a cosine schedule. Auto: 1e-3.
+    n_epochs : int or "auto"
+        Auto: 50, less on large data.
+    batch_size : int
+    weight_decay : float
+    contamination : "auto" or float
+        Share of the training pictures to flag; "auto" takes a robust rule on the unlabelled scores.
+    device : str
+        "auto", "cpu", "cuda", ...
+    precision : {"auto", "float32", "float64", "bfloat16"}
+    random_state : int, RandomState or None
+    verbose : int
+        1 logs the progress to the logger "esad".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> pictures = np.random.default_rng(0).integers(0, 50, size=(40, 8, 8), dtype=np.uint8)
+    >>> pictures[:, :2] += 200                                    # normal: bright at the top
+    >>> bright = np.full((1, 8, 8), 225, dtype=np.uint8)
+    >>> detector = GANomaly(hidden=(4, 4), latent=4, n_epochs=20, random_state=0).fit(pictures)
+    >>> bool(detector.anomaly_score(bright)[0] > np.median(detector.anomaly_score(pictures)))
+    True
+    """
+
+    summary: ClassVar[str] = (
+        "Adversarial encoder-decoder-encoder for pictures: how far the codes are (Akcay et al. 2018)"
+    )
+    takes: ClassVar[tuple[str, ...]] = ("images",)
+    labels_used: ClassVar[tuple[str, ...]] = ("unlabelled", "normal")
+    networks: ClassVar[dict[str, tuple[str, ...]]] = {"images": ("conv", "lenet")}
+    auto_epochs: ClassVar[int] = 50
+
+    def __init__(
+        self,
+        *,
+        lambda_adversarial: float = 1.0,
+        lambda_context: float = 50.0,
+        lambda_encoding: float = 1.0,
+        n_members: int = 1,
+        network: str = "auto",
+        hidden: Any = "auto",
+        latent: int | str = "auto",
+        lr: float | str = "auto",
+        n_epochs: int | str = "auto",
+        batch_size: int = 128,
+        weight_decay: float = 1e-6,
+        contamination: float | str = "auto",
+        device: str = "auto",
+        precision: str = "auto",
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.lambda_adversarial = lambda_adversarial
+        self.lambda_context = lambda_context
+        self.lambda_encoding = lambda_encoding
+        self.n_members = n_members
+        self.network = network
+        self.hidden = hidden
+        self.latent = latent
+        self.lr = lr
+        self.n_epochs = n_epochs
+        self.batch_size = batch_size
+        self.weight_decay = weight_decay
+        self.contamination = contamination
+        self.device = device
+        self.precision = precision
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _rules(self) -> dict[str, Rule]:
+        weight = Rule("a number, 0 or more", is_not_negative)
+        return dict.fromkeys(("lambda_adversarial", "lambda_context", "lambda_encoding"), weight)
+
+    def _objective(self, spec: NetworkSpec) -> Objective:
+        return GANomalyObjective(spec, self.lambda_adversarial, self.lambda_context, self.lambda_encoding)
+
+    def _phases(self, rows: Rows, y: NDArray[np.int8], device: torch.device) -> list[Phase]:
+        seen = presumed_normal(y)
+        objective = self._objective(self._make_network(rows.shape[1:], device))
+        settings = self._settings(seen, device, n_epochs=self.n_epochs)
+        return [Phase(objective, replace(settings, clip=None), seen)]
+
+    def _rebuild(self, plain: Any) -> Objective:
+        objective = super()._rebuild(plain)
+        assert isinstance(objective, GANomalyObjective)
+        objective.drop_discriminator()
+        return objective
+
+
+class GANomalyObjective(Objective):
+    """A generator, which scores, and until the training has ended a discriminator."""
+
+    def __init__(self, spec: NetworkSpec, adversarial: float, context: float, encoding: float) -> None:
+        super().__init__()
+        self.n_members = spec.n_members
+        self.weights = {"adversarial": adversarial, "context": context, "encoding": encoding}
+        self.encoder_1 = spec.encoder()
+        self.decoder = spec.decoder()
+        self.encoder_2 = spec.encoder()
+        self.features = spec.encoder()
+        self.head = StackedMLP([spec.n_codes, 1], n_members=spec.n_members)
+
+    def reset(self, random: MemberRandom) -> None:
+        """Draw the initial weights."""
+        for network in (self.encoder_1, self.decoder, self.encoder_2, self.features, self.head):
+            network.reset(random)  # type: ignore[operator]
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Eq. (1): z, x^, z^, all (members, batch, ...)."""
+        code = self.encoder_1(x)
+        reconstruction = 2 * self.decoder(code) - 1
+        return code, reconstruction, self.encoder_2(reconstruction)
+
+    def loss(self, batch: Batch) -> dict[str, Tensor]:
+        """Eqs. (3) to (7), each (members,)."""
+        x = 2 * batch.unlabelled - 1
+        code, reconstruction, second_code = self(x)
+        real, made = self.features(x), self.features(reconstruction.detach())
+        mismatch = real.detach() - _with_fixed_weights(self.features, reconstruction)
+        terms = {
+            "adversarial": mismatch.square(),  # Eq. (3)
+            "context": (reconstruction - x).abs(),  # Eq. (4)
+            "encoding": (second_code - code).square(),  # Eq. (5)
+        }
+        weighted = {name: self.weights[name] * term.flatten(1).mean(1) for name, term in terms.items()}
+        doubt = F.softplus(-self.head(real)) + F.softplus(self.head(made))  # -log D(x) - log(1 - D(x^))
+        return weighted | {"discriminator": doubt.flatten(1).mean(1) / 2}  # Eq. (7)
+
+    def finish(self, data: TrainingData) -> None:
+        """Scoring does without the discriminator."""
+        self.drop_discriminator()
+
+    def drop_discriminator(self) -> None:
+        """Forget it: a model file need not hold it."""
+        del self.features, self.head
+
+    def scorer(self) -> Scorer:
+        """A function giving Eq. (8), (members, batch)."""
+        return self._score
+
+    def _score(self, x: Tensor) -> dict[str, Tensor]:
+        code, _, second_code = self((2 * x - 1).expand(self.n_members, *x.shape))
+        return {"encoding": (second_code - code).abs().mean(2)}
+
+
+def _with_fixed_weights(network: nn.Module, x: Tensor) -> Tensor:
+    """The network's output, whose gradient reaches x only; statistics of batch norm are left as they are."""
+    fixed = {name: weight.detach() for name, weight in network.named_parameters()}
+    fixed |= {name: buffer.clone() for name, buffer in network.named_buffers()}
+    out: Tensor = functional_call(network, fixed, (x,))
+    return out

@@ -1,0 +1,199 @@
+r"""GEOM (Golan & El-Yaniv 2018): tell how a picture was mirrored, shifted and turned; anomalies are told worse.
+
+    y(x)    = softmax(Head(Enc(x))),  the probabilities of the k transformations                        Eq. (1)
+    L       = - 1/(n k) sum_i sum_t log y(T_t(x_i))_t                                                   Eq. (2)
+    alpha_t = argmax_a sum_i log Dirichlet(y(T_t(x_i)); a),  after training                             Eq. (3)
+
+    S(x)    = - 1/k sum_t (alpha_t - 1) . log y(T_t(x))                                                 Eq. (4)
+
+=============  ==============================================================================================
+i = 1 .. n     unlabelled and normal pictures; known anomalies are left out
+T_1 .. T_k     mirrored or not, shifted by a quarter of the picture up, down or not, left, right or not, turned
+               by 0, 90, 180 or 270 degrees: 2 x 3 x 3 x 4 = 72
+Head           one linear layer
+=============  ==============================================================================================
+
+A step draws one transformation for every picture. Eq. (4) is the negative log-likelihood under Eq. (3) without what
+does not depend on x; the paper has the sum where this is the mean. `_geom_transformations` has the transformations,
+`_geom_dirichlet` solves Eq. (3).
+"""
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from esad.deep import Phase
+from esad.methods._geom_dirichlet import fit_dirichlet
+from esad.methods._geom_transformations import KINDS, pixel_maps, transformations_of
+from esad.networks.inference import inference
+from esad.networks.mlp import StackedMLP
+from esad.networks.spec import NetworkSpec
+from esad.preprocess.inputs import Rows
+from esad.random import MemberRandom
+from esad.standard import StandardDetector
+from esad.train.objective import Batch, Objective, Scorer, TrainingData, presumed_normal
+
+__all__ = ["GEOM", "GEOMObjective"]
+
+MAX_FITTED = 1024  # pictures per member that Eq. (3) takes; each goes through the network k times
+BLOCK_PICTURES = 256
+
+
+class GEOM(StandardDetector):
+    """Which of many geometric transformations was it? For pictures.
+
+    Scoring passes every picture through the network once per transformation.
+
+    Parameters
+    ----------
+    transformations : {"all", "mirrors", "turns"}
+        "all": the paper's 72. "mirrors": 8, turned and mirrored. "turns": 4. Pictures that are not square are turned
+        by 180 degrees only, which halves the numbers.
+    n_members : int
+        Networks trained side by side; the score is their mean.
+    network : {"auto", "conv", "lenet"}
+        Auto: "conv", narrow on a CPU. The paper has a wide residual network.
+    hidden, latent : sequence of int and int, or "auto"
+        Channels per level, and channels ("conv") or size ("lenet") of the code.
+    lr : float or "auto"
+        Of Adam, with a cosine schedule. Auto: 1e-3.
+    n_epochs : int or "auto"
+        Auto: 150, less on large data.
+    batch_size : int
+    weight_decay : float
+    contamination : "auto" or float
+        Share of the training pictures to flag; "auto" takes a robust rule on the unlabelled scores.
+    device : str
+        "auto", "cpu", "cuda", ...
+    precision : {"auto", "float32", "float64", "bfloat16"}
+    random_state : int, RandomState or None
+    verbose : int
+        1 logs the progress to the logger "esad".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> pictures = np.random.default_rng(0).integers(0, 50, size=(40, 8, 8), dtype=np.uint8)
+    >>> pictures[:, :2] += 200                                    # normal: bright at the top
+    >>> dark = np.full((1, 8, 8), 25, dtype=np.uint8)
+    >>> detector = GEOM(transformations="turns", hidden=(4, 4), latent=4, n_epochs=40, random_state=0).fit(pictures)
+    >>> bool(detector.anomaly_score(dark)[0] > detector.anomaly_score(pictures).max())
+    True
+    """
+
+    summary: ClassVar[str] = "Classifier of geometric transformations, for pictures (Golan & El-Yaniv 2018)"
+    takes: ClassVar[tuple[str, ...]] = ("images",)
+    labels_used: ClassVar[tuple[str, ...]] = ("unlabelled", "normal")
+    networks: ClassVar[dict[str, tuple[str, ...]]] = {"images": ("conv", "lenet")}
+
+    def __init__(
+        self,
+        *,
+        transformations: str = "all",
+        n_members: int = 1,
+        network: str = "auto",
+        hidden: Any = "auto",
+        latent: int | str = "auto",
+        lr: float | str = "auto",
+        n_epochs: int | str = "auto",
+        batch_size: int = 128,
+        weight_decay: float = 1e-6,
+        contamination: float | str = "auto",
+        device: str = "auto",
+        precision: str = "auto",
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.transformations = transformations
+        self.n_members = n_members
+        self.network = network
+        self.hidden = hidden
+        self.latent = latent
+        self.lr = lr
+        self.n_epochs = n_epochs
+        self.batch_size = batch_size
+        self.weight_decay = weight_decay
+        self.contamination = contamination
+        self.device = device
+        self.precision = precision
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _words(self) -> dict[str, tuple[str, ...]]:
+        return {"transformations": KINDS}
+
+    def _objective(self, spec: NetworkSpec) -> Objective:
+        return GEOMObjective(spec, self.transformations)
+
+    def _phases(self, rows: Rows, y: NDArray[np.int8], device: torch.device) -> list[Phase]:
+        seen = presumed_normal(y)
+        objective = self._objective(self._make_network(rows.shape[1:], device))
+        return [Phase(objective, self._settings(seen, device, n_epochs=self.n_epochs), seen)]
+
+
+class GEOMObjective(Objective):
+    """A classifier of transformations and, for each of them, the Dirichlet distribution of its answers."""
+
+    alpha: Tensor
+
+    def __init__(self, spec: NetworkSpec, kind: str) -> None:
+        super().__init__()
+        self.n_members = spec.n_members
+        self.transformations = transformations_of(kind, spec.in_shape)
+        k = len(self.transformations)
+        self.encoder = spec.encoder()
+        self.head = StackedMLP([spec.n_codes, k], n_members=spec.n_members)
+        self.register_buffer("alpha", torch.ones(spec.n_members, k, k))
+
+    def reset(self, random: MemberRandom) -> None:
+        """Draw the initial weights."""
+        self.encoder.reset(random)  # type: ignore[operator]
+        self.head.reset(random)
+
+    def prepare(self, data: TrainingData) -> None:
+        """Find out where each transformation puts the pixels."""
+        self.pixels = pixel_maps(self.transformations, data.x.shape).to(data.x.device)
+
+    def loss(self, batch: Batch) -> dict[str, Tensor]:
+        """Eq. (2) with one transformation drawn for every picture, (members,)."""
+        x = batch.unlabelled
+        drawn = batch.random.integers(len(self.transformations), x.shape[1])  # (members, batch)
+        sources = self.pixels[drawn][:, :, None].expand(-1, -1, x.shape[2], -1)  # (members, batch, C, H * W)
+        transformed = x.flatten(3).gather(3, sources).view_as(x)
+        log_y = self._log_softmax(self.head(self.encoder(transformed)))
+        return {"transformation": -log_y.gather(2, drawn[:, :, None]).flatten(1).mean(1)}
+
+    @torch.no_grad()
+    def finish(self, data: TrainingData) -> None:
+        """Eq. (3) on pictures evenly spread over those that a member may draw."""
+        rows = data.unlabelled[:, :: -(-data.n_unlabelled // MAX_FITTED)]  # (members, n)
+        answer = self._answerer()
+        mean_log = torch.zeros_like(self.alpha, dtype=torch.float64)
+        for block in torch.split(rows, BLOCK_PICTURES, dim=1):
+            for index in range(len(self.transformations)):
+                mean_log[:, index] += answer(data.x[block], index).double().sum(1) / rows.shape[1]
+        self.alpha.copy_(fit_dirichlet(mean_log))
+
+    def scorer(self) -> Scorer:
+        """A function giving Eq. (4), (members, batch)."""
+        answer, k = self._answerer(), len(self.transformations)
+
+        def score(x: Tensor) -> dict[str, Tensor]:
+            total = x.new_zeros(self.n_members, len(x))
+            for index in range(k):
+                total -= (answer(x[None], index) * (self.alpha[:, index, None] - 1)).sum(2)
+            return {"transformation": total / k}
+
+        return score
+
+    def _answerer(self) -> Callable[[Tensor, int], Tensor]:
+        """A function from pictures and a transformation's number to log y of Eq. (1), (members, batch, k)."""
+        encode, classify = inference(self.encoder), inference(self.head)
+        return lambda x, index: self._log_softmax(classify(encode(self.transformations[index](x))))
+
+    def _log_softmax(self, logits: Tensor) -> Tensor:
+        return logits.log_softmax(2, dtype=self.alpha.dtype)  # never in the low precision of autocast
