@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["EXAMPLE", "demo", "result_files"]
 
 EXAMPLE = common.example("esad demo", "esad demo --out /tmp/esad-demo")
-_METHODS = ("esad", "iforest")
+_METHODS = ("esad", "deep_sad", "iforest")
 
 
 def demo(
@@ -32,7 +32,7 @@ def demo(
     seed: options.Seed = 0,
     as_json: options.Json = False,
 ) -> None:
-    """Train on breast cancer data, compare with Isolation Forest, and leave files to go on with.
+    """Train on breast cancer data, compare with Deep SAD and Isolation Forest, and leave files to go on with.
 
     Malignant tumours are the anomalies: a few are labelled, a few more hide among the unlabelled rows. 40 % of the rows
     are kept apart for the test.

@@ -1,5 +1,7 @@
 """`esad methods`: which methods there are, what they take and which labels they use."""
 
+from typing import Any
+
 from esad import registry
 from esad.cli import common, options
 
@@ -14,17 +16,24 @@ def methods(as_json: options.Json = False) -> None:
     if as_json:
         common.json_out({"methods": found})
         return
-    rows = [(one["name"], ", ".join(one["takes"]), ", ".join(one["labels_used"]), one["summary"]) for one in found]
+    rows = [(one["name"], ", ".join(one["takes"]), _learns_from(one), one["summary"]) for one in found]
     common.show_table(None, ["method", "takes", "learns from", "what it is"], rows)
+    common.say("* cannot do without")
     common.say("Use one with: esad fit DATA --method NAME ...")
 
 
-def _described(name: str) -> dict[str, str | list[str]]:
+def _learns_from(one: dict[str, Any]) -> str:
+    """The kinds of rows it uses; a star at those that it needs."""
+    return ", ".join(f"{kind}*" if kind in one["labels_needed"] else kind for kind in one["labels_used"])
+
+
+def _described(name: str) -> dict[str, Any]:
     detector = registry.method(name)
     return {
         "name": name,
         "class": detector.__name__,
         "takes": list(detector.takes),
         "labels_used": list(detector.labels_used),
+        "labels_needed": list(detector.labels_needed),
         "summary": detector.summary,
     }
