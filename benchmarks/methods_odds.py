@@ -1,7 +1,6 @@
-"""Run every method that takes tables on the six ODDS tables and write the table of docs/methods.md.
+"""Run every method that takes tables on the six ODDS tables; tools/methods_docs.py shows the runs in docs/methods.md.
 
     ESAD_DATA=folder python benchmarks/methods_odds.py [--variants deep_sad ssad] [--tables cardio] [--jobs 2]
-    python benchmarks/methods_odds.py --write        only writes docs/methods.md from the stored runs
 
 Protocol: leak-free 60:40 split per class, every training normal unlabelled, labelled anomalies one per cent of the
 training rows (gamma_l = .01), no hidden anomalies, ten seeds. Every method has its default settings, one thread, and a
@@ -13,10 +12,8 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -87,7 +84,6 @@ PUBLISHED = {
         "thyroid": (99.6, 0.2),
     },
 }
-PAGE = Path(__file__).parent.parent / "docs" / "methods.md"
 
 
 def drawn(name: str, seed: int) -> Scenario:
@@ -153,41 +149,6 @@ def missing(store: Store, options: argparse.Namespace) -> Iterator[tuple[str, st
                     yield variant, name, seed
 
 
-def write_page(store: Store) -> None:
-    """Put the stored results between the marks of docs/methods.md."""
-    text = PAGE.read_text(encoding="utf-8")
-    mark = re.compile(r"(<!-- odds:begin -->\n).*?(<!-- odds:end -->)", re.DOTALL)
-    PAGE.write_text(mark.sub(lambda found: found[1] + results_table(store) + found[2], text), encoding="utf-8")
-
-
-def results_table(store: Store) -> str:
-    """AUC / AP and fit seconds of every variant on every table, as Markdown."""
-    lines = ["| | " + " | ".join(odds.NAMES) + " |", "| --- |" + " --- |" * len(odds.NAMES)]
-    for variant in store.methods():
-        cells = []
-        for name in odds.NAMES:
-            runs = store.of(variant, name)
-            if not runs:
-                cells.append("")
-                continue
-            (auc, error), (ap, _) = (mean_and_error([run[key] for run in runs]) for key in ("auc", "ap"))
-            seconds = float(np.mean([run["fit_s"] for run in runs]))
-            fewer = f", {len(runs)} seeds" if len(runs) < 10 else ""
-            cells.append(f"{auc:.1f} ± {error:.1f} / {ap:.1f}, {seconds:.1f} s{fewer}")
-        lines.append(f"| {titled(variant)} | " + " | ".join(cells) + " |")
-        published = PUBLISHED.get(variant.removesuffix("_one_class").removesuffix("_m2"))
-        if published:
-            lines.append("| *the paper* | " + " | ".join(f"*{published[name][0]}*" for name in odds.NAMES) + " |")
-    return "\n".join(lines) + "\n"
-
-
-def titled(variant: str) -> str:
-    """A variant's name in the table; what was chosen on test labels is marked."""
-    method, settings, chosen = VARIANTS[variant]
-    own = ", ".join(str(value) for value in settings.values())
-    return f"`{registry.method_classes()[method]}`" + (f" {own}" if own else "") + (" †" if chosen else "")
-
-
 def show_bars(store: Store) -> bool:
     """Print each mean beside the published mean less two standard deviations; say whether all are reached."""
     all_reached = True
@@ -218,18 +179,17 @@ def main() -> None:
     parser.add_argument("--seeds", nargs="+", type=int, default=list(range(10)))
     parser.add_argument("--jobs", type=int, default=2, help="processes side by side")
     parser.add_argument("--rerun", action="store_true", help="run again though stored")
-    parser.add_argument("--write", action="store_true", help="run nothing, write docs/methods.md")
+    parser.add_argument("--show", action="store_true", help="run nothing, print the bars")
     options = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = "1"
     store = Store("methods_odds", methods=VARIANTS)
-    if not options.write:
+    if not options.show:
         cells = list(missing(store, options))
         for run in Parallel(n_jobs=options.jobs, return_as="generator_unordered")(
             delayed(one_run)(*cell) for cell in cells
         ):
             store.put(run)
             print(f"{run['table']:12} seed {run['seed']}  {run['method']:22} AUC {run['auc']:6.2f}", flush=True)
-    write_page(store)
     raise SystemExit(0 if show_bars(store) else 1)
 
 

@@ -9,6 +9,7 @@ Fenced blocks of a page run in order, in one namespace and one temporary folder:
 """
 
 import doctest
+import importlib.util
 import re
 import shlex
 from collections.abc import Iterator
@@ -179,3 +180,11 @@ def test_the_readme_has_one_place_for_results():
 @pytest.mark.parametrize("name", registry.method_names())
 def test_every_method_is_in_the_readme(name):
     assert registry.method_classes()[name] in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_tables_of_methods_are_what_the_registry_and_the_stored_runs_say():
+    specification = importlib.util.spec_from_file_location("methods_docs", ROOT / "tools" / "methods_docs.py")
+    tool = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(tool)
+    page = tool.PAGE.read_text(encoding="utf-8")
+    assert page == tool.render(page), "Run: python tools/methods_docs.py"
