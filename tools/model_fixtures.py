@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from esad import ESAD, IsolationForest, __version__
+from esad import ESAD, IsolationForest, __version__, registry
 from esad.data.frame import Table
 from esad.detector import Detector
 
@@ -56,6 +56,15 @@ def main() -> None:
     for network in ("conv", "lenet"):
         detector = ESAD(network=network, **tiny | {"hidden": (2, 2)}).fit(pictures, labels)
         write(f"esad-{network}", detector, pictures[:4], pictures[:4].tolist())
+    for name in registry.method_names():
+        method = registry.method(name)
+        has = method().get_params()
+        settings = tiny | {"hidden": (2, 2), "pretrain_epochs": 2, "n_trees": 5, "reference": pictures}
+        detector = method(**{key: value for key, value in settings.items() if key in has})
+        if name not in ("esad", "iforest") and "table" in method.takes:
+            write(f"{name}-table", detector.fit(table, y), table[:8], table[:8])
+        if name != "esad" and "images" in method.takes:
+            write(f"{name}-images", detector.fit(pictures, labels), pictures[:4], pictures[:4].tolist())
 
 
 if __name__ == "__main__":
