@@ -14,6 +14,7 @@ import esad
 import esad.methods
 from esad import registry
 from esad.cli.app import run
+from esad.errors import InputError
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "adding-a-method.md"
 if not PAGE.is_file():
@@ -80,3 +81,8 @@ def test_it_is_on_the_command_line(method, tmp_path, capfd):
     table.write_text("a,b,colour\n" + "\n".join(lines) + "\n")
     assert run(["fit", str(table), "--method", "mahalanobis", "--out", str(tmp_path / "model.esad")]) == 0
     assert run(["score", str(tmp_path / "model.esad"), str(table), "--out", str(tmp_path / "scores.csv")]) == 0
+
+
+def test_pictures_are_refused_by_a_method_for_tables(method):
+    with pytest.raises(InputError, match=r"Mahalanobis takes tables\. Got pictures\."):
+        method().fit(np.zeros((5, 8, 8)))

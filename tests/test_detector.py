@@ -147,12 +147,6 @@ def test_wrong_labels_are_refused(name, rows):
         tiny(name).fit(rows[0], np.full(100, 2))
 
 
-@pytest.mark.parametrize("name", sorted(set(registry.method_names()) - set(methods("images"))))
-def test_a_table_method_refuses_pictures(name):
-    with pytest.raises(InputError, match="takes tables"):
-        tiny(name).fit(np.zeros((5, 8, 8)))
-
-
 @pytest.mark.parametrize("name", sorted(set(methods("images")) - set(methods())))
 def test_a_picture_method_refuses_tables(name, frame):
     detector = tiny(name)

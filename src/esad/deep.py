@@ -22,7 +22,7 @@ from esad.random import seed_from
 from esad.score.splits import held_out_parts
 from esad.train.callbacks import Callback, EarlyStopping, LogProgress
 from esad.train.loop import Settings
-from esad.train.objective import HELD_OUT, Objective, TrainingData
+from esad.train.objective import HELD_OUT, Objective, Scorer, TrainingData
 from esad.train.phases import Phase, place, train_phases
 from esad.train.runtime import autocast, dtype_of, in_parallel, in_turn, resolve_device
 
@@ -137,7 +137,9 @@ class DeepDetector(Detector):
 
     # ------------------------------------------------------------------ score
 
-    def _each_block(self, rows: Rows, use: Callable[[slice, dict[str, Tensor]], None]) -> None:
+    def _each_block(
+        self, rows: Rows, use: Callable[[slice, dict[str, Tensor]], None], *, scorer: Scorer | None = None
+    ) -> None:
         """Forward passes over blocks of rows; `use` gets which rows, and their raw terms (members, block).
 
         Table blocks on a CPU all have the same size, the last one padded, and one thread each: arithmetic then rounds
@@ -148,7 +150,7 @@ class DeepDetector(Detector):
         device, dtype = parameter.device, parameter.dtype
         table_on_cpu = rows.ndim == 2 and device.type == "cpu"
         size = BLOCK_ROWS if table_on_cpu else BLOCK_ROWS_GPU if rows.ndim == 2 else BLOCK_PICTURES
-        scorer = objective.scorer()
+        run_block = scorer or objective.scorer()
 
         def run(first: int) -> None:
             block = torch.from_numpy(rows[first : first + size]).to(device, dtype)
@@ -156,7 +158,7 @@ class DeepDetector(Detector):
             if n < size and table_on_cpu:
                 block = torch.cat([block, block.new_zeros(size - n, *block.shape[1:])])
             with torch.inference_mode(), autocast(self.precision, device):
-                use(slice(first, first + n), scorer(block))
+                use(slice(first, first + n), run_block(block))
 
         (in_parallel if table_on_cpu else in_turn)(run, range(0, len(rows), size))
 

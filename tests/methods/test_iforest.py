@@ -6,7 +6,7 @@ from sklearn.ensemble import IsolationForest as Reference
 
 from esad import IsolationForest
 from esad.errors import InputError
-from esad.methods.iforest import _average_path
+from esad.solvers.forest import _average_path
 
 
 @pytest.mark.parametrize("n_rows", [3, 100, 700])
@@ -29,7 +29,7 @@ def test_labelled_anomalies_stay_out_of_the_sample():
     X = np.random.default_rng(0).normal(size=(50, 3))
     y = np.zeros(50, dtype=int)
     y[:10] = -1
-    assert IsolationForest(random_state=0).fit(X, y).n_drawn_ == 40
+    assert IsolationForest(random_state=0).fit(X, y).model_.n_drawn == 40
 
 
 @pytest.mark.parametrize("parameters", [{"n_samples": 0.5}, {"n_samples": 0}, {"n_trees": 0}])

@@ -1,0 +1,78 @@
+"""Hybrids: a solved model on the bottleneck codes of a trained autoencoder."""
+
+from abc import abstractmethod
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from esad.deep import Phase
+from esad.detector import Scores, State, TrainingScores
+from esad.networks.spec import NetworkSpec
+from esad.preprocess.inputs import Rows
+from esad.shallow import fit_and_score
+from esad.solvers.base import RowModel
+from esad.standard import StandardDetector
+from esad.train.autoencoder import AutoencoderObjective
+from esad.train.objective import presumed_normal
+
+__all__ = ["HybridDetector"]
+
+_SOLVED = "solved."  # what the names of the solved model's arrays begin with in a model file
+
+
+class HybridDetector(StandardDetector):
+    """An autoencoder, trained by the loop, whose codes a `RowModel` is fitted on. There is one member."""
+
+    objective_: AutoencoderObjective
+
+    @abstractmethod
+    def _model(self) -> RowModel:
+        """The model with the constructor's arguments, which it checks."""
+
+    def _seen(self, y: NDArray[np.int8]) -> NDArray[np.int8]:
+        """The labels as the autoencoder sees them."""
+        return presumed_normal(y)
+
+    def _objective(self, spec: NetworkSpec) -> AutoencoderObjective:
+        return AutoencoderObjective(spec)
+
+    def _phases(self, rows: Rows, y: NDArray[np.int8], device: torch.device) -> list[Phase]:
+        self._model()  # refuses wrong arguments before anything is trained
+        seen = self._seen(y)
+        objective = self._objective(self._make_network(rows.shape[1:], device))
+        return [Phase(objective, self._settings(seen, device, n_epochs=self.n_epochs), seen)]
+
+    def _training_scores(
+        self, rows: Rows, y: NDArray[np.int8], unseen_by: NDArray[np.int64], *, drawn: NDArray[np.bool_]
+    ) -> TrainingScores:
+        """Fit the model on the codes of the rows that the autoencoder has seen, then score all."""
+        self.model_ = self._model()
+        return fit_and_score(self.model_, self._codes(rows), y, unseen_by == 0, seed=self.seed_)
+
+    def _contributions(self, rows: Rows) -> dict[str, Scores]:
+        return {"score": self.model_.score(self._codes(rows))}
+
+    def _codes(self, rows: Rows) -> Rows:
+        codes = np.empty((len(rows), self.network_.n_codes), dtype=np.float32)
+
+        def keep(here: slice, terms: dict[str, Tensor]) -> None:
+            codes[here] = terms["code"][0, : here.stop - here.start].cpu().numpy()
+
+        coder = self.objective_.coder()
+        self._each_block(rows, keep, scorer=lambda x: {"code": coder(x)})
+        return codes
+
+    def _state(self) -> State:
+        arrays, plain = super()._state()
+        solved, solved_plain = self.model_.state()
+        named = {f"{_SOLVED}{name}": value for name, value in solved.items()}
+        return arrays | named, plain | {"solved": solved_plain}
+
+    def _restore(self, arrays: dict[str, NDArray[Any]], plain: Any) -> None:
+        own = {name: value for name, value in arrays.items() if not name.startswith(_SOLVED)}
+        super()._restore(own, plain)
+        solved = {name.removeprefix(_SOLVED): arrays[name] for name in arrays.keys() - own.keys()}
+        self.model_ = self._model().restore(solved, plain["solved"], n_features=self.network_.n_codes)

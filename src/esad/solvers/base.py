@@ -1,0 +1,58 @@
+"""What a model fitted by a solver must say: how to fit rows, how to score them, and what its state is."""
+
+from abc import ABC, abstractmethod
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from esad.errors import ModelFileError
+
+__all__ = ["RowModel", "check_arrays"]
+
+Rows = NDArray[np.float32]
+Scores = NDArray[np.float64]
+State = tuple[dict[str, NDArray[Any]], dict[str, Any]]
+
+
+class RowModel(ABC):
+    """A model of plain rows (n, features): a table's, a picture's pixels in a row, or the codes of a network.
+
+    The constructor checks its arguments.
+    """
+
+    @abstractmethod
+    def fit(self, rows: Rows, y: NDArray[np.int8], *, seed: int) -> Self:
+        """Learn from rows and labels -1, 0, +1."""
+
+    @abstractmethod
+    def score(self, rows: Rows) -> Scores:
+        """One number per row, higher = more anomalous."""
+
+    @abstractmethod
+    def state(self) -> State:
+        """What was learned, as arrays and plain values."""
+
+    @abstractmethod
+    def restore(self, arrays: dict[str, NDArray[Any]], plain: Any, *, n_features: int) -> Self:
+        """Undo `state`, checking everything: the file may be forged."""
+
+
+def presumed_normal_rows(rows: Rows, y: NDArray[np.int8]) -> Rows:
+    """Unlabelled and normal rows; all rows where there is nothing but known anomalies."""
+    return rows[y >= 0] if (y >= 0).any() else rows
+
+
+def check_arrays(arrays: dict[str, NDArray[Any]], shapes: dict[str, tuple[int, ...]]) -> None:
+    """Refuse arrays that are not exactly these, finite and of float64; -1 stands for any length above 0."""
+    if arrays.keys() != shapes.keys():
+        raise ModelFileError("its solved model holds other arrays than expected")
+    for name, wanted in shapes.items():
+        value = arrays[name]
+        fits = len(value.shape) == len(wanted) and all(
+            n == m or (m == -1 and n > 0) for n, m in zip(value.shape, wanted, strict=True)
+        )
+        if value.dtype != np.float64 or not fits:
+            raise ModelFileError(f"its solved model's {name!r} has the wrong type or shape")
+        if not np.isfinite(value).all():
+            raise ModelFileError(f"its solved model's {name!r} is not finite")

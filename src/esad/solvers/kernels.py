@@ -1,0 +1,67 @@
+"""The Gaussian (RBF) kernel k(a, b) = exp(-gamma ||a - b||^2), in blocks: never a matrix of all rows by all rows."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from esad.arguments import is_positive
+from esad.errors import InputError, ModelFileError
+
+__all__ = ["check_gamma", "kernel", "kernel_sum", "median_gamma", "restored_gamma"]
+
+Matrix = NDArray[np.float64]
+
+BLOCK_ROWS = 1024
+N_PAIRS = 2000  # of rows, whose distances the automatic width is read from
+
+
+def kernel(a: NDArray[Any], b: NDArray[Any], gamma: float) -> Matrix:
+    """k of every row of `a` with every row of `b`, (len(a), len(b)).
+
+    Examples
+    --------
+    >>> kernel(np.array([[0.0], [1.0]]), np.array([[0.0]]), gamma=1.0).round(3).tolist()
+    [[1.0], [0.368]]
+    """
+    a, b = a.astype(np.float64, copy=False), b.astype(np.float64, copy=False)
+    squared: Matrix = np.square(a).sum(1)[:, None] + np.square(b).sum(1) - 2 * (a @ b.T)
+    np.maximum(squared, 0, out=squared)
+    squared *= -gamma
+    return np.exp(squared, out=squared)
+
+
+def kernel_sum(rows: NDArray[Any], support: NDArray[Any], weights: NDArray[Any], gamma: float) -> NDArray[np.float64]:
+    """sum_s weights_s k(row, support_s) for every row, in blocks of rows and of supports."""
+    total = np.zeros(len(rows))
+    for first in range(0, len(rows), BLOCK_ROWS):
+        here = slice(first, first + BLOCK_ROWS)
+        for start in range(0, len(support), BLOCK_ROWS):
+            part = slice(start, start + BLOCK_ROWS)
+            total[here] += kernel(rows[here], support[part], gamma) @ weights[part]
+    return total
+
+
+def median_gamma(rows: NDArray[Any], *, seed: int) -> float:
+    """1 / the median squared distance of two rows: the kernel of an ordinary pair is exp(-1).
+
+    Looks at no label. Rows that are all the same get 1.
+    """
+    pairs = np.random.default_rng(seed).integers(len(rows), size=(2, N_PAIRS))
+    a, b = (rows[index].astype(np.float64) for index in pairs)
+    squared = np.square(a - b).sum(1)
+    apart = squared[squared > 0]
+    return float(1 / np.median(apart)) if len(apart) else 1.0
+
+
+def check_gamma(gamma: Any) -> None:
+    """Refuse a width that is neither a number above 0 nor "auto"."""
+    if not is_positive(gamma) and not (isinstance(gamma, str) and gamma == "auto"):
+        raise InputError(f"`gamma` must be a number above 0 or 'auto'. Got {gamma!r}.")
+
+
+def restored_gamma(plain: Any) -> float:
+    """The width that a model file names."""
+    if not isinstance(plain, dict) or plain.keys() != {"gamma"} or not is_positive(plain["gamma"]):
+        raise ModelFileError("its kernel width must be a number above 0")
+    return float(plain["gamma"])
