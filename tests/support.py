@@ -22,7 +22,7 @@ SMALL: dict[str, Any] = {
 
 def methods(kind: str = "table") -> list[str]:
     """The methods that take tables or images."""
-    return [name for name in registry.method_names() if kind in registry.method(name).takes]
+    return list(registry.methods_for(kind))
 
 
 def tiny(name: str, *, base: type[Any] | None = None, **changes: Any) -> Any:

@@ -111,7 +111,7 @@ def compare(
     y : array-like of -1, 0, +1
         Two labelled anomalies at least.
     methods : sequence of str, optional
-        Names in the registry; all by default.
+        Names in the registry; all that take such data by default.
     n_repeats : int
         How many splits to draw; every method sees the same ones.
     test_size : float
@@ -137,18 +137,18 @@ def compare(
     >>> [(result.method, result.mean("auc") > 0.9) for result in found.results]
     [('iforest', True)]
     """
-    names = list(dict.fromkeys(registry.method_names() if methods is None else methods))
-    for name in names:
+    for name in methods or ():
         registry.method(name)  # an unknown one is an error before anything is trained
-    if not names:
-        raise InputError("`methods` must name one method at least.")
     data = read(X)  # what no method could use is an error before anything is trained
     checked = labels.check(y, data.n_rows if isinstance(data, Table) else len(data))
+    names = registry.methods_for("table" if isinstance(data, Table) else "images") if methods is None else methods
+    if not names:
+        raise InputError("`methods` must name one method at least.")
     del data
     splitter = LabelAwareSplit(n_repeats, test_size=test_size, random_state=random_state)
     splits = list(splitter.split(checked, checked))
     results = []
-    for name in names:
+    for name in dict.fromkeys(names):
         arguments = {"random_state": random_state, **(parameters or {}).get(name, {})}
         results.append(_measured(name, arguments, X, checked, splits, on_fit))
     results.sort(key=lambda result: (result.reason is not None, -sum(result.average_precision)))

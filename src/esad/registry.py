@@ -1,7 +1,9 @@
 """Methods and data sets, found by folder: a new one is one new file.
 
 A method is a module in `esad/methods` whose `__all__` names one detector class; a family of data sets is a module in
-`esad/data/sources` with `NAMES` and `load(name)`. Names are read without importing anything heavy.
+`esad/data/sources` with `NAMES` and `load(name)`, and where its data do not ship with a package `files(name)`, the
+places in the data folder where a set may lie, and, for those that it lists in `GETS`, `get(name, folder, report)`.
+Names are read without importing anything heavy.
 """
 
 import ast
@@ -14,7 +16,7 @@ from typing import Any
 
 from esad.errors import InputError
 
-__all__ = ["data_set_names", "load_data_set", "method", "method_classes", "method_names"]
+__all__ = ["data_set_names", "data_set_source", "load_data_set", "method", "method_classes", "method_names", "methods_for"]
 
 
 def _modules(package: str) -> dict[str, Path]:
@@ -51,6 +53,17 @@ def method_names() -> tuple[str, ...]:
     return tuple(sorted(method_classes(), key=lambda name: (name != "esad", name)))
 
 
+def methods_for(kind: str) -> tuple[str, ...]:
+    """Names of the methods that take "table" or "images"; imports them all.
+
+    Examples
+    --------
+    >>> "geom" in methods_for("table"), "geom" in methods_for("images")
+    (False, True)
+    """
+    return tuple(name for name in method_names() if kind in method(name).takes)
+
+
 def method(name: str) -> type[Any]:
     """The detector class of a method.
 
@@ -77,6 +90,19 @@ def data_set_names() -> dict[str, str]:
     return dict(_sources())
 
 
+def data_set_source(name: str) -> ModuleType:
+    """The module that knows a data set.
+
+    Examples
+    --------
+    >>> data_set_source("cardio").__name__
+    'esad.data.sources.odds'
+    """
+    if name not in _sources():
+        raise InputError(f"Unknown data set {name!r}. There are: {', '.join(_sources())}.")
+    return importlib.import_module(f"esad.data.sources.{_sources()[name]}")
+
+
 def load_data_set(name: str) -> Any:
     """Load a data set by name, as an `esad.data.dataset.Dataset`.
 
@@ -85,7 +111,4 @@ def load_data_set(name: str) -> Any:
     >>> load_data_set("breast_cancer").X.shape
     (569, 30)
     """
-    if name not in _sources():
-        raise InputError(f"Unknown data set {name!r}. There are: {', '.join(_sources())}.")
-    source: ModuleType = importlib.import_module(f"esad.data.sources.{_sources()[name]}")
-    return source.load(name)
+    return data_set_source(name).load(name)

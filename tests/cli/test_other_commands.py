@@ -23,7 +23,7 @@ def test_compare_ranks_the_methods_on_my_own_data(esad, parts):
 def test_compare_lists_a_method_that_cannot_take_the_data(esad, kit, tmp_path, monkeypatch):
     monkeypatch.setattr(ESAD, "takes", ("images",))
     data = kit.csv(tmp_path / "d.csv", kit.header, kit.rows())
-    done = esad("compare", data, "-l", "verdict", "-i", "serial", "--repeats", 1)
+    done = esad("compare", data, "-l", "verdict", "-i", "serial", "--repeats", 1, "--methods", "esad,iforest")
     assert done.code == 0
     assert "esad was left out: ESAD takes pictures. Got tables." in done.out
     alone = esad("compare", data, "-l", "verdict", "-i", "serial", "--repeats", 1, "--methods", "esad")
@@ -193,7 +193,7 @@ def test_demo_json_and_a_folder_that_cannot_be(esad, tmp_path, monkeypatch):
     quick = ESAD.__init__.__kwdefaults__ | {"n_epochs": 2, "n_members": 1}
     monkeypatch.setattr(ESAD.__init__, "__kwdefaults__", quick)
     found = esad("demo", "--out", tmp_path / "d", "--json").json
-    assert found["results"].keys() == {"esad", "iforest"}
+    assert found["results"].keys() == {"esad", "deep_sad", "iforest"}
     (tmp_path / "file").write_text("")
     refused = esad("demo", "--out", tmp_path / "file")
     assert (refused.code, refused.err.count("\n")) == (2, 1)

@@ -141,7 +141,7 @@ def threshold_rule(choice: Choice, detector: "Detector", training: TrainingSet) 
 
 def _check_false_alarm(rule: "Threshold", detector: "Detector", training: TrainingSet) -> None:
     """Refuse a rate for which too few rows will be left: of the unlabelled, only those that a member has not seen."""
-    from esad.score.splits import held_out_rows
+    from esad.score.splits import N_PARTS, held_out_rows
 
     counts, n_members = training.labels(), _n_members(detector, training)
     n_unlabelled = counts["n_unlabelled"]
@@ -153,7 +153,8 @@ def _check_false_alarm(rule: "Threshold", detector: "Detector", training: Traini
         raise error
     advice = f"Unlabelled rows count if a member leaves them out of its training: {n_held_out:,} of {n_unlabelled:,} "
     advice += f"with {common.counted(n_members, 'member')}."
-    while held_out_rows(n_unlabelled, n_members) < held_out_rows(n_unlabelled, n_members + 1):
+    most = n_members if "n_members" not in detector.get_params() else N_PARTS
+    while n_members < most:
         n_members += 1
         if _refusal(rule, counts, held_out_rows(n_unlabelled, n_members)) is None:
             advice += f" --members {n_members} would do."
@@ -174,10 +175,11 @@ def _refusal(rule: "Threshold", counts: dict[str, int], n_held_out: int) -> Inpu
 
 
 def _n_members(detector: "Detector", training: TrainingSet) -> int | None:
-    """How many networks leave rows out; None if none does, and for a number that the method will refuse."""
+    """How many models leave rows out; None if none does, and for a number that the method will refuse."""
     from esad.deep import DeepDetector
+    from esad.shallow import ShallowDetector
 
-    if not isinstance(detector, DeepDetector) or not detector._holds_out():
+    if not isinstance(detector, DeepDetector | ShallowDetector) or not detector._holds_out():
         return None
     given = getattr(detector, "n_members", 1)
     if given == "auto":

@@ -30,7 +30,7 @@ def compare(
     normal_value: options.NormalValue = None,
     labels_csv: options.LabelsCsv = None,
     methods: Annotated[
-        str | None, typer.Option("--methods", "-m", metavar="A,B", help="Methods, parted by commas; all by default.")
+        str | None, typer.Option("--methods", "-m", metavar="A,B", help="Methods, parted by commas; all that fit by default.")
     ] = None,
     repeats: Annotated[int, typer.Option("--repeats", "-r", min=1, metavar="N", help="How many random splits.")] = 5,
     test_size: Annotated[
@@ -45,12 +45,13 @@ def compare(
     """
     from esad.compare import compare as measure
 
-    names = _names(methods)
+    asked = _names(methods)
     training = read_training(
         data, Reading(label_column, id_column, tuple(ignore or ()), anomaly_value, normal_value, labels_csv)
     )
     if training.y is None:
         raise LabelError("Comparing needs labels. Give --label-column, or sub-folders of pictures.")
+    names = asked or list(registry.methods_for("images" if training.schema is None else "table"))
     with bar() as progress:
         task = progress.add_task("comparing", total=len(names) * repeats)
 
@@ -76,8 +77,9 @@ def compare(
 
 
 def _names(methods: str | None) -> list[str]:
+    """The methods asked for, none of them unknown; none for all that take the data."""
     if methods is None:
-        return list(registry.method_names())
+        return []
     names = list(dict.fromkeys(name.strip() for name in methods.split(",") if name.strip()))
     if not names:
         raise InputError(f"--methods must name one method at least. There are: {', '.join(registry.method_names())}.")
