@@ -1,6 +1,7 @@
 """What every test shares: one thread, repeatable hypothesis runs, the folder of real data."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 # Set before numpy and torch are loaded, and inherited by the processes that tests start: several tests run at once,
@@ -11,6 +12,7 @@ for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
 import numpy as np  # noqa: E402
 import pytest  # noqa: E402
 from hypothesis import settings  # noqa: E402
+from web import Site  # noqa: E402
 
 # The same examples in every run, so that a red test is never luck; HYPOTHESIS_PROFILE=explore looks further.
 settings.register_profile("repeatable", deadline=None, derandomize=True)
@@ -25,6 +27,15 @@ def data_folder() -> Path:
     if not folder:
         pytest.skip("needs real data: set ESAD_DATA to its folder")
     return Path(folder)
+
+
+@pytest.fixture
+def site(monkeypatch) -> Iterator[Site]:
+    """A web server of our own, and downloads that do not wait between attempts."""
+    monkeypatch.setenv("no_proxy", "*")
+    monkeypatch.setattr("esad.data.download._PAUSE", 0.0)
+    with Site() as served:
+        yield served
 
 
 @pytest.fixture(scope="session")

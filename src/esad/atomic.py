@@ -10,7 +10,7 @@ from pathlib import Path
 
 from esad.errors import OutputError
 
-__all__ = ["atomic_path", "check_writable"]
+__all__ = ["atomic_path", "check_writable", "replace"]
 
 # What the operating system says when the place written to is full, failing or read-only.
 _WRITE_FAILURES = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.ENXIO})
@@ -66,7 +66,7 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
                 raise _output_error(path, error) from error
             raise
         try:
-            _replace(temporary, target)
+            replace(temporary, target)
         except OSError as error:
             raise _output_error(path, error) from error
     finally:
@@ -144,8 +144,8 @@ def _create(temporary: Path, mode: int | None) -> None:
         temporary.chmod(mode)
 
 
-def _replace(temporary: Path, target: Path) -> None:
-    """Flush the file, rename it and flush the folder, so that a power cut leaves the old file or the new one."""
+def replace(temporary: Path, target: Path) -> None:
+    """Flush a file, rename it and flush the folder, so that a power cut leaves the old file or the new one."""
     descriptor = os.open(temporary, os.O_RDWR)
     try:
         os.fsync(descriptor)

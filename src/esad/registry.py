@@ -16,7 +16,15 @@ from typing import Any
 
 from esad.errors import InputError
 
-__all__ = ["data_set_names", "data_set_source", "load_data_set", "method", "method_classes", "method_names", "methods_for"]
+__all__ = [
+    "data_set_names",
+    "data_set_source",
+    "load_data_set",
+    "method",
+    "method_classes",
+    "method_names",
+    "methods_for",
+]
 
 
 def _modules(package: str) -> dict[str, Path]:
