@@ -28,7 +28,8 @@ def draw_labels(dataset: "Dataset", n_labels: int, *, seed: int) -> "NDArray[np.
     import numpy as np
 
     assert dataset.truth is not None
-    anomalies = np.flatnonzero(dataset.truth)
+    allowed = dataset.truth if dataset.labellable is None else dataset.truth & dataset.labellable
+    anomalies = np.flatnonzero(allowed)
     if n_labels > len(anomalies):
         raise InputError(f"--labels must be at most {len(anomalies)}, the anomalies there are. Got {n_labels}.")
     y = np.zeros(len(dataset.truth), dtype=np.int8)

@@ -32,6 +32,8 @@ class Dataset:
         Class numbers, for data sets made for classification.
     columns : tuple of str
         Names of a table's columns, where the source has them.
+    labellable : ndarray of bool, shape (n_rows,), optional
+        True where an anomaly may be labelled, such as those of one disease; all may by default.
 
     Examples
     --------
@@ -49,11 +51,13 @@ class Dataset:
     test: "Dataset | None" = None
     classes: NDArray[np.int64] | None = None
     columns: tuple[str, ...] = ()
+    labellable: NDArray[np.bool_] | None = None
 
     def __post_init__(self) -> None:
         if self.truth is None and self.classes is None:
             raise InputError(f"The data set {self.name!r} must have a truth or classes. Got neither.")
-        for what, known in (("truth", self.truth), ("classes", self.classes)):
+        given = {"truth": self.truth, "classes": self.classes, "labellable": self.labellable}
+        for what, known in given.items():
             if known is not None and known.shape != (len(self.X),):
                 raise InputError(f"`{what}` must hold one value per row ({len(self.X)}). Got shape {known.shape}.")
 
@@ -75,4 +79,5 @@ class Dataset:
         """Keep the given rows, without a test part."""
         truth = None if self.truth is None else self.truth[rows]
         classes = None if self.classes is None else self.classes[rows]
-        return replace(self, X=self.X[rows], truth=truth, classes=classes, test=None)
+        labellable = None if self.labellable is None else self.labellable[rows]
+        return replace(self, X=self.X[rows], truth=truth, classes=classes, labellable=labellable, test=None)

@@ -3,7 +3,7 @@
 import contextlib
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from esad.errors import DataFileError, EsadError
 from esad.extras import require
 
-__all__ = ["SUFFIXES", "Header", "read_header", "read_pixels"]
+__all__ = ["SUFFIXES", "Header", "middle", "read_bytes", "read_header", "read_pixels", "shrunk"]
 
 SUFFIXES = (".png", ".jpg", ".jpeg")
 
@@ -78,6 +78,30 @@ def read_pixels(path: Path, header: Header) -> NDArray[Any]:
         if header.is_deep and pixels.dtype == np.uint8:
             pixels = pixels / np.float32(255.0)
         return np.broadcast_to(pixels, (header.n_channels, header.height, header.width))
+
+
+def read_bytes(path: Path, *, n_channels: int) -> NDArray[np.uint8]:
+    """Read a picture with 8 bits, shape (height, width) for one channel or (height, width, 3)."""
+    form = replace(read_header(path), n_channels=n_channels)
+    pixels = read_pixels(path, form)
+    if pixels.dtype != np.uint8:
+        pixels = np.round(pixels * 255.0).astype(np.uint8)
+    return pixels[0] if n_channels == 1 else np.moveaxis(pixels, 0, 2)
+
+
+def middle(pixels: NDArray[Any], size: int) -> tuple[slice, slice]:
+    """Rows and columns of the middle of a picture, so many pixels high and wide."""
+    height, width = pixels.shape[:2]
+    if min(height, width) < size:
+        raise DataFileError(f"A picture must have at least {size} x {size} pixels. Got {width} x {height}.")
+    top, left = (height - size) // 2, (width - size) // 2
+    return slice(top, top + size), slice(left, left + size)
+
+
+def shrunk(pixels: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
+    """Scale a square picture down, every pixel being the weighted mean of those it replaces."""
+    pillow = require("PIL.Image", extra="image")
+    return np.asarray(pillow.fromarray(pixels).resize((size, size), pillow.Resampling.BILINEAR))
 
 
 def _deep_grey(image: Any) -> NDArray[Any]:

@@ -21,6 +21,7 @@ __all__ = [
     "counts",
     "draw",
     "draw_natural",
+    "given",
     "images",
     "natural",
     "pick_classes",
@@ -182,6 +183,44 @@ def images(
         seed=rng,
     )
     return Scenario(train.X[drawn.rows], drawn.y, test.X, _truth(test))
+
+
+def given(
+    dataset: Dataset, *, labelled_ratio: float, pollution_ratio: float = 0.0, n_normal: int | None = None, seed: Seed
+) -> Scenario:
+    """Draw a scenario from a data set with a truth and a test part of its own, such as the medical pictures.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        A data set with a truth and a test part; the whole of that is the test. Where it says which anomalies may be
+        labelled, the labelled ones are among those.
+    labelled_ratio, pollution_ratio : float
+        As in `draw`.
+    n_normal : int, optional
+        How many normal training rows to use, all by default.
+    seed : int or Generator
+        The same seed gives the same experiment.
+
+    Examples
+    --------
+    >>> test = Dataset("test", np.arange(4)[:, None], np.arange(4) > 1, "")
+    >>> train = Dataset("train", np.arange(9)[:, None], np.arange(9) > 5, "", test=test, labellable=np.arange(9) > 7)
+    >>> scenario = given(train, labelled_ratio=0.15, seed=0)
+    >>> scenario.X_train[scenario.y_train == -1].tolist(), len(scenario.X_train), len(scenario.X_test)
+    ([[8]], 7, 4)
+    """
+    if dataset.test is None:
+        raise InputError(f"The data set {dataset.name!r} has no test part. Draw a table scenario from it.")
+    drawn = draw(
+        _truth(dataset),
+        labelled_ratio=labelled_ratio,
+        pollution_ratio=pollution_ratio,
+        labelled_from=dataset.labellable,
+        n_normal=n_normal,
+        seed=seed,
+    )
+    return Scenario(dataset.X[drawn.rows], drawn.y, dataset.test.X, _truth(dataset.test))
 
 
 def _parts(dataset: Dataset, test_ratio: float, rng: np.random.Generator) -> tuple[Dataset, Dataset]:
