@@ -61,6 +61,7 @@ def runs(block: Block) -> bool:
 def test_examples_run(page, tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("ESAD_DATA", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     names: dict[str, Any] = {"__name__": "__main__"}
     for block in filter(runs, blocks(page)):
         if block.kind == "python":

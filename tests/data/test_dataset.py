@@ -53,3 +53,10 @@ def test_a_truth_of_another_length_is_refused(known):
 def test_a_data_set_needs_a_truth_or_classes():
     with pytest.raises(InputError, match="Got neither"):
         Dataset("one", np.zeros((1, 2)), None, "")
+
+
+def test_what_may_be_labelled_follows_the_rows():
+    data = Dataset("four", np.arange(4)[:, None], np.arange(4) > 1, "", labellable=np.arange(4) > 2)
+    assert data.take(np.array([3, 0])).labellable.tolist() == [True, False]
+    with pytest.raises(InputError, match="`labellable` must hold one value per row"):
+        Dataset("four", np.arange(4)[:, None], np.arange(4) > 1, "", labellable=np.arange(3) > 2)

@@ -147,3 +147,28 @@ def test_fashion_mnist_gives_the_published_counts(data_folder):
     assert np.sum(drawn.y_train == -1) == 350
     assert np.sum(drawn.y_train == 0) == 6000 + 666
     assert drawn.truth_test.sum() == 9000
+
+
+def numbered_parts(*, labellable=None):
+    test = Dataset("test", np.arange(1000, 1010)[:, None], np.arange(10) < 4, "")
+    return Dataset("train", np.arange(100)[:, None], np.arange(100) < 30, "", test=test, labellable=labellable)
+
+
+@given(seed=seeds)
+def test_a_given_test_part_is_kept_and_only_what_may_be_labelled_is(seed):
+    data = numbered_parts(labellable=np.arange(100) < 8)
+    drawn = scenario.given(data, labelled_ratio=0.05, pollution_ratio=0.1, n_normal=60, seed=seed)
+    rows = drawn.X_train[:, 0]
+    assert (drawn.X_test == data.test.X).all()
+    assert (drawn.truth_test == data.test.truth).all()
+    assert (rows[drawn.y_train == -1] < 8).all()
+    hidden = (rows < 30) & (drawn.y_train == 0)
+    assert ((drawn.y_train == -1).sum(), hidden.sum(), (rows >= 30).sum()) == (3, 6, 60)
+    assert len(set(rows)) == len(rows)
+
+
+def test_given_needs_a_test_part_and_enough_to_label():
+    with pytest.raises(InputError, match="has no test part"):
+        scenario.given(numbered_table(), labelled_ratio=0.1, seed=0)
+    with pytest.raises(InputError, match=r"needs 7 anomalies to label\. There are 2"):
+        scenario.given(numbered_parts(labellable=np.arange(100) < 2), labelled_ratio=0.1, seed=0)

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 import esad
-from esad.cli import common, compare, data, demo, evaluate, failures, fit, inspect, methods, score
+from esad.cli import common, compare, data, data_files, demo, evaluate, failures, fit, inspect, methods, score
 
 __all__ = ["app", "run"]
 
@@ -74,6 +74,8 @@ app.command("methods", epilog=methods.EXAMPLE)(_guarded(methods.methods))
 _data = typer.Typer(invoke_without_command=True, rich_markup_mode="rich")
 _data.callback(epilog=data.EXAMPLE)(_guarded(data.data))
 _data.command("save", epilog=data.SAVE_EXAMPLE)(_guarded(data.save))
+_data.command("get", epilog=data_files.GET_EXAMPLE)(_guarded(data_files.get))
+_data.command("status", epilog=data_files.STATUS_EXAMPLE)(_guarded(data_files.status))
 app.add_typer(_data, name="data")
 app.command("demo", epilog=demo.EXAMPLE)(_guarded(demo.demo, files=demo.result_files))
 

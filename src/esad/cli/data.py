@@ -1,6 +1,5 @@
 """`esad data`: data sets by name, and any of them as files to try every command on."""
 
-import os
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -8,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from esad import registry
-from esad.cli import common, options, saving
+from esad.cli import common, data_files, options, saving
 from esad.errors import InputError
 
 if TYPE_CHECKING:
@@ -27,9 +26,8 @@ def data(context: typer.Context, as_json: options.Json = False) -> None:
     """List the data sets that esad knows by name, and whether they are here."""
     if context.invoked_subcommand is not None:
         return
-    present = _present()
     found = [
-        {"name": name, "family": family, "available": family == "builtin" or name in present}
+        {"name": name, "family": family, "available": data_files.is_here(name)}
         for name, family in registry.data_set_names().items()
     ]
     if as_json:
@@ -37,14 +35,8 @@ def data(context: typer.Context, as_json: options.Json = False) -> None:
         return
     rows = [(one["name"], one["family"], "yes" if one["available"] else "no") for one in found]
     common.show_table(None, ["data set", "family", "here"], rows)
-    common.say("What is not built in is read from the folder that ESAD_DATA names.")
+    common.say("What is not built in is read from the data folder; see: esad data status")
     common.say("Try one with: esad data save breast_cancer --out cancer.csv")
-
-
-def _present() -> set[str]:
-    """Names of the array files in the data folder."""
-    folder = os.environ.get("ESAD_DATA")
-    return {path.stem for path in Path(folder).rglob("*.npz")} if folder else set()
 
 
 def save(
@@ -71,9 +63,7 @@ def save(
     as_json: options.Json = False,
 ) -> None:
     """Write a data set as files: a table with a label and a truth column, or a folder of pictures."""
-    if name not in registry.data_set_names():
-        known = registry.data_set_names()
-        raise InputError(f"Unknown data set {name!r}.{common.hint(name, known)} See: esad data")
+    data_files.check_data_set(name)
     if test_out is not None and test_out.absolute() == out.absolute():
         raise InputError("--out and --test-out must differ.")
     dataset: Dataset = registry.load_data_set(name)
