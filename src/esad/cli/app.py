@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 import esad
-from esad.cli import common, compare, data, data_files, demo, evaluate, failures, fit, inspect, methods, score
+from esad.cli import bench, common, compare, data, data_files, demo, evaluate, failures, fit, inspect, methods, score
 
 __all__ = ["app", "run"]
 
@@ -77,6 +77,12 @@ _data.command("save", epilog=data.SAVE_EXAMPLE)(_guarded(data.save))
 _data.command("get", epilog=data_files.GET_EXAMPLE)(_guarded(data_files.get))
 _data.command("status", epilog=data_files.STATUS_EXAMPLE)(_guarded(data_files.status))
 app.add_typer(_data, name="data")
+_bench = typer.Typer(cls=bench.DefaultRun, invoke_without_command=True, rich_markup_mode="rich")
+_bench.callback(epilog=bench.EXAMPLE)(_guarded(bench.bench))
+_bench.command("run", epilog=bench.RUN_EXAMPLE)(_guarded(bench.run))
+_bench.command("report", epilog=bench.REPORT_EXAMPLE)(_guarded(bench.report))
+_bench.command("merge", epilog=bench.MERGE_EXAMPLE)(_guarded(bench.merge))
+app.add_typer(_bench, name="bench")
 app.command("demo", epilog=demo.EXAMPLE)(_guarded(demo.demo, files=demo.result_files))
 
 

@@ -30,7 +30,8 @@ def compare(
     normal_value: options.NormalValue = None,
     labels_csv: options.LabelsCsv = None,
     methods: Annotated[
-        str | None, typer.Option("--methods", "-m", metavar="A,B", help="Methods, parted by commas; all that fit by default.")
+        str | None,
+        typer.Option("--methods", "-m", metavar="A,B", help="Methods, parted by commas; all that fit by default."),
     ] = None,
     repeats: Annotated[int, typer.Option("--repeats", "-r", min=1, metavar="N", help="How many random splits.")] = 5,
     test_size: Annotated[

@@ -7,7 +7,7 @@ from esad.errors import InputError
 
 __all__ = ["NAMES", "load"]
 
-NAMES = ("breast_cancer", "digits")
+NAMES = ("breast_cancer", "wine", "digits")
 
 
 def load(name: str) -> Dataset:
@@ -21,6 +21,8 @@ def load(name: str) -> Dataset:
     """
     if name == "breast_cancer":
         return _breast_cancer()
+    if name == "wine":
+        return _wine()
     if name == "digits":
         return _digits()
     raise InputError(f"`name` must be one of {', '.join(NAMES)}. Got {name!r}.")
@@ -35,6 +37,19 @@ def _breast_cancer() -> Dataset:
         X=bunch.data,
         truth=bunch.target == list(bunch.target_names).index("malignant"),
         description="Wisconsin breast cancer: 30 measures of cell nuclei; malignant = anomaly",
+        columns=tuple(str(column) for column in bunch.feature_names),
+    )
+
+
+def _wine() -> Dataset:
+    from sklearn.datasets import load_wine
+
+    bunch = load_wine()
+    return Dataset(
+        name="wine",
+        X=bunch.data,
+        truth=bunch.target == 2,
+        description="chemical analysis of wines from three cultivars; the rarest cultivar = anomaly",
         columns=tuple(str(column) for column in bunch.feature_names),
     )
 

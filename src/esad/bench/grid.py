@@ -1,0 +1,235 @@
+"""From an experiment file to cells: every combination of data, variant, axis values and seed.
+
+name = "classic"
+title = "Classic tables"
+data = ["cardio", "thyroid"]
+seeds = 10
+published = "table3_classic"              # where the paper's figures are, in published.json
+
+[scenario]                                # arguments of esad.data.scenario
+kind = "table"
+labelled_ratio = 0.01
+
+[axes]                                    # optional: every value of one with every value of the others
+"scenario.pollution_ratio" = [0.0, 0.1]
+"settings.lambda_norm" = [0.1, 1.0, 10.0]
+
+[[variants]]
+name = "Deep SVDD"                        # the paper's name for it, where it has one
+method = "deep_svdd"
+settings = { boundary = "soft" }
+choose = { gamma = [0.1, 1.0] }           # optional: picked on a tenth of the test labels, and marked
+"""
+
+import hashlib
+import itertools
+import json
+import os
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from esad import registry
+from esad.errors import DataFileError, InputError
+
+__all__ = ["Cell", "Experiment", "Place", "Variant", "read"]
+
+KINDS = ("table", "natural", "images")
+KEYS = {"name", "title", "data", "seeds", "published", "scenario", "axes", "variants"}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One training and its judgement; two with the same description are the same.
+
+    Examples
+    --------
+    >>> cell = Cell("iforest", data="cardio", scenario={"kind": "table"}, seed=3)
+    >>> cell.name == Cell("iforest", data="cardio", scenario={"kind": "table"}, seed=3).name
+    True
+    """
+
+    method: str
+    data: str
+    scenario: Mapping[str, Any]
+    seed: int
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    choose: Mapping[str, list[Any]] = field(default_factory=dict)
+
+    def describe(self) -> dict[str, Any]:
+        """Plain values, from which the same cell can be made again."""
+        return {name: _plain(getattr(self, name)) for name in Cell.__dataclass_fields__}
+
+    @property
+    def name(self) -> str:
+        """A hash of all that decides the outcome."""
+        text = json.dumps(self.describe(), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:20]
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A method with settings, under the name it has in the tables."""
+
+    name: str
+    method: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    choose: Mapping[str, list[Any]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where in an experiment's tables a cell belongs."""
+
+    variant: str
+    data: str
+    axes: tuple[tuple[str, Any], ...]
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """What an experiment file says."""
+
+    name: str
+    title: str
+    data: tuple[str, ...]
+    seeds: tuple[int, ...]
+    scenario: Mapping[str, Any]
+    variants: tuple[Variant, ...]
+    axes: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    published: str | None = None
+
+    def cells(self) -> Iterator[tuple[Place, Cell]]:
+        """Every cell with its place, seeds innermost."""
+        combinations = list(itertools.product(*self.axes.values()))
+        for data, variant, values in itertools.product(self.data, self.variants, combinations):
+            axes = tuple(zip(self.axes, values, strict=True))
+            changed = {group: dict(part) for group, part in self._parts(variant).items()}
+            for axis, value in axes:
+                group, _, key = axis.partition(".")
+                changed[group][key] = value
+            for seed in self.seeds:
+                cell = Cell(variant.method, data, seed=seed, choose=variant.choose, **changed)
+                yield Place(variant.name, data, axes), cell
+
+    def _parts(self, variant: Variant) -> dict[str, Mapping[str, Any]]:
+        return {"scenario": self.scenario, "settings": variant.settings}
+
+    def subset(self, chosen: Mapping[str, list[str]]) -> "Experiment":
+        """A smaller experiment for a quick look.
+
+        `chosen` maps "data", "variant", "seed" or an axis to the values to keep, and "settings.NAME" that is no axis to
+        one value for every variant.
+        """
+        small = self
+        for name, values in chosen.items():
+            small = small._narrowed(name, values)
+        return small
+
+    def _narrowed(self, name: str, values: list[str]) -> "Experiment":
+        if name == "data":
+            return replace(self, data=_kept(name, self.data, values))
+        if name == "variant":
+            names = _kept(name, tuple(variant.name for variant in self.variants), values)
+            return replace(self, variants=tuple(variant for variant in self.variants if variant.name in names))
+        if name == "seed":
+            return replace(self, seeds=_kept(name, self.seeds, values))
+        if name in self.axes:
+            return replace(self, axes={**self.axes, name: _kept(name, self.axes[name], values)})
+        group, _, key = name.partition(".")
+        if group != "settings" or not key or len(values) != 1:
+            known = ["data", "variant", "seed", *self.axes, "settings.NAME"]
+            raise InputError(f"A subset is chosen by one of {', '.join(known)}. Got {name!r} = {values}.")
+        value = _parsed(values[0])
+        changed = tuple(replace(variant, settings={**variant.settings, key: value}) for variant in self.variants)
+        return replace(self, variants=changed)
+
+
+def read(path: str | os.PathLike[str]) -> Experiment:
+    """Read an experiment file; what is wrong in it is named."""
+    try:
+        text = Path(path).read_bytes().decode("utf-8")
+        found = tomllib.loads(text)
+    except OSError as error:
+        raise DataFileError(f"The experiment {str(path)!r} cannot be read: {error.strerror}.") from error
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise DataFileError(f"The experiment {str(path)!r} is not TOML: {error}.") from error
+    try:
+        return _experiment(found)
+    except InputError as error:
+        raise DataFileError(f"The experiment {str(path)!r} cannot be run: {error}") from error
+
+
+def _experiment(found: dict[str, Any]) -> Experiment:
+    unknown = found.keys() - KEYS
+    if unknown:
+        raise InputError(f"it has unknown keys: {', '.join(sorted(unknown))}.")
+    missing = {"name", "title", "data", "seeds", "scenario", "variants"} - found.keys()
+    if missing:
+        raise InputError(f"it lacks {', '.join(sorted(missing))}.")
+    _check_kinds(found)
+    names = registry.data_set_names()
+    for data in found["data"]:
+        if data not in names:
+            raise InputError(f"there is no data set {data!r}.")
+    if found["scenario"].get("kind") not in KINDS:
+        raise InputError(f"`scenario.kind` must be one of {', '.join(KINDS)}. Got {found['scenario'].get('kind')!r}.")
+    for axis, values in found.get("axes", {}).items():
+        if axis.partition(".")[0] not in ("scenario", "settings") or not isinstance(values, list) or not values:
+            raise InputError(f"the axis {axis!r} must be scenario.NAME or settings.NAME with a list of values.")
+    return Experiment(
+        name=found["name"],
+        title=found["title"],
+        data=tuple(found["data"]),
+        seeds=tuple(range(found["seeds"])),
+        scenario=found["scenario"],
+        variants=tuple(_variant(variant) for variant in found["variants"]),
+        axes={axis: tuple(values) for axis, values in found.get("axes", {}).items()},
+        published=found.get("published"),
+    )
+
+
+def _check_kinds(found: dict[str, Any]) -> None:
+    kinds = {"name": str, "title": str, "data": list, "seeds": int, "scenario": dict, "variants": list, "axes": dict}
+    for name, kind in kinds.items():
+        if name in found and (not isinstance(found[name], kind) or not found[name]) and name != "axes":
+            raise InputError(f"`{name}` must be a {kind.__name__} that is not empty. Got {found[name]!r}.")
+
+
+def _variant(found: Any) -> Variant:
+    if not isinstance(found, dict) or not {"name", "method"} <= found.keys() <= {
+        "name",
+        "method",
+        "settings",
+        "choose",
+    }:
+        raise InputError(f"a variant needs a name and a method, and may have settings and choose. Got {found!r}.")
+    method = registry.method(found["method"])  # an unknown one is an error that lists all
+    wrong = {*found.get("settings", {}), *found.get("choose", {})} - method().get_params().keys()
+    if wrong:
+        raise InputError(f"the method {found['method']!r} has no parameter {sorted(wrong)[0]!r}.")
+    return Variant(found["name"], found["method"], found.get("settings", {}), found.get("choose", {}))
+
+
+def _kept(name: str, there: tuple[Any, ...], wanted: list[str]) -> tuple[Any, ...]:
+    """The values of an axis that were asked for, in the axis's order."""
+    words = {str(value): value for value in there}
+    unknown = [word for word in wanted if word not in words]
+    if unknown:
+        raise InputError(f"{unknown[0]!r} is none of the experiment's values for {name!r}: {', '.join(words)}.")
+    return tuple(value for word, value in words.items() if word in wanted)
+
+
+def _parsed(word: str) -> Any:
+    try:
+        return json.loads(word)
+    except ValueError:
+        return word
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(inner) for key, inner in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value

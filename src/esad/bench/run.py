@@ -1,0 +1,249 @@
+"""Running cells: several processes, results kept one by one, a budget of time, and a way back after a kill."""
+
+import hashlib
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import joblib
+import numpy as np
+from numpy.typing import NDArray
+
+from esad import __version__, registry
+from esad.bench.grid import Cell
+from esad.bench.store import Result, Store
+from esad.data import scenario
+from esad.data.dataset import Dataset
+from esad.data.scenario import Scenario
+from esad.errors import EsadError, InputError
+from esad.score.metrics import evaluate
+
+__all__ = ["Failure", "Outcome", "code_version", "execute", "run"]
+
+RENEW_SECONDS = 60.0
+CHOSEN_RATIO = 0.1  # of the test rows, whose labels a variant with `choose` sees; the others judge it
+N_CURVE_POINTS = 100
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A cell that could not be run."""
+
+    cell: Cell
+    reason: str
+
+
+@dataclass
+class Outcome:
+    """What a run did."""
+
+    n_done: int = 0
+    n_elsewhere: int = 0  # finished or claimed by another run in the meantime
+    n_left: int = 0  # not started: the budget was spent
+    failures: list[Failure] = field(default_factory=list)
+
+
+def run(
+    cells: Sequence[Cell],
+    store: Store,
+    *,
+    n_jobs: int = 1,
+    budget: float | None = None,
+    on_done: Callable[[Result | Failure], None] | None = None,
+) -> Outcome:
+    """Run the cells that the store does not have, and keep each result at once.
+
+    Parameters
+    ----------
+    cells : sequence of Cell
+        In the order in which they are started.
+    store : Store
+        Other runs may use it at the same time.
+    n_jobs : int
+        Processes side by side. A joblib back end chosen by `joblib.parallel_config` spreads them over a cluster.
+    budget : float, optional
+        Seconds after which no further cell is started.
+    on_done : callable, optional
+        Called with each result or failure.
+    """
+    outcome = Outcome()
+    finished = store.finished()
+    waiting = [cell for cell in {cell.name: cell for cell in cells}.values() if cell.name not in finished]
+    deadline = None if budget is None else time.monotonic() + budget
+    parallel = joblib.Parallel(n_jobs=n_jobs, return_as="generator_unordered", pre_dispatch=n_jobs)
+    tasks = _tasks(waiting, store, deadline, outcome)
+    with _renewed(store):
+        for done in parallel(joblib.delayed(_attempt)(cell) for cell in tasks):
+            if isinstance(done, Failure):
+                outcome.failures.append(done)
+            else:
+                store.put(done)
+                outcome.n_done += 1
+            if on_done is not None:
+                on_done(done)
+    return outcome
+
+
+def _tasks(waiting: Sequence[Cell], store: Store, deadline: float | None, outcome: Outcome) -> Iterator[Cell]:
+    """Cells that this run has claimed, one at a time as workers ask for them."""
+    for number, cell in enumerate(waiting):
+        if deadline is not None and time.monotonic() > deadline:
+            outcome.n_left = len(waiting) - number
+            return
+        if store.claim(cell.name):
+            yield cell
+        else:
+            outcome.n_elsewhere += 1
+
+
+class _renewed:  # noqa: N801  reads as a context
+    """Claims are renewed in the background, and those not used are given back at the end."""
+
+    def __init__(self, store: Store) -> None:
+        self._store, self._over = store, threading.Event()
+        self._thread = threading.Thread(target=self._renew, daemon=True)
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *error: object) -> None:
+        self._over.set()
+        self._thread.join()
+        self._store.release()
+
+    def _renew(self) -> None:
+        while not self._over.wait(RENEW_SECONDS):
+            self._store.renew()
+
+
+def _attempt(cell: Cell) -> Result | Failure:
+    try:
+        return execute(cell)
+    except EsadError as error:
+        return Failure(cell, str(error))
+
+
+def execute(cell: Cell) -> Result:
+    """Draw the rows, train, score the test rows and judge the scores."""
+    import torch
+
+    torch.set_num_threads(1)
+    rows = _drawn(cell)
+    detector = registry.method(cell.method)(random_state=cell.seed, **_arguments(cell.settings))
+    test = np.ones(len(rows.truth_test), dtype=bool)
+    started = time.perf_counter()
+    if cell.choose:
+        test = ~_seen_by_choice(rows.truth_test, cell.seed)
+        _choose(detector, cell.choose, rows, ~test)
+    detector.fit(rows.X_train, rows.y_train)
+    fitted = time.perf_counter()
+    scores = detector.anomaly_score(rows.X_test)
+    scored = time.perf_counter()
+    found = evaluate(scores[test], rows.truth_test[test], ks=(), n_bootstrap=0)
+    return Result(
+        cell=cell.name,
+        description=cell.describe(),
+        auc=found.auc,
+        ap=found.average_precision,
+        fit_seconds=fitted - started,
+        score_seconds=scored - fitted,
+        n_train=len(rows.y_train),
+        n_test=int(test.sum()),
+        code=code_version(),
+        data=_checksum(rows),
+        curves=_thinned(getattr(detector, "loss_curves_", {})),
+    )
+
+
+def _drawn(cell: Cell) -> Scenario:
+    """The rows of a cell, by the scenario it names."""
+    arguments = dict(cell.scenario)
+    kind = arguments.pop("kind")
+    dataset = _loaded(cell.data)
+    try:
+        if kind == "images":
+            return _drawn_pictures(dataset, cell.seed, **arguments)
+        draw: Callable[..., Scenario] = scenario.natural if kind == "natural" else scenario.table
+        return draw(dataset, seed=cell.seed, **arguments)
+    except TypeError as error:
+        raise InputError(f"The scenario {kind!r} cannot use {arguments}: {error}.") from error
+
+
+def _drawn_pictures(
+    dataset: Dataset,
+    seed: int,
+    *,
+    labelled_offset: int | None = None,
+    n_labelled_classes: int | None = None,
+    **rest: Any,
+) -> Scenario:
+    """Labelled anomalies of the class `labelled_offset` after the normal one, or of classes drawn by the seed."""
+    classes = sorted({int(value) for value in dataset.classes}) if dataset.classes is not None else []
+    others = [value for value in classes if value != rest.get("normal_class")]
+    if labelled_offset is not None:
+        rest["labelled_classes"] = (others[(rest["normal_class"] + labelled_offset - 1) % len(others)],)
+    elif n_labelled_classes is not None:
+        rest["labelled_classes"] = tuple(np.random.default_rng(seed).permutation(others)[:n_labelled_classes].tolist())
+    return scenario.images(dataset, seed=seed, **rest)
+
+
+@cache
+def _loaded(name: str) -> Dataset:
+    dataset: Dataset = registry.load_data_set(name)
+    return dataset
+
+
+def _arguments(settings: Any) -> dict[str, Any]:
+    """Settings as constructor arguments; lists were tuples."""
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in settings.items()}
+
+
+def _seen_by_choice(truth: NDArray[np.bool_], seed: int) -> NDArray[np.bool_]:
+    """A tenth of the normal test rows and of the anomalies."""
+    seen = np.zeros(len(truth), dtype=bool)
+    rng = np.random.default_rng(seed)
+    for kind in (False, True):
+        rows = rng.permutation(np.flatnonzero(truth == kind))
+        seen[rows[: max(1, round(CHOSEN_RATIO * len(rows)))]] = True
+    return seen
+
+
+def _choose(detector: Any, choose: Any, rows: Scenario, seen: NDArray[np.bool_]) -> None:
+    """Set one argument after the other to the value with the best AUC on the test rows that may be seen."""
+    for name, values in choose.items():
+        aucs = []
+        for value in values:
+            detector.set_params(**{name: value}).fit(rows.X_train, rows.y_train)
+            scores = detector.anomaly_score(rows.X_test[seen])
+            aucs.append(evaluate(scores, rows.truth_test[seen], ks=(), n_bootstrap=0).auc)
+        detector.set_params(**{name: values[int(np.argmax(aucs))]})
+
+
+def _checksum(rows: Scenario) -> str:
+    digest = hashlib.sha256()
+    for part in (rows.X_train, rows.y_train, rows.X_test, rows.truth_test):
+        digest.update(np.ascontiguousarray(part).tobytes())
+    return digest.hexdigest()[:16]
+
+
+def _thinned(curves: Any) -> dict[str, list[float]]:
+    """At most a hundred points of each loss curve, as means over as many stretches."""
+    thin = {}
+    for name, curve in curves.items():
+        parts = np.array_split(np.asarray(curve, dtype=float), min(N_CURVE_POINTS, max(1, len(curve))))
+        thin[name] = [float(np.mean(part)) for part in parts if len(part)]
+    return thin
+
+
+@cache
+def code_version() -> str:
+    """The package's version and a hash of its source, so that a result can be traced to the code that made it."""
+    digest = hashlib.sha256()
+    folder = Path(__file__).resolve().parent.parent
+    for path in sorted(folder.rglob("*.py")):
+        digest.update(path.relative_to(folder).as_posix().encode() + b"\0" + path.read_bytes())
+    return f"{__version__}+{digest.hexdigest()[:10]}"

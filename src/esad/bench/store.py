@@ -1,0 +1,244 @@
+"""The store of results: one SQLite file that survives a kill at any moment and that several runs may share.
+
+A cell is one training and its judgement. Its name is a hash of everything that decides the outcome (method, settings,
+data, scenario, seed), so two experiments that ask for the same cell share it. A run claims a cell before it starts it;
+a claim whose process is gone, or that has not been renewed for a while, is free again.
+"""
+
+import json
+import os
+import platform
+import socket
+import sqlite3
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from esad.errors import DataFileError, InputError, OutputError
+
+__all__ = ["Result", "Store"]
+
+SCHEMA = """
+create table if not exists results (
+    cell text primary key,
+    description text not null,      -- JSON: method, settings, data, scenario, seed
+    auc real not null,
+    ap real not null,
+    fit_seconds real not null,
+    score_seconds real not null,
+    n_train integer not null,
+    n_test integer not null,
+    code text not null,             -- version and hash of the package
+    data text not null,             -- hash of the rows and labels that were used
+    machine text not null,          -- JSON
+    finished text not null,         -- UTC
+    curves text not null            -- JSON: loss terms over the training
+) strict;
+create table if not exists claims (
+    cell text primary key,
+    host text not null,
+    process integer not null,
+    renewed real not null
+) strict;
+"""
+FORMAT = 1
+STALE_SECONDS = 900.0  # a claim of another machine that was not renewed for so long is free
+BUSY_SECONDS = 60.0  # wait for another run's write
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of one cell."""
+
+    cell: str
+    description: dict[str, Any]
+    auc: float
+    ap: float
+    fit_seconds: float
+    score_seconds: float
+    n_train: int
+    n_test: int
+    code: str
+    data: str
+    machine: dict[str, Any] = field(default_factory=lambda: this_machine())
+    finished: str = ""
+    curves: dict[str, list[float]] = field(default_factory=dict)
+
+
+class Store:
+    """Results in a SQLite file.
+
+    Parameters
+    ----------
+    path : path-like
+        Made if it is not there.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder, Store(Path(folder) / "results.db") as store:
+    ...     store.claim("a"), store.claim("a"), store.finished()
+    (True, False, set())
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        if self.path.is_dir():
+            raise OutputError(f"{str(self.path)!r} is a folder. A store of results is one file.")
+        try:
+            # joblib asks for the next cell from a thread of its own; the lock keeps them from each other's transactions
+            self._lock = threading.RLock()
+            self._database = sqlite3.connect(
+                self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
+            )
+            with self._reading():
+                self._open()
+        except sqlite3.OperationalError as error:
+            raise OutputError(f"The store {str(self.path)!r} cannot be opened: {error}.") from error
+
+    def _open(self) -> None:
+        self._database.execute("pragma journal_mode = wal")
+        self._database.execute("pragma synchronous = full")
+        found = self._database.execute("pragma user_version").fetchone()[0]
+        if found > FORMAT:
+            raise DataFileError(f"The store {str(self.path)!r} was written by a newer version of esad. Upgrade.")
+        self._database.executescript(SCHEMA)
+        self._database.execute(f"pragma user_version = {FORMAT}")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._database.close()
+
+    # ------------------------------------------------------------------ results
+
+    def put(self, result: Result) -> None:
+        """Keep a result and drop its claim, both or neither; a result that is there already is replaced."""
+        values = asdict(result) | {"finished": result.finished or time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
+        for name in ("description", "machine", "curves"):
+            values[name] = json.dumps(values[name], sort_keys=True)
+        names = ", ".join(values)
+        places = ", ".join(f":{name}" for name in values)
+        with self._writing():
+            self._database.execute(f"insert or replace into results ({names}) values ({places})", values)
+            self._database.execute("delete from claims where cell = ?", (result.cell,))
+
+    def results(self, cells: Iterable[str] | None = None) -> list[Result]:
+        """All results, or those of some cells that have one."""
+        with self._reading():
+            rows = self._database.execute("select * from results order by cell")
+            names = [column[0] for column in rows.description]
+            found = [dict(zip(names, row, strict=True)) for row in rows]
+        wanted = None if cells is None else set(cells)
+        return [_result(row) for row in found if wanted is None or row["cell"] in wanted]
+
+    def finished(self) -> set[str]:
+        """Names of the cells that have a result."""
+        with self._reading():
+            return {cell for (cell,) in self._database.execute("select cell from results")}
+
+    def merge(self, other: "Store") -> int:
+        """Take over the results of another store that are not here; how many those were."""
+        new = [result for result in other.results() if result.cell not in self.finished()]
+        for result in new:
+            self.put(result)
+        return len(new)
+
+    # ------------------------------------------------------------------ claims
+
+    def claim(self, cell: str) -> bool:
+        """Take a cell for this process, unless it is finished or another living run has it."""
+        now, host, process = time.time(), socket.gethostname(), os.getpid()
+        with self._writing():
+            if self._database.execute("select 1 from results where cell = ?", (cell,)).fetchone():
+                return False
+            held = self._database.execute(
+                "select host, process, renewed from claims where cell = ?", (cell,)
+            ).fetchone()
+            if held is not None and _is_alive(*held):
+                return False
+            self._database.execute("insert or replace into claims values (?, ?, ?, ?)", (cell, host, process, now))
+        return True
+
+    def renew(self) -> None:
+        """Say that this process is still at work on its cells."""
+        with self._writing():
+            self._database.execute(
+                "update claims set renewed = ? where host = ? and process = ?",
+                (time.time(), socket.gethostname(), os.getpid()),
+            )
+
+    def release(self) -> None:
+        """Let other runs have what this process has claimed and not finished."""
+        with self._writing():
+            self._database.execute(
+                "delete from claims where host = ? and process = ?", (socket.gethostname(), os.getpid())
+            )
+
+    # ------------------------------------------------------------------ inside
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """One transaction: after a kill it was made whole or not at all."""
+        with self._reading():
+            self._database.execute("begin immediate")
+            try:
+                yield
+            except BaseException:
+                self._database.execute("rollback")
+                raise
+            self._database.execute("commit")
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        try:
+            with self._lock:
+                yield
+        except sqlite3.DatabaseError as error:
+            if isinstance(error, sqlite3.OperationalError) and "malformed" not in str(error):
+                raise OutputError(f"The store {str(self.path)!r} cannot be used: {error}.") from error
+            raise DataFileError(f"{str(self.path)!r} is not a store of results, or is damaged: {error}.") from error
+
+
+def this_machine() -> dict[str, Any]:
+    """What the seconds of a result depend on."""
+    import torch
+
+    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
+    return {
+        "cores": os.cpu_count(),
+        "gpu": gpu,
+        "processor": platform.machine(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+    }
+
+
+def _is_alive(host: str, process: int, renewed: float) -> bool:
+    """Whether a claim still holds: its process runs here, or was heard of from elsewhere not long ago."""
+    if host != socket.gethostname():
+        return time.time() - renewed < STALE_SECONDS
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _result(row: dict[str, Any]) -> Result:
+    try:
+        parsed = {name: json.loads(row[name]) for name in ("description", "machine", "curves")}
+    except ValueError as error:
+        raise InputError(f"The result {row['cell']!r} of the store is damaged: {error}.") from error
+    return Result(**row | parsed)

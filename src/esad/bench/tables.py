@@ -1,0 +1,172 @@
+"""From stored results to tables: the paper's figure, ours, the difference and the spread side by side."""
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+from esad.bench.grid import Experiment, Place
+from esad.bench.store import Result, Store
+from esad.errors import DataFileError
+
+__all__ = ["Figure", "Published", "figures", "markdown"]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One place of a table: what was measured there, and what the paper prints.
+
+    Attributes
+    ----------
+    place : Place
+    aucs, aps, seconds : tuple of float
+        One value per finished cell, in % and seconds.
+    n_cells : int
+        How many cells the place has; more than are finished while a run is under way.
+    published, published_spread : float or None
+        In %.
+    """
+
+    place: Place
+    aucs: tuple[float, ...]
+    aps: tuple[float, ...]
+    seconds: tuple[float, ...]
+    n_cells: int
+    published: float | None = None
+    published_spread: float | None = None
+
+    def shown(self) -> str:
+        """AUC ± standard deviation / AP, the paper's figure and the difference."""
+        paper = "" if self.published is None else f"{self.published:.1f}"
+        if self.published is not None and self.published_spread is not None:
+            paper += f" ± {self.published_spread:.1f}"
+        if not self.aucs:
+            return f"*printed: {paper}*" if paper else ""
+        spread = f" ± {stdev(self.aucs):.1f}" if len(self.aucs) > 1 else ""
+        part = f", {len(self.aucs)} of {self.n_cells}" if len(self.aucs) < self.n_cells else ""
+        ours = f"**{fmean(self.aucs):.1f}**{spread} / {fmean(self.aps):.1f}, {fmean(self.seconds):.1f} s{part}"
+        if self.published is None:
+            return ours
+        return f"{ours}<br>*{paper}, {fmean(self.aucs) - self.published:+.1f}*"
+
+
+class Published:
+    """The paper's printed figures, from a JSON file beside the experiments."""
+
+    def __init__(self, path: str | os.PathLike[str] | None) -> None:
+        self._values: list[dict[str, Any]] = []
+        if path is None:
+            return
+        try:
+            self._values = json.loads(Path(path).read_text(encoding="utf-8"))["values"]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise DataFileError(f"The published figures {str(path)!r} cannot be read: {error}.") from error
+
+    def find(self, table: str | None, place: Place) -> tuple[float | None, float | None]:
+        """Mean and standard deviation printed for a place; None where there is none."""
+        for value in self._values:
+            fits = (value["table"], value["variant"], value["data"]) == (table, place.variant, place.data)
+            if fits and value["axes"] == {name: setting for name, setting in place.axes if name in value["axes"]}:
+                return value["mean"], value["std"]
+        return None, None
+
+    def others(self, experiment: Experiment) -> list[Place]:
+        """Places of the experiment's table that the paper has a figure for and the experiment no variant."""
+        known = {variant.name for variant in experiment.variants}
+        return [
+            Place(value["variant"], value["data"], tuple(value["axes"].items()))
+            for value in self._values
+            if value["table"] == experiment.published
+            and value["variant"] not in known
+            and value["data"] in experiment.data
+        ]
+
+
+def figures(experiment: Experiment, store: Store, published: Published) -> list[Figure]:
+    """Every place of the experiment with what the store has for it; other systems with their printed figure."""
+    cells: dict[Place, list[str]] = {}
+    for place, cell in experiment.cells():
+        cells.setdefault(_shown_place(experiment, place), []).append(cell.name)
+    results = {result.cell: result for result in store.results(name for names in cells.values() for name in names)}
+    found = [
+        _figure(place, [results[name] for name in names if name in results], len(names), experiment, published)
+        for place, names in cells.items()
+    ]
+    for place in published.others(experiment):
+        mean, spread = published.find(experiment.published, place)
+        found.append(Figure(place, (), (), (), 0, mean, spread))
+    return found
+
+
+def _figure(
+    place: Place, results: Sequence[Result], n_cells: int, experiment: Experiment, published: Published
+) -> Figure:
+    mean, spread = published.find(experiment.published, place)
+    return Figure(
+        place,
+        aucs=tuple(100 * result.auc for result in results),
+        aps=tuple(100 * result.ap for result in results),
+        seconds=tuple(result.fit_seconds for result in results),
+        n_cells=n_cells,
+        published=mean,
+        published_spread=spread,
+    )
+
+
+def _shown_place(experiment: Experiment, place: Place) -> Place:
+    """The place without the axes that a table averages over, such as the normal class."""
+    return Place(place.variant, place.data, tuple(axis for axis in place.axes if axis[0] not in AVERAGED))
+
+
+AVERAGED = ("scenario.normal_class", "scenario.labelled_offset")
+
+
+def markdown(experiment: Experiment, found: Sequence[Figure]) -> str:
+    """One table: a row per variant and axis values, a column per data set."""
+    heads = dict.fromkeys(figure.place.data for figure in found)
+    rows: dict[str, dict[str, str]] = {}
+    chosen = {variant.name for variant in experiment.variants if variant.choose}
+    for figure in found:
+        axes = ", ".join(f"{name.partition('.')[2]} {value}" for name, value in figure.place.axes)
+        mark = " †" if figure.place.variant in chosen else ""
+        title = figure.place.variant + mark + (f" ({axes})" if axes else "")
+        rows.setdefault(title, {})[figure.place.data] = figure.shown()
+    lines = [f"## {experiment.title}", "", _explanation(experiment, chosen), ""]
+    lines += ["| | " + " | ".join(heads) + " |", "| --- |" + " --- |" * len(heads)]
+    lines += [
+        f"| {title} | " + " | ".join(cells.get(data, "") for data in heads) + " |" for title, cells in rows.items()
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _explanation(experiment: Experiment, chosen: set[str]) -> str:
+    scenario = ", ".join(f"{name} = {value}" for name, value in experiment.scenario.items() if name != "kind")
+    text = f"{len(experiment.seeds)} seeds; {scenario}. AUC ± standard deviation / AP in %, seconds for one fit."
+    if experiment.published:
+        text += " Below in italics what the paper prints, and ours less that."
+    if chosen:
+        text += " † Arguments chosen on a tenth of the test labels, as the paper did; the other test rows judge."
+    return text
+
+
+def plain(found: Sequence[Figure]) -> list[Mapping[str, Any]]:
+    """Figures as plain values, for JSON."""
+    return [
+        {
+            "variant": figure.place.variant,
+            "data": figure.place.data,
+            "axes": dict(figure.place.axes),
+            "auc": fmean(figure.aucs) if figure.aucs else None,
+            "auc_spread": stdev(figure.aucs) if len(figure.aucs) > 1 else None,
+            "ap": fmean(figure.aps) if figure.aps else None,
+            "fit_seconds": fmean(figure.seconds) if figure.seconds else None,
+            "n_finished": len(figure.aucs),
+            "n_cells": figure.n_cells,
+            "published": figure.published,
+            "published_spread": figure.published_spread,
+        }
+        for figure in found
+    ]

@@ -1,0 +1,222 @@
+"""`esad bench`: experiments from a file, results in a store, tables from it."""
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from esad.cli import common, options
+from esad.cli.progress import bar
+from esad.errors import InputError
+
+if TYPE_CHECKING:
+    from esad.bench.grid import Experiment
+    from esad.bench.run import Failure, Outcome
+    from esad.bench.store import Result
+
+__all__ = ["EXAMPLE", "MERGE_EXAMPLE", "REPORT_EXAMPLE", "RUN_EXAMPLE", "DefaultRun", "bench", "merge", "report", "run"]
+
+EXAMPLE = common.example("esad bench experiments/classic.toml", "esad bench report experiments/classic.toml")
+RUN_EXAMPLE = common.example(
+    "esad bench run experiments/classic.toml --jobs 2 --budget 25m",
+    "esad bench run experiments/classic.toml --subset data=cardio,thyroid --subset seed=0",
+)
+REPORT_EXAMPLE = common.example("esad bench report experiments/classic.toml --out results.md")
+MERGE_EXAMPLE = common.example("esad bench merge bench.db other-machine.db")
+_STORE = Path("bench.db")
+_UNITS = {"s": 1, "m": 60, "h": 3600}
+
+Experiments = Annotated[list[Path], typer.Argument(metavar="EXPERIMENT...", help="Experiment files (TOML).")]
+StorePath = Annotated[
+    Path, typer.Option("--store", "-s", metavar="FILE", help="Store of results; made if it is not there.")
+]
+Subset = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--subset",
+        metavar="NAME=A,B",
+        help="Only these values of data, variant, seed or an axis; or settings.NAME=VALUE for all. May be repeated.",
+    ),
+]
+
+
+class DefaultRun(TyperGroup):
+    """`esad bench FILE` is `esad bench run FILE`."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Take what is no command for the first experiment."""
+        if args and args[0] not in self.commands and not args[0].startswith("-"):
+            args = ["run", *args]
+        return super().resolve_command(ctx, args)
+
+
+def bench(context: typer.Context) -> None:
+    """Run experiments, keep every result, make tables of them."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+def run(
+    experiments: Experiments,
+    store: StorePath = _STORE,
+    subset: Subset = None,
+    jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, metavar="N", help="Processes side by side.")] = 1,
+    budget: Annotated[
+        str | None,
+        typer.Option("--budget", metavar="TIME", help="Start nothing new after this long, such as 90s, 25m or 2h."),
+    ] = None,
+    backend: Annotated[
+        str | None,
+        typer.Option("--backend", metavar="NAME", help="A joblib back end, such as ray or dask, for a cluster."),
+    ] = None,
+    as_json: options.Json = False,
+) -> None:
+    """Run what the store does not have yet; after a kill the same command goes on.
+
+    Several runs, on one machine or on several that see the same file, may share a store: each takes cells that nobody
+    else is at work on.
+    """
+    from esad.bench.run import run as run_cells
+    from esad.bench.store import Store
+
+    chosen = [_read(path, subset) for path in experiments]
+    cells = [cell for experiment in chosen for _, cell in experiment.cells()]
+    seconds = None if budget is None else _seconds(budget)
+    with Store(store) as results, _backend(backend), bar(shown=not as_json) as progress:
+        n_cells = len({cell.name for cell in cells})
+        n_there = len({cell.name for cell in cells} & results.finished())
+        task = progress.add_task("running", total=n_cells, completed=n_there)
+
+        def on_done(done: "Result | Failure") -> None:
+            progress.update(task, advance=1, description=_told(done))
+
+        outcome = run_cells(cells, results, n_jobs=jobs, budget=seconds, on_done=on_done)
+    _show(outcome, n_cells, n_there, store, as_json=as_json)
+
+
+def report(
+    experiments: Experiments,
+    store: StorePath = _STORE,
+    out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Markdown file to write.")] = None,
+    published: Annotated[
+        Path | None,
+        typer.Option(
+            "--published", metavar="FILE", help="The paper's figures; published.json beside the experiment by default."
+        ),
+    ] = None,
+    subset: Subset = None,
+    as_json: options.Json = False,
+) -> None:
+    """Show the stored results as tables, beside what the paper prints."""
+    from esad.atomic import atomic_path
+    from esad.bench import tables
+    from esad.bench.store import Store
+
+    if not store.exists():
+        raise InputError(f"There is no store {str(store)!r}. Run the experiments first, or name it by --store.")
+    parts, plain = [], {}
+    with Store(store) as results:
+        for path in experiments:
+            experiment = _read(path, subset)
+            paper = published or path.with_name("published.json")
+            found = tables.figures(experiment, results, tables.Published(paper if paper.exists() else None))
+            parts.append(tables.markdown(experiment, found))
+            plain[experiment.name] = tables.plain(found)
+    if out is not None:
+        with atomic_path(out) as beside:
+            beside.write_text("\n".join(parts), encoding="utf-8")
+    if as_json:
+        common.json_out({"experiments": plain})
+    elif out is None:
+        for line in "\n".join(parts).splitlines():
+            common.say(line)
+    else:
+        common.say(f"{out}: {common.counted(len(parts), 'table')}")
+
+
+def merge(
+    store: Annotated[Path, typer.Argument(metavar="STORE", help="The store that takes the results.")],
+    others: Annotated[list[Path], typer.Argument(metavar="OTHER...", help="Stores of other machines.")],
+    as_json: options.Json = False,
+) -> None:
+    """Take over results of other stores that this one does not have."""
+    from esad.bench.store import Store
+
+    taken = {}
+    with Store(store) as results:
+        for path in others:
+            if not path.exists():
+                raise InputError(f"There is no store {str(path)!r}.")
+            with Store(path) as other:
+                taken[str(path)] = results.merge(other)
+    if as_json:
+        common.json_out({"taken": taken})
+        return
+    for name, n_taken in taken.items():
+        common.say(f"{name}: {common.counted(n_taken, 'new result')}")
+
+
+def _read(path: Path, subset: list[str] | None) -> "Experiment":
+    from esad.bench import grid
+
+    chosen: dict[str, list[str]] = {}
+    for text in subset or ():
+        name, equals, values = text.partition("=")
+        if not equals or not values:
+            raise InputError(f"--subset must be NAME=VALUE, such as seed=0,1. Got {text!r}.")
+        chosen.setdefault(name.strip(), []).extend(value.strip() for value in values.split(","))
+    return grid.read(path).subset(chosen)
+
+
+def _seconds(text: str) -> float:
+    """Seconds in 90s, 25m or 2h."""
+    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([smh])", text.strip())
+    if found is None:
+        raise InputError(f"--budget must be a time such as 90s, 25m or 2h. Got {text!r}.")
+    return float(found[1]) * _UNITS[found[2]]
+
+
+def _backend(name: str | None) -> Any:
+    """The context in which joblib uses a back end; Ray's is registered first."""
+    import contextlib
+
+    if name is None:
+        return contextlib.nullcontext()
+    import joblib
+
+    if name == "ray":
+        from esad.extras import require
+
+        require("ray.util.joblib", extra="ray").register_ray()
+    try:
+        return joblib.parallel_config(backend=name)
+    except (ValueError, ImportError) as error:
+        raise InputError(f"joblib has no back end {name!r}: {error}") from error
+
+
+def _told(done: "Result | Failure") -> str:
+    from esad.bench.run import Failure
+
+    if isinstance(done, Failure):
+        return f"{done.cell.method} on {done.cell.data} failed"
+    return f"{done.description['method']} on {done.description['data']}: AUC {100 * done.auc:.1f}"
+
+
+def _show(outcome: "Outcome", n_cells: int, n_there: int, store: Path, *, as_json: bool) -> None:
+    failures = [{**failure.cell.describe(), "reason": failure.reason} for failure in outcome.failures]
+    if as_json:
+        counts = {"cells": n_cells, "already_there": n_there, "done": outcome.n_done, "left": outcome.n_left}
+        common.json_out(counts | {"elsewhere": outcome.n_elsewhere, "failures": failures, "store": str(store)})
+    else:
+        common.say(f"{n_cells:,} cells: {n_there:,} were there, {outcome.n_done:,} done now. Store: {store}")
+        if outcome.n_elsewhere:
+            common.say(f"{outcome.n_elsewhere:,} are with another run.")
+        if outcome.n_left:
+            common.say(f"{outcome.n_left:,} are left: the budget is spent. The same command goes on.")
+    for reason in dict.fromkeys(failure["reason"] for failure in failures):
+        n_failed = sum(failure["reason"] == reason for failure in failures)
+        common.warn(f"{common.counted(n_failed, 'cell')} could not be run: {reason}")
+    if failures:
+        raise typer.Exit(1)

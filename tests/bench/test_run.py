@@ -1,0 +1,187 @@
+"""Running experiments: resumed after a kill, shared, bounded in time; failures do not stop the others."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from esad.bench import tables
+from esad.bench.grid import Cell, read
+from esad.bench.run import Failure, execute, run
+from esad.bench.store import Store
+from esad.cli.app import run as esad
+
+EXPERIMENT = """
+name = "tiny"
+title = "A tiny experiment"
+data = ["breast_cancer", "wine"]
+seeds = 4
+published = "made-up"
+
+[scenario]
+kind = "table"
+labelled_ratio = 0.05
+
+[[variants]]
+name = "Forest"
+method = "iforest"
+settings = { n_trees = 5 }
+"""
+CELL = {"method": "iforest", "settings": {"n_trees": 5}, "scenario": {"kind": "table", "labelled_ratio": 0.05}}
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "tiny.toml"
+    path.write_text(EXPERIMENT)
+    return path
+
+
+def cells_of(file):
+    return [cell for _, cell in read(file).cells()]
+
+
+def test_a_result_is_what_a_fit_by_hand_gives():
+    from sklearn.metrics import average_precision_score, roc_auc_score
+
+    from esad import IsolationForest, registry
+    from esad.data import scenario
+
+    drawn = scenario.table(registry.load_data_set("wine"), labelled_ratio=0.05, seed=3)
+    forest = IsolationForest(n_trees=5, random_state=3).fit(drawn.X_train, drawn.y_train)
+    scores = forest.anomaly_score(drawn.X_test)
+    found = execute(Cell(data="wine", seed=3, **CELL))
+    assert found.auc == pytest.approx(roc_auc_score(drawn.truth_test, scores))
+    assert found.ap == pytest.approx(average_precision_score(drawn.truth_test, scores))
+
+
+@pytest.mark.parametrize("method", ["iforest", "esad"])
+def test_the_same_cell_twice_is_bit_equal(method):
+    settings = {"n_trees": 5} if method == "iforest" else {"n_epochs": 2, "n_members": 2}
+    cell = Cell(method, "wine", {"kind": "table", "labelled_ratio": 0.05}, 1, settings)
+    one, two = execute(cell), execute(cell)
+    assert (one.auc, one.ap, one.curves, one.data) == (two.auc, two.ap, two.curves, two.data)
+
+
+def test_finished_cells_are_not_run_again(file, tmp_path):
+    with Store(tmp_path / "s.db") as store:
+        assert run(cells_of(file), store).n_done == 8
+        assert run(cells_of(file), store).n_done == 0
+
+
+def test_a_failure_is_told_and_the_others_run(tmp_path):
+    good = Cell(data="wine", seed=0, **CELL)
+    bad = Cell("iforest", "wine", {"kind": "table", "labelled_ratio": 7}, 0)
+    worse = Cell("iforest", "wine", {"kind": "table", "labelled": 0.1}, 0)
+    with Store(tmp_path / "s.db") as store:
+        outcome = run([bad, worse, good], store)
+        assert outcome.n_done == 1
+        assert [type(failure) for failure in outcome.failures] == [Failure, Failure]
+        assert store.claim(bad.name)  # given back
+
+
+def test_a_spent_budget_starts_nothing_new(file, tmp_path):
+    with Store(tmp_path / "s.db") as store:
+        outcome = run(cells_of(file), store, budget=-1.0)
+        assert (outcome.n_done, outcome.n_left) == (0, 8)
+        assert run(cells_of(file), store, budget=600.0).n_done == 8
+
+
+def test_arguments_chosen_on_test_labels_are_judged_by_the_others():
+    cell = Cell(data="breast_cancer", seed=0, choose={"n_trees": [1, 20]}, **CELL | {"settings": {}})
+    plain = Cell(data="breast_cancer", seed=0, **CELL)
+    assert execute(cell).n_test < execute(plain).n_test
+
+
+def test_a_killed_run_goes_on_with_what_is_unfinished(file, tmp_path):
+    """kill -9 while workers are busy; the second run finishes the rest, and every result is there once."""
+    file.write_text(EXPERIMENT.replace("seeds = 4", "seeds = 60").replace("n_trees = 5", "n_trees = 20"))
+    store = tmp_path / "s.db"
+    command = [sys.executable, "-m", "esad", "bench", "run", str(file), "--store", str(store)]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        time.sleep(0.05)
+        if store.exists() and (n_done := len(Store(store).finished())) >= 5:
+            break
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    with Store(store) as opened:
+        n_done = len(opened.finished())
+        assert 5 <= n_done < 120
+        outcome = run(cells_of(file), opened, n_jobs=1)
+        assert outcome.n_done == 120 - n_done
+        assert not outcome.failures
+
+
+def test_two_runs_share_a_store(file, tmp_path):
+    store = tmp_path / "s.db"
+    command = [sys.executable, "-m", "esad", "bench", "run", str(file), "--store", str(store), "--json"]
+    both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    found = [json.loads(process.communicate()[0]) for process in both]
+    assert sum(one["done"] for one in found) == 8
+    assert len(Store(store).finished()) == 8
+
+
+def test_the_report_sets_the_papers_figure_beside_ours(file, tmp_path, capfd):
+    values = [
+        {"table": "made-up", "variant": "Forest", "data": "wine", "axes": {}, "mean": 50.0, "std": 1.0},
+        {"table": "made-up", "variant": "Oracle", "data": "wine", "axes": {}, "mean": 100.0, "std": None},
+    ]
+    (tmp_path / "published.json").write_text(json.dumps({"values": values}))
+    store = tmp_path / "s.db"
+    assert esad(["bench", str(file), "--store", str(store), "--subset", "data=wine"]) == 0
+    out = tmp_path / "tables.md"
+    assert esad(["bench", "report", str(file), "--store", str(store), "--out", str(out)]) == 0
+    capfd.readouterr()
+    with Store(store) as opened:
+        aucs = [100 * result.auc for result in opened.results()]
+    text = out.read_text()
+    assert f"**{np.mean(aucs):.1f}** ± {np.std(aucs, ddof=1):.1f}" in text
+    assert f"*50.0 ± 1.0, {np.mean(aucs) - 50:+.1f}*" in text
+    assert "| Oracle | " in text
+    assert "*printed: 100.0*" in text
+    assert esad(["bench", "report", str(file), "--store", str(store), "--json"]) == 0
+    figures = {(one["variant"], one["data"]): one for one in json.loads(capfd.readouterr().out)["experiments"]["tiny"]}
+    assert figures["Forest", "wine"]["auc"] == pytest.approx(np.mean(aucs))
+    assert figures["Forest", "breast_cancer"]["n_finished"] == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["run", "none.toml"], "cannot be read"),
+        (["FILE", "--budget", "soon"], "--budget must be a time"),
+        (["FILE", "--subset", "seed"], "--subset must be NAME=VALUE"),
+        (["FILE", "--backend", "abacus"], "no back end 'abacus'"),
+        (["report", "FILE", "--store", "none.db"], "There is no store"),
+        (["merge", "STORE", "none.db"], "There is no store"),
+    ],
+)
+def test_bad_input_is_one_line(file, tmp_path, monkeypatch, capfd, words, said):
+    monkeypatch.chdir(tmp_path)
+    words = [{"FILE": str(file), "STORE": str(tmp_path / "s.db")}.get(word, word) for word in words]
+    assert esad(["bench", *words]) == 2
+    shown = capfd.readouterr().err
+    assert said in shown
+    assert shown.count("\n") == 1
+
+
+def test_every_experiment_that_ships_can_be_read():
+    from pathlib import Path
+
+    folder = Path(__file__).resolve().parents[2] / "experiments"
+    if not folder.is_dir():
+        pytest.skip("needs the repository: experiments are not part of the package")
+    published = tables.Published(folder / "published.json")
+    for path in folder.glob("*.toml"):
+        experiment = read(path)
+        assert experiment.name == path.stem
+        places = {place for place, _ in experiment.cells()}
+        if experiment.published:
+            assert any(published.find(experiment.published, place)[0] is not None for place in places)
