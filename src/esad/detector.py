@@ -96,6 +96,18 @@ class Detector(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-lea
         -------
         self
         """
+        rows, checked = self._prepare(X, y)
+        threshold = self._threshold_rule()
+        scores = self._fit_rows(rows, checked, callbacks)
+        self.training_scores_, self.training_labels_ = scores.held_out, checked
+        if threshold.rule == "contamination":  # a share of these very rows, as scikit-learn means it
+            self.offset_ = -threshold.fit(scores.total, checked)
+        else:
+            self._apply_to_training(threshold)
+        return self
+
+    def _prepare(self, X: Any, y: ArrayLike | None) -> tuple[Rows, NDArray[np.int8]]:
+        """Check what was given, learn the preprocessing, and give the rows and labels that a method trains on."""
         for name in [name for name in vars(self) if name.endswith("_")]:
             delattr(self, name)  # a fit that fails must not leave half of an old one
         data = read(X)
@@ -109,20 +121,14 @@ class Detector(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-lea
             raise InputError(f"{type(self).__name__} cannot learn from {n_rows} sample: give two rows or more.")
         checked = labels.check(y, n_rows)
         self._check_needed(checked)
-        threshold = self._threshold_rule()
+        self._threshold_rule()  # refuses a wrong one before anything takes long
         self.inputs_, rows = Inputs.fit(data, checked, scaling=self._scaling())
         self._describe_features()
         self._warn_of_ids()
         self.label_counts_ = labels.counts(checked)
         self.fingerprint_ = _fingerprint(rows, checked)
         self.notes_: dict[str, Any] = {}
-        scores = self._fit_rows(rows, checked, callbacks)
-        self.training_scores_, self.training_labels_ = scores.held_out, checked
-        if threshold.rule == "contamination":  # a share of these very rows, as scikit-learn means it
-            self.offset_ = -threshold.fit(scores.total, checked)
-        else:
-            self._apply_to_training(threshold)
-        return self
+        return rows, checked
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "offset_")
@@ -282,7 +288,7 @@ class Detector(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-lea
             warnings.warn(
                 f"Column {ids[0]!r} holds other text in every row, as an id does. Drop it: nothing true is learned.",
                 UserWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
 
     def _plain_parameters(self) -> dict[str, Any]:

@@ -6,13 +6,14 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from esad.bench import tables
 from esad.bench.grid import Cell, read
-from esad.bench.run import Failure, execute, run
+from esad.bench.run import Failure, execute, execute_stack, run
 from esad.bench.store import Store
 from esad.cli.app import run as esad
 
@@ -185,3 +186,38 @@ def test_every_experiment_that_ships_can_be_read():
         places = {place for place, _ in experiment.cells()}
         if experiment.published:
             assert any(published.find(experiment.published, place)[0] is not None for place in places)
+
+
+STACK = {"scenario": {"kind": "table", "labelled_ratio": 0.05}, "stack": 3}
+
+
+@pytest.mark.parametrize(
+    ("method", "settings"),
+    [
+        ("esad", {"n_members": 2, "n_epochs": 4}),
+        ("deep_sad", {"n_epochs": 4, "pretrain_epochs": 4}),
+        ("deep_svdd", {"boundary": "soft", "n_epochs": 4, "pretrain_epochs": 4}),
+        ("autoencoder", {"n_epochs": 4}),
+        ("classifier", {"n_epochs": 4}),
+    ],
+)
+def test_seeds_side_by_side_are_the_seeds_alone(method, settings):
+    stacked = [Cell(method, "wine", seed=seed, settings=settings, **STACK) for seed in range(3)]
+    for cell, found in zip(stacked, execute_stack(stacked), strict=True):
+        alone = execute(replace(cell, stack=0))
+        assert found.cell == cell.name
+        assert found.data == alone.data
+        assert (found.auc, found.ap) == pytest.approx((alone.auc, alone.ap), abs=2e-3)
+
+
+def test_a_cell_of_a_stack_is_bit_equal_whatever_else_is_missing():
+    settings = {"n_epochs": 2, "pretrain_epochs": 1}
+    cells = [Cell("deep_sad", "wine", seed=seed, settings=settings, **STACK) for seed in range(3)]
+    whole, alone = execute_stack(cells), execute_stack(cells[1:2])
+    assert (whole[1].auc, whole[1].ap, whole[1].curves) == (alone[0].auc, alone[0].ap, alone[0].curves)
+
+
+def test_a_method_that_cannot_stack_runs_one_by_one(tmp_path):
+    cells = [Cell("iforest", "wine", seed=seed, settings={"n_trees": 3}, **STACK) for seed in range(3)]
+    with Store(tmp_path / "s.db") as store:
+        assert run(cells, store).n_done == 3

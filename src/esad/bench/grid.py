@@ -1,24 +1,27 @@
 """From an experiment file to cells: every combination of data, variant, axis values and seed.
 
-name = "classic"
-title = "Classic tables"
-data = ["cardio", "thyroid"]
-seeds = 10
-published = "table3_classic"              # where the paper's figures are, in published.json
+An experiment file is TOML:
 
-[scenario]                                # arguments of esad.data.scenario
-kind = "table"
-labelled_ratio = 0.01
+    name = "classic"
+    title = "Classic tables"
+    data = ["cardio", "thyroid"]
+    seeds = 10
+    stack = true                              # optional: seeds of a deep method on a table train side by side
+    published = "table3_classic"              # where the paper's figures are, in published.json
 
-[axes]                                    # optional: every value of one with every value of the others
-"scenario.pollution_ratio" = [0.0, 0.1]
-"settings.lambda_norm" = [0.1, 1.0, 10.0]
+    [scenario]                                # arguments of esad.data.scenario
+    kind = "table"
+    labelled_ratio = 0.01
 
-[[variants]]
-name = "Deep SVDD"                        # the paper's name for it, where it has one
-method = "deep_svdd"
-settings = { boundary = "soft" }
-choose = { gamma = [0.1, 1.0] }           # optional: picked on a tenth of the test labels, and marked
+    [axes]                                    # optional: every value of one with every value of the others
+    "scenario.pollution_ratio" = [0.0, 0.1]
+    "settings.lambda_norm" = [0.1, 1.0, 10.0]
+
+    [[variants]]
+    name = "Deep SVDD"                        # the paper's name for it, where it has one
+    method = "deep_svdd"
+    settings = { boundary = "soft" }
+    choose = { gamma = [0.1, 1.0] }           # optional: picked on a tenth of the test labels, and marked
 """
 
 import hashlib
@@ -37,12 +40,14 @@ from esad.errors import DataFileError, InputError
 __all__ = ["Cell", "Experiment", "Place", "Variant", "read"]
 
 KINDS = ("table", "natural", "images")
-KEYS = {"name", "title", "data", "seeds", "published", "scenario", "axes", "variants"}
+KEYS = {"name", "title", "data", "seeds", "stack", "published", "scenario", "axes", "variants"}
 
 
 @dataclass(frozen=True)
 class Cell:
     """One training and its judgement; two with the same description are the same.
+
+    `stack` is the number of seeds that train side by side, 0 for none: it decides the last bits of a result.
 
     Examples
     --------
@@ -57,6 +62,7 @@ class Cell:
     seed: int
     settings: Mapping[str, Any] = field(default_factory=dict)
     choose: Mapping[str, list[Any]] = field(default_factory=dict)
+    stack: int = 0
 
     def describe(self) -> dict[str, Any]:
         """Plain values, from which the same cell can be made again."""
@@ -99,6 +105,7 @@ class Experiment:
     scenario: Mapping[str, Any]
     variants: tuple[Variant, ...]
     axes: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    stack: int = 0
     published: str | None = None
 
     def cells(self) -> Iterator[tuple[Place, Cell]]:
@@ -111,7 +118,8 @@ class Experiment:
                 group, _, key = axis.partition(".")
                 changed[group][key] = value
             for seed in self.seeds:
-                cell = Cell(variant.method, data, seed=seed, choose=variant.choose, **changed)
+                stack = 0 if variant.choose else self.stack
+                cell = Cell(variant.method, data, seed=seed, choose=variant.choose, stack=stack, **changed)
                 yield Place(variant.name, data, axes), cell
 
     def _parts(self, variant: Variant) -> dict[str, Mapping[str, Any]]:
@@ -186,6 +194,7 @@ def _experiment(found: dict[str, Any]) -> Experiment:
         seeds=tuple(range(found["seeds"])),
         scenario=found["scenario"],
         variants=tuple(_variant(variant) for variant in found["variants"]),
+        stack=found["seeds"] if found.get("stack") else 0,
         axes={axis: tuple(values) for axis, values in found.get("axes", {}).items()},
         published=found.get("published"),
     )

@@ -1,10 +1,11 @@
 """Running cells: several processes, results kept one by one, a budget of time, and a way back after a kill."""
 
 import hashlib
+import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from esad import __version__, registry
 from esad.bench.grid import Cell
+from esad.bench.stacked import can_stack, scores_of_stack
 from esad.bench.store import Result, Store
 from esad.data import scenario
 from esad.data.dataset import Dataset
@@ -22,7 +24,7 @@ from esad.data.scenario import Scenario
 from esad.errors import EsadError, InputError
 from esad.score.metrics import evaluate
 
-__all__ = ["Failure", "Outcome", "code_version", "execute", "run"]
+__all__ = ["Failure", "Outcome", "code_version", "execute", "execute_stack", "run"]
 
 RENEW_SECONDS = 60.0
 CHOSEN_RATIO = 0.1  # of the test rows, whose labels a variant with `choose` sees; the others judge it
@@ -77,7 +79,7 @@ def run(
     parallel = joblib.Parallel(n_jobs=n_jobs, return_as="generator_unordered", pre_dispatch=n_jobs)
     tasks = _tasks(waiting, store, deadline, outcome)
     with _renewed(store):
-        for done in parallel(joblib.delayed(_attempt)(cell) for cell in tasks):
+        for done in itertools.chain.from_iterable(parallel(joblib.delayed(_attempt)(group) for group in tasks)):
             if isinstance(done, Failure):
                 outcome.failures.append(done)
             else:
@@ -88,16 +90,26 @@ def run(
     return outcome
 
 
-def _tasks(waiting: Sequence[Cell], store: Store, deadline: float | None, outcome: Outcome) -> Iterator[Cell]:
-    """Cells that this run has claimed, one at a time as workers ask for them."""
-    for number, cell in enumerate(waiting):
+def _tasks(waiting: Sequence[Cell], store: Store, deadline: float | None, outcome: Outcome) -> Iterator[list[Cell]]:
+    """Cells that this run has claimed, one stack or single cell at a time as workers ask for them."""
+    n_before = 0
+    for group in _groups(waiting):
         if deadline is not None and time.monotonic() > deadline:
-            outcome.n_left = len(waiting) - number
+            outcome.n_left = len(waiting) - n_before
             return
-        if store.claim(cell.name):
-            yield cell
-        else:
-            outcome.n_elsewhere += 1
+        claimed = [cell for cell in group if store.claim(cell.name)]
+        outcome.n_elsewhere += len(group) - len(claimed)
+        n_before += len(group)
+        if claimed:
+            yield claimed
+
+
+def _groups(cells: Sequence[Cell]) -> list[list[Cell]]:
+    """Cells that train side by side; a cell that does not is a group of its own."""
+    groups: dict[str, list[Cell]] = {}
+    for cell in cells:
+        groups.setdefault(replace(cell, seed=-1).name if cell.stack else cell.name, []).append(cell)
+    return list(groups.values())
 
 
 class _renewed:  # noqa: N801  reads as a context
@@ -120,11 +132,28 @@ class _renewed:  # noqa: N801  reads as a context
             self._store.renew()
 
 
-def _attempt(cell: Cell) -> Result | Failure:
+def _attempt(cells: Sequence[Cell]) -> list[Result | Failure]:
     try:
-        return execute(cell)
+        return [*(execute_stack(cells) if cells[0].stack else map(execute, cells))]
     except EsadError as error:
-        return Failure(cell, str(error))
+        return [Failure(cell, str(error)) for cell in cells]
+
+
+def execute_stack(cells: Sequence[Cell]) -> list[Result]:
+    """Run cells that differ in their seed as one training of all seeds of their stack, where that can be done."""
+    import torch
+
+    torch.set_num_threads(1)
+    everyone = [replace(cells[0], seed=seed) for seed in range(cells[0].stack)]
+    drawn = [_drawn(cell) for cell in everyone]
+    detectors = [_detector(cell) for cell in everyone]
+    started = time.perf_counter()
+    found = scores_of_stack(detectors, drawn) if can_stack(detectors, drawn) else None
+    if found is None:
+        return [execute(cell) for cell in cells]
+    scores, curves = found
+    share = (time.perf_counter() - started) / len(everyone)
+    return [_judged(cell, drawn[cell.seed], scores[cell.seed], fit_seconds=share, curves=curves) for cell in cells]
 
 
 def execute(cell: Cell) -> Result:
@@ -133,30 +162,52 @@ def execute(cell: Cell) -> Result:
 
     torch.set_num_threads(1)
     rows = _drawn(cell)
-    detector = registry.method(cell.method)(random_state=cell.seed, **_arguments(cell.settings))
-    test = np.ones(len(rows.truth_test), dtype=bool)
+    detector = _detector(cell)
+    test = None
     started = time.perf_counter()
     if cell.choose:
-        test = ~_seen_by_choice(rows.truth_test, cell.seed)
-        _choose(detector, cell.choose, rows, ~test)
+        seen = _seen_by_choice(rows.truth_test, cell.seed)
+        _choose(detector, cell.choose, rows, seen)
+        test = ~seen
     detector.fit(rows.X_train, rows.y_train)
     fitted = time.perf_counter()
     scores = detector.anomaly_score(rows.X_test)
     scored = time.perf_counter()
+    curves = getattr(detector, "loss_curves_", {})
+    seconds = {"fit_seconds": fitted - started, "score_seconds": scored - fitted}
+    return _judged(cell, rows, scores, test=test, curves=curves, **seconds)
+
+
+def _judged(
+    cell: Cell,
+    rows: Scenario,
+    scores: NDArray[np.float64],
+    *,
+    fit_seconds: float,
+    score_seconds: float = 0.0,
+    curves: Any,
+    test: NDArray[np.bool_] | None = None,
+) -> Result:
+    """The result of a cell from the scores of its test rows, of which `test` count."""
+    test = np.ones(len(rows.truth_test), dtype=bool) if test is None else test
     found = evaluate(scores[test], rows.truth_test[test], ks=(), n_bootstrap=0)
     return Result(
         cell=cell.name,
         description=cell.describe(),
         auc=found.auc,
         ap=found.average_precision,
-        fit_seconds=fitted - started,
-        score_seconds=scored - fitted,
+        fit_seconds=fit_seconds,
+        score_seconds=score_seconds,
         n_train=len(rows.y_train),
         n_test=int(test.sum()),
         code=code_version(),
         data=_checksum(rows),
-        curves=_thinned(getattr(detector, "loss_curves_", {})),
+        curves=_thinned(curves),
     )
+
+
+def _detector(cell: Cell) -> Any:
+    return registry.method(cell.method)(random_state=cell.seed, **_arguments(cell.settings))
 
 
 def _drawn(cell: Cell) -> Scenario:

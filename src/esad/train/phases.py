@@ -41,7 +41,7 @@ def train_phases(
     phases: Sequence[Phase],
     data_of: Callable[[Phase], TrainingData],
     *,
-    seed: int,
+    seed: int | Sequence[int],
     callbacks: Sequence[Callback] = (),
     last_callbacks: Sequence[Callback] = (),
     identity: str = "",
@@ -54,8 +54,9 @@ def train_phases(
         In order.
     data_of : callable
         Gives the rows that a phase trains on; they say on which device and in which precision.
-    seed : int
-        Every member and phase draws from a stream of its own.
+    seed : int or sequence of int
+        Every member and phase draws from a stream of its own. With several seeds, each has an equal share of the
+        members, which draw as they would alone.
     callbacks, last_callbacks : sequence of Callback
         For every phase, and first of all for the last one.
     identity : str
@@ -67,7 +68,9 @@ def train_phases(
         data = data_of(phase)
         device, dtype = data.x.device, data.x.dtype
         objective = place(phase.objective, device, dtype)
-        seeds = member_seeds(seed, objective.n_members, phase=number)
+        given = [seed] if isinstance(seed, int) else list(seed)
+        n_each = objective.n_members // len(given)
+        seeds = [own for one in given for own in member_seeds(one, n_each, phase=number)]
         random = MemberRandom(seeds, device=device, dtype=dtype)
         objective.reset(random)
         if previous is not None:
