@@ -1,0 +1,121 @@
+r"""SSAD with the RBF kernel: the convex semi-supervised one-class problem, solved to a stated duality gap.
+
+    min   1/2 ||w||^2 - rho - kappa g + eta_u sum_i xi_i + eta_l sum_j xi_j                             Eq. (1)
+    s.t.  w.phi(x_i) >= rho - xi_i,    y_j w.phi(x_j) >= y_j rho + g - xi_j,    xi >= 0,    g >= 0
+
+    S(x) = rho - w.phi(x)                                                                               Eq. (2)
+
+i runs over unlabelled rows, j over labelled ones. With multipliers a >= 0 of the constraints, b >= 0 of xi >= 0 and
+d >= 0 of g >= 0, and y_i = +1 for unlabelled rows, the Lagrangian
+
+    1/2 ||w||^2 - rho - kappa g + eta.xi - sum_i a_i (y_i w.phi(x_i) - y_i rho - l_i g + xi_i) - b.xi - d g
+
+with l_i = 1 for labelled rows and 0 for the others is least where
+
+    d/dw:    w = sum_i a_i y_i phi(x_i)            d/dg:    sum_i l_i a_i = kappa + d >= kappa
+    d/drho:  sum_i a_i y_i = 1                     d/dxi:   a_i + b_i = eta_i, so 0 <= a_i <= eta_i
+
+and what is left of it is -1/2 ||w||^2. So the dual is
+
+    min_a 1/2 sum_ij a_i a_j y_i y_j k_ij   s.t.   sum_i a_i y_i = 1,  sum_j a_j >= kappa,  0 <= a <= eta    Eq. (3)
+
+where the second sum is over labelled rows. `esad.solvers.working_set` solves it. Where Eq. (3) asks for what cannot be,
+Eq. (1) is unbounded; then
+
+- without a labelled anomaly kappa is 0: at kappa = 1 known normal rows would take all the weight, sum_j a_j = 1, and
+  unlabelled rows none;
+- kappa is lowered to the largest sum that the bounds allow;
+- bounds are raised until those of unlabelled and normal rows add up to 1;
+- where all rows are known anomalies they count as unlabelled: there is nothing else to lie inside.
+"""
+
+import logging
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from esad.arguments import is_not_negative, is_positive
+from esad.errors import InputError, ModelFileError
+from esad.solvers.base import RowModel, Rows, Scores, State, check_arrays
+from esad.solvers.kernels import check_gamma, kernel_sum, median_gamma, restored_gamma
+from esad.solvers.working_set import Dual, Solution, solve
+
+__all__ = ["SSADModel"]
+
+logger = logging.getLogger("esad")
+
+
+class SSADModel(RowModel):
+    """Eqs. (2) and (3)."""
+
+    def __init__(
+        self, *, kappa: float, eta_unlabelled: float, eta_labelled: float, gamma: float | str, tol: float
+    ) -> None:
+        check_gamma(gamma)
+        if not is_not_negative(kappa):
+            raise InputError(f"`kappa` must be a number, 0 or more. Got {kappa!r}.")
+        for name, value in {"eta_unlabelled": eta_unlabelled, "eta_labelled": eta_labelled, "tol": tol}.items():
+            if not is_positive(value):
+                raise InputError(f"`{name}` must be a number above 0. Got {value!r}.")
+        self.kappa, self.gamma, self.tol = float(kappa), gamma, float(tol)
+        self.eta_unlabelled, self.eta_labelled = float(eta_unlabelled), float(eta_labelled)
+
+    def fit(self, rows: Rows, y: NDArray[np.int8], *, seed: int) -> Self:
+        """Solve Eq. (3)."""
+        self.width = median_gamma(rows, seed=seed) if isinstance(self.gamma, str) else float(self.gamma)
+        dual = self._dual(rows, y)
+        solution = solve(dual, tol=self.tol, seed=seed)
+        self._report(solution)
+        used = solution.weights > 0
+        self.support = rows[used].astype(np.float64)
+        self.weights = (solution.weights * dual.signs)[used]
+        self.rho = np.array([solution.rho])
+        return self
+
+    def score(self, rows: Rows) -> Scores:
+        """Eq. (2)."""
+        return np.asarray(self.rho - kernel_sum(rows, self.support, self.weights, self.width))
+
+    def state(self) -> State:
+        """The support vectors with their weights, negative for known anomalies."""
+        return {"support": self.support, "weights": self.weights, "rho": self.rho}, {"gamma": self.width}
+
+    def restore(self, arrays: dict[str, NDArray[Any]], plain: Any, *, n_features: int) -> Self:
+        """Take back support vectors that fit together."""
+        check_arrays(arrays, {"support": (-1, n_features), "weights": (-1,), "rho": (1,)})
+        self.support, self.weights, self.rho = arrays["support"], arrays["weights"], arrays["rho"]
+        if len(self.support) != len(self.weights):
+            raise ModelFileError("its support vectors and their weights differ in number")
+        self.width = restored_gamma(plain)
+        return self
+
+    def _dual(self, rows: Rows, y: NDArray[np.int8]) -> Dual:
+        """Eq. (3), changed where it asks for what cannot be."""
+        if (y < 0).all():
+            y = np.zeros_like(y)
+        positive = y >= 0
+        bounds = np.where(y == 0, self.eta_unlabelled, self.eta_labelled)
+        bounds[positive] *= max(1.0, 1 / bounds[positive].sum())
+        return Dual(
+            rows=rows,
+            signs=np.where(positive, 1.0, -1.0),
+            bounds=bounds,
+            labelled=(y != 0).astype(np.float64),
+            kappa=self._feasible_kappa(bounds, y),
+            gamma=self.width,
+        )
+
+    def _feasible_kappa(self, bounds: NDArray[np.float64], y: NDArray[np.int8]) -> float:
+        if not (y < 0).any():
+            return 0.0
+        anomalies = min(bounds[y < 0].sum(), bounds[y >= 0].sum() - 1)
+        largest = float(anomalies + min(bounds[y > 0].sum(), 1 + anomalies))
+        if self.kappa > largest:
+            logger.warning("SSAD: kappa = %g is more than the labels can carry; %g is used", self.kappa, largest)
+        return min(self.kappa, largest)
+
+    def _report(self, solution: Solution) -> None:
+        reached = solution.gap / solution.objective
+        say = logger.warning if reached > self.tol else logger.debug
+        say("SSAD: relative duality gap %.2g after %d rounds; %.2g asked for", reached, solution.n_rounds, self.tol)
