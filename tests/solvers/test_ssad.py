@@ -72,6 +72,13 @@ def test_a_kappa_that_cannot_be_is_lowered_and_said(cloud, caplog):
     np.testing.assert_allclose(model.weights[model.weights < 0], [-1, -1], atol=1e-6)
 
 
+def test_the_automatic_cost_lets_a_tenth_lie_outside(cloud):
+    by_hand = fitted(cloud, np.zeros(60), eta_unlabelled=1 / (0.1 * 60))
+    automatic = fitted(cloud, np.zeros(60), eta_unlabelled="auto")
+    np.testing.assert_array_equal(automatic.score(cloud), by_hand.score(cloud))
+    assert (automatic.score(cloud) > 1e-6).mean() <= 0.1
+
+
 def test_costs_that_cannot_add_up_to_one_are_raised(cloud):
     model = fitted(cloud, np.zeros(60), eta_unlabelled=1e-3)
     np.testing.assert_allclose(model.weights, 1 / 60)  # a kernel density
@@ -99,7 +106,7 @@ def test_a_gap_that_is_not_reached_is_stated(cloud, caplog, monkeypatch):
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"kappa": -1}, {"eta_unlabelled": 0}, {"eta_labelled": "1"}, {"tol": 0}, {"gamma": "wide"}, {"kappa": True}],
+    [{"kappa": -1}, {"eta_unlabelled": 0}, {"eta_labelled": "auto"}, {"tol": 0}, {"gamma": "wide"}, {"kappa": True}],
     ids=str,
 )
 def test_wrong_arguments_are_named(wrong, cloud):

@@ -16,8 +16,7 @@ gamma          inverse squared width of the kernel
 =============  ====================================================================================
 
 `esad.solvers.ssad` derives the dual and says what happens where labels are missing; `esad.solvers.working_set`
-solves it for tens of thousands of rows, to a duality gap of `tol`. A cost of 1 / (nu n) lets about a share nu of the
-unlabelled rows lie outside; at the usual cost of 1 hardly any may.
+solves it for tens of thousands of rows, to a duality gap of `tol`.
 """
 
 from typing import ClassVar
@@ -37,8 +36,11 @@ class SSAD(ShallowDetector):
     ----------
     kappa : float
         Weight of the margin that labelled rows keep; without a labelled anomaly it plays no part.
-    eta_unlabelled, eta_labelled : float
-        Cost of an unlabelled and of a labelled row on the wrong side.
+    eta_unlabelled : float or "auto"
+        Cost of an unlabelled row outside. Auto: 10 / n for n of them, so that about a tenth may lie outside; at the
+        cost of 1 that is common in the literature hardly any may, anomalies hidden among them included.
+    eta_labelled : float
+        Cost of a labelled row on the wrong side.
     gamma : float or "auto"
         Of the kernel. Auto: one over the median squared distance of two rows.
     tol : float
@@ -67,7 +69,7 @@ class SSAD(ShallowDetector):
         self,
         *,
         kappa: float = 1.0,
-        eta_unlabelled: float = 1.0,
+        eta_unlabelled: float | str = "auto",
         eta_labelled: float = 1.0,
         gamma: float | str = "auto",
         tol: float = 1e-3,

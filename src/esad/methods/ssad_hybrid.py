@@ -37,8 +37,11 @@ class SSADHybrid(HybridDetector):
     ----------
     kappa : float
         Weight of the margin that labelled rows keep; without a labelled anomaly it plays no part.
-    eta_unlabelled, eta_labelled : float
-        Cost of an unlabelled and of a labelled row on the wrong side.
+    eta_unlabelled : float or "auto"
+        Cost of an unlabelled row outside. Auto: 10 / n for n of them, so that about a tenth may lie outside; at the
+        cost of 1 that is common in the literature hardly any may, anomalies hidden among them included.
+    eta_labelled : float
+        Cost of a labelled row on the wrong side.
     gamma : float or "auto"
         Of the kernel. Auto: one over the median squared distance of two codes.
     tol : float
@@ -82,7 +85,7 @@ class SSADHybrid(HybridDetector):
         self,
         *,
         kappa: float = 1.0,
-        eta_unlabelled: float = 1.0,
+        eta_unlabelled: float | str = "auto",
         eta_labelled: float = 1.0,
         gamma: float | str = "auto",
         tol: float = 1e-3,

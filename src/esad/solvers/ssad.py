@@ -19,7 +19,8 @@ and what is left of it is -1/2 ||w||^2. So the dual is
 
     min_a 1/2 sum_ij a_i a_j y_i y_j k_ij   s.t.   sum_i a_i y_i = 1,  sum_j a_j >= kappa,  0 <= a <= eta    Eq. (3)
 
-where the second sum is over labelled rows. `esad.solvers.working_set` solves it. Where Eq. (3) asks for what cannot be,
+where the second sum is over labelled rows. `esad.solvers.working_set` solves it. eta_u = "auto" is 1 / (NU n) for n
+unlabelled rows: as in nu-SVM, about a share NU of them may then lie outside. Where Eq. (3) asks for what cannot be,
 Eq. (1) is unbounded; then
 
 - without a labelled anomaly kappa is 0: at kappa = 1 known normal rows would take all the weight, sum_j a_j = 1, and
@@ -35,8 +36,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from esad.arguments import is_not_negative, is_positive
-from esad.errors import InputError, ModelFileError
+from esad.arguments import Rule, check, is_not_negative, is_positive
+from esad.errors import ModelFileError
 from esad.solvers.base import RowModel, Rows, Scores, State, check_arrays
 from esad.solvers.kernels import check_gamma, kernel_sum, median_gamma, restored_gamma
 from esad.solvers.working_set import Dual, Solution, solve
@@ -44,22 +45,27 @@ from esad.solvers.working_set import Dual, Solution, solve
 __all__ = ["SSADModel"]
 
 logger = logging.getLogger("esad")
+NU = 0.1
 
 
 class SSADModel(RowModel):
     """Eqs. (2) and (3)."""
 
     def __init__(
-        self, *, kappa: float, eta_unlabelled: float, eta_labelled: float, gamma: float | str, tol: float
+        self, *, kappa: float, eta_unlabelled: float | str, eta_labelled: float, gamma: float | str, tol: float
     ) -> None:
         check_gamma(gamma)
-        if not is_not_negative(kappa):
-            raise InputError(f"`kappa` must be a number, 0 or more. Got {kappa!r}.")
-        for name, value in {"eta_unlabelled": eta_unlabelled, "eta_labelled": eta_labelled, "tol": tol}.items():
-            if not is_positive(value):
-                raise InputError(f"`{name}` must be a number above 0. Got {value!r}.")
+        above_0 = Rule("a number above 0", is_positive)
+        rules = {
+            "kappa": Rule("a number, 0 or more", is_not_negative),
+            "eta_unlabelled": Rule("a number above 0 or 'auto'", is_positive, ("auto",)),
+            "eta_labelled": above_0,
+            "tol": above_0,
+        }
+        given = {"kappa": kappa, "eta_unlabelled": eta_unlabelled, "eta_labelled": eta_labelled, "tol": tol}
+        check(given, rules=rules)
         self.kappa, self.gamma, self.tol = float(kappa), gamma, float(tol)
-        self.eta_unlabelled, self.eta_labelled = float(eta_unlabelled), float(eta_labelled)
+        self.eta_unlabelled, self.eta_labelled = eta_unlabelled, float(eta_labelled)
 
     def fit(self, rows: Rows, y: NDArray[np.int8], *, seed: int) -> Self:
         """Solve Eq. (3)."""
@@ -95,7 +101,10 @@ class SSADModel(RowModel):
         if (y < 0).all():
             y = np.zeros_like(y)
         positive = y >= 0
-        bounds = np.where(y == 0, self.eta_unlabelled, self.eta_labelled)
+        eta_unlabelled = self.eta_unlabelled
+        if isinstance(eta_unlabelled, str):
+            eta_unlabelled = 1 / (NU * max(int((y == 0).sum()), 1))
+        bounds = np.where(y == 0, eta_unlabelled, self.eta_labelled)
         bounds[positive] *= max(1.0, 1 / bounds[positive].sum())
         return Dual(
             rows=rows,
