@@ -14,7 +14,7 @@ d              pixels times channels
 =============  ==============================================================================================
 
 The encoder sees pixels in [-1, 1]; the decoder's and the errors are in [0, 1]. A step draws one turn for every picture
-and mirrors half of them left to right. The paper trains with SGD; Adam gets there in fewer steps.
+and mirrors half of them left to right. The paper trains with SGD, this with Adam.
 """
 
 from typing import Any, ClassVar

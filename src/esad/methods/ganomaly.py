@@ -7,7 +7,7 @@ r"""GANomaly (Akcay et al. 2018): the codes of a picture and of its adversarial 
     L_con = 1/n sum_i ||x_i - x^_i||_1 / d                                                              Eq. (4)
     L_enc = 1/n sum_i ||z_i - z^_i||^2 / d_z                                                            Eq. (5)
     L_G   = lambda_adversarial L_adv + lambda_context L_con + lambda_encoding L_enc                     Eq. (6)
-    L_D   = - 1/(2 n) sum_i log D(x_i) + log(1 - D(x^_i))                                               Eq. (7)
+    L_D   = - 1/(2 n) sum_i [log D(x_i) + log(1 - D(x^_i))]                                             Eq. (7)
 
     S(x)  = ||z - z^||_1 / d_z                                                                          Eq. (8)
 
@@ -20,10 +20,10 @@ d, d_z, d_f       pixels times channels, numbers in a code and in f
 
 Pixels are in [-1, 1]. Generator and discriminator take their steps at the same time, by one backward pass through
 L_G + L_D: L_G sees the discriminator's weights and L_D sees x^ as constants. The paper takes the steps in turn.
-Gradients are not clipped, since that would scale one by the other. The discriminator is not kept after training.
+The loop clips the gradients of both together; without that the codes tell far less. The discriminator is not kept after
+training.
 """
 
-from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -104,7 +104,7 @@ class GANomaly(StandardDetector):
         latent: int | str = "auto",
         lr: float | str = "auto",
         n_epochs: int | str = "auto",
-        batch_size: int = 128,
+        batch_size: int = 64,
         weight_decay: float = 1e-6,
         contamination: float | str = "auto",
         device: str = "auto",
@@ -139,8 +139,7 @@ class GANomaly(StandardDetector):
     def _phases(self, rows: Rows, y: NDArray[np.int8], device: torch.device) -> list[Phase]:
         seen = presumed_normal(y)
         objective = self._objective(self._make_network(rows.shape[1:], device))
-        settings = self._settings(seen, device, n_epochs=self.n_epochs)
-        return [Phase(objective, replace(settings, clip=None), seen)]
+        return [Phase(objective, self._settings(seen, device, n_epochs=self.n_epochs), seen)]
 
     def _rebuild(self, plain: Any) -> Objective:
         objective = super()._rebuild(plain)
@@ -202,7 +201,7 @@ class GANomalyObjective(Objective):
 
     def _score(self, x: Tensor) -> dict[str, Tensor]:
         code, _, second_code = self((2 * x - 1).expand(self.n_members, *x.shape))
-        return {"encoding": (second_code - code).abs().mean(2)}
+        return {"encoding": (second_code - code).abs().mean(2, dtype=x.dtype)}
 
 
 def _with_fixed_weights(network: nn.Module, x: Tensor) -> Tensor:
