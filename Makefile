@@ -1,6 +1,6 @@
 # make demo   sets up, trains on data that ships with scikit-learn, says what it found
 # make test   sets up and passes the tests
-.PHONY: help setup test test-extra demo bench-odds bench-adbench bench-images bench-speed bench-methods bench-methods-images clean
+.PHONY: help setup test test-extra demo bench-odds bench-adbench bench-images bench-speed bench-classic bench-methods-images clean
 .DELETE_ON_ERROR:
 
 PYTHON ?= python3
@@ -15,7 +15,7 @@ help:
 	@echo 'make demo        train on a small data set and show the result'
 	@echo 'make test        linters, types, layers and the tests'
 	@echo 'make test-extra  slow and heavy tests'
-	@echo 'make bench-NAME  odds, adbench, images, methods (need ESAD_DATA), speed; see benchmarks/'
+	@echo 'make bench-NAME  odds, adbench, images, classic (need ESAD_DATA), speed; see benchmarks/'
 	@echo 'make clean       remove .venv and caches'
 
 setup: $(STAMP)
@@ -45,9 +45,15 @@ bench-odds: setup
 bench-images: setup
 	$(BIN)/python benchmarks/images_fmnist.py
 
-bench-methods: setup
-	-$(BIN)/python benchmarks/methods_odds.py
-	$(BIN)/python tools/methods_docs.py
+# The paper's tables of classic benchmarks, on the CPU. The stored text is what docs/results.md is written from.
+TABLES := $(addprefix experiments/,classic.toml classic_chosen.toml ablation.toml lambda_norm_tables.toml lambda_assist_tables.toml)
+STORED := experiments/results/tables.jsonl
+
+bench-classic: setup
+	test ! -e $(STORED) || $(BIN)/esad bench merge bench.db $(STORED)
+	$(BIN)/esad bench $(TABLES) --store bench.db --jobs $(JOBS)
+	$(BIN)/esad bench export bench.db --out $(STORED)
+	$(BIN)/esad bench report $(TABLES) --store $(STORED) --out docs/results.md
 
 # Needs a GPU.
 bench-methods-images: setup

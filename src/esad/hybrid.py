@@ -1,17 +1,19 @@
 """Hybrids: a solved model on the bottleneck codes of a trained autoencoder."""
 
 from abc import abstractmethod
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from esad import labels
 from esad.deep import Phase
 from esad.detector import Scores, State, TrainingScores
 from esad.networks.spec import NetworkSpec
 from esad.preprocess.inputs import Rows
+from esad.score.splits import held_out_parts
 from esad.shallow import fit_and_score
 from esad.solvers.base import RowModel
 from esad.standard import StandardDetector
@@ -51,6 +53,18 @@ class HybridDetector(StandardDetector):
         """Fit the model on the codes of the rows that the autoencoder has seen, then score all."""
         self.model_ = self._model()
         return fit_and_score(self.model_, self._codes(rows), y, unseen_by == 0, seed=self.seed_)
+
+    def solve(self, X: Any, y: ArrayLike | None = None) -> Self:
+        """Fit the solved model anew on the codes of the trained autoencoder, after a change of its arguments.
+
+        `X` and `y` are those of `fit`. The threshold stays.
+        """
+        rows = self._rows(X)
+        checked = labels.check(y, len(rows), warn=False)
+        self.model_ = self._model()
+        left_out = held_out_parts(checked, self.seed_) == 0
+        fit_and_score(self.model_, self._codes(rows), checked, left_out, seed=self.seed_)
+        return self
 
     def _contributions(self, rows: Rows) -> dict[str, Scores]:
         return {"score": self.model_.score(self._codes(rows))}

@@ -221,3 +221,26 @@ def test_a_method_that_cannot_stack_runs_one_by_one(tmp_path):
     cells = [Cell("iforest", "wine", seed=seed, settings={"n_trees": 3}, **STACK) for seed in range(3)]
     with Store(tmp_path / "s.db") as store:
         assert run(cells, store).n_done == 3
+
+
+def test_the_text_export_makes_the_same_tables_and_merges(file, tmp_path, capfd):
+    store, text, again = tmp_path / "s.db", tmp_path / "s.jsonl", tmp_path / "again.db"
+    assert esad(["bench", str(file), "--store", str(store)]) == 0
+    assert esad(["bench", "export", str(store), "--out", str(text)]) == 0
+    assert len(text.read_text().splitlines()) == 2  # a line per data set, seeds within
+    assert esad(["bench", "merge", str(again), str(text)]) == 0
+    reports = []
+    for source in (store, text, again):
+        capfd.readouterr()
+        assert esad(["bench", "report", str(file), "--store", str(source)]) == 0
+        reports.append(capfd.readouterr().out)
+    assert reports[0] == reports[1] == reports[2]
+    assert esad(["bench", "export", str(again), "--out", str(tmp_path / "twice.jsonl")]) == 0
+    assert (tmp_path / "twice.jsonl").read_text() == text.read_text()
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"seed": [1]}', "\x00\x01"])
+def test_a_text_that_holds_no_results_is_refused(text, file, tmp_path, capfd):
+    (tmp_path / "s.jsonl").write_text(text)
+    assert esad(["bench", "report", str(file), "--store", str(tmp_path / "s.jsonl")]) == 2
+    assert "does not hold results" in capfd.readouterr().err

@@ -75,7 +75,7 @@ def test_stores_of_two_machines_merge(tmp_path):
         one.put(result("a"))
         two.put(result("a", auc=0.1))
         two.put(result("b"))
-        assert one.merge(two) == 1
+        assert one.merge(two.results()) == 1
         assert {found.cell: found.auc for found in one.results()} == {"a": 0.9, "b": 0.9}
 
 

@@ -22,6 +22,7 @@ from esad.data import scenario
 from esad.data.dataset import Dataset
 from esad.data.scenario import Scenario
 from esad.errors import EsadError, InputError
+from esad.hybrid import HybridDetector
 from esad.score.metrics import evaluate
 
 __all__ = ["Failure", "Outcome", "code_version", "execute", "execute_stack", "run"]
@@ -264,11 +265,16 @@ def _seen_by_choice(truth: NDArray[np.bool_], seed: int) -> NDArray[np.bool_]:
 
 
 def _choose(detector: Any, choose: Any, rows: Scenario, seen: NDArray[np.bool_]) -> None:
-    """Set one argument after the other to the value with the best AUC on the test rows that may be seen."""
+    """Set one argument after the other to the value with the best AUC on the test rows that may be seen.
+
+    A hybrid trains its autoencoder once.
+    """
+    fit = detector.fit(rows.X_train, rows.y_train).solve if isinstance(detector, HybridDetector) else detector.fit
     for name, values in choose.items():
         aucs = []
         for value in values:
-            detector.set_params(**{name: value}).fit(rows.X_train, rows.y_train)
+            detector.set_params(**{name: value})
+            fit(rows.X_train, rows.y_train)
             scores = detector.anomaly_score(rows.X_test[seen])
             aucs.append(evaluate(scores, rows.truth_test[seen], ks=(), n_bootstrap=0).auc)
         detector.set_params(**{name: values[int(np.argmax(aucs))]})

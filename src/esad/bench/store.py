@@ -146,9 +146,10 @@ class Store:
         with self._reading():
             return {cell for (cell,) in self._database.execute("select cell from results")}
 
-    def merge(self, other: "Store") -> int:
-        """Take over the results of another store that are not here; how many those were."""
-        new = [result for result in other.results() if result.cell not in self.finished()]
+    def merge(self, results: Iterable[Result]) -> int:
+        """Take over results of another machine that are not here; how many those were."""
+        there = self.finished()
+        new = [result for result in results if result.cell not in there]
         for result in new:
             self.put(result)
         return len(new)

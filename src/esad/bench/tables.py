@@ -2,14 +2,14 @@
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
 from esad.bench.grid import Experiment, Place
-from esad.bench.store import Result, Store
+from esad.bench.store import Result
 from esad.errors import DataFileError
 
 __all__ = ["Figure", "Published", "figures", "markdown"]
@@ -85,14 +85,14 @@ class Published:
         ]
 
 
-def figures(experiment: Experiment, store: Store, published: Published) -> list[Figure]:
-    """Every place of the experiment with what the store has for it; other systems with their printed figure."""
+def figures(experiment: Experiment, results: Iterable[Result], published: Published) -> list[Figure]:
+    """Every place of the experiment with what was measured there; other systems with their printed figure."""
     cells: dict[Place, list[str]] = {}
     for place, cell in experiment.cells():
         cells.setdefault(_shown_place(experiment, place), []).append(cell.name)
-    results = {result.cell: result for result in store.results(name for names in cells.values() for name in names)}
+    by_cell = {result.cell: result for result in results}
     found = [
-        _figure(place, [results[name] for name in names if name in results], len(names), experiment, published)
+        _figure(place, [by_cell[name] for name in names if name in by_cell], len(names), experiment, published)
         for place, names in cells.items()
     ]
     for place in published.others(experiment):
@@ -145,6 +145,8 @@ def markdown(experiment: Experiment, found: Sequence[Figure]) -> str:
 def _explanation(experiment: Experiment, chosen: set[str]) -> str:
     scenario = ", ".join(f"{name} = {value}" for name, value in experiment.scenario.items() if name != "kind")
     text = f"{len(experiment.seeds)} seeds; {scenario}. AUC ± standard deviation / AP in %, seconds for one fit."
+    if experiment.stack:
+        text += " Deep methods train all seeds side by side: their seconds are a share of that."
     if experiment.published:
         text += " Below in italics what the paper prints, and ours less that."
     if chosen:

@@ -81,6 +81,7 @@ _bench = typer.Typer(cls=bench.DefaultRun, invoke_without_command=True, rich_mar
 _bench.callback(epilog=bench.EXAMPLE)(_guarded(bench.bench))
 _bench.command("run", epilog=bench.RUN_EXAMPLE)(_guarded(bench.run))
 _bench.command("report", epilog=bench.REPORT_EXAMPLE)(_guarded(bench.report))
+_bench.command("export", epilog=bench.EXPORT_EXAMPLE)(_guarded(bench.export))
 _bench.command("merge", epilog=bench.MERGE_EXAMPLE)(_guarded(bench.merge))
 app.add_typer(_bench, name="bench")
 app.command("demo", epilog=demo.EXAMPLE)(_guarded(demo.demo, files=demo.result_files))

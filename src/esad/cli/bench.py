@@ -16,7 +16,19 @@ if TYPE_CHECKING:
     from esad.bench.run import Failure, Outcome
     from esad.bench.store import Result
 
-__all__ = ["EXAMPLE", "MERGE_EXAMPLE", "REPORT_EXAMPLE", "RUN_EXAMPLE", "DefaultRun", "bench", "merge", "report", "run"]
+__all__ = [
+    "EXAMPLE",
+    "EXPORT_EXAMPLE",
+    "MERGE_EXAMPLE",
+    "REPORT_EXAMPLE",
+    "RUN_EXAMPLE",
+    "DefaultRun",
+    "bench",
+    "export",
+    "merge",
+    "report",
+    "run",
+]
 
 EXAMPLE = common.example("esad bench experiments/classic.toml", "esad bench report experiments/classic.toml")
 RUN_EXAMPLE = common.example(
@@ -24,8 +36,10 @@ RUN_EXAMPLE = common.example(
     "esad bench run experiments/classic.toml --subset data=cardio,thyroid --subset seed=0",
 )
 REPORT_EXAMPLE = common.example("esad bench report experiments/classic.toml --out results.md")
+EXPORT_EXAMPLE = common.example("esad bench export bench.db --out results.jsonl")
 MERGE_EXAMPLE = common.example("esad bench merge bench.db other-machine.db")
 _STORE = Path("bench.db")
+_HEAD = "# Results\n\n<!-- Written by esad bench report. -->\n"
 _UNITS = {"s": 1, "m": 60, "h": 3600}
 
 Experiments = Annotated[list[Path], typer.Argument(metavar="EXPERIMENT...", help="Experiment files (TOML).")]
@@ -112,21 +126,17 @@ def report(
     """Show the stored results as tables, beside what the paper prints."""
     from esad.atomic import atomic_path
     from esad.bench import tables
-    from esad.bench.store import Store
 
-    if not store.exists():
-        raise InputError(f"There is no store {str(store)!r}. Run the experiments first, or name it by --store.")
-    parts, plain = [], {}
-    with Store(store) as results:
-        for path in experiments:
-            experiment = _read(path, subset)
-            paper = published or path.with_name("published.json")
-            found = tables.figures(experiment, results, tables.Published(paper if paper.exists() else None))
-            parts.append(tables.markdown(experiment, found))
-            plain[experiment.name] = tables.plain(found)
+    parts, plain, results = [], {}, _results(store)
+    for path in experiments:
+        experiment = _read(path, subset)
+        paper = published or path.with_name("published.json")
+        found = tables.figures(experiment, results, tables.Published(paper if paper.exists() else None))
+        parts.append(tables.markdown(experiment, found))
+        plain[experiment.name] = tables.plain(found)
     if out is not None:
         with atomic_path(out) as beside:
-            beside.write_text("\n".join(parts), encoding="utf-8")
+            beside.write_text("\n".join([_HEAD, *parts]), encoding="utf-8")
     if as_json:
         common.json_out({"experiments": plain})
     elif out is None:
@@ -147,15 +157,45 @@ def merge(
     taken = {}
     with Store(store) as results:
         for path in others:
-            if not path.exists():
-                raise InputError(f"There is no store {str(path)!r}.")
-            with Store(path) as other:
-                taken[str(path)] = results.merge(other)
+            taken[str(path)] = results.merge(_results(path))
     if as_json:
         common.json_out({"taken": taken})
         return
     for name, n_taken in taken.items():
         common.say(f"{name}: {common.counted(n_taken, 'new result')}")
+
+
+def export(
+    store: Annotated[Path, typer.Argument(metavar="STORE", help="Store of results.")],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="Text file to write (.jsonl).")],
+    as_json: options.Json = False,
+) -> None:
+    """Write the results as a small text file, for a repository; report and merge read it too."""
+    from esad.atomic import atomic_path
+    from esad.bench.text import to_text
+
+    if out.suffix != ".jsonl":
+        raise InputError(f"--out must end in .jsonl. Got {str(out)!r}.")
+    results = _results(store)
+    with atomic_path(out) as beside:
+        beside.write_text(to_text(results), encoding="utf-8")
+    if as_json:
+        common.json_out({"out": str(out), "n_results": len(results)})
+    else:
+        common.say(f"{out}: {common.counted(len(results), 'result')}")
+
+
+def _results(path: Path) -> "list[Result]":
+    """All results of a store, or of its text export."""
+    from esad.bench.store import Store
+    from esad.bench.text import read_results
+
+    if not path.exists():
+        raise InputError(f"There is no store {str(path)!r}. Run the experiments first, or name it by --store.")
+    if path.suffix == ".jsonl":
+        return read_results(path)
+    with Store(path) as store:
+        return store.results()
 
 
 def _read(path: Path, subset: list[str] | None) -> "Experiment":
