@@ -34,7 +34,6 @@ class StandardDetector(DeepDetector):
 
     networks: ClassVar[dict[str, tuple[str, ...]]] = {"table": ("mlp",), "images": ("lenet", "conv")}
     auto_epochs: ClassVar[int] = 150  # of each phase, as long as it stays within MAX_STEPS
-
     learning_rates: ClassVar[dict[str, float]] = {"table": 1e-3, "images": 1e-3}  # for lr="auto"
 
     n_members: int = 1
@@ -82,18 +81,25 @@ class StandardDetector(DeepDetector):
         return self.scaling
 
     def _settings(
-        self, y: NDArray[np.int8], device: torch.device, *, n_epochs: int | str, lr: float | None = None
+        self,
+        y: NDArray[np.int8],
+        device: torch.device,
+        *,
+        n_epochs: int | str,
+        lr: float | None = None,
+        auto_epochs: int | None = None,
     ) -> Settings:
         """Adam with a cosine schedule.
 
-        `y` are the labels as the phase sees them, `lr` what "auto" stands for, if not the method's own.
+        `y` are the labels as the phase sees them, `lr` and `auto_epochs` what "auto" stands for, if not the method's
+        own.
         """
         n_rows = int(np.count_nonzero(y == 0)) or int(np.count_nonzero(np.abs(y) == 1))
         kind = _kind(self.network_.in_shape)
         n_batches = math.ceil(n_rows / min(int(self.batch_size), n_rows))
         if is_auto(n_epochs):
             most = MAX_STEPS["images on a GPU" if kind == "images" and device.type != "cpu" else kind]
-            n_steps = min(most, self.auto_epochs * n_batches)
+            n_steps = min(most, (auto_epochs or self.auto_epochs) * n_batches)
         else:
             n_steps = int(n_epochs) * n_batches
         return Settings(

@@ -55,8 +55,8 @@ class SupervisedClassifier(StandardDetector):
         Auto: "mlp" for tables, "lenet" for pictures. "conv" is the deep network of ESAD's paper.
     hidden, latent : sequence of int and int, or "auto"
         Hidden widths or channels, and the width of the last hidden layer. Auto: those of Deep SAD's paper.
-    lr : float
-        Of Adam, with a cosine schedule.
+    lr : float or "auto"
+        Of Adam, with a cosine schedule. Auto: 3e-3, for pictures 1e-3.
     n_epochs : int or "auto"
         Auto: 30, less on large data; with more, a handful of positives is learned by heart.
     batch_size, labelled_batch_size : int
@@ -86,6 +86,7 @@ class SupervisedClassifier(StandardDetector):
 
     summary: ClassVar[str] = "Deep classifier with the binary cross-entropy; unlabelled rows count as normal"
     labels_needed: ClassVar[tuple[str, ...]] = ("anomaly",)
+    learning_rates: ClassVar[dict[str, float]] = {"table": 3e-3, "images": 1e-3}
     auto_epochs: ClassVar[int] = 30
 
     def __init__(
@@ -95,7 +96,7 @@ class SupervisedClassifier(StandardDetector):
         network: str = "auto",
         hidden: Any = "auto",
         latent: int | str = "auto",
-        lr: float = 3e-3,
+        lr: float | str = "auto",
         n_epochs: int | str = "auto",
         batch_size: int = 512,
         labelled_batch_size: int = 128,

@@ -1,0 +1,177 @@
+r"""SS-DGM (Kingma et al. 2014), semi-supervised deep generative models: how rows of either class come about.
+
+M2 explains a row x by its class y and a code z:
+
+    p(x, y, z) = p(y) p(z) p(x | y, z),   p(y = anomaly) = pi,   p(z) = N(0, 1)                         Eq. (1)
+
+    -L(x, y) = E_q(z|x,y) log p(x | y, z) + log p(y) - KL(q(z | x, y) || p(z))                          Eq. (2)
+    -U(x)    = sum_y q(y | x) (-L(x, y)) + H(q(y | x))                                                  Eq. (3)
+
+    J        = 1/n sum_i U(x_i) + 1/m sum_j L(x_j, y_j) - alpha/m sum_j log q(y_j | x_j)                Eq. (4)
+
+M1 is a variational autoencoder; M1+M2 is M2 with z1 ~ q(z1 | x) of a trained M1 in the place of x:
+
+    J1       = 1/n sum_i KL(q(z1 | x_i) || p(z1)) - E_q(z1|x_i) log p(x_i | z1)                         Eq. (5)
+
+    S(x)     = log q(anomaly | x) - log q(normal | x)                                                   Eq. (6)
+
+==================  ==============================================================================================
+i = 1 .. n          unlabelled rows; in Eq. (5) all rows
+j = 1 .. m          labelled rows
+pi                  `anomaly_ratio`
+q(y | x)            log(pi / (1 - pi)) plus the output of a network is the logit, Eq. (6)
+q(z | x, y)         a network gives mean and log variance; y is one more column of x, or channel of the picture
+p(x | y, z)         a network; columns are Gaussian (standard deviation 1, in M1 0.3), pixels in [0, 1] Bernoulli
+==================  ==============================================================================================
+
+Expectations over z take one draw. The score takes the mean of q(z1 | x) for z1.
+
+Labelled anomalies without a labelled normal row push q(y | x) to one side only. Two things hold it in place. In Eq. (3)
+log p(y) and H add up to -KL(q(y | x) || p(y)): a row without evidence has q(anomaly | x) = pi, and one that is called
+an anomaly must be explained log((1 - pi) / pi) nats better as such. And training starts at q(y | x) = p(y), so that
+p(x | normal, z) learns the unlabelled rows first. From a start at 1/2 every unlabelled picture may end as an anomaly,
+for hundreds of pixels outweigh any p(y). So pi belongs to the model and is not learned: no label tells how many
+anomalies the unlabelled rows hide.
+
+Unlabelled and labelled rows are averaged apart, so each part has the same weight in Eq. (4); the paper counts every row
+once and has alpha = 0.1 on this scale. Which of M2 and M1+M2 is better depends on the data.
+"""
+
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from esad.arguments import Rule, is_not_negative, is_positive
+from esad.deep import Phase
+from esad.methods._ss_dgm_objective import M1M2Objective, M1Objective, M2Objective
+from esad.networks.spec import NetworkSpec
+from esad.preprocess.inputs import Rows
+from esad.standard import StandardDetector
+from esad.train.objective import Objective, all_unlabelled
+
+__all__ = ["SSDGM"]
+
+M1_EPOCHS = 60
+
+
+class SSDGM(StandardDetector):
+    """Semi-supervised deep generative model, for tables and pictures.
+
+    Needs labelled anomalies; labelled normal rows are used but not needed.
+
+    Parameters
+    ----------
+    variant : {"m2", "m1+m2"}
+        "m2" models the rows themselves, "m1+m2" the codes that a variational autoencoder gives them.
+    anomaly_ratio : float
+        p(y = anomaly) of the model: the share of anomalies to expect among the unlabelled rows.
+    alpha : float
+        Weight of the classification of labelled rows.
+    n_members : int
+        Networks trained side by side; the score is their mean.
+    network : {"auto", "mlp", "lenet"}
+        Auto: "mlp" for tables, "lenet" for pictures.
+    hidden, latent : sequence of int and int, or "auto"
+        Hidden widths or channels, and the size of the code. Auto: those of Deep SAD's paper. M2 on codes has one
+        hidden layer, four times as wide as the code.
+    lr : float or "auto"
+        Of Adam, with a cosine schedule. Auto: 3e-3, for pictures 1e-3.
+    pretrain_epochs, n_epochs : int or "auto"
+        Of M1 on all rows, then of M2. Auto: 60 and 30, less on large data.
+    batch_size, labelled_batch_size : int
+        Unlabelled and labelled rows per step.
+    weight_decay : float
+    early_stopping : bool
+        Hold out a quarter of the rows and keep the weights that rank their labels best.
+    contamination : "auto" or float
+        Share of the training rows to flag; "auto" takes a robust rule on the unlabelled scores.
+    device : str
+        "auto", "cpu", "cuda", ...
+    precision : {"auto", "float32", "float64", "bfloat16"}
+    random_state : int, RandomState or None
+    verbose : int
+        1 logs the progress to the logger "esad".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = np.r_[rng.normal(size=(200, 3)), rng.normal(3, 1, size=(10, 3))]
+    >>> y = np.r_[np.zeros(200, dtype=int), np.full(10, -1)]   # ten known anomalies, the rest unlabelled
+    >>> detector = SSDGM(random_state=0).fit(X, y)
+    >>> bool(np.diff(detector.anomaly_score([[0, 0, 0], [3, 3, 3]]))[0] > 0)
+    True
+    """
+
+    summary: ClassVar[str] = "Semi-supervised deep generative model, M2 or M1+M2 (Kingma et al. 2014)"
+    labels_needed: ClassVar[tuple[str, ...]] = ("anomaly",)
+    networks: ClassVar[dict[str, tuple[str, ...]]] = {"table": ("mlp",), "images": ("lenet",)}
+    learning_rates: ClassVar[dict[str, float]] = {"table": 3e-3, "images": 1e-3}
+    auto_epochs: ClassVar[int] = 30
+
+    def __init__(
+        self,
+        *,
+        variant: str = "m2",
+        anomaly_ratio: float = 0.1,
+        alpha: float = 1.0,
+        n_members: int = 1,
+        network: str = "auto",
+        hidden: Any = "auto",
+        latent: int | str = "auto",
+        lr: float | str = "auto",
+        pretrain_epochs: int | str = "auto",
+        n_epochs: int | str = "auto",
+        batch_size: int = 128,
+        labelled_batch_size: int = 32,
+        weight_decay: float = 1e-6,
+        early_stopping: bool = False,
+        contamination: float | str = "auto",
+        device: str = "auto",
+        precision: str = "auto",
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.variant = variant
+        self.anomaly_ratio = anomaly_ratio
+        self.alpha = alpha
+        self.n_members = n_members
+        self.network = network
+        self.hidden = hidden
+        self.latent = latent
+        self.lr = lr
+        self.pretrain_epochs = pretrain_epochs
+        self.n_epochs = n_epochs
+        self.batch_size = batch_size
+        self.labelled_batch_size = labelled_batch_size
+        self.weight_decay = weight_decay
+        self.early_stopping = early_stopping
+        self.contamination = contamination
+        self.device = device
+        self.precision = precision
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _words(self) -> dict[str, tuple[str, ...]]:
+        return {"variant": ("m2", "m1+m2")}
+
+    def _rules(self) -> dict[str, Rule]:
+        return {
+            "anomaly_ratio": Rule("a number between 0 and 1", lambda value: is_positive(value) and value < 1),
+            "alpha": Rule("a number, 0 or more", is_not_negative),
+        }
+
+    def _objective(self, spec: NetworkSpec) -> Objective:
+        model = M2Objective if self.variant == "m2" else M1M2Objective
+        return model(spec, anomaly_ratio=float(self.anomaly_ratio), alpha=float(self.alpha))
+
+    def _phases(self, rows: Rows, y: NDArray[np.int8], device: torch.device) -> list[Phase]:
+        spec = self._make_network(rows.shape[1:], device)
+        phases = [Phase(self._objective(spec), self._settings(y, device, n_epochs=self.n_epochs))]
+        if self.variant == "m1+m2":
+            everything = all_unlabelled(y)
+            settings = self._settings(everything, device, n_epochs=self.pretrain_epochs, auto_epochs=M1_EPOCHS)
+            phases.insert(0, Phase(M1Objective(spec), settings, everything))
+        return phases
