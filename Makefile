@@ -46,7 +46,7 @@ bench-images: setup
 	$(BIN)/python benchmarks/images_fmnist.py
 
 # The paper's tables of classic benchmarks, on the CPU. The stored text is what docs/results.md is written from.
-TABLES := $(addprefix experiments/,classic.toml classic_chosen.toml ablation.toml lambda_norm_tables.toml lambda_assist_tables.toml)
+TABLES := $(patsubst %,experiments/%.toml,classic classic_chosen leak ablation lambda_norm_tables lambda_assist_tables)
 STORED := experiments/results/tables.jsonl
 
 bench-classic: setup

@@ -172,3 +172,13 @@ def test_given_needs_a_test_part_and_enough_to_label():
         scenario.given(numbered_table(), labelled_ratio=0.1, seed=0)
     with pytest.raises(InputError, match=r"needs 7 anomalies to label\. There are 2"):
         scenario.given(numbered_parts(labellable=np.arange(100) < 2), labelled_ratio=0.1, seed=0)
+
+
+def test_a_leak_is_only_there_when_it_is_asked_for():
+    data = Dataset("rows", np.arange(2000.0)[:, None], np.arange(2000) % 10 == 0, "numbered rows")
+    clean = scenario.table(data, labelled_ratio=0.01, seed=0)
+    leaky = scenario.table(data, labelled_ratio=0.01, leaky=True, seed=0)
+    assert np.isin(clean.X_test, clean.X_train).mean() == 0
+    np.testing.assert_array_equal(clean.X_train, leaky.X_train)
+    normal = ~leaky.truth_test
+    assert np.isin(leaky.X_test[normal], leaky.X_train).mean() == pytest.approx(0.6, abs=0.05)

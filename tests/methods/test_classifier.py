@@ -7,7 +7,7 @@ from support import perceptrons, tiny
 
 from esad import SupervisedClassifier
 from esad.errors import InputError
-from esad.methods.classifier import ClassifierObjective
+from esad.methods.classifier import SupervisedObjective
 from esad.networks.spec import NetworkSpec
 from esad.random import MemberRandom
 from esad.train.objective import Batch
@@ -18,7 +18,7 @@ SPEC = NetworkSpec.published("mlp", (FEATURES,), n_members=MEMBERS)
 
 @pytest.fixture
 def objective():
-    made = ClassifierObjective(SPEC).double()
+    made = SupervisedObjective(SPEC).double()
     made.reset(MemberRandom([1, 2], dtype=torch.float64))
     return made
 

@@ -8,6 +8,7 @@ An experiment file is TOML:
     seeds = 10
     stack = true                              # optional: seeds of a deep method on a table train side by side
     published = "table3_classic"              # where the paper's figures are, in published.json
+    others = false                            # optional: leave out systems of that table that are no variant here
 
     [scenario]                                # arguments of esad.data.scenario
     kind = "table"
@@ -40,7 +41,7 @@ from esad.errors import DataFileError, InputError
 __all__ = ["Cell", "Experiment", "Place", "Variant", "read"]
 
 KINDS = ("table", "natural", "images")
-KEYS = {"name", "title", "data", "seeds", "stack", "published", "scenario", "axes", "variants"}
+KEYS = {"name", "title", "data", "seeds", "stack", "published", "others", "scenario", "axes", "variants"}
 
 
 @dataclass(frozen=True)
@@ -107,6 +108,7 @@ class Experiment:
     axes: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     stack: int = 0
     published: str | None = None
+    others: bool = True
 
     def cells(self) -> Iterator[tuple[Place, Cell]]:
         """Every cell with its place, seeds innermost."""
@@ -197,6 +199,7 @@ def _experiment(found: dict[str, Any]) -> Experiment:
         stack=found["seeds"] if found.get("stack") else 0,
         axes={axis: tuple(values) for axis, values in found.get("axes", {}).items()},
         published=found.get("published"),
+        others=bool(found.get("others", True)),
     )
 
 

@@ -20,7 +20,7 @@ from typing import Any, Self
 
 from esad.errors import DataFileError, InputError, OutputError
 
-__all__ = ["Result", "Store"]
+__all__ = ["Result", "Store", "this_machine"]
 
 SCHEMA = """
 create table if not exists results (

@@ -12,7 +12,7 @@ from esad.bench.grid import Experiment, Place
 from esad.bench.store import Result
 from esad.errors import DataFileError
 
-__all__ = ["Figure", "Published", "figures", "markdown"]
+__all__ = ["Figure", "Published", "figures", "markdown", "plain"]
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def figures(experiment: Experiment, results: Iterable[Result], published: Publis
         _figure(place, [by_cell[name] for name in names if name in by_cell], len(names), experiment, published)
         for place, names in cells.items()
     ]
-    for place in published.others(experiment):
+    for place in published.others(experiment) if experiment.others else ():
         mean, spread = published.find(experiment.published, place)
         found.append(Figure(place, (), (), (), 0, mean, spread))
     return found

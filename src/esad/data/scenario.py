@@ -1,6 +1,6 @@
 """Experiments drawn from data sets: what a method may see in training, and the test rows it is judged by.
 
-No row is ever in both parts, and every draw is settled by its seed. `esad.data.draws` says how rows are counted.
+No row is ever in both parts, unless a leak is asked for to measure it, and every draw is settled by its seed. `esad.data.draws` says how rows are counted.
 """
 
 from collections.abc import Sequence
@@ -55,6 +55,7 @@ def table(
     pollution_ratio: float = 0.0,
     labelled_normal_ratio: float = 0.0,
     test_ratio: float = 0.4,
+    leaky: bool = False,
     seed: Seed,
 ) -> Scenario:
     """Draw the paper's scenario on a table: all normal training rows, some labelled and some hidden anomalies.
@@ -67,6 +68,9 @@ def table(
         As in `draw`.
     test_ratio : float
         Share of the normal rows and of the anomalies kept for the test.
+    leaky : bool
+        Only to measure what the leak is worth: test rows are drawn anew from all rows, so that about three in five
+        are in the training part too, as in the code of Deep SAD's authors.
     seed : int or Generator
         The same seed gives the same experiment.
 
@@ -87,6 +91,8 @@ def table(
         labelled_normal_ratio=labelled_normal_ratio,
         seed=rng,
     )
+    if leaky:
+        _, test_rows = split(truth, test_ratio=test_ratio, seed=rng)
     return Scenario(dataset.X[train_rows[drawn.rows]], drawn.y, dataset.X[test_rows], truth[test_rows])
 
 

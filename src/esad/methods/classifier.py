@@ -37,7 +37,7 @@ from esad.random import MemberRandom
 from esad.standard import StandardDetector
 from esad.train.objective import Batch, Objective, Scorer
 
-__all__ = ["SupervisedClassifier"]
+__all__ = ["SupervisedClassifier", "SupervisedObjective"]
 
 SLOPE = 0.01
 
@@ -125,7 +125,7 @@ class SupervisedClassifier(StandardDetector):
         self.verbose = verbose
 
     def _objective(self, spec: NetworkSpec) -> Objective:
-        return ClassifierObjective(spec)
+        return SupervisedObjective(spec)
 
     def _phases(self, rows: Rows, y: NDArray[np.int8], device: torch.device) -> list[Phase]:
         objective = self._objective(self._make_network(rows.shape[1:], device))
@@ -133,7 +133,7 @@ class SupervisedClassifier(StandardDetector):
         return [Phase(objective, self._settings(seen, device, n_epochs=self.n_epochs), seen)]
 
 
-class ClassifierObjective(Objective):
+class SupervisedObjective(Objective):
     """The encoder and one linear output, with the loss of Eq. (2); what is drawn as labelled is positive."""
 
     def __init__(self, spec: NetworkSpec) -> None:

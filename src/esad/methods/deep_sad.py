@@ -35,7 +35,7 @@ from esad.train.autoencoder import AutoencoderObjective
 from esad.train.hypersphere import HypersphereObjective
 from esad.train.objective import Batch, Objective, all_unlabelled
 
-__all__ = ["DeepSAD"]
+__all__ = ["DeepSAD", "DeepSADObjective"]
 
 
 class DeepSAD(StandardDetector):

@@ -35,7 +35,7 @@ from esad.train.autoencoder import AutoencoderObjective
 from esad.train.hypersphere import HypersphereObjective
 from esad.train.objective import Batch, Objective, Scorer, TrainingData, presumed_normal
 
-__all__ = ["DeepSVDD"]
+__all__ = ["DeepSVDD", "OneClassObjective", "SoftBoundaryObjective"]
 
 
 class DeepSVDD(StandardDetector):

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from esad.errors import ModelFileError
 
-__all__ = ["RowModel", "check_arrays"]
+__all__ = ["RowModel", "check_arrays", "presumed_normal_rows"]
 
 Rows = NDArray[np.float32]
 Scores = NDArray[np.float64]
