@@ -1,6 +1,7 @@
 """Experiments drawn from data sets: what a method may see in training, and the test rows it is judged by.
 
-No row is ever in both parts, unless a leak is asked for to measure it, and every draw is settled by its seed. `esad.data.draws` says how rows are counted.
+No row is ever in both parts, unless a leak is asked for in order to measure it, and every draw is settled by its seed.
+`esad.data.draws` says how rows are counted.
 """
 
 from collections.abc import Sequence
