@@ -8,7 +8,18 @@ import numpy as np
 
 from esad.errors import InputError
 
-__all__ = ["COMMON", "Rule", "check", "is_auto", "is_not_negative", "is_positive", "is_truth", "is_whole", "list_of"]
+__all__ = [
+    "COMMON",
+    "WHOLE",
+    "Rule",
+    "check",
+    "is_auto",
+    "is_not_negative",
+    "is_positive",
+    "is_truth",
+    "is_whole",
+    "list_of",
+]
 
 
 def is_auto(value: Any) -> bool:
@@ -75,6 +86,7 @@ class Rule:
         return self.holds(value)
 
 
+WHOLE = Rule("a whole number above 0", is_whole)
 _WHOLE_OR_AUTO = Rule("a whole number above 0 or 'auto'", is_whole, ("auto",))
 _NOT_NEGATIVE = Rule("a number, 0 or more", is_not_negative)
 _TRUTH = Rule("True or False", is_truth)

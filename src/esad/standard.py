@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from esad import arguments
-from esad.arguments import Rule, is_auto
+from esad.arguments import WHOLE, Rule, is_auto
 from esad.deep import DeepDetector
 from esad.errors import ModelFileError
 from esad.networks.spec import NetworkSpec
@@ -22,8 +22,6 @@ __all__ = ["PRETRAIN_LR", "StandardDetector"]
 
 PRETRAIN_LR = 1e-3  # of the autoencoder that a method starts from
 
-MAX_STEPS = {"table": 5000, "images": 1500, "images on a GPU": 7500}
-
 
 class StandardDetector(DeepDetector):
     """A deep method whose objective follows from a network and the constructor's arguments.
@@ -33,7 +31,8 @@ class StandardDetector(DeepDetector):
     """
 
     networks: ClassVar[dict[str, tuple[str, ...]]] = {"table": ("mlp",), "images": ("lenet", "conv")}
-    auto_epochs: ClassVar[int] = 150  # of each phase, as long as it stays within MAX_STEPS
+    auto_epochs: ClassVar[int] = 150  # of each phase, as long as it stays within the steps below
+    max_steps: ClassVar[dict[str, int]] = {"table": 5000, "images": 1500, "images on a GPU": 7500}
     learning_rates: ClassVar[dict[str, float]] = {"table": 1e-3, "images": 1e-3}  # for lr="auto"
 
     n_members: int = 1
@@ -61,7 +60,8 @@ class StandardDetector(DeepDetector):
 
     def _check(self, kind: str) -> None:
         parameters = self.get_params(deep=False)
-        arguments.check(parameters, words={"scaling": SCALINGS} | self._words(), rules=self._rules())
+        rules = dict.fromkeys(("n_members", "batch_size", "labelled_batch_size"), WHOLE) | self._rules()
+        arguments.check(parameters, words={"scaling": SCALINGS} | self._words(), rules=rules)
         what = "a table" if kind == "table" else "pictures"
         arguments.check(parameters, words={"network": ("auto", *self.networks[kind])}, where=f" for {what}")
 
@@ -98,7 +98,7 @@ class StandardDetector(DeepDetector):
         kind = _kind(self.network_.in_shape)
         n_batches = math.ceil(n_rows / min(int(self.batch_size), n_rows))
         if is_auto(n_epochs):
-            most = MAX_STEPS["images on a GPU" if kind == "images" and device.type != "cpu" else kind]
+            most = self.max_steps["images on a GPU" if kind == "images" and device.type != "cpu" else kind]
             n_steps = min(most, (auto_epochs or self.auto_epochs) * n_batches)
         else:
             n_steps = int(n_epochs) * n_batches

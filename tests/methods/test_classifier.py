@@ -85,6 +85,6 @@ def test_an_anomaly_hidden_among_the_unlabelled_rows_counts_as_normal(rows):
 
 
 def test_wrong_arguments_are_refused(rows):
-    for wrong in ({"network": "lenet"}, {"hidden": (0,)}, {"labelled_batch_size": 0}, {"early_stopping": "yes"}):
+    for wrong in ({"network": "lenet"}, {"hidden": (0,)}, {"labelled_batch_size": 0}, {"batch_size": "auto"}):
         with pytest.raises(InputError, match=f"`{next(iter(wrong))}` must be"):
             SupervisedClassifier(**wrong).fit(*rows)

@@ -110,6 +110,7 @@ class SSDGM(StandardDetector):
     networks: ClassVar[dict[str, tuple[str, ...]]] = {"table": ("mlp",), "images": ("lenet",)}
     learning_rates: ClassVar[dict[str, float]] = {"table": 3e-3, "images": 1e-3}
     auto_epochs: ClassVar[int] = 30
+    max_steps: ClassVar[dict[str, int]] = {"table": 2000, "images": 600, "images on a GPU": 7500}
 
     def __init__(
         self,
