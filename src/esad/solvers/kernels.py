@@ -25,7 +25,10 @@ def kernel(a: NDArray[Any], b: NDArray[Any], gamma: float) -> Matrix:
     [[1.0], [0.368]]
     """
     a, b = a.astype(np.float64, copy=False), b.astype(np.float64, copy=False)
-    squared: Matrix = np.square(a).sum(1)[:, None] + np.square(b).sum(1) - 2 * (a @ b.T)
+    squared: Matrix = a @ b.T  # every step in place: memory is what takes the time
+    squared *= -2
+    squared += np.square(a).sum(1)[:, None]
+    squared += np.square(b).sum(1)
     np.maximum(squared, 0, out=squared)
     squared *= -gamma
     return np.exp(squared, out=squared)

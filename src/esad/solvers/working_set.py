@@ -200,15 +200,16 @@ def _choose(dual: Dual, now: _Iterate, rng: np.random.Generator) -> Index:
     inside = np.flatnonzero(used & below)
     in_parts = now.failed or len(inside) > N_WHOLE
     n_new = N_PART // 3 if in_parts else N_NEW
+    can_rise, can_fall = (below, used) if in_parts else (below & ~used, used & ~below)  # else all inside are taken
     rising, falling = [], []
     for kind in dual.kinds:
         highest = cost[kind[used[kind]]].max(initial=0.0)
         lowest = cost[kind[below[kind]]].min(initial=0.0)
-        rising.append(kind[(below & ~used & (cost < highest))[kind]])
-        falling.append(kind[(used & ~below & (cost > lowest))[kind]])
+        rising.append(kind[(can_rise & (cost < highest))[kind]])
+        falling.append(kind[(can_fall & (cost > lowest))[kind]])
     new = [_most(np.concatenate(rising), -cost, n_new, rng), _most(np.concatenate(falling), cost, n_new, rng)]
     if in_parts:
-        inside = _most(inside, np.abs(cost), N_PART // 3, rng)
+        inside = _most(inside, np.abs(cost), N_PART - sum(map(len, new)), rng)
     return np.unique(np.concatenate([*new, inside]))
 
 
