@@ -157,6 +157,25 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
             yield from places(value[index], (*path, index))
 
 
+def own_places(manifest: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
+    """The places that a method reads itself; inputs are read alike for all, so one method stands for the others."""
+    for place in places(manifest):
+        if place and (place[0] != "inputs" or manifest["method"] == "esad"):
+            yield place
+
+
+def few_of_a_kind(tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The first two tensors of every kind: a deep network has dozens that are read alike."""
+    kinds: dict[tuple[str, int], int] = {}
+    chosen = {}
+    for name, value in tensors.items():
+        kind = (name.split(".")[0] + name.rpartition(".")[2], value.ndim)
+        kinds[kind] = kinds.get(kind, 0) + 1
+        if kinds[kind] <= 2:
+            chosen[name] = value
+    return chosen
+
+
 def objects(value: Any) -> Iterator[tuple[Any, ...]]:
     """The places that hold JSON objects."""
     for place in places(value):
@@ -203,9 +222,8 @@ def test_hostile_values_in_the_manifest_never_crash(model, tmp_path):
     manifest, tensors, X = model
     outcomes = {
         (place, repr(value)[:40]): outcome(tmp_path / "model.esad", changed(manifest, place, new=value), tensors, X)
-        for place in places(manifest)
+        for place in own_places(manifest)
         for value in (HOSTILE if place[:1] != ("parameters",) else HOSTILE[::4])  # those are only stored
-        if place
     }
     assert_never_crashed(outcomes)
 
@@ -242,7 +260,7 @@ def test_hostile_tensors_never_crash(model, tmp_path):
     manifest, tensors, X = model
     outcomes = {
         (name, number): outcome(tmp_path / "model.esad", manifest, {**tensors, name: forged}, X)
-        for name, value in tensors.items()
+        for name, value in few_of_a_kind(tensors).items()
         for number, forged in enumerate(hostile_tensors(value))
     }
     assert_never_crashed(outcomes)
