@@ -69,7 +69,7 @@ def test_many_members_count_together(tmp_path):
         read_tar(path, ("m4",), max_bytes=10_000)
 
 
-@pytest.mark.parametrize("content", [b"", b"no archive", gzip.compress(b"no tar" * 200)])
+@pytest.mark.parametrize("content", [b"", b"no archive", gzip.compress(b"no tar" * 200)], ids=["empty", "text", "gzip"])
 def test_what_is_no_archive_is_one_error(tmp_path, content):
     path = tmp_path / "t.tar.gz"
     path.write_bytes(content)

@@ -190,6 +190,8 @@ def test_unusable_text_is_refused_in_one_line(tmp_path: Path, content: bytes, me
     assert message in refusal(write(tmp_path / "t.csv", content))
 
 
-@pytest.mark.parametrize("content", [b"a,b\n1,2\n", gzip.compress(b"a,b\n" + b"1,2\n" * 100_000)[:-60]])
+@pytest.mark.parametrize(
+    "content", [b"a,b\n1,2\n", gzip.compress(b"a,b\n" + b"1,2\n" * 100_000)[:-60]], ids=["text", "cut"]
+)
 def test_damaged_gzip_is_refused(tmp_path: Path, content: bytes) -> None:
     assert "t.csv.gz" in refusal(write(tmp_path / "t.csv.gz", content))
