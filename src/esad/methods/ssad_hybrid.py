@@ -92,7 +92,7 @@ class SSADHybrid(HybridDetector):
         network: str = "auto",
         hidden: Any = "auto",
         latent: int | str = "auto",
-        scaling: str = "standard",
+        scaling: str = "minmax",
         lr: float | str = "auto",
         n_epochs: int | str = "auto",
         batch_size: int = 128,
