@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from sklearn.svm import OneClassSVM
 
 from esad.arguments import is_positive, is_whole
-from esad.errors import InputError
+from esad.errors import InputError, ModelFileError
 from esad.solvers.base import RowModel, Rows, Scores, State, check_arrays, presumed_normal_rows
 from esad.solvers.kernels import check_gamma, kernel_sum, median_gamma, restored_gamma
 
@@ -64,6 +64,6 @@ class OneClassSVMModel(RowModel):
         check_arrays(arrays, {"support": (-1, n_features), "weights": (-1,), "rho": (1,)})
         self.support, self.weights, self.rho = arrays["support"], arrays["weights"], arrays["rho"]
         if len(self.support) != len(self.weights):
-            raise InputError("It has another number of support vectors than of weights.")
+            raise ModelFileError("it has another number of support vectors than of weights")
         self.width = restored_gamma(plain)
         return self
