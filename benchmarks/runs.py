@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib.metadata
 import json
 import platform
@@ -56,17 +55,9 @@ class Store:
         return (method for method, runs in self.runs.items() if runs)
 
 
-def fingerprint(drawn: Scenario) -> str:
-    """Name exactly these rows and labels, so that the stored result of another draw is never reused."""
-    digest = hashlib.sha256()
-    for part in (drawn.X_train, drawn.y_train, drawn.X_test, drawn.truth_test):
-        digest.update(np.ascontiguousarray(part).tobytes())
-    return digest.hexdigest()[:12]
-
-
 def run_missing(store: Store, *, method: str, table: str, seed: int, drawn: Scenario, rerun: bool) -> None:
     """Fit a method on the rows drawn and judge its scores on the test rows, unless that is stored already."""
-    rows = fingerprint(drawn)
+    rows = drawn.fingerprint()[:12]
     if not rerun and store.get(method, table, seed, rows=rows):
         return
     started = time.perf_counter()
@@ -101,7 +92,7 @@ def judged(
         "n_train": len(drawn.y_train),
         "n_labelled": int((drawn.y_train == -1).sum()),
         "n_test": len(truth),
-        "rows": fingerprint(drawn),
+        "rows": drawn.fingerprint()[:12],
         "version": importlib.metadata.version(package),
     }
 

@@ -159,7 +159,6 @@ def test_the_report_sets_the_papers_figure_beside_ours(file, tmp_path, capfd):
         (["run", "none.toml"], "cannot be read"),
         (["FILE", "--budget", "soon"], "--budget must be a time"),
         (["FILE", "--subset", "seed"], "--subset must be NAME=VALUE"),
-        (["FILE", "--backend", "abacus"], "no back end 'abacus'"),
         (["report", "FILE", "--store", "none.db"], "There is no store"),
         (["merge", "STORE", "none.db"], "There is no store"),
     ],

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from support import perceptrons
 
 from esad import TLSAD, DeepSAD, DeepSVDD
 from esad.errors import DataFileError, InputError
@@ -38,22 +39,9 @@ def training_data(n=40, n_labelled=4):
     return TrainingData.shared(x, y, n_members=MEMBERS)
 
 
-def leaky(h, slope=0.01):
-    return np.where(h > 0, h, slope * h)
-
-
 def encoded(encoder, x, member):
-    """The perceptron by hand, in evaluation mode: leaky_relu((W h - mean) / sqrt(variance + eps)), last layer W h."""
-    matrices, bias = encoder.layers()
-    assert bias is None
-    h = x
-    for index, matrix in enumerate(matrices):
-        h = h @ matrix[member].detach().numpy().T
-        if index < len(matrices) - 1:
-            mean = encoder.get_buffer(f"mean_{index}")[member].numpy()
-            variance = encoder.get_buffer(f"variance_{index}")[member].numpy()
-            h = leaky((h - mean) / np.sqrt(variance + 1e-4))
-    return h
+    """Codes of the rows x by one member, in plain numpy."""
+    return perceptrons(encoder, np.broadcast_to(x, (MEMBERS, *x.shape)))[member]
 
 
 def test_the_centre_is_the_mean_code_kept_away_from_zero():

@@ -115,7 +115,7 @@ class Experiment:
         combinations = list(itertools.product(*self.axes.values()))
         for data, variant, values in itertools.product(self.data, self.variants, combinations):
             axes = tuple(zip(self.axes, values, strict=True))
-            changed = {group: dict(part) for group, part in self._parts(variant).items()}
+            changed = {"scenario": dict(self.scenario), "settings": dict(variant.settings)}
             for axis, value in axes:
                 group, _, key = axis.partition(".")
                 changed[group][key] = value
@@ -123,9 +123,6 @@ class Experiment:
                 stack = 0 if variant.choose else self.stack
                 cell = Cell(variant.method, data, seed=seed, choose=variant.choose, stack=stack, **changed)
                 yield Place(variant.name, data, axes), cell
-
-    def _parts(self, variant: Variant) -> dict[str, Mapping[str, Any]]:
-        return {"scenario": self.scenario, "settings": variant.settings}
 
     def subset(self, chosen: Mapping[str, list[str]]) -> "Experiment":
         """A smaller experiment for a quick look.

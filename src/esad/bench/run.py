@@ -67,7 +67,7 @@ def run(
     store : Store
         Other runs may use it at the same time.
     n_jobs : int
-        Processes side by side. A joblib back end chosen by `joblib.parallel_config` spreads them over a cluster.
+        Processes side by side, through joblib.
     budget : float, optional
         Seconds after which no further cell is started.
     on_done : callable, optional
@@ -202,7 +202,7 @@ def _judged(
         n_train=len(rows.y_train),
         n_test=int(test.sum()),
         code=code_version(),
-        data=_checksum(rows),
+        data=rows.fingerprint(),
         curves=_thinned(curves),
     )
 
@@ -234,12 +234,15 @@ def _drawn_pictures(
     **rest: Any,
 ) -> Scenario:
     """Labelled anomalies of the class `labelled_offset` after the normal one, or of classes drawn by the seed."""
-    classes = sorted({int(value) for value in dataset.classes}) if dataset.classes is not None else []
-    others = [value for value in classes if value != rest.get("normal_class")]
+    classes = () if dataset.classes is None else dataset.classes
+    normal = rest.get("normal_class", 0)
     if labelled_offset is not None:
-        rest["labelled_classes"] = (others[(rest["normal_class"] + labelled_offset - 1) % len(others)],)
+        others = np.setdiff1d(classes, [normal]).tolist()
+        rest["labelled_classes"] = (others[(normal + labelled_offset - 1) % len(others)],)
     elif n_labelled_classes is not None:
-        rest["labelled_classes"] = tuple(np.random.default_rng(seed).permutation(others)[:n_labelled_classes].tolist())
+        rest["labelled_classes"] = scenario.pick_classes(
+            classes, normal_class=normal, n_classes=n_labelled_classes, seed=seed
+        )
     return scenario.images(dataset, seed=seed, **rest)
 
 
@@ -278,13 +281,6 @@ def _choose(detector: Any, choose: Any, rows: Scenario, seen: NDArray[np.bool_])
             scores = detector.anomaly_score(rows.X_test[seen])
             aucs.append(evaluate(scores, rows.truth_test[seen], ks=(), n_bootstrap=0).auc)
         detector.set_params(**{name: values[int(np.argmax(aucs))]})
-
-
-def _checksum(rows: Scenario) -> str:
-    digest = hashlib.sha256()
-    for part in (rows.X_train, rows.y_train, rows.X_test, rows.truth_test):
-        digest.update(np.ascontiguousarray(part).tobytes())
-    return digest.hexdigest()[:16]
 
 
 def _thinned(curves: Any) -> dict[str, list[float]]:

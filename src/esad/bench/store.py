@@ -132,14 +132,13 @@ class Store:
             self._database.execute(f"insert or replace into results ({names}) values ({places})", values)
             self._database.execute("delete from claims where cell = ?", (result.cell,))
 
-    def results(self, cells: Iterable[str] | None = None) -> list[Result]:
-        """All results, or those of some cells that have one."""
+    def results(self) -> list[Result]:
+        """All results, in the order of their cells."""
         with self._reading():
             rows = self._database.execute("select * from results order by cell")
             names = [column[0] for column in rows.description]
             found = [dict(zip(names, row, strict=True)) for row in rows]
-        wanted = None if cells is None else set(cells)
-        return [_result(row) for row in found if wanted is None or row["cell"] in wanted]
+        return [_result(row) for row in found]
 
     def finished(self) -> set[str]:
         """Names of the cells that have a result."""

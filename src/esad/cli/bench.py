@@ -81,10 +81,6 @@ def run(
         str | None,
         typer.Option("--budget", metavar="TIME", help="Start nothing new after this long, such as 90s, 25m or 2h."),
     ] = None,
-    backend: Annotated[
-        str | None,
-        typer.Option("--backend", metavar="NAME", help="A joblib back end, such as ray or dask, for a cluster."),
-    ] = None,
     as_json: options.Json = False,
 ) -> None:
     """Run what the store does not have yet; after a kill the same command goes on.
@@ -98,7 +94,7 @@ def run(
     chosen = [_read(path, subset) for path in experiments]
     cells = [cell for experiment in chosen for _, cell in experiment.cells()]
     seconds = None if budget is None else _seconds(budget)
-    with Store(store) as results, _backend(backend), bar(shown=not as_json) as progress:
+    with Store(store) as results, bar(shown=not as_json) as progress:
         n_cells = len({cell.name for cell in cells})
         n_there = len({cell.name for cell in cells} & results.finished())
         task = progress.add_task("running", total=n_cells, completed=n_there)
@@ -216,24 +212,6 @@ def _seconds(text: str) -> float:
     if found is None:
         raise InputError(f"--budget must be a time such as 90s, 25m or 2h. Got {text!r}.")
     return float(found[1]) * _UNITS[found[2]]
-
-
-def _backend(name: str | None) -> Any:
-    """The context in which joblib uses a back end; Ray's is registered first."""
-    import contextlib
-
-    if name is None:
-        return contextlib.nullcontext()
-    import joblib
-
-    if name == "ray":
-        from esad.extras import require
-
-        require("ray.util.joblib", extra="ray").register_ray()
-    try:
-        return joblib.parallel_config(backend=name)
-    except (ValueError, ImportError) as error:
-        raise InputError(f"joblib has no back end {name!r}: {error}") from error
 
 
 def _told(done: "Result | Failure") -> str:

@@ -4,6 +4,7 @@ No row is ever in both parts, unless a leak is asked for in order to measure it,
 `esad.data.draws` says how rows are counted.
 """
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -47,6 +48,13 @@ class Scenario:
     y_train: NDArray[np.int8]
     X_test: NDArray[Any]
     truth_test: NDArray[np.bool_]
+
+    def fingerprint(self) -> str:
+        """Name exactly these rows and labels, so that a result on others is never taken for one on these."""
+        digest = hashlib.sha256()
+        for part in (self.X_train, self.y_train, self.X_test, self.truth_test):
+            digest.update(np.ascontiguousarray(part).tobytes())
+        return digest.hexdigest()[:16]
 
 
 def table(
