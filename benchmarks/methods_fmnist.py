@@ -24,7 +24,7 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 from esad import registry
 from esad.data.sources import mnist
 from esad.train.objective import HELD_OUT, TrainingData
-from esad.train.phases import Phase, train_phases
+from esad.train.phases import train_phases
 
 CLASSES = range(10)
 N_LABELLED = 60
@@ -52,8 +52,7 @@ def fit(detector: Any, x: torch.Tensor, y: np.ndarray, *, seed: int) -> Any:
     own = [labels[labels != HELD_OUT] for labels in y]
     views = [detector._phases(rows, labels, x.device) for labels in own]
 
-    def data_of(phase: Phase) -> TrainingData:
-        number = next(k for k, candidate in enumerate(views[0]) if candidate is phase)
+    def data_of(number: int) -> TrainingData:
         seen = y.copy()
         for member, phases in enumerate(views):
             if phases[number].y is not None:

@@ -66,7 +66,8 @@ class DeepDetector(Detector):
         unseen_by = held_out_parts(kept, self.seed_) if self._holds_out() else np.full(len(y), -1)
         phases = self._phases(rows, y, device)
 
-        def data_of(phase: Phase) -> TrainingData:
+        def data_of(number: int) -> TrainingData:
+            phase = phases[number]
             seen = kept if phase.y is None else np.where(kept == HELD_OUT, kept, phase.y)
             return TrainingData.shared(
                 x,

@@ -63,8 +63,7 @@ def scores_of_stack(
     x = torch.from_numpy(np.concatenate([part.rows for part in parts]))
     labels = [_labels(part, n_each, number=k, n_parts=len(parts)) for k, part in enumerate(parts)]
 
-    def data_of(phase: Phase) -> TrainingData:
-        number = next(index for index, one in enumerate(phases) if one is phase)
+    def data_of(number: int) -> TrainingData:
         seen = [_as_seen(y, part, number, k) for k, (y, part) in enumerate(zip(labels, parts, strict=True))]
         return TrainingData.apart(x, torch.from_numpy(np.concatenate(seen)))
 

@@ -39,7 +39,7 @@ class Phase:
 
 def train_phases(
     phases: Sequence[Phase],
-    data_of: Callable[[Phase], TrainingData],
+    data_of: Callable[[int], TrainingData],
     *,
     seed: int | Sequence[int],
     callbacks: Sequence[Callback] = (),
@@ -53,7 +53,7 @@ def train_phases(
     phases : sequence of Phase
         In order.
     data_of : callable
-        Gives the rows that a phase trains on; they say on which device and in which precision.
+        Gives the rows that phase 0, 1, ... trains on; they say on which device and in which precision.
     seed : int or sequence of int
         Every member and phase draws from a stream of its own. With several seeds, each has an equal share of the
         members, which draw as they would alone.
@@ -65,7 +65,7 @@ def train_phases(
     previous: Objective | None = None
     curves: dict[str, Tensor] = {}
     for number, phase in enumerate(phases):
-        data = data_of(phase)
+        data = data_of(number)
         device, dtype = data.x.device, data.x.dtype
         objective = place(phase.objective, device, dtype)
         given = [seed] if isinstance(seed, int) else list(seed)
