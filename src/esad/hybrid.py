@@ -61,9 +61,8 @@ class HybridDetector(StandardDetector):
         """
         rows = self._rows(X)
         checked = labels.check(y, len(rows), warn=False)
-        self.model_ = self._model()
-        left_out = held_out_parts(checked, self.seed_) == 0
-        fit_and_score(self.model_, self._codes(rows), checked, left_out, seed=self.seed_)
+        seen = held_out_parts(checked, self.seed_) != 0
+        self.model_ = self._model().fit(self._codes(rows)[seen], checked[seen], seed=self.seed_)
         return self
 
     def _contributions(self, rows: Rows) -> dict[str, Scores]:

@@ -7,10 +7,12 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from esad import ESAD
 from esad.bench import tables
 from esad.bench.grid import Cell, read
 from esad.bench.run import Failure, execute, execute_stack, run
@@ -99,6 +101,30 @@ def test_arguments_chosen_on_test_labels_are_judged_by_the_others():
     assert execute(cell).n_test < execute(plain).n_test
 
 
+@pytest.mark.parametrize("method", ["ocsvm", "ocsvm_hybrid"])
+def test_the_chosen_arguments_are_those_of_the_best_fit(method):
+    """By hand: gamma first at the default nu, then nu at that gamma, each on a tenth of the test rows."""
+    from sklearn.metrics import roc_auc_score
+
+    from esad import registry
+    from esad.bench import run as runs
+    from esad.data import scenario
+
+    choose = {"gamma": [0.001, 0.1, 10.0], "nu": [0.05, 0.5]}
+    settings = {"n_epochs": 3} if method == "ocsvm_hybrid" else {}
+    cell = Cell(method, "breast_cancer", CELL["scenario"], 0, settings, choose)
+    drawn = scenario.table(registry.load_data_set("breast_cancer"), labelled_ratio=0.05, seed=0)
+    seen = runs._seen_by_choice(drawn.truth_test, 0)
+
+    def auc(rows, **arguments):
+        detector = registry.method(method)(random_state=0, **settings, **arguments).fit(drawn.X_train, drawn.y_train)
+        return roc_auc_score(drawn.truth_test[rows], detector.anomaly_score(drawn.X_test[rows]))
+
+    gamma = max(choose["gamma"], key=lambda value: auc(seen, gamma=value))
+    nu = max(choose["nu"], key=lambda value: auc(seen, gamma=gamma, nu=value))
+    assert execute(cell).auc == pytest.approx(auc(~seen, gamma=gamma, nu=nu))
+
+
 def test_a_killed_run_goes_on_with_what_is_unfinished(file, tmp_path):
     """kill -9 while workers are busy; the second run finishes the rest, and every result is there once."""
     file.write_text(EXPERIMENT.replace("seeds = 4", "seeds = 60").replace("n_trees = 5", "n_trees = 20"))
@@ -172,14 +198,22 @@ def test_bad_input_is_one_line(file, tmp_path, monkeypatch, capfd, words, said):
     assert shown.count("\n") == 1
 
 
-def test_every_experiment_that_ships_can_be_read():
-    from pathlib import Path
-
+@pytest.fixture
+def shipped():
     folder = Path(__file__).resolve().parents[2] / "experiments"
     if not folder.is_dir():
         pytest.skip("needs the repository: experiments are not part of the package")
-    published = tables.Published(folder / "published.json")
-    for path in folder.glob("*.toml"):
+    return folder
+
+
+def test_the_experiment_with_the_papers_settings_has_them(shipped):
+    (variant,) = read(shipped / "as_published.toml").variants
+    assert ESAD(**variant.settings).get_params() == ESAD.as_published().get_params()
+
+
+def test_every_experiment_that_ships_can_be_read(shipped):
+    published = tables.Published(shipped / "published.json")
+    for path in shipped.glob("*.toml"):
         experiment = read(path)
         assert experiment.name == path.stem
         places = {place for place, _ in experiment.cells()}
@@ -198,14 +232,20 @@ STACK = {"scenario": {"kind": "table", "labelled_ratio": 0.05}, "stack": 3}
         ("deep_svdd", {"boundary": "soft", "n_epochs": 4, "pretrain_epochs": 4}),
         ("autoencoder", {"n_epochs": 4}),
         ("classifier", {"n_epochs": 4}),
+        ("ss_dgm", {"variant": "m1+m2", "n_epochs": 4}),
+        ("iforest_hybrid", {"n_epochs": 4, "n_trees": 20}),
+        ("ocsvm_hybrid", {"n_epochs": 4}),
+        ("ssad_hybrid", {"n_epochs": 4}),
     ],
 )
 def test_seeds_side_by_side_are_the_seeds_alone(method, settings):
-    stacked = [Cell(method, "wine", seed=seed, settings=settings, **STACK) for seed in range(3)]
+    choose = {"gamma": [0.5, 4.0]} if method == "ssad_hybrid" else {}
+    stacked = [Cell(method, "wine", seed=seed, settings=settings, choose=choose, **STACK) for seed in range(3)]
     for cell, found in zip(stacked, execute_stack(stacked), strict=True):
         alone = execute(replace(cell, stack=0))
         assert found.cell == cell.name
         assert found.data == alone.data
+        assert found.n_test == alone.n_test
         assert (found.auc, found.ap) == pytest.approx((alone.auc, alone.ap), abs=2e-3)
 
 

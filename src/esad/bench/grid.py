@@ -120,8 +120,7 @@ class Experiment:
                 group, _, key = axis.partition(".")
                 changed[group][key] = value
             for seed in self.seeds:
-                stack = 0 if variant.choose else self.stack
-                cell = Cell(variant.method, data, seed=seed, choose=variant.choose, stack=stack, **changed)
+                cell = Cell(variant.method, data, seed=seed, choose=variant.choose, stack=self.stack, **changed)
                 yield Place(variant.name, data, axes), cell
 
     def subset(self, chosen: Mapping[str, list[str]]) -> "Experiment":

@@ -1,5 +1,6 @@
 """Running cells: several processes, results kept one by one, a budget of time, and a way back after a kill."""
 
+import copy
 import hashlib
 import itertools
 import threading
@@ -16,11 +17,12 @@ from numpy.typing import NDArray
 
 from esad import __version__, registry
 from esad.bench.grid import Cell
-from esad.bench.stacked import can_stack, scores_of_stack
+from esad.bench.stacked import can_stack, fit_stack
 from esad.bench.store import Result, Store
 from esad.data import scenario
 from esad.data.dataset import Dataset
 from esad.data.scenario import Scenario
+from esad.deep import DeepDetector
 from esad.errors import EsadError, InputError
 from esad.hybrid import HybridDetector
 from esad.score.metrics import evaluate
@@ -109,7 +111,8 @@ def _groups(cells: Sequence[Cell]) -> list[list[Cell]]:
     """Cells that train side by side; a cell that does not is a group of its own."""
     groups: dict[str, list[Cell]] = {}
     for cell in cells:
-        groups.setdefault(replace(cell, seed=-1).name if cell.stack else cell.name, []).append(cell)
+        beside = cell.stack and issubclass(registry.method(cell.method), DeepDetector)
+        groups.setdefault(replace(cell, seed=-1).name if beside else cell.name, []).append(cell)
     return list(groups.values())
 
 
@@ -149,12 +152,26 @@ def execute_stack(cells: Sequence[Cell]) -> list[Result]:
     drawn = [_drawn(cell) for cell in everyone]
     detectors = [_detector(cell) for cell in everyone]
     started = time.perf_counter()
-    found = scores_of_stack(detectors, drawn) if can_stack(detectors, drawn) else None
-    if found is None:
+    if not can_stack(detectors, drawn) or not fit_stack(detectors, drawn):
         return [execute(cell) for cell in cells]
-    scores, curves = found
     share = (time.perf_counter() - started) / len(everyone)
-    return [_judged(cell, drawn[cell.seed], scores[cell.seed], fit_seconds=share, curves=curves) for cell in cells]
+    return [_scored(cell, drawn[cell.seed], detectors[cell.seed], fit_seconds=share) for cell in cells]
+
+
+def _scored(cell: Cell, rows: Scenario, detector: Any, *, fit_seconds: float) -> Result:
+    """The result of a cell whose detector is fitted."""
+    test = None
+    started = time.perf_counter()
+    if cell.choose:
+        seen = _seen_by_choice(rows.truth_test, cell.seed)
+        detector = _chosen(detector, cell.choose, rows, seen)
+        test = ~seen
+    fitted = time.perf_counter()
+    scores = detector.anomaly_score(rows.X_test)
+    scored = time.perf_counter()
+    curves = getattr(detector, "loss_curves_", {})
+    seconds = {"fit_seconds": fit_seconds + fitted - started, "score_seconds": scored - fitted}
+    return _judged(cell, rows, scores, test=test, curves=curves, **seconds)
 
 
 def execute(cell: Cell) -> Result:
@@ -164,19 +181,10 @@ def execute(cell: Cell) -> Result:
     torch.set_num_threads(1)
     rows = _drawn(cell)
     detector = _detector(cell)
-    test = None
     started = time.perf_counter()
-    if cell.choose:
-        seen = _seen_by_choice(rows.truth_test, cell.seed)
-        _choose(detector, cell.choose, rows, seen)
-        test = ~seen
-    detector.fit(rows.X_train, rows.y_train)
-    fitted = time.perf_counter()
-    scores = detector.anomaly_score(rows.X_test)
-    scored = time.perf_counter()
-    curves = getattr(detector, "loss_curves_", {})
-    seconds = {"fit_seconds": fitted - started, "score_seconds": scored - fitted}
-    return _judged(cell, rows, scores, test=test, curves=curves, **seconds)
+    if not cell.choose or isinstance(detector, HybridDetector):
+        detector.fit(rows.X_train, rows.y_train)
+    return _scored(cell, rows, detector, fit_seconds=time.perf_counter() - started)
 
 
 def _judged(
@@ -267,20 +275,23 @@ def _seen_by_choice(truth: NDArray[np.bool_], seed: int) -> NDArray[np.bool_]:
     return seen
 
 
-def _choose(detector: Any, choose: Any, rows: Scenario, seen: NDArray[np.bool_]) -> None:
-    """Set one argument after the other to the value with the best AUC on the test rows that may be seen.
+def _chosen(detector: Any, choose: Any, rows: Scenario, seen: NDArray[np.bool_]) -> Any:
+    """The fitted detector with one argument after the other at its best AUC on the test rows that may be seen.
 
-    A hybrid trains its autoencoder once.
+    A hybrid comes with a trained autoencoder, which stays.
     """
-    fit = detector.fit(rows.X_train, rows.y_train).solve if isinstance(detector, HybridDetector) else detector.fit
     for name, values in choose.items():
-        aucs = []
+        best = -np.inf
+        kept = detector
         for value in values:
-            detector.set_params(**{name: value})
+            tried = copy.copy(detector).set_params(**{name: value})
+            fit = tried.solve if isinstance(tried, HybridDetector) else tried.fit
             fit(rows.X_train, rows.y_train)
-            scores = detector.anomaly_score(rows.X_test[seen])
-            aucs.append(evaluate(scores, rows.truth_test[seen], ks=(), n_bootstrap=0).auc)
-        detector.set_params(**{name: values[int(np.argmax(aucs))]})
+            scores = tried.anomaly_score(rows.X_test[seen])
+            auc = evaluate(scores, rows.truth_test[seen], ks=(), n_bootstrap=0).auc
+            best, kept = (auc, tried) if auc > best else (best, kept)
+        detector = kept
+    return detector
 
 
 def _thinned(curves: Any) -> dict[str, list[float]]:

@@ -5,6 +5,7 @@ member draws from its own stream and its own rows, so it becomes the network tha
 rounding of a larger matrix product.
 """
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,17 +17,13 @@ from torch import Tensor
 from esad.data.scenario import Scenario
 from esad.deep import DeepDetector
 from esad.detector import Detector
-from esad.hybrid import HybridDetector
-from esad.preprocess.inputs import Rows, reference_rows
+from esad.preprocess.inputs import Rows
 from esad.random import seed_from
 from esad.score.splits import held_out_parts
-from esad.train.objective import HELD_OUT, Objective, TrainingData
+from esad.train.objective import Objective, TrainingData
 from esad.train.phases import Phase, train_phases
-from esad.train.runtime import in_parallel
 
-__all__ = ["can_stack", "scores_of_stack"]
-
-BLOCK_ROWS = 512
+__all__ = ["can_stack", "fit_stack"]
 
 
 @dataclass(frozen=True)
@@ -36,13 +33,25 @@ class _Part:
     detector: DeepDetector
     rows: Rows
     y: NDArray[np.int8]
+    unseen_by: NDArray[np.int64]
     phases: list[Phase]
+
+    @property
+    def n_members(self) -> int:
+        return self.phases[-1].objective.n_members
+
+    def data_of(self, phase: int) -> TrainingData:
+        """The part's rows as its members see them in a phase."""
+        view = self.phases[phase].y
+        y = torch.from_numpy(self.y if view is None else view)
+        unseen_by = torch.from_numpy(self.unseen_by)
+        return TrainingData.shared(torch.from_numpy(self.rows), y, n_members=self.n_members, unseen_by=unseen_by)
 
 
 def can_stack(detectors: Sequence[Detector], drawn: Sequence[Scenario]) -> bool:
     """Whether fits can share a training: deep methods on tables, whose splits have equally many rows of each label."""
     for detector in detectors:
-        if not isinstance(detector, DeepDetector) or isinstance(detector, HybridDetector):
+        if not isinstance(detector, DeepDetector):
             return False
         if detector.early_stopping or isinstance(getattr(detector, "input_noise", 0.0), list | tuple):
             return False
@@ -50,83 +59,56 @@ def can_stack(detectors: Sequence[Detector], drawn: Sequence[Scenario]) -> bool:
     return len(counts) == 1 and drawn[0].X_train.ndim == 2
 
 
-def scores_of_stack(
-    detectors: Sequence[DeepDetector], drawn: Sequence[Scenario]
-) -> tuple[list[NDArray[np.float64]], dict[str, NDArray[np.float64]]] | None:
-    """Scores of each scenario's test rows by its own detector, and the loss curves; None if their widths differ."""
+def fit_stack(detectors: Sequence[DeepDetector], drawn: Sequence[Scenario]) -> bool:
+    """Fit each detector on its own scenario in one training; False, and nothing fitted, if their widths differ.
+
+    Loss curves are means over the stack. No threshold is set.
+    """
     parts = [_part(detector, one) for detector, one in zip(detectors, drawn, strict=True)]
     if len({part.rows.shape for part in parts}) > 1:  # a column may be constant in one split alone
-        return None
-    n_each = parts[0].phases[0].objective.n_members
-    whole = parts[0].detector.set_params(n_members=n_each * len(parts))
+        return False
+    whole = copy.copy(parts[0].detector)
+    whole.n_members = parts[0].n_members * len(parts)
     phases = whole._phases(parts[0].rows, parts[0].y, torch.device("cpu"))
-    x = torch.from_numpy(np.concatenate([part.rows for part in parts]))
-    labels = [_labels(part, n_each, number=k, n_parts=len(parts)) for k, part in enumerate(parts)]
-
-    def data_of(number: int) -> TrainingData:
-        seen = [_as_seen(y, part, number, k) for k, (y, part) in enumerate(zip(labels, parts, strict=True))]
-        return TrainingData.apart(x, torch.from_numpy(np.concatenate(seen)))
-
-    seeds = [seed_from(part.detector.random_state) for part in parts]
-    curves = train_phases(phases, data_of, seed=seeds)
-    objective = phases[-1].objective
-    _calibrate(objective, parts, n_each)
-    tested = [part.detector._rows(one.X_test) for part, one in zip(parts, drawn, strict=True)]
-    by_member = torch.stack(list(objective.contributions(_terms(objective, tested, n_each)).values())).sum(0)
-    scores = by_member.view(len(parts), n_each, -1).mean(1).double().numpy()
-    return list(scores), {name: curve.double().numpy() for name, curve in curves.items()}
+    seeds = [part.detector.seed_ for part in parts]
+    curves = train_phases(phases, lambda number: _side_by_side([part.data_of(number) for part in parts]), seed=seeds)
+    for number, part in enumerate(parts):
+        part.detector.objective_ = _share(phases[-1].objective, part.phases[-1].objective, number).eval()
+        part.detector.loss_curves_ = {name: curve.numpy() for name, curve in curves.items()}
+        part.detector._training_scores(part.rows, part.y, part.unseen_by, drawn=np.ones(len(part.y), dtype=bool))
+        part.detector.offset_ = 0.0
+    return True
 
 
 def _part(detector: DeepDetector, drawn: Scenario) -> _Part:
     rows, y = detector._prepare(drawn.X_train, drawn.y_train)
-    detector.offset_ = 0.0  # rows of a fitted detector can be transformed; no threshold is asked for
-    return _Part(detector, rows, y, detector._phases(rows, y, torch.device("cpu")))
+    detector.seed_ = seed_from(detector.random_state)
+    unseen_by = held_out_parts(y, detector.seed_) if detector._holds_out() else np.full(len(y), -1)
+    return _Part(detector, rows, y, unseen_by, detector._phases(rows, y, torch.device("cpu")))
 
 
-def _labels(part: _Part, n_each: int, *, number: int, n_parts: int) -> NDArray[np.int8]:
-    """Labels of all rows of the stack as the members of one part see them, (members, rows of all parts)."""
-    n = len(part.y)
-    unseen_by = held_out_parts(part.y, seed_from(part.detector.random_state)) if part.detector._holds_out() else None
-    labels = np.full((n_each, n * n_parts), HELD_OUT, dtype=np.int8)
-    for member in range(n_each):
-        own = part.y.copy()
-        if unseen_by is not None and unseen_by.max() >= 0:
-            own[unseen_by == member % (unseen_by.max() + 1)] = HELD_OUT
-        labels[member, number * n : (number + 1) * n] = own
-    return labels
+def _side_by_side(parts: Sequence[TrainingData]) -> TrainingData:
+    """The rows of all parts, of which a member draws only those of its own part."""
+    first = [number * len(part.x) for number, part in enumerate(parts)]
+    return TrainingData(
+        x=torch.cat([part.x for part in parts]),
+        unlabelled=torch.cat([part.unlabelled + start for part, start in zip(parts, first, strict=True)]),
+        labelled=torch.cat([part.labelled + start for part, start in zip(parts, first, strict=True)]),
+        y=torch.cat([part.y for part in parts]),
+        n_anomalies=parts[0].n_anomalies,
+    )
 
 
-def _as_seen(labels: NDArray[np.int8], part: _Part, phase: int, number: int) -> NDArray[np.int8]:
-    """The same as a phase sees them."""
-    view = part.phases[phase].y
-    if view is None:
-        return labels
-    n = len(part.y)
-    seen = labels.copy()
-    own = seen[:, number * n : (number + 1) * n]
-    own[:] = np.where(own == HELD_OUT, own, view)
-    return seen
+def _share(whole: Objective, own: Objective, number: int) -> Objective:
+    """The objective of one part with the weights that its members have in the whole stack."""
+    wanted = own.state_dict()
+    own.load_state_dict({name: _slice(value, wanted[name], number) for name, value in whole.state_dict().items()})
+    return own
 
 
-def _calibrate(objective: Objective, parts: Sequence[_Part], n_each: int) -> None:
-    reference = [part.rows[reference_rows(part.y)] for part in parts]
-    objective.calibrate(_terms(objective, reference, n_each))
-
-
-def _terms(objective: Objective, rows: Sequence[Rows], n_each: int) -> dict[str, Tensor]:
-    """Raw terms (members of all parts, n): every part's rows by its own members."""
-    scorer = objective.scorer()
-    n = len(rows[0])
-    out: dict[str, Tensor] = {}
-
-    def run(first: int) -> None:
-        number, start = divmod(first, -(-n // BLOCK_ROWS))
-        here = slice(start * BLOCK_ROWS, min((start + 1) * BLOCK_ROWS, n))
-        own = slice(number * n_each, (number + 1) * n_each)
-        with torch.inference_mode():
-            found = scorer(torch.from_numpy(rows[number][here]))
-        for name, term in found.items():
-            out.setdefault(name, term.new_empty(n_each * len(rows), n))[own, here] = term[own]
-
-    in_parallel(run, range(len(rows) * -(-n // BLOCK_ROWS)))
-    return out
+def _slice(value: Tensor, like: Tensor, number: int) -> Tensor:
+    """What one part has of a tensor of the whole stack: its stretch of the axis that counts members."""
+    lengths = zip(value.shape, like.shape, strict=True)
+    for axis in [axis for axis, (n_all, n_own) in enumerate(lengths) if n_all != n_own]:
+        return value.narrow(axis, number * like.shape[axis], like.shape[axis])
+    return value

@@ -39,9 +39,10 @@ Index = NDArray[np.intp]
 
 N_START = 300  # rows of each kind that share the weight at the start
 N_NEW = 100  # violating rows that join a working set
-N_WHOLE = 1600  # rows strictly inside their bounds that are solved for at once; more are taken in parts
+N_WHOLE = 500  # rows strictly inside their bounds that are solved for at once; more are taken in parts
 N_PART = 300  # rows in such a part
 N_HALVINGS = 40  # of the interval for the margin
+FLAT = 1e-9  # of the value: less is not worth another halving
 MAX_ROUNDS = 1000
 MAX_WORK = 4e12  # multiplications in kernel columns, over all rounds
 PATIENCE = 50  # rounds without a smaller gap
@@ -181,6 +182,8 @@ def _least_linear(dual: Dual, levels: Vector) -> tuple[float, float, float]:
         middle = (low + high) / 2
         rho, value, slope = at(middle)
         best = max(best, (rho, middle, value), key=lambda found: found[2])
+        if abs(slope) * (high - low) <= FLAT * abs(value):  # concave: no more than this is left to gain
+            break
         low, high = (middle, high) if slope > 0 else (low, middle)
     return best
 
