@@ -61,12 +61,16 @@ def test_public_names_are_these():
         "Threshold",
         "__version__",
         "ap_scorer",
+        "audit_labels",
         "auc_scorer",
         "errors",
         "evaluate",
         "labels",
+        "learning_curve",
         "load",
         "registry",
+        "search",
+        "suggest_labels",
     }
 
 

@@ -13,9 +13,13 @@ _NAMES = {
     "LabelAwareSplit": "esad.score.splits",
     "Threshold": "esad.score.threshold",
     "ap_scorer": "esad.score.metrics",
+    "audit_labels": "esad.advice.audit",
     "auc_scorer": "esad.score.metrics",
     "evaluate": "esad.score.metrics",
+    "learning_curve": "esad.advice.curve",
     "load": "esad.loading",
+    "search": "esad.advice.search",
+    "suggest_labels": "esad.advice.suggest",
 }
 _MODULES = ("errors", "labels", "registry")
 

@@ -10,12 +10,12 @@ from dataclasses import asdict, dataclass
 from statistics import fmean, stdev
 from typing import Any
 
-import narwhals as nw
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from esad import labels, registry
 from esad.data.frame import Table
+from esad.data.table import take_rows
 from esad.errors import EsadError, InputError
 from esad.preprocess.inputs import read
 from esad.score.metrics import evaluate
@@ -171,20 +171,12 @@ def _measured(
             on_fit(name, number)
         try:
             started = time.perf_counter()
-            detector = registry.method(name)(**arguments).fit(_take(X, train), y[train])
+            detector = registry.method(name)(**arguments).fit(take_rows(X, train), y[train])
             seconds.append(time.perf_counter() - started)
-            scores = detector.anomaly_score(_take(X, test))
+            scores = detector.anomaly_score(take_rows(X, test))
         except EsadError as error:
             return MethodResult(name, reason=str(error))
         found = evaluate(scores, (y[test] == labels.ANOMALY).astype(np.int8), ks=(), n_bootstrap=0)
         aucs.append(found.auc)
         precisions.append(found.average_precision)
     return MethodResult(name, tuple(aucs), tuple(precisions), tuple(seconds))
-
-
-def _take(X: Any, rows: Rows) -> Any:
-    """The given rows of any library's table, an array or a list."""
-    frame = nw.from_native(X, eager_only=True, pass_through=True)
-    if isinstance(frame, nw.DataFrame):
-        return frame[rows].to_native()
-    return [X[row] for row in rows] if isinstance(X, list | tuple) else np.asarray(X)[rows]

@@ -23,6 +23,7 @@ COMMANDS = {
     "fit": ("fit", "{data}", "--label-column", "verdict", "--out", "{folder}/out.esad", "--quiet"),
     "compare": ("compare", "{data}", "--label-column", "verdict"),
     "score": ("score", "{model}", "{data}", "--out", "{folder}/out.csv"),
+    "labels": ("labels", "{model}", "{data}", "--out", "{folder}/out.csv"),
     "evaluate": ("evaluate", "{model}", "{data}", "--truth-column", "verdict"),
 }
 

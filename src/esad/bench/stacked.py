@@ -55,8 +55,8 @@ def can_stack(detectors: Sequence[Detector], drawn: Sequence[Scenario]) -> bool:
             return False
         if detector.early_stopping or isinstance(getattr(detector, "input_noise", 0.0), list | tuple):
             return False
-    counts = {(one.X_train.shape, *np.bincount(one.y_train + 1, minlength=3).tolist()) for one in drawn}
-    return len(counts) == 1 and drawn[0].X_train.ndim == 2
+    counts = {(np.shape(one.X_train), *np.bincount(one.y_train + 1, minlength=3).tolist()) for one in drawn}
+    return len(counts) == 1 and len(np.shape(drawn[0].X_train)) == 2
 
 
 def fit_stack(detectors: Sequence[DeepDetector], drawn: Sequence[Scenario]) -> bool:

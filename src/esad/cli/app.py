@@ -13,7 +13,21 @@ from typing import Annotated, Any
 import typer
 
 import esad
-from esad.cli import bench, common, compare, data, data_files, demo, evaluate, failures, fit, inspect, methods, score
+from esad.cli import (
+    bench,
+    common,
+    compare,
+    data,
+    data_files,
+    demo,
+    evaluate,
+    failures,
+    fit,
+    inspect,
+    labels,
+    methods,
+    score,
+)
 
 __all__ = ["app", "run"]
 
@@ -69,6 +83,7 @@ app.command("fit", epilog=fit.EXAMPLE)(_guarded(fit.fit))
 app.command("score", epilog=score.EXAMPLE)(_guarded(score.score))
 app.command("evaluate", epilog=evaluate.EXAMPLE)(_guarded(evaluate.evaluate))
 app.command("compare", epilog=compare.EXAMPLE)(_guarded(compare.compare))
+app.command("labels", epilog=labels.EXAMPLE)(_guarded(labels.labels))
 app.command("inspect", epilog=inspect.EXAMPLE)(_guarded(inspect.inspect))
 app.command("methods", epilog=methods.EXAMPLE)(_guarded(methods.methods))
 _data = typer.Typer(invoke_without_command=True, rich_markup_mode="rich")

@@ -10,10 +10,14 @@ import typer
 from esad.cli import common, job, options
 from esad.cli import fit_options as own
 from esad.cli.build import Choice, build_detector, settings_checked, threshold_rule
+from esad.cli.progress import bar
 from esad.cli.training import Reading, TrainingSet, read_training
+from esad.errors import InputError
 
 if TYPE_CHECKING:
+    from esad.advice.search import Search
     from esad.data.frame import Column
+    from esad.detector import Detector
 
 __all__ = ["EXAMPLE", "fit", "show_reading"]
 
@@ -40,6 +44,7 @@ def fit(
     seed: options.Seed = 0,
     device: options.Device = "auto",
     settings: own.Settings = None,
+    search: own.Search = False,
     contamination: own.Contamination = None,
     false_alarm_rate: own.FalseAlarmRate = None,
     threshold_from_labels: own.FromLabels = False,
@@ -64,15 +69,37 @@ def fit(
     talks = not (quiet or as_json)
     if talks:
         show_reading(data, training)
+    searched = _searched(detector, training, shown=not quiet) if search else None
+    if searched is not None:
+        detector = searched.detector
+        if talks:
+            common.say(f"Recipe: {searched.chosen}. {searched.reason}")
     checkpoint = job.open_checkpoint(out, every_seconds=checkpoint_every, resume=resume)
     with settings_checked(choice):
         summary = job.fit_and_save(
             detector, training, rule=rule, checkpoint=checkpoint, out=out, command=context.obj, shown=not quiet
         )
     if as_json:
-        common.json_out({"model": str(out), "method": method, "data": training.to_json()} | summary)
+        found = {} if searched is None else {"search": searched.to_json()}
+        common.json_out({"model": str(out), "method": method, "data": training.to_json()} | found | summary)
     elif talks:
         _show_summary(summary, out)
+
+
+def _searched(detector: "Detector", training: TrainingSet, *, shown: bool) -> "Search":
+    """Try recipes before the training, with a bar."""
+    from esad.advice.search import search
+
+    if type(detector).__name__ != "ESAD" or training.schema is None:
+        raise InputError("There are recipes for ESAD on tables only. Leave --search out.")
+    with bar(shown=shown) as progress:
+        task = progress.add_task("searching", total=None)
+        return search(
+            detector,
+            training.X,
+            training.y,
+            on_trial=lambda name, number: progress.update(task, description=f"trying: {name}", completed=number),
+        )
 
 
 def show_reading(data: Path, training: TrainingSet) -> None:

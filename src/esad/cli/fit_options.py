@@ -17,6 +17,7 @@ __all__ = [
     "Out",
     "Quiet",
     "Resume",
+    "Search",
     "Settings",
 ]
 
@@ -37,6 +38,14 @@ Method = Annotated[
 Members = Annotated[
     int | None,
     typer.Option("--members", min=1, metavar="N", help="Networks trained side by side.", rich_help_panel=_TRAINING),
+]
+Search = Annotated[
+    bool,
+    typer.Option(
+        "--search",
+        help="Try a few recipes by repeated splits of the labels first; takes about ten times as long.",
+        rich_help_panel=_TRAINING,
+    ),
 ]
 Settings = Annotated[
     list[str] | None,

@@ -17,7 +17,15 @@ if TYPE_CHECKING:
 
     from esad.data.frame import Schema
 
-__all__ = ["Reading", "TrainingSet", "check_column", "names_the_answer", "read_training", "refuse_model"]
+__all__ = [
+    "Reading",
+    "TrainingSet",
+    "check_column",
+    "column_labels",
+    "names_the_answer",
+    "read_training",
+    "refuse_model",
+]
 
 # Names under which files carry the answer; such a column among the features is most often a leak.
 _ANSWERS = ("anomaly", "class", "fraud", "ground_truth", "label", "labels", "outlier", "target", "truth", "y")
@@ -92,7 +100,7 @@ def _check_enough(path: Path, number: int, noun: str) -> None:
         raise DataFileError(f"Cannot learn from {str(path)!r}: it holds {held}. Give two or more.")
 
 
-def _labels(values: Any, reading: Reading, *, name: str) -> "NDArray[np.int8]":
+def column_labels(values: Any, reading: Reading, *, name: str) -> "NDArray[np.int8]":
     """Labels -1, 0, +1; what cannot be read as such names the options that help."""
     from esad.labels import from_column
 
@@ -118,7 +126,7 @@ def _read_file(path: Path, reading: Reading) -> TrainingSet:
     _check_enough(path, table.num_rows, "row")
     y = None
     if reading.label_column is not None:
-        y = _labels(table[reading.label_column], reading, name=reading.label_column)
+        y = column_labels(table[reading.label_column], reading, name=reading.label_column)
     features = table.drop_columns([name for name in (reading.label_column, reading.id_column) if name is not None])
     if features.num_columns == 0:
         raise DataFileError(f"{str(path)!r} has no column left to learn from.")
@@ -241,9 +249,9 @@ def _read_folder(path: Path, reading: Reading) -> TrainingSet:
 def _picture_labels(path: Path, words: "NDArray[np.object_]", reading: Reading) -> "NDArray[np.int8]":
     """Labels by CSV file or by sub-folder; sub-folders that mean nothing are named."""
     if reading.labels_csv is not None:
-        return _labels(words, reading, name="label")
+        return column_labels(words, reading, name="label")
     try:
-        return _labels(words, reading, name="sub-folder")
+        return column_labels(words, reading, name="sub-folder")
     except LabelError as error:
         names = list(dict.fromkeys(word for word in words.tolist() if word is not None))
         given = [value for value in (reading.anomaly_value, reading.normal_value) if value is not None]

@@ -14,7 +14,7 @@ from esad.data.columns import Values, read_array, read_series
 from esad.data.parse import Kind
 from esad.errors import InputError, SchemaError
 
-__all__ = ["Table"]
+__all__ = ["Table", "take_rows"]
 
 _RESHAPE = (
     "Reshape your data either using array.reshape(-1, 1) if your data has a single feature "
@@ -179,6 +179,20 @@ class Table:
             return Table(names=self.names, named=self.named, matrix=self.matrix[rows])
         columns = tuple(values.take(rows) for values in self.columns)
         return Table(names=self.names, named=self.named, columns=columns)
+
+
+def take_rows(X: Any, rows: NDArray[np.intp]) -> Any:
+    """The given rows of any library's table, an array or a list, in the form they came in.
+
+    Examples
+    --------
+    >>> take_rows([[1.0], [2.0], [3.0]], np.array([2, 0]))
+    [[3.0], [1.0]]
+    """
+    frame = nw.from_native(X, eager_only=True, pass_through=True)
+    if isinstance(frame, nw.DataFrame):
+        return frame[rows].to_native()
+    return [X[row] for row in rows] if isinstance(X, list | tuple) else np.asarray(X)[rows]
 
 
 def _positions(n_columns: int) -> tuple[str, ...]:

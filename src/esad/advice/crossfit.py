@@ -1,0 +1,162 @@
+"""Scores of rows that a detector was not trained on, for many splits of the same rows.
+
+Where it can be done, all splits train side by side as members of one stack, which costs little more than one training.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import clone
+from sklearn.metrics import roc_auc_score
+
+from esad import labels
+from esad.bench.stacked import can_stack, fit_stack
+from esad.data.scenario import Scenario
+from esad.data.table import Table, take_rows
+from esad.deep import DeepDetector
+from esad.detector import Detector, Scores
+from esad.preprocess.inputs import read
+
+__all__ = ["MAX_ROWS", "Part", "auc", "corrected_error", "folds", "held_out_scores", "label_check", "thinned"]
+
+MAX_ROWS = 5000  # rows that cross-fitting uses; more of them change little and cost much
+MAX_MEMBERS = 1  # of each split's detector: the mean over splits does what members do
+
+Rows = NDArray[np.intp]
+Labels = NDArray[np.int8]
+
+
+@dataclass(frozen=True)
+class Part:
+    """One split.
+
+    Attributes
+    ----------
+    train, test : ndarray of int
+        Row numbers.
+    y : ndarray of int8
+        Labels of the training rows, as this split sees them.
+    """
+
+    train: Rows
+    y: Labels
+    test: Rows
+
+
+def held_out_scores(detector: Detector, X: Any, parts: Sequence[Part], *, seed: int) -> list[Scores]:
+    """Scores of every part's test rows by a copy of the detector trained on that part's other rows.
+
+    Parameters
+    ----------
+    detector : Detector
+        Its parameters count, not what it has learned.
+    X : array or table
+        All rows.
+    parts : sequence of Part
+    seed : int
+        The k-th part trains with the seed `seed + k`.
+
+    Examples
+    --------
+    >>> from esad.methods.iforest import IsolationForest
+    >>> X = np.r_[np.random.default_rng(0).normal(size=(20, 2)), [[9.0, 9.0]]]
+    >>> part = Part(np.arange(19), np.zeros(19, dtype=np.int8), np.array([19, 20]))
+    >>> scores, = held_out_scores(IsolationForest(), X, [part], seed=0)
+    >>> bool(scores[1] > scores[0])
+    True
+    """
+    detectors = [_copy(detector, seed + number) for number in range(len(parts))]
+    drawn = [_drawn(X, part) for part in parts]
+    deep = [one for one in detectors if isinstance(one, DeepDetector)]
+    if not can_stack(detectors, drawn) or not fit_stack(deep, drawn):
+        for one, part in zip(detectors, drawn, strict=True):
+            one.fit(part.X_train, part.y_train)
+    return [one.anomaly_score(part.X_test) for one, part in zip(detectors, drawn, strict=True)]
+
+
+def _copy(detector: Detector, seed: int) -> Detector:
+    copied: Detector = clone(detector).set_params(random_state=seed)
+    n_members = copied.get_params(deep=False).get("n_members")
+    if n_members == "auto" or (isinstance(n_members, int) and n_members > MAX_MEMBERS):
+        copied.set_params(n_members=MAX_MEMBERS)
+    return copied
+
+
+def _drawn(X: Any, part: Part) -> Scenario:
+    nobody_knows = np.zeros(len(part.test), dtype=bool)
+    return Scenario(take_rows(X, part.train), part.y, take_rows(X, part.test), nobody_knows)
+
+
+def label_check(X: Any, y: ArrayLike | None) -> Labels:
+    """Labels -1, 0, +1, one per row of `X`.
+
+    Examples
+    --------
+    >>> label_check(np.zeros((2, 1)), [0, -1])
+    array([ 0, -1], dtype=int8)
+    """
+    data = read(X)
+    return labels.check(y, data.n_rows if isinstance(data, Table) else len(data), warn=False)
+
+
+def folds(y: Labels, n_folds: int, *, rng: np.random.Generator) -> Iterator[Part]:
+    """Parts that together hold every row out, each with the same number of rows of each label.
+
+    Where the number of rows is no multiple of `n_folds`, some rows are held out twice.
+
+    Examples
+    --------
+    >>> y = np.array([-1, -1, 0, 0, 0, 0, 0], dtype=np.int8)
+    >>> parts = list(folds(y, 2, rng=np.random.default_rng(0)))
+    >>> [len(part.test) for part in parts], np.unique(np.concatenate([part.test for part in parts])).tolist()
+    ([4, 4], [0, 1, 2, 3, 4, 5, 6])
+    """
+    kinds = [rng.permutation(np.flatnonzero(y == label)) for label in np.unique(y)]
+    for number in range(n_folds):
+        is_test = np.zeros(len(y), dtype=bool)
+        for rows in kinds:
+            size = -(-len(rows) // n_folds)
+            is_test[rows[(number * size + np.arange(size)) % len(rows)]] = True
+        train = np.flatnonzero(~is_test)
+        yield Part(train, y[train], np.flatnonzero(is_test))
+
+
+def thinned(y: Labels, *, rng: np.random.Generator, max_rows: int = MAX_ROWS) -> Rows:
+    """All labelled rows, and as many of the unlabelled ones as there is room for, drawn at random.
+
+    Examples
+    --------
+    >>> thinned(np.array([0, 0, 0, -1], dtype=np.int8), rng=np.random.default_rng(0), max_rows=2).tolist()
+    [2, 3]
+    """
+    labelled = np.flatnonzero(y != labels.UNLABELLED)
+    unlabelled = rng.permutation(np.flatnonzero(y == labels.UNLABELLED))
+    room = max(max_rows - len(labelled), 0)
+    return np.sort(np.concatenate([labelled, unlabelled[:room]]))
+
+
+def corrected_error(values: NDArray[np.float64], *, test_size: float) -> float:
+    """Standard error of a mean over repeated splits, by Nadeau and Bengio: splits that share rows tell less.
+
+    Examples
+    --------
+    >>> round(corrected_error(np.array([1.0, 2.0, 3.0]), test_size=0.4), 6)  # sqrt(1 / 3 + 0.4 / 0.6)
+    1.0
+    """
+    if len(values) < 2:
+        return float("inf")
+    return float(values.std(ddof=1) * np.sqrt(1 / len(values) + test_size / (1 - test_size)))
+
+
+def auc(scores: Scores, is_anomaly: NDArray[np.bool_]) -> float:
+    """Share of pairs that are in the right order, ties counting half.
+
+    Examples
+    --------
+    >>> auc(np.array([1.0, 2.0, 3.0]), np.array([False, True, True]))
+    1.0
+    """
+    return float(roc_auc_score(is_anomaly, scores))

@@ -1,0 +1,112 @@
+"""The search keeps the default unless another recipe is ahead by more than noise."""
+
+import json
+
+import numpy as np
+import pytest
+from support import tiny
+
+from esad.advice import search as module
+from esad.advice.search import RECIPES, search
+from esad.errors import InputError
+from esad.methods.esad import ESAD
+
+
+@pytest.fixture(scope="module")
+def rows():
+    rng = np.random.default_rng(0)
+    X = np.r_[rng.normal(size=(80, 3)), rng.normal(4, 1, size=(10, 3))]
+    return X, np.r_[np.zeros(80, int), -np.ones(10, int)]
+
+
+def pretend(monkeypatch, aucs):
+    """Replace training: a recipe's AUC in every split is looked up by its learning rate."""
+    current = []
+
+    def scores(detector, X, parts, *, seed):
+        current[:] = aucs[detector.lr]
+        return [None] * len(parts)
+
+    monkeypatch.setattr(module, "held_out_scores", scores)
+    monkeypatch.setattr(module, "auc", lambda scores, is_anomaly: current.pop(0))
+
+
+@pytest.mark.parametrize(
+    ("other", "chosen"),
+    [
+        ([0.9, 0.91, 0.92, 0.9], "fast"),  # ahead in every split
+        ([0.7, 0.7, 0.7, 0.7], "default"),  # a tie
+        ([0.6, 0.6, 0.6, 0.6], "default"),  # behind
+        ([1.0, 0.5, 1.0, 0.5], "default"),  # ahead on average, by noise
+    ],
+)
+def test_only_a_clear_lead_wins(rows, monkeypatch, other, chosen):
+    pretend(monkeypatch, {"auto": [0.7, 0.7, 0.7, 0.7], 0.1: other})
+    found = search(tiny("esad"), *rows, recipes={"fast": {"lr": 0.1}}, n_repeats=4)
+    assert found.chosen == chosen
+    assert found.detector.lr == (0.1 if chosen == "fast" else "auto")
+    assert found.trials[1].ahead == pytest.approx(np.mean(other) - 0.7)
+    expected = np.std(np.subtract(other, 0.7), ddof=1) * np.sqrt(1 / 4 + 0.3 / 0.7)
+    assert found.trials[1].error == pytest.approx(expected, abs=1e-12)
+
+
+def test_the_furthest_ahead_wins(rows, monkeypatch):
+    pretend(monkeypatch, {"auto": [0.5] * 3, 0.1: [0.8] * 3, 0.2: [0.9] * 3})
+    recipes = {"fast": {"lr": 0.1}, "faster": {"lr": 0.2}}
+    assert search(tiny("esad"), *rows, recipes=recipes, n_repeats=3).chosen == "faster"
+
+
+def test_too_few_anomalies_leave_the_default_and_train_nothing(rows, monkeypatch):
+    monkeypatch.setattr(module, "held_out_scores", lambda *args, **kwargs: pytest.fail("a training began"))
+    for y in (None, np.r_[np.zeros(86, int), -np.ones(4, int)]):
+        found = search(tiny("esad"), rows[0], y)
+        assert found.chosen == "default"
+        assert found.trials == ()
+        assert "too few" in found.reason
+
+
+def test_a_real_search_repeats_itself_and_is_plain_json(rows):
+    detector = tiny("esad", n_members=1)
+    heard = []
+    first = search(detector, *rows, n_repeats=2, on_trial=lambda name, number: heard.append((name, number)))
+    second = search(detector, *rows, n_repeats=2)
+    assert first.to_json() == second.to_json()
+    plain = json.loads(json.dumps(first.to_json()))
+    assert [trial["name"] for trial in plain["trials"]] == ["default", *RECIPES]  # n_epochs was given: no other lengths
+    assert heard == [(trial["name"], number) for number, trial in enumerate(plain["trials"])]
+    assert not hasattr(detector, "offset_")
+
+
+def test_what_the_user_has_set_is_not_searched(rows, monkeypatch):
+    monkeypatch.setattr(module, "held_out_scores", lambda detector, X, parts, *, seed: [None] * len(parts))
+    monkeypatch.setattr(module, "auc", lambda *args: 0.5)
+    tried = {trial.name for trial in search(ESAD(lr=0.01, random_state=0), *rows, n_repeats=2).trials}
+    assert "slow" not in tried
+    assert {"little input noise", "a third as long", "twice as long"} <= tried
+
+
+def test_other_lengths_are_shares_of_the_usual_steps(rows):
+    X, y = rows
+    usual = ESAD(random_state=0).fit(X, y).recipe_.settings.n_steps
+    for name, ratio in module.LENGTHS.items():
+        change = module._lengths(ESAD(), y.astype(np.int8))[name]
+        assert ESAD(random_state=0, **change).fit(X, y).recipe_.settings.n_steps == round(usual * ratio)
+
+
+@pytest.mark.parametrize(
+    ("detector", "changes", "words"),
+    [
+        (tiny("iforest"), {}, "Give `recipes`"),
+        (tiny("esad"), {"recipes": {"odd": {"no_such": 1}}}, "no parameter 'no_such'"),
+        (tiny("esad"), {"n_repeats": 0}, "n_splits"),
+        (tiny("esad"), {"test_size": 2.0}, "test_size"),
+    ],
+)
+def test_what_cannot_be_is_refused(rows, detector, changes, words):
+    with pytest.raises(InputError, match=words):
+        search(detector, *rows, **changes)
+
+
+def test_other_methods_are_searched_with_recipes_of_their_own(rows):
+    found = search(tiny("iforest"), *rows, recipes={"many": {"n_trees": 30}}, n_repeats=2)
+    assert [trial.name for trial in found.trials] == ["default", "many"]

@@ -1,0 +1,35 @@
+"""`esad fit --search`: says which recipe and why, before the training."""
+
+import pytest
+
+
+@pytest.fixture
+def labelled(kit, tmp_path):
+    """Six known anomalies, enough to choose by."""
+    table = kit.rows()
+    for row in (10, 30, 50):
+        table[row] = [table[row][0], "9.1", "black", *table[row][3:5], "anomaly"]
+    return kit.csv(tmp_path / "labelled.csv", kit.header, table)
+
+
+def test_the_recipe_is_named_and_the_trials_are_in_the_json(esad, labelled, kit, tmp_path):
+    out = tmp_path / "out.esad"
+    roles = ("-l", "verdict", "-i", "serial", "--out", out, "--search")
+    found = esad("fit", labelled, *roles, "--json", *kit.tiny).json["search"]
+    assert [trial["name"] for trial in found["trials"]][:2] == ["default", "little input noise"]
+    assert found["chosen"] in {trial["name"] for trial in found["trials"]}
+    assert "Recipe: " in esad("fit", labelled, *roles, *kit.tiny).out
+
+
+def test_with_few_labels_the_default_stays_and_says_so(esad, parts, kit, tmp_path):
+    done = esad("fit", parts, "-l", "verdict", "--out", tmp_path / "out.esad", "--search", *kit.tiny)
+    assert done.code == 0
+    assert "Recipe: default. 3 labelled anomalies are too few to choose by; 5 are needed." in done.out
+
+
+def test_other_methods_have_no_recipes(esad, labelled, tmp_path):
+    out = tmp_path / "out.esad"
+    done = esad("fit", labelled, "-l", "verdict", "-i", "serial", "-m", "iforest", "--search", "--out", out, "--quiet")
+    assert done.code == 2
+    assert done.err == "error: There are recipes for ESAD on tables only. Leave --search out.\n"
+    assert not out.exists()
