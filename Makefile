@@ -1,6 +1,6 @@
 # make demo   sets up, trains on data that ships with scikit-learn, says what it found
 # make test   sets up and passes the tests
-.PHONY: help setup test test-extra demo bench-odds bench-adbench bench-images bench-speed bench-tables bench-tables-rest bench-methods-images clean
+.PHONY: help setup test test-extra demo bench-adbench bench-images bench-speed bench-tables bench-tables-rest clean
 .DELETE_ON_ERROR:
 
 PYTHON ?= python3
@@ -15,7 +15,7 @@ help:
 	@echo 'make demo        train on a small data set and show the result'
 	@echo 'make test        linters, types, layers and the tests'
 	@echo 'make test-extra  slow and heavy tests'
-	@echo 'make bench-NAME  odds, adbench, images, tables, tables-rest (need ESAD_DATA), speed; see benchmarks/'
+	@echo 'make bench-NAME  adbench, images, tables, tables-rest (need ESAD_DATA), speed; see benchmarks/'
 	@echo 'make clean       remove .venv and caches'
 
 setup: $(STAMP)
@@ -38,9 +38,6 @@ test-extra: setup
 
 demo: setup
 	$(BIN)/esad demo
-
-bench-odds: setup
-	$(BIN)/python benchmarks/tables_odds.py
 
 bench-images: setup
 	$(BIN)/python benchmarks/images_fmnist.py
@@ -65,11 +62,6 @@ bench-tables-rest: setup
 	test ! -e $(STORED) || $(BIN)/esad bench merge bench.db $(STORED)
 	$(BIN)/esad bench $(TIMED) $(UNTIMED) --store bench.db --jobs $(JOBS)
 	$(call publish,bench.db)
-
-# Needs a GPU.
-bench-methods-images: setup
-	-$(BIN)/python benchmarks/methods_fmnist.py
-	$(BIN)/python tools/methods_docs.py
 
 # The peers live apart: DeepOD's metadata asks for a torch of 2022, so it is installed without its dependencies.
 $(PEERS)/.installed: pyproject.toml constraints.txt benchmarks/requirements-peers.txt

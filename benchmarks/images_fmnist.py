@@ -44,7 +44,7 @@ def main() -> None:
     if not options.show:
         run(store, options.normal, options.labelled, options.seeds, rerun=options.rerun)
     bars = {f"normal {normal}, labelled {(normal + 1) % 10}": bar for normal, bar in BARS.items()}
-    raise SystemExit(0 if show_bars(store, bars, slack=False) else 1)
+    raise SystemExit(0 if show_bars(store, bars) else 1)
 
 
 if __name__ == "__main__":

@@ -39,8 +39,8 @@ Index = NDArray[np.intp]
 
 N_START = 300  # rows of each kind that share the weight at the start
 N_NEW = 100  # violating rows that join a working set
-N_WHOLE = 500  # rows strictly inside their bounds that are solved for at once; more are taken in parts
-N_PART = 300  # rows in such a part
+N_WHOLE = 300  # rows strictly inside their bounds that are solved for at once; more are taken in parts
+N_PART = 120  # rows in such a part
 N_HALVINGS = 40  # of the interval for the margin
 FLAT = 1e-9  # of the value: less is not worth another halving
 MAX_ROUNDS = 1000
