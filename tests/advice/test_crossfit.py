@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from support import tiny
 
 from esad.advice import crossfit
-from esad.advice.crossfit import Part, auc, corrected_error, folds, held_out_scores, thinned
+from esad.advice.crossfit import Part, auc, folds, held_out_scores, thinned
 from esad.score.splits import LabelAwareSplit
 
 
@@ -72,13 +72,3 @@ def test_auc_is_the_share_of_pairs_in_order():
     scores, is_anomaly = np.array([1.0, 2.0, 2.0, 3.0]), np.array([False, True, False, True])
     pairs = [(a > b) + 0.5 * (a == b) for a in scores[is_anomaly] for b in scores[~is_anomaly]]
     assert auc(scores, is_anomaly) == pytest.approx(np.mean(pairs))
-
-
-def test_the_error_grows_with_the_share_held_out():
-    values = np.array([0.1, 0.4, 0.3])
-    assert (
-        corrected_error(values, test_size=0.5)
-        > corrected_error(values, test_size=0.2)
-        > np.std(values, ddof=1) / 3**0.5
-    )
-    assert corrected_error(values[:1], test_size=0.5) == np.inf

@@ -10,7 +10,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 
 from esad.errors import InputError, LabelError
 from esad.score.metrics import auc_scorer
-from esad.score.splits import LabelAwareSplit
+from esad.score.splits import LabelAwareSplit, corrected_error
 
 label_lists = st.lists(st.sampled_from([-1, 0, 1]), min_size=2, max_size=80)
 
@@ -82,3 +82,13 @@ def test_scikit_learn_takes_the_splitter_and_the_scorer():
     assert aucs.min() > 0.95
     search = GridSearchCV(Distance(), {"power": [1.0, 2.0]}, cv=splitter, scoring=auc_scorer).fit(X, y)
     assert search.best_score_ > 0.95
+
+
+def test_the_error_grows_with_the_share_held_out():
+    values = np.array([0.1, 0.4, 0.3])
+    assert (
+        corrected_error(values, test_size=0.5)
+        > corrected_error(values, test_size=0.2)
+        > np.std(values, ddof=1) / 3**0.5
+    )
+    assert corrected_error(values[:1], test_size=0.5) == np.inf

@@ -20,7 +20,7 @@ from esad.deep import DeepDetector
 from esad.detector import Detector, Scores
 from esad.preprocess.inputs import read
 
-__all__ = ["MAX_ROWS", "Part", "auc", "corrected_error", "folds", "held_out_scores", "label_check", "thinned"]
+__all__ = ["MAX_ROWS", "Part", "auc", "folds", "held_out_scores", "label_check", "thinned"]
 
 MAX_ROWS = 5000  # rows that cross-fitting uses; more of them change little and cost much
 MAX_MEMBERS = 1  # of each split's detector: the mean over splits does what members do
@@ -136,19 +136,6 @@ def thinned(y: Labels, *, rng: np.random.Generator, max_rows: int = MAX_ROWS) ->
     unlabelled = rng.permutation(np.flatnonzero(y == labels.UNLABELLED))
     room = max(max_rows - len(labelled), 0)
     return np.sort(np.concatenate([labelled, unlabelled[:room]]))
-
-
-def corrected_error(values: NDArray[np.float64], *, test_size: float) -> float:
-    """Standard error of a mean over repeated splits, by Nadeau and Bengio: splits that share rows tell less.
-
-    Examples
-    --------
-    >>> round(corrected_error(np.array([1.0, 2.0, 3.0]), test_size=0.4), 6)  # sqrt(1 / 3 + 0.4 / 0.6)
-    1.0
-    """
-    if len(values) < 2:
-        return float("inf")
-    return float(values.std(ddof=1) * np.sqrt(1 / len(values) + test_size / (1 - test_size)))
 
 
 def auc(scores: Scores, is_anomaly: NDArray[np.bool_]) -> float:

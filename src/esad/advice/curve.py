@@ -23,12 +23,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from esad import labels
-from esad.advice.crossfit import Part, auc, corrected_error, held_out_scores, label_check, thinned
+from esad.advice.crossfit import Part, auc, held_out_scores, label_check, thinned
 from esad.data.table import take_rows
 from esad.detector import Detector
 from esad.errors import InputError, LabelError
 from esad.random import seed_from
-from esad.score.splits import LabelAwareSplit
+from esad.score.splits import LabelAwareSplit, corrected_error
 
 __all__ = ["CurvePoint", "Gain", "LearningCurve", "extrapolated", "learning_curve"]
 

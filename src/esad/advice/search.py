@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 
 from esad import labels
-from esad.advice.crossfit import Part, auc, corrected_error, held_out_scores, label_check, thinned
+from esad.advice.crossfit import Part, auc, held_out_scores, label_check, thinned
 from esad.data.images import is_images
 from esad.data.table import take_rows
 from esad.detector import Detector
@@ -27,7 +27,7 @@ from esad.errors import InputError
 from esad.methods._esad_recipe import resolve
 from esad.methods.esad import ESAD
 from esad.random import seed_from
-from esad.score.splits import LabelAwareSplit
+from esad.score.splits import LabelAwareSplit, corrected_error
 
 __all__ = ["LENGTHS", "RECIPES", "Search", "Trial", "search"]
 

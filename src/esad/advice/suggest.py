@@ -2,8 +2,9 @@
 
 Rows at the very top are most often anomalies, but many of one kind: the tenth of them teaches little. Of rows at the
 threshold the detector is least sure; whatever they turn out to be, the border moves. So three in ten rows come from
-the top and the others from around the threshold. In both groups they are chosen one by one, each time the row that
-lies farthest from all labelled and chosen rows (greedy k-centre), among five times as many candidates as are wanted.
+the top and the others from around the threshold. In both groups five times as many candidates as wanted are put into
+clusters, as many as rows are wanted, and of each cluster the row nearest to its centre is taken: rows that stand for
+others, not the oddest ones.
 """
 
 from dataclasses import asdict, dataclass
@@ -11,14 +12,15 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.cluster import KMeans
 
 from esad import labels
 from esad.advice.crossfit import label_check
-from esad.detector import Detector, Scores
+from esad.detector import Detector
 from esad.errors import InputError
 from esad.preprocess.inputs import Rows
 
-__all__ = ["Suggestion", "farthest", "suggest_labels"]
+__all__ = ["Suggestion", "suggest_labels", "typical"]
 
 TOP_RATIO = 0.3  # of the rows asked for
 N_CANDIDATES = 5  # per row wanted
@@ -85,49 +87,31 @@ def suggest_labels(detector: Detector, X: Any, y: ArrayLike | None = None, *, n:
         raise InputError(f"`n` must be at most {len(pool)}, the unlabelled rows there are. Got {n}.")
     rows = detector._rows(X)
     flat, scores = rows.reshape(len(rows), -1), detector._total(rows)
-    top = _from_top(flat, scores, pool, np.flatnonzero(checked != labels.UNLABELLED), round(TOP_RATIO * n) or 1)
-    taken = np.concatenate([np.flatnonzero(checked != labels.UNLABELLED), top])
-    near = _near(flat, scores, np.setdiff1d(pool, top), taken, n - len(top), threshold=detector.threshold_)
+    n_top = round(TOP_RATIO * n) or 1
+    top = typical(flat, pool[np.argsort(-scores[pool], kind="stable")][: N_CANDIDATES * n_top], n_top)
+    others = np.setdiff1d(pool, top)
+    distances = np.abs(scores[others] - detector.threshold_)
+    near = typical(flat, others[np.argsort(distances, kind="stable")][: N_CANDIDATES * (n - n_top)], n - n_top)
     whys = dict.fromkeys(top.tolist(), "top") | dict.fromkeys(near.tolist(), "threshold")
     ordered = sorted(whys, key=lambda row: (-scores[row], row))
     return tuple(Suggestion(row, float(scores[row]), whys[row]) for row in ordered)
 
 
-def _from_top(flat: Rows, scores: Scores, pool: Numbers, taken: Numbers, n: int) -> Numbers:
-    """The most anomalous row, and others of the highest scores that lie apart from it."""
-    ordered = pool[np.argsort(-scores[pool], kind="stable")][: N_CANDIDATES * n]
-    others = farthest(flat, ordered[1:], np.append(taken, ordered[0]), n - 1)
-    return np.append(ordered[:1], others)
-
-
-def _near(flat: Rows, scores: Scores, pool: Numbers, taken: Numbers, n: int, *, threshold: float) -> Numbers:
-    """Rows whose scores are nearest to the threshold and that lie apart."""
-    nearest = pool[np.argsort(np.abs(scores[pool] - threshold), kind="stable")][: N_CANDIDATES * n]
-    return farthest(flat, nearest, taken, n)
-
-
-def farthest(flat: Rows, candidates: Numbers, taken: Numbers, n: int) -> Numbers:
-    """Choose n candidates one by one, each the farthest from all rows taken or chosen so far.
+def typical(flat: Rows, candidates: Numbers, n: int) -> Numbers:
+    """Of n clusters of the candidates, the row nearest to each centre; the first ones left over where clusters lack.
 
     Examples
     --------
-    >>> line = np.array([[0.0], [1.0], [9.0], [10.0]], dtype=np.float32)
-    >>> farthest(line, np.array([1, 2, 3]), np.array([0]), 2).tolist()
-    [3, 1]
+    >>> line = np.array([[0.0], [1.0], [2.0], [9.0], [10.0], [11.0]], dtype=np.float32)
+    >>> sorted(typical(line, np.arange(6), 2).tolist())
+    [1, 4]
     """
-    distance = np.full(len(candidates), np.inf)
-    for row in taken:
-        distance = np.minimum(distance, _squared(flat, candidates, row))
-    chosen: list[int] = []
-    for _ in range(min(n, len(candidates))):
-        best = int(np.argmax(distance))
-        chosen.append(best)
-        distance = np.minimum(distance, _squared(flat, candidates, candidates[best]))
-        distance[chosen] = -1.0  # of rows that all lie upon each other, none is chosen twice
-    return candidates[chosen]
-
-
-def _squared(flat: Rows, candidates: Numbers, row: np.intp) -> NDArray[np.float64]:
-    """Squared distance of every candidate to one row."""
-    difference = flat[candidates].astype(np.float64) - flat[row]
-    return np.asarray(np.einsum("ij,ij->i", difference, difference))
+    if n == 0 or n >= len(candidates):
+        return candidates[:n]
+    rows = flat[candidates].astype(np.float64)
+    n_clusters = min(n, len(np.unique(rows, axis=0)))
+    clusters = KMeans(n_clusters, n_init=1, random_state=0).fit(rows)
+    nearest = np.argmin(clusters.transform(rows), axis=0)  # (clusters,)
+    chosen = list(dict.fromkeys(nearest.tolist()))
+    left = [index for index in range(len(candidates)) if index not in chosen]
+    return candidates[[*chosen, *left[: n - len(chosen)]]]
