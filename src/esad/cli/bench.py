@@ -94,10 +94,10 @@ def run(
     chosen = [_read(path, subset) for path in experiments]
     cells = [cell for experiment in chosen for _, cell in experiment.cells()]
     seconds = None if budget is None else _seconds(budget)
-    with Store(store) as results, bar(shown=not as_json) as progress:
+    with Store(store) as results, bar(bursts=True, shown=not as_json) as progress:
         n_cells = len({cell.name for cell in cells})
         n_there = len({cell.name for cell in cells} & results.finished())
-        task = progress.add_task("running", total=n_cells, completed=n_there)
+        task = progress.add_task("running", total=n_cells, completed=n_there, before=n_there, limit=seconds)
 
         def on_done(done: "Result | Failure") -> None:
             progress.update(task, advance=1, description=_told(done))

@@ -4,6 +4,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from datetime import timedelta
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -13,24 +14,53 @@ if TYPE_CHECKING:
     from esad.persist.checkpoint import Checkpoint
     from esad.train.loop import LoopState
 
-__all__ = ["GracefulStop", "TrainingBar", "bar"]
+__all__ = ["GracefulStop", "TrainingBar", "bar", "time_left"]
 
 
 @contextmanager
-def bar(*, rows: bool = False, shown: bool = True) -> Iterator["Progress"]:
-    """A progress bar that leaves no trace; nothing at all when stderr is not a terminal."""
+def bar(*, rows: bool = False, bursts: bool = False, shown: bool = True) -> Iterator["Progress"]:
+    """A progress bar that leaves no trace; nothing at all when stderr is not a terminal.
+
+    With `bursts`, the time left is reckoned from the whole run: what is done comes in lots, minutes apart. A task then
+    has the fields `before`, what was done before the run, and `limit`, seconds that it may take or None.
+    """
     from rich import progress
     from rich.console import Console
+    from rich.text import Text
+
+    class TimeLeft(progress.ProgressColumn):
+        def render(self, task: progress.Task) -> Text:
+            left = time_left(
+                task.elapsed or 0.0,
+                n_done=task.completed - task.fields["before"],
+                n_left=task.remaining or 0.0,
+                limit=task.fields["limit"],
+            )
+            return Text("-:--:--" if left is None else str(timedelta(seconds=round(left))), style="progress.remaining")
 
     parts: list[Any] = [progress.TextColumn("{task.description}"), progress.BarColumn()]
     if rows:
         parts.append(progress.TextColumn("{task.completed:,} rows"))
     else:
         parts.append(progress.TaskProgressColumn())
-    parts += [progress.TimeElapsedColumn(), progress.TimeRemainingColumn()]
+    parts += [progress.TimeElapsedColumn(), TimeLeft() if bursts else progress.TimeRemainingColumn()]
     made = progress.Progress(*parts, console=Console(stderr=True), transient=True)
     with made if shown and sys.stderr.isatty() else nullcontext():  # one that is never started draws nothing
         yield made
+
+
+def time_left(elapsed: float, *, n_done: float, n_left: float, limit: float | None) -> float | None:
+    """Seconds left at the pace so far, at most what a limit leaves; None while there is nothing to go by.
+
+    Examples
+    --------
+    >>> time_left(60.0, n_done=10, n_left=30, limit=None)
+    180.0
+    >>> time_left(60.0, n_done=10, n_left=30, limit=90.0)
+    30.0
+    """
+    pace = [elapsed * n_left / n_done] if n_done > 0 else []
+    return min([*pace, *([] if limit is None else [max(limit - elapsed, 0.0)])], default=None)
 
 
 class TrainingBar:
