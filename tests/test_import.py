@@ -64,6 +64,7 @@ def test_public_names_are_these():
         "audit_labels",
         "auc_scorer",
         "errors",
+        "discoveries",
         "evaluate",
         "labels",
         "learning_curve",

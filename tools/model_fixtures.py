@@ -37,6 +37,8 @@ def write(name: str, detector: Detector, X: object, shown: object) -> None:
         return
     detector.save(path)
     wanted = {"X": shown, "scores": detector.anomaly_score(X).tolist(), "threshold": detector.threshold_}
+    if detector.calibration_ is not None:
+        wanted["p_values"] = detector.p_value(X).tolist()
     path.with_suffix(".json").write_text(json.dumps(wanted) + "\n", encoding="utf-8")
     print(f"wrote {path.name}")
 
@@ -51,6 +53,9 @@ def main() -> None:
     published = ESAD.as_published(n_epochs=3, random_state=0, device="cpu").fit(table, y)
     write("esad-published", published, table[:8], table[:8])
     write("iforest", IsolationForest(n_trees=5, random_state=0).fit(table), table[:8], table[:8])
+    new = rows(48)[0][40:]  # a row of the calibration would tie with itself, to the last bit or not
+    calibrated = IsolationForest(n_trees=5, random_state=0).fit(table, calibration_ratio=0.5)
+    write("iforest-calibrated", calibrated, new, new)
     pictures = np.random.default_rng(3).integers(0, 255, size=(12, 8, 8), dtype=np.uint8)
     labels = np.array([-1, -1, *[0] * 10])
     for network in ("conv", "lenet"):

@@ -15,6 +15,7 @@ _NAMES = {
     "ap_scorer": "esad.score.metrics",
     "audit_labels": "esad.advice.audit",
     "auc_scorer": "esad.score.metrics",
+    "discoveries": "esad.score.conformal",
     "evaluate": "esad.score.metrics",
     "learning_curve": "esad.advice.curve",
     "load": "esad.loading",

@@ -13,6 +13,7 @@ __all__ = [
     "WHOLE",
     "Rule",
     "check",
+    "check_share",
     "is_auto",
     "is_not_negative",
     "is_positive",
@@ -138,3 +139,18 @@ def check(
     for name, rule in (COMMON | dict(rules or {})).items():
         if name in parameters and not rule.permits(parameters[name]):
             raise InputError(f"`{name}` must be {rule.allowed}. Got {parameters[name]!r}.")
+
+
+def check_share(name: str, value: Any) -> float:
+    """Refuse what is not a share between 0 and 1.
+
+    Examples
+    --------
+    >>> check_share("`alpha`", 1)
+    Traceback (most recent call last):
+        ...
+    esad.errors.InputError: `alpha` must be above 0 and below 1. Got 1.
+    """
+    if not _is_number(value) or not 0 < value < 1:
+        raise InputError(f"{name} must be above 0 and below 1. Got {value!r}.")
+    return float(value)

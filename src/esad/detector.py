@@ -25,7 +25,12 @@ from esad import labels
 from esad.data.frame import Table
 from esad.errors import InputError, LabelError
 from esad.persist import bundle
-from esad.preprocess.inputs import Inputs, Rows, read
+from esad.preprocess.inputs import Inputs, Rows, read, reference_rows
+from esad.preprocess.profile import Profile
+from esad.random import seed_from
+from esad.score.conformal import Calibration
+from esad.score.drift import LEVEL, MIN_DISTANCE, Drift, DriftMonitor
+from esad.score.splits import calibration_rows
 from esad.score.threshold import Threshold
 from esad.train.callbacks import Callback
 
@@ -45,10 +50,13 @@ class TrainingScores:
         As `anomaly_score` gives them.
     held_out : ndarray, (n,)
         Unlabelled rows by the member that has not seen them, NaN where all members have; labelled rows by all.
+    unseen_by : ndarray of int, (n,), or None
+        The member that has not seen the row, -1 where all have; None when every row was seen by all.
     """
 
     total: Scores
     held_out: Scores
+    unseen_by: NDArray[np.int64] | None = None
 
 
 class Detector(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -61,6 +69,8 @@ class Detector(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-lea
 
     contamination: float | str
     random_state: int | np.random.RandomState | None
+    calibration_: Calibration | None
+    profile_: Profile | None
 
     @abstractmethod
     def _fit_rows(self, rows: Rows, y: NDArray[np.int8], callbacks: Sequence[Callback]) -> TrainingScores:
@@ -80,7 +90,14 @@ class Detector(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-lea
 
     # ------------------------------------------------------------------ fit
 
-    def fit(self, X: Any, y: ArrayLike | None = None, *, callbacks: Sequence[Callback] = ()) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: ArrayLike | None = None,
+        *,
+        calibration_ratio: float | None = None,
+        callbacks: Sequence[Callback] = (),
+    ) -> Self:
         """Learn from rows or pictures and a few labels.
 
         Parameters
@@ -89,6 +106,9 @@ class Detector(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-lea
             (n, columns), or (n, H, W), (n, H, W, C), (n, C, H, W).
         y : array-like of -1, 0, +1, optional
             -1 anomaly, 0 unlabelled, +1 normal; missing values are unlabelled. None: nothing is labelled.
+        calibration_ratio : float, optional
+            Hold this share of the unlabelled rows (without any: of the known normal ones) out of the training, to
+            calibrate `p_value` with.
         callbacks : sequence of Callback
             Watch, checkpoint or stop the training.
 
@@ -96,18 +116,32 @@ class Detector(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-lea
         -------
         self
         """
-        rows, checked = self._prepare(X, y)
+        data, checked = self._read(X, y)
+        held_out = None
+        if calibration_ratio is not None:
+            chosen = calibration_rows(checked, calibration_ratio, seed_from(self.random_state))
+            held_out, data, checked = _taken(data, chosen), _taken(data, ~chosen), checked[~chosen]
+        rows = self._learn_inputs(data, checked)
         threshold = self._threshold_rule()
         scores = self._fit_rows(rows, checked, callbacks)
         self.training_scores_, self.training_labels_ = scores.held_out, checked
+        self.training_unseen_by_ = scores.unseen_by
         if threshold.rule == "contamination":  # a share of these very rows, as scikit-learn means it
             self.offset_ = -threshold.fit(scores.total, checked)
         else:
             self._apply_to_training(threshold)
+        if held_out is not None:
+            held_out_scores = self._total(self.inputs_.rows_of(held_out, estimator=type(self).__name__))
+            self.calibration_ = Calibration.of([held_out_scores], "held out")
         return self
 
     def _prepare(self, X: Any, y: ArrayLike | None) -> tuple[Rows, NDArray[np.int8]]:
         """Check what was given, learn the preprocessing, and give the rows and labels that a method trains on."""
+        data, checked = self._read(X, y)
+        return self._learn_inputs(data, checked), checked
+
+    def _read(self, X: Any, y: ArrayLike | None) -> tuple[Table | NDArray[Any], NDArray[np.int8]]:
+        """Check what was given and forget an earlier fit."""
         for name in [name for name in vars(self) if name.endswith("_")]:
             delattr(self, name)  # a fit that fails must not leave half of an old one
         data = read(X)
@@ -119,16 +153,22 @@ class Detector(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-lea
             raise InputError(f"{type(self).__name__} takes {taken}. Got {words[kind]}.")
         if n_rows < 2:
             raise InputError(f"{type(self).__name__} cannot learn from {n_rows} sample: give two rows or more.")
-        checked = labels.check(y, n_rows)
-        self._check_needed(checked)
         self._threshold_rule()  # refuses a wrong one before anything takes long
+        return data, labels.check(y, n_rows)
+
+    def _learn_inputs(self, data: Table | NDArray[Any], checked: NDArray[np.int8]) -> Rows:
+        """Learn the preprocessing from the rows to train on, and give them preprocessed."""
+        self._check_needed(checked)
         self.inputs_, rows = Inputs.fit(data, checked, scaling=self._scaling())
         self._describe_features()
         self._warn_of_ids()
         self.label_counts_ = labels.counts(checked)
         self.fingerprint_ = _fingerprint(rows, checked)
         self.notes_: dict[str, Any] = {}
-        return rows, checked
+        self.calibration_ = None
+        presumed_normal = _taken(data, reference_rows(checked))
+        self.profile_ = Profile.fit(self.inputs_.described(presumed_normal, estimator=type(self).__name__))
+        return rows
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "offset_")
@@ -187,6 +227,73 @@ class Detector(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-lea
             known = unseen
         self.offset_ = -rule.fit(scores[known], y[known])
 
+    def calibrate(
+        self,
+        X: Any = None,
+        y: ArrayLike | None = None,
+        *,
+        alpha: float | None = None,
+        pollution_ratio: float = 0.0,
+    ) -> Self:
+        """Calibrate `p_value` on presumed normal rows and, given `alpha`, set the threshold to that false-alarm rate.
+
+        Parameters
+        ----------
+        X, y
+            Rows that training has not seen, known or presumed to be normal; those labelled -1 in `y` are left out.
+            None: the rows that `fit` held out or, where it held out none, the training rows, each compared with the
+            member that has not seen it (cross-conformal).
+        alpha : float, optional
+            A row is an alarm from now on when its p-value is at most this: the share of false alarms among new normal
+            rows, on average over calibration sets. None: the threshold stays.
+        pollution_ratio : float, default 0
+            Cut this share of the highest calibration scores off: the share of rows that you are sure are hidden
+            anomalies. Without it hidden anomalies make p-values larger, never wrong.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from esad import IsolationForest
+        >>> rng = np.random.default_rng(0)
+        >>> forest = IsolationForest(random_state=0).fit(rng.normal(size=(200, 3)))
+        >>> forest.calibrate(rng.normal(size=(199, 3)), alpha=0.01).p_value([[9, 9, 9]])
+        array([0.005])
+        """
+        check_is_fitted(self)
+        if X is not None:
+            scores = self.anomaly_score(X)
+            presumed = labels.check(y, len(scores), warn=False) != labels.ANOMALY
+            calibration = Calibration.of([scores[presumed]], "given", pollution_ratio=pollution_ratio)
+        elif self.calibration_ is None:
+            calibration = self._cross_calibration(pollution_ratio)
+        elif pollution_ratio == self.calibration_.pollution_ratio or self.calibration_.pollution_ratio == 0:
+            known = self.calibration_
+            calibration = Calibration.of(known.parts, known.kind, pollution_ratio=pollution_ratio)
+        else:
+            raise InputError("The highest scores were cut off before and are gone. Give `X` to calibrate anew.")
+        return self.set_calibration(calibration, alpha=alpha)
+
+    def set_calibration(self, calibration: Calibration, *, alpha: float | None = None) -> Self:
+        """Take a calibration made of this detector's scores; `alpha` as in `calibrate`."""
+        if alpha is not None:
+            self.offset_ = -calibration.threshold(alpha)
+        self.calibration_ = calibration
+        return self
+
+    def _cross_calibration(self, pollution_ratio: float) -> Calibration:
+        """Calibrate on the training rows that some member has not seen, each by that member."""
+        if not hasattr(self, "training_scores_"):
+            raise InputError("A detector read from a file has no training scores. Give `X`, normal rows kept apart.")
+        unseen_by = self.training_unseen_by_
+        if unseen_by is None:
+            raise InputError(
+                f"This {type(self).__name__} has seen all of its training rows. Give `X`, normal rows kept apart, or "
+                "fit with calibration_ratio=."
+            )
+        members = range(int(unseen_by.max()) + 1)
+        parts = [self.training_scores_[unseen_by == member] for member in members]
+        return Calibration.of(parts, "cross", pollution_ratio=pollution_ratio)
+
     def fit_predict(self, X: Any, y: ArrayLike | None = None, **kwargs: Any) -> NDArray[np.int64]:
         """`fit(X, y)`, then `predict(X)`."""
         return self.fit(X, y, **kwargs).predict(X)
@@ -200,6 +307,64 @@ class Detector(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-lea
     def score_terms(self, X: Any) -> dict[str, Scores]:
         """The named terms that add up to `anomaly_score`."""
         return self._contributions(self._rows(X))
+
+    def p_value(self, X: Any) -> Scores:
+        """How likely a normal row is to score so high: small for anomalies, above 0 and at most 1.
+
+        Needs a calibration: `fit(..., calibration_ratio=)` or `calibrate`. Of new rows that are exchangeable with the
+        calibration rows, a share of at most alpha has a p-value of at most alpha.
+        """
+        rows = self._rows(X)
+        calibration = self._calibration()
+        return calibration.p_values(self._member_scores(rows) if calibration.is_cross else self._total(rows))
+
+    def _calibration(self) -> Calibration:
+        if self.calibration_ is None:
+            raise InputError(
+                "p-values need a calibration, and this detector has none. Fit with calibration_ratio=, or call "
+                "calibrate(X) with normal rows that training has not seen."
+            )
+        return self.calibration_
+
+    def drift(self, X: Any, *, level: float = LEVEL, min_distance: float = MIN_DISTANCE) -> Drift:
+        """Whether new rows look like the rows that were trained on, column by column and by their scores.
+
+        Parameters
+        ----------
+        X
+            20 rows or more, as in `anomaly_score`. Labelled anomalies of the training are not what they are held
+            against.
+        level : float, default 0.05
+            How likely rows that are like the training rows may be to raise any alarm.
+        min_distance : float, default 0.05
+            Differences smaller than this never count, however significant many rows make them.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from esad import IsolationForest
+        >>> rng = np.random.default_rng(1)
+        >>> forest = IsolationForest(random_state=0).fit(rng.normal(size=(500, 3)))
+        >>> forest.drift(rng.normal(size=(500, 3))).drifted
+        False
+        >>> [shift.column for shift in forest.drift(rng.normal([0, 1, 0], 1, size=(500, 3))).found]
+        ['x1']
+        """
+        monitor = self.drift_monitor()
+        if monitor is None:
+            raise InputError("The model file is older than drift and has no summary of its training rows. Fit again.")
+        monitor.add(X, self.anomaly_score(X))
+        return monitor.report(level=level, min_distance=min_distance)
+
+    def drift_monitor(self) -> DriftMonitor | None:
+        """For `drift` over many batches; None for models of older files."""
+        check_is_fitted(self)
+        if self.profile_ is None:
+            return None
+        calibration = self.calibration_
+        held_out = calibration is not None and calibration.kind == "held out" and not calibration.pollution_ratio
+        scores = calibration.parts[0] if calibration is not None and held_out else None
+        return DriftMonitor(self.profile_, self.inputs_, held_out=scores, estimator=type(self).__name__)
 
     def score_samples(self, X: Any) -> Scores:
         """scikit-learn's direction: the negative of `anomaly_score`."""
@@ -238,6 +403,12 @@ class Detector(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-lea
         }
         arrays = {f"inputs.{name}": value for name, value in input_arrays.items()}
         arrays |= {f"model.{name}": value for name, value in model_arrays.items()}
+        if self.calibration_ is not None:
+            own_arrays, manifest["calibration"] = self.calibration_.state()
+            arrays |= {f"calibration.{name}": value for name, value in own_arrays.items()}
+        if self.profile_ is not None:
+            own_arrays, manifest["profile"] = self.profile_.state()
+            arrays |= {f"profile.{name}": value for name, value in own_arrays.items()}
         bundle.write(path, manifest, arrays)
 
     # ------------------------------------------------------------------ inside
@@ -249,6 +420,10 @@ class Detector(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-lea
     def _total(self, rows: Rows) -> Scores:
         total: Scores = np.sum(list(self._contributions(rows).values()), axis=0, dtype=np.float64)
         return total
+
+    def _member_scores(self, rows: Rows) -> Scores:
+        """Scores by each member that may leave rows out of its training, (members, n)."""
+        return self._total(rows)[None]
 
     def _scaling(self) -> str:
         return "standard"
@@ -304,6 +479,10 @@ class Detector(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-lea
         tags.input_tags.string = True
         tags.input_tags.categorical = True
         return tags
+
+
+def _taken(data: Table | NDArray[Any], chosen: NDArray[np.bool_]) -> Table | NDArray[Any]:
+    return data.take(chosen) if isinstance(data, Table) else data[chosen]
 
 
 def _fingerprint(rows: Rows, y: NDArray[np.int8]) -> str:

@@ -57,16 +57,20 @@ class HybridDetector(StandardDetector):
     def solve(self, X: Any, y: ArrayLike | None = None) -> Self:
         """Fit the solved model anew on the codes of the trained autoencoder, after a change of its arguments.
 
-        `X` and `y` are those of `fit`. The threshold stays.
+        `X` and `y` are those of `fit`. The threshold stays; a calibration, which is of other scores, does not.
         """
         rows = self._rows(X)
         checked = labels.check(y, len(rows), warn=False)
         seen = held_out_parts(checked, self.seed_) != 0
         self.model_ = self._model().fit(self._codes(rows)[seen], checked[seen], seed=self.seed_)
+        self.calibration_ = None
         return self
 
     def _contributions(self, rows: Rows) -> dict[str, Scores]:
         return {"score": self.model_.score(self._codes(rows))}
+
+    def _member_scores(self, rows: Rows) -> Scores:
+        return self._total(rows)[None]
 
     def _codes(self, rows: Rows) -> Rows:
         codes = np.empty((len(rows), self.network_.n_codes), dtype=np.float32)

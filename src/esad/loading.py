@@ -11,6 +11,8 @@ from esad.detector import Detector
 from esad.errors import EsadError, ModelFileError
 from esad.persist import bundle
 from esad.preprocess.inputs import Inputs
+from esad.preprocess.profile import Profile
+from esad.score.conformal import Calibration
 
 __all__ = ["load"]
 
@@ -43,7 +45,7 @@ def _from_state(manifest: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> De
         raise ModelFileError("its parameters are damaged")
     detector_class = registry.method(str(manifest["method"]))
     detector: Detector = detector_class(**{name: _restored(value) for name, value in parameters.items()})
-    groups: dict[str, dict[str, NDArray[Any]]] = {"inputs": {}, "model": {}}
+    groups: dict[str, dict[str, NDArray[Any]]] = {"inputs": {}, "model": {}, "calibration": {}, "profile": {}}
     for name, value in arrays.items():
         group, _, rest = name.partition(".")
         groups[group][rest] = value
@@ -60,6 +62,13 @@ def _from_state(manifest: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> De
         raise ModelFileError(f"its threshold must be a number. Got {threshold!r}")
     detector.offset_ = -float(threshold)
     detector._restore(groups["model"], manifest["model"])
+    detector.calibration_ = None
+    if "calibration" in manifest or groups["calibration"]:
+        detector.calibration_ = Calibration.from_state(groups["calibration"], manifest["calibration"])
+    detector.profile_ = None
+    if "profile" in manifest or groups["profile"]:
+        names = detector.inputs_.described_names
+        detector.profile_ = Profile.from_state(groups["profile"], manifest["profile"], names=names)
     return detector
 
 

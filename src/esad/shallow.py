@@ -52,7 +52,7 @@ def fit_and_score(
     total = model.fit(rows[~left_out], y[~left_out], seed=seed).score(rows)
     if not left_out.any():
         return TrainingScores(total, total)
-    return TrainingScores(total, np.where((y == 0) & ~left_out, np.nan, total))
+    return TrainingScores(total, np.where((y == 0) & ~left_out, np.nan, total), np.where(left_out, 0, -1))
 
 
 def _flat(rows: Rows) -> Rows:

@@ -162,3 +162,26 @@ def test_full_disk_is_one_clear_line_and_leaves_nothing(tmp_path: Path, name: st
                 writer.write(rng.normal(size=20_000 // n_batches), np.ones(20_000 // n_batches))
         assert "\n" not in str(caught.value)
         assert os.listdir(disk) == ["old"]
+
+
+@pytest.mark.parametrize("name", ["s.csv", "s.parquet"])
+def test_p_values_are_a_fourth_column(tmp_path: Path, name: str) -> None:
+    with ScoreWriter(tmp_path / name, id_name="key", p_values=True) as writer:
+        writer.write([1.0, 2.0], [False, True], ids=["a", "b"], p_values=[0.5, 0.01])
+        with pytest.raises(InputError, match="`p_values` must be given"):
+            writer.write([1.0], [False], ids=["c"])
+    wanted = {"key": ["a", "b"], "score": [1.0, 2.0], "anomaly": [False, True], "p_value": [0.5, 0.01]}
+    assert read_table(tmp_path / name).to_pydict() == wanted
+
+
+def test_no_batch_leaves_the_column_of_p_values(tmp_path: Path) -> None:
+    with ScoreWriter(tmp_path / "s.parquet", p_values=True):
+        pass
+    assert pq.read_schema(tmp_path / "s.parquet").names == ["row", "score", "anomaly", "p_value"]
+
+
+@pytest.mark.parametrize("id_name", ["score", "anomaly", "p_value"])
+def test_an_id_column_of_a_taken_name_is_refused(tmp_path: Path, id_name: str) -> None:
+    with pytest.raises(InputError, match=f"cannot be named '{id_name}'"):
+        ScoreWriter(tmp_path / "s.csv", id_name=id_name, p_values=True).__enter__()
+    assert not (tmp_path / "s.csv").exists()

@@ -134,7 +134,7 @@ def test_what_is_written_comes_back(folder, manifest, tensors):
     found_manifest, found_tensors = bundle.read(path)
     stated = {key: found_manifest.pop(key) for key in bundle._STATED}
     assert stated["format"] == "esad-model"
-    assert stated["format_version"] == 1
+    assert stated["format_version"] == bundle.FORMAT_VERSION
     assert stated["esad_version"]
     assert found_manifest == manifest
     assert_same(found_tensors, tensors)
@@ -330,15 +330,17 @@ def test_bad_manifests_are_refused(folder, original, manifest, match):
 
 
 def test_newer_format_says_to_upgrade_even_if_the_layout_changed(folder):
-    manifest = json.dumps({"format": "esad-model", "format_version": 2, "esad_version": "9.0"}).encode()
+    number = bundle.FORMAT_VERSION + 1
+    manifest = json.dumps({"format": "esad-model", "format_version": number, "esad_version": "9.0"}).encode()
     newer = forge([("manifest.json", manifest), ("tensors.bin", b"x" * 100), ("third", b"")])
-    assert_refused(folder, newer, r"was written by a newer esad \(format 2\); .* Upgrade")
+    assert_refused(folder, newer, rf"was written by a newer esad \(format {number}\); .* Upgrade")
 
 
 def test_older_format_is_read(folder, original, monkeypatch):
-    monkeypatch.setattr(bundle, "FORMAT_VERSION", 2)
+    written = bundle.FORMAT_VERSION
+    monkeypatch.setattr(bundle, "FORMAT_VERSION", written + 1)
     manifest, tensors = read_bytes(folder, original)
-    assert manifest["format_version"] == 1
+    assert manifest["format_version"] == written
     assert_same(tensors, TENSORS)
 
 

@@ -28,3 +28,7 @@ def test_an_old_model_scores_as_it_did(path):
     detector = esad.load(path)
     assert detector.threshold_ == wanted["threshold"]
     np.testing.assert_allclose(detector.anomaly_score(X), wanted["scores"], rtol=1e-3, atol=1e-4)
+    if "p_values" in wanted:
+        np.testing.assert_allclose(detector.p_value(X), wanted["p_values"])
+    else:
+        assert detector.calibration_ is None

@@ -15,6 +15,7 @@ import typer
 import esad
 from esad.cli import (
     bench,
+    calibrate,
     common,
     compare,
     data,
@@ -81,6 +82,7 @@ def _guarded(
 
 app.command("fit", epilog=fit.EXAMPLE)(_guarded(fit.fit))
 app.command("score", epilog=score.EXAMPLE)(_guarded(score.score))
+app.command("calibrate", epilog=calibrate.EXAMPLE)(_guarded(calibrate.calibrate))
 app.command("evaluate", epilog=evaluate.EXAMPLE)(_guarded(evaluate.evaluate))
 app.command("compare", epilog=compare.EXAMPLE)(_guarded(compare.compare))
 app.command("labels", epilog=labels.EXAMPLE)(_guarded(labels.labels))

@@ -40,6 +40,7 @@ class Choice:
     contamination: float | None = None
     false_alarm_rate: float | None = None
     from_labels: bool = False
+    calibration_ratio: float | None = None
 
 
 def build_detector(choice: Choice) -> "Detector":
@@ -131,12 +132,27 @@ def threshold_rule(choice: Choice, detector: "Detector", training: TrainingSet) 
     by_setting = choice.contamination is None and any(_setting(text)[0] == "contamination" for text in choice.settings)
     if len(asked) + by_setting > 1:
         raise InputError("Give one of --contamination, --false-alarm-rate and --threshold-from-labels, not several.")
+    n_calibration = _calibration_rows(choice, training)
     for rule in asked:
-        if rule.rule == "false_alarm":
+        if rule.rule == "false_alarm" and n_calibration:
+            rule.fit(np.zeros(n_calibration))
+        elif rule.rule == "false_alarm":
             _check_false_alarm(rule, detector, training)
         else:
             rule.fit(np.zeros(training.n_rows), training.y)
     return asked[0] if asked else None
+
+
+def _calibration_rows(choice: Choice, training: TrainingSet) -> int:
+    """How many rows --calibration-ratio will hold out; a share that leaves none is refused."""
+    import numpy as np
+
+    from esad.score.splits import calibration_rows
+
+    if choice.calibration_ratio is None:
+        return 0
+    y = np.zeros(training.n_rows, dtype=np.int8) if training.y is None else training.y
+    return int(calibration_rows(y, choice.calibration_ratio, choice.seed).sum())
 
 
 def _check_false_alarm(rule: "Threshold", detector: "Detector", training: TrainingSet) -> None:

@@ -45,6 +45,7 @@ def fit(
     device: options.Device = "auto",
     settings: own.Settings = None,
     search: own.Search = False,
+    calibration_ratio: own.CalibrationRatio = None,
     contamination: own.Contamination = None,
     false_alarm_rate: own.FalseAlarmRate = None,
     threshold_from_labels: own.FromLabels = False,
@@ -59,7 +60,15 @@ def fit(
     """
     reading = Reading(label_column, id_column, tuple(ignore or ()), anomaly_value, normal_value, labels_csv)
     choice = Choice(
-        method, seed, device, members, tuple(settings or ()), contamination, false_alarm_rate, threshold_from_labels
+        method,
+        seed,
+        device,
+        members,
+        tuple(settings or ()),
+        contamination,
+        false_alarm_rate,
+        threshold_from_labels,
+        calibration_ratio,
     )
     job.check_out(out, [data, *([labels_csv] if labels_csv else [])])
     common.check_method(method)
@@ -77,7 +86,14 @@ def fit(
     checkpoint = job.open_checkpoint(out, every_seconds=checkpoint_every, resume=resume)
     with settings_checked(choice):
         summary = job.fit_and_save(
-            detector, training, rule=rule, checkpoint=checkpoint, out=out, command=context.obj, shown=not quiet
+            detector,
+            training,
+            rule=rule,
+            calibration_ratio=calibration_ratio,
+            checkpoint=checkpoint,
+            out=out,
+            command=context.obj,
+            shown=not quiet,
         )
     if as_json:
         found = {} if searched is None else {"search": searched.to_json()}
@@ -149,6 +165,11 @@ def _kinds(columns: "tuple[Column, ...]") -> Iterator[str]:
         yield f"{sum(column.kind == kind for column in columns):,} {kind}"
 
 
+def _calibration(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    if n_rows := summary["n_calibration"]:
+        yield "calibration", f"{common.counted(n_rows, 'row')} held out: p-values from {1 / (n_rows + 1):.3g}"
+
+
 def _show_summary(summary: dict[str, Any], out: Path) -> None:
     flagged = f"{common.counted(summary['n_flagged'], 'training row')} ({common.percent(summary['flagged_ratio'])})"
     if "n_labelled_anomaly" in summary:
@@ -161,6 +182,7 @@ def _show_summary(summary: dict[str, Any], out: Path) -> None:
             ("model", f"{out} ({size})"),
             ("threshold", f"{summary['threshold']:.6g}"),
             ("flagged", flagged),
+            *_calibration(summary),
             ("time", f"{summary['seconds']:.1f} s{resumed}"),
         ]
     )

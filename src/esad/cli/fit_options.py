@@ -8,6 +8,7 @@ import typer
 from esad.cli import options
 
 __all__ = [
+    "CalibrationRatio",
     "CheckpointEvery",
     "Contamination",
     "FalseAlarmRate",
@@ -53,6 +54,15 @@ Settings = Annotated[
         "--set",
         metavar="NAME=VALUE",
         help="Any other parameter of the method, such as n_epochs=50; may be repeated.",
+        rich_help_panel=_TRAINING,
+    ),
+]
+CalibrationRatio = Annotated[
+    float | None,
+    typer.Option(
+        "--calibration-ratio",
+        metavar="SHARE",
+        help="Hold this share of the unlabelled rows out of the training, for p-values and alarms with a guarantee.",
         rich_help_panel=_TRAINING,
     ),
 ]

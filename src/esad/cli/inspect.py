@@ -29,7 +29,7 @@ def _described(path: Path, detector: "Detector") -> dict[str, Any]:
 
     manifest, tensors = bundle.read(path)
     inputs = detector.inputs_
-    schema = inputs.schema
+    schema, calibration = inputs.schema, detector.calibration_
     return {
         "file": str(path),
         "n_bytes": path.stat().st_size,
@@ -46,6 +46,7 @@ def _described(path: Path, detector: "Detector") -> dict[str, Any]:
         "shape": None if schema is not None else list(inputs.shape),
         "labels": manifest["label_counts"],
         "threshold": detector.threshold_,
+        "calibration": None if calibration is None else str(calibration),
         "notes": detector.notes_,
         "data_fingerprint": detector.fingerprint_,
     }
@@ -72,6 +73,7 @@ def _show(found: dict[str, Any]) -> None:
             f"{labels['n_anomaly']:,} anomaly, {labels['n_normal']:,} normal, {labels['n_unlabelled']:,} unlabelled",
         ),
         ("threshold", f"{found['threshold']:.6g}: rows with a higher score are flagged"),
+        ("calibration", found["calibration"] or "none, so there are no p-values"),
         *((name.replace("_", " "), _listed(value)) for name, value in notes.items() if not _is_empty(value)),
         ("fingerprint", f"{found['data_fingerprint']} of the training data"),
     ]

@@ -56,6 +56,7 @@ def fit_and_save(
     training: TrainingSet,
     *,
     rule: "Threshold | None",
+    calibration_ratio: float | None,
     checkpoint: "Checkpoint",
     out: Path,
     command: Sequence[str],
@@ -69,8 +70,10 @@ def fit_and_save(
     try:
         with bar(shown=shown) as progress, GracefulStop(checkpoint) as stop:
             callbacks: list[Callback] = [checkpoint, TrainingBar(progress, f"training {type(detector).__name__}"), stop]
-            detector.fit(training.X, training.y, callbacks=callbacks)
-        if rule is not None and rule.rule != "contamination":
+            detector.fit(training.X, training.y, calibration_ratio=calibration_ratio, callbacks=callbacks)
+        if rule is not None and rule.rule == "false_alarm" and detector.calibration_ is not None:
+            detector.calibrate(alpha=rule.level)
+        elif rule is not None and rule.rule != "contamination":
             detector.fit_threshold(
                 false_alarm_rate=rule.level if rule.rule == "false_alarm" else None,
                 from_labels=rule.rule == "labels",
@@ -91,6 +94,7 @@ def _summary(detector: "Detector", training: TrainingSet) -> dict[str, Any]:
     """What the model does on the rows it learned from."""
     flagged = detector.anomaly_score(training.X) > detector.threshold_
     found = {"threshold": detector.threshold_, "n_flagged": int(flagged.sum()), "flagged_ratio": float(flagged.mean())}
+    found["n_calibration"] = 0 if detector.calibration_ is None else detector.calibration_.n_rows
     if training.y is not None and (training.y < 0).any():
         found["n_labelled_anomaly_flagged"] = int(flagged[training.y < 0].sum())
         found["n_labelled_anomaly"] = int((training.y < 0).sum())

@@ -1,6 +1,6 @@
 """Rows or pictures to be scored by a model, block by block, so that memory does not grow with the file."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,6 +37,7 @@ class Source:
     """A file or folder opened for scoring."""
 
     blocks: Iterator[Block]
+    again: Callable[[], Iterator[Block]]  # the same blocks once more
     id_name: str | None
     n_rows: int | None  # None when only reading tells
 
@@ -75,10 +76,12 @@ def open_source(
     return _open_folder(path, detector, labels_csv)
 
 
-def scored(detector: "Detector", source: Source) -> "Iterator[tuple[Block, NDArray[np.float64]]]":
+def scored(
+    detector: "Detector", source: Source, *, word: str = "scoring"
+) -> "Iterator[tuple[Block, NDArray[np.float64]]]":
     """Every block with its scores, and a bar that counts the rows."""
     with bar(rows=True) as progress:
-        task = progress.add_task("scoring", total=source.n_rows)
+        task = progress.add_task(word, total=source.n_rows)
         for block in source.blocks:
             yield block, detector.anomaly_score(block.X)
             progress.advance(task, block.n_rows)
@@ -102,17 +105,20 @@ def _open_file(path: Path, detector: "Detector", id_column: str | None, truth_co
     if truth_column is None and id_column is None:
         id_column = _known_id(detector, names)
     wanted = list(dict.fromkeys([*features, *(name for name in (id_column, truth_column) if name is not None)]))
-    batches = open_batches(path, schema=schema, columns=wanted)
-    blocks = (
-        Block(
-            X=batch.select(features),
-            ids=None if id_column is None else batch[id_column],
-            truth=None if truth_column is None else batch[truth_column],
-            n_rows=batch.num_rows,
+
+    def blocks() -> Iterator[Block]:
+        batches = open_batches(path, schema=schema, columns=wanted)
+        return (
+            Block(
+                X=batch.select(features),
+                ids=None if id_column is None else batch[id_column],
+                truth=None if truth_column is None else batch[truth_column],
+                n_rows=batch.num_rows,
+            )
+            for batch in batches
         )
-        for batch in batches
-    )
-    return Source(blocks, id_column, _count_rows(path))
+
+    return Source(blocks(), blocks, id_column, _count_rows(path))
 
 
 def _known_id(detector: "Detector", names: Sequence[str]) -> str | None:
@@ -157,6 +163,9 @@ def _open_folder(path: Path, detector: "Detector", labels_csv: Path | None) -> S
     from esad.data.images import open_images
 
     channels = detector.inputs_.preprocessor.shape_[0]  # type: ignore[union-attr]  # of pictures
-    batches = open_images(path, labels_csv=labels_csv, channels=channels)
-    blocks = (Block(batch.images, list(batch.ids), batch.label_words, len(batch.ids)) for batch in batches)
-    return Source(blocks, "file", None)
+
+    def blocks() -> Iterator[Block]:
+        batches = open_images(path, labels_csv=labels_csv, channels=channels)
+        return (Block(batch.images, list(batch.ids), batch.label_words, len(batch.ids)) for batch in batches)
+
+    return Source(blocks(), blocks, "file", None)

@@ -1,4 +1,4 @@
-"""The scores file: id, score and alarm of every row, streamed, and there only when it is complete."""
+"""The scores file: id, score, alarm and p-value of every row, streamed, and there only when it is complete."""
 
 import contextlib
 import csv
@@ -34,6 +34,8 @@ class ScoreWriter:
         Name of the first column, which holds the ids given. Without it the column is `row`, counted from 0.
     inputs : sequence of paths
         Files being read; none of them may be `path`.
+    p_values : bool
+        Whether there is a column `p_value`.
 
     Raises
     ------
@@ -59,10 +61,12 @@ class ScoreWriter:
         *,
         id_name: str | None = None,
         inputs: Sequence[str | os.PathLike[str]] = (),
+        p_values: bool = False,
     ) -> None:
         self.path = path
         self.id_name = id_name
         self.inputs = inputs
+        self.p_values = p_values
         self._n_rows = 0
 
     @property
@@ -76,15 +80,18 @@ class ScoreWriter:
             raise OutputError(f"Cannot write scores to {shown}: its name must end in one of {', '.join(_SUFFIXES)}.")
         if any(_is_same(self.path, other) for other in self.inputs):
             raise OutputError(f"Cannot write scores to {shown}: it is a file being read. Choose another path.")
-        if self.id_name in ("score", "anomaly"):
+        columns = _columns(self.id_name or "row", self.p_values)
+        if len(columns) < 3 + self.p_values:
             raise InputError(
                 f"The id column cannot be named {self.id_name!r}: the scores file has a column of that name. Rename it."
             )
-        self._context = _open_sink(self.path, self.id_name or "row")
+        self._context = _open_sink(self.path, columns)
         self._sink = self._context.__enter__()
         return self
 
-    def write(self, scores: ArrayLike, anomaly: ArrayLike, *, ids: Any = None) -> None:
+    def write(
+        self, scores: ArrayLike, anomaly: ArrayLike, *, ids: Any = None, p_values: ArrayLike | None = None
+    ) -> None:
         """Append rows.
 
         Parameters
@@ -95,18 +102,24 @@ class ScoreWriter:
             Whether each row is an alarm.
         ids : array-like or pyarrow array
             Ids of the rows, when `id_name` was given.
+        p_values : array-like of float
+            p-values of the rows, when the writer has a column for them.
         """
         values = pa.array(np.asarray(scores, dtype=np.float64))
         if (ids is None) != (self.id_name is None):
             raise InputError("`ids` must be given if, and only if, the writer has an `id_name`.")
         first = _id_array(np.arange(self._n_rows, self._n_rows + len(values)) if ids is None else ids)
         alarms = pa.array(np.asarray(anomaly, dtype=np.bool_))
+        if (p_values is not None) != self.p_values:
+            raise InputError("`p_values` must be given if, and only if, the writer has a column for them.")
         if not len(first) == len(values) == len(alarms):
             raise InputError(
                 f"Scores, alarms and ids must go together. Got {len(values)}, {len(alarms)}, {len(first)}."
             )
-        rows = pa.table([first, values, alarms], names=[self.id_name or "row", "score", "anomaly"])
-        self._sink.write(rows)
+        columns = [first, values, alarms]
+        if p_values is not None:
+            columns.append(pa.array(np.asarray(p_values, dtype=np.float64)))
+        self._sink.write(pa.table(columns, names=list(_columns(self.id_name or "row", self.p_values))))
         self._n_rows += len(values)
 
     def __exit__(
@@ -118,10 +131,10 @@ class ScoreWriter:
 class _CsvSink:
     """Rows as CSV text, quoted only where it is needed."""
 
-    def __init__(self, file: Any, id_name: str) -> None:
+    def __init__(self, file: Any, columns: dict[str, pa.DataType]) -> None:
         self._file = file
         header = io.StringIO()
-        csv.writer(header, lineterminator="\n").writerow([id_name, "score", "anomaly"])
+        csv.writer(header, lineterminator="\n").writerow(columns)
         file.write(header.getvalue().encode())
 
     def write(self, rows: pa.Table) -> None:
@@ -137,9 +150,9 @@ class _CsvSink:
 class _ParquetSink:
     """Rows as Parquet, the type of the ids being that of the first batch."""
 
-    def __init__(self, file: Any, id_name: str) -> None:
+    def __init__(self, file: Any, columns: dict[str, pa.DataType]) -> None:
         self._file = file
-        self._id_name = id_name
+        self._columns = columns
         self._writer: pq.ParquetWriter | None = None
 
     def write(self, rows: pa.Table) -> None:
@@ -149,21 +162,26 @@ class _ParquetSink:
 
     def close(self) -> None:
         if self._writer is None:  # no batch came: still a table with its columns
-            fields = {self._id_name: pa.string(), "score": pa.float64(), "anomaly": pa.bool_()}
-            self.write(pa.schema(fields).empty_table())
+            self.write(pa.schema(self._columns).empty_table())
         assert self._writer is not None
         self._writer.close()
 
 
+def _columns(id_name: str, p_values: bool) -> dict[str, pa.DataType]:
+    """Columns of the file with their types; that of the ids is only known when some come."""
+    columns = {id_name: pa.string(), "score": pa.float64(), "anomaly": pa.bool_()}
+    return columns | ({"p_value": pa.float64()} if p_values else {})
+
+
 @contextlib.contextmanager
-def _open_sink(path: str | os.PathLike[str], id_name: str) -> Iterator[_CsvSink | _ParquetSink]:
+def _open_sink(path: str | os.PathLike[str], columns: dict[str, pa.DataType]) -> Iterator[_CsvSink | _ParquetSink]:
     """Open a temporary file that is closed, then renamed to `path`, or removed."""
     name = _lower_name(path)
     with atomic_path(path) as temporary, contextlib.ExitStack() as opened:
         file: Any = opened.enter_context(pa.OSFile(str(temporary), "wb"))
         if name.endswith(".gz"):
             file = opened.enter_context(pa.CompressedOutputStream(file, "gzip"))
-        sink = (_CsvSink if ".csv" in name else _ParquetSink)(file, id_name)
+        sink = (_CsvSink if ".csv" in name else _ParquetSink)(file, columns)
         yield opened.enter_context(contextlib.closing(sink))
 
 

@@ -212,6 +212,9 @@ class TLSAD(StandardDetector):
     def _contributions(self, rows: Rows) -> dict[str, Scores]:
         return super()._contributions(self._features(rows))
 
+    def _member_scores(self, rows: Rows) -> Scores:
+        return super()._member_scores(self._features(rows))
+
     def _row_shape(self) -> tuple[int, ...]:
         return super()._row_shape() if self.backbone_ is None else (N_FEATURES,)
 

@@ -32,7 +32,7 @@ from esad.persist.contents import DamageError
 __all__ = ["FORMAT", "FORMAT_VERSION", "read", "write"]
 
 FORMAT = "esad-model"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
 _STATED = ("format", "format_version", "esad_version")
 _NAMES = (b"manifest.json", b"weights.safetensors")
@@ -75,7 +75,7 @@ def write(path: str | os.PathLike[str], manifest: Mapping[str, Any], tensors: Ma
     ...     write(f"{folder}/model.esad", {"method": "esad"}, {"centre": np.zeros(2)})
     ...     manifest, tensors = read(f"{folder}/model.esad")
     >>> manifest["method"], manifest["format_version"], tensors["centre"]
-    ('esad', 1, array([0., 0.]))
+    ('esad', 2, array([0., 0.]))
     """
     if taken := [key for key in _STATED if key in manifest]:
         raise InputError(f"`manifest` must not hold {taken}: they are set when the file is written. Remove them.")

@@ -11,12 +11,12 @@ from esad.data.frame import Column
 from esad.data.parse import Kind, parse_numbers, text_of_number
 from esad.errors import ModelFileError
 
-__all__ = ["ColumnFeatures", "expect"]
+__all__ = ["MAX_CATEGORIES", "ColumnFeatures", "expect", "most_frequent"]
 
 Cycle = Literal["day", "week", "year"]
 CYCLES: tuple[Cycle, ...] = get_args(Cycle)
 
-_MAX_CATEGORIES = 32
+MAX_CATEGORIES = 32
 _DAY, _WEEK, _YEAR = (days * 86_400_000_000 for days in (1, 7, 366))  # in microseconds
 _NAT = np.iinfo(np.int64).min
 
@@ -61,7 +61,7 @@ class ColumnFeatures:
         if values is None or column.kind in ("number", "boolean"):
             return cls(column.kind, marks_missing)
         if column.kind == "category":
-            return cls(column.kind, marks_missing, categories=_most_frequent(values))
+            return cls(column.kind, marks_missing, categories=most_frequent(values))
         return cls(column.kind, marks_missing, cycles=_covered_cycles(values[~np.isnat(values)].astype(np.int64)))
 
     @property
@@ -144,7 +144,7 @@ class ColumnFeatures:
         categories, cycles = value["categories"], value["cycles"]
         expect(type(value["marks_missing"]) is bool, "`marks_missing`")
         expect(type(categories) is list and all(type(text) is str for text in categories), "`categories`")
-        expect(len(categories) <= (_MAX_CATEGORIES if kind == "category" else 0), "too many `categories`")
+        expect(len(categories) <= (MAX_CATEGORIES if kind == "category" else 0), "too many `categories`")
         expect(len(set(categories)) == len(categories), "doubled `categories`")
         expect(type(cycles) is list and cycles == [cycle for cycle in CYCLES if cycle in cycles], "`cycles`")
         expect(not cycles or kind == "date", "`cycles` of a column that is no date")
@@ -157,13 +157,13 @@ def expect(holds: bool, what: str) -> None:
         raise ModelFileError(f"The model file's preprocessing is damaged: {what}. Train and save the model again.")
 
 
-def _most_frequent(texts: NDArray[Any]) -> tuple[str, ...]:
+def most_frequent(texts: NDArray[Any]) -> tuple[str, ...]:
     """The most frequent texts, in text order; ties go to the first in text order."""
     counts: dict[str, int] = {}
     for text in texts:
         if text is not None:
             counts[text] = counts.get(text, 0) + 1
-    return tuple(sorted(sorted(counts, key=lambda text: (-counts[text], text))[:_MAX_CATEGORIES]))
+    return tuple(sorted(sorted(counts, key=lambda text: (-counts[text], text))[:MAX_CATEGORIES]))
 
 
 def _covered_cycles(microseconds: NDArray[np.int64]) -> tuple[Cycle, ...]:

@@ -31,6 +31,10 @@ def reference_rows(y: NDArray[np.int8]) -> NDArray[np.bool_]:
     return np.ones(len(y), dtype=bool)
 
 
+def _shape(data: Table | NDArray[Any]) -> tuple[int, ...]:
+    return (data.n_rows, data.n_columns) if isinstance(data, Table) else data.shape
+
+
 class Inputs:
     """The fitted way from a user's data to float32 rows.
 
@@ -90,15 +94,43 @@ class Inputs:
 
     def transform(self, X: Any, *, estimator: str) -> Rows:
         """New data as rows; the wrong kind of data is an error."""
-        data = read(X)
+        return self.rows_of(read(X), estimator=estimator)
+
+    def rows_of(self, data: Table | NDArray[Any], *, estimator: str) -> Rows:
+        """The same for data that was read already."""
         if isinstance(data, Table) != (self.kind == "table"):
             wanted, came = ("a table", "pictures") if self.kind == "table" else ("pictures", "a table")
-            raise SchemaError(f"This {estimator} was trained on {wanted}. Got {came} of shape {np.shape(X)}.")
+            raise SchemaError(f"This {estimator} was trained on {wanted}. Got {came} of shape {_shape(data)}.")
         if isinstance(self.preprocessor, TabularPreprocessor):
             assert isinstance(data, Table)
             return self._rescale(self.preprocessor.transform(data, estimator=estimator))
         assert isinstance(data, np.ndarray)
         return self.preprocessor.transform(data)
+
+    def described(self, data: Table | NDArray[Any], *, estimator: str) -> Table:
+        """What data can be told apart by, column by column: the table itself, or brightness and contrast of pictures.
+
+        Examples
+        --------
+        >>> pictures = np.zeros((3, 1, 4, 4), dtype=np.uint8)
+        >>> inputs, _ = Inputs.fit(pictures, np.zeros(3, dtype=np.int8), scaling="standard")
+        >>> inputs.described(pictures, estimator="ESAD").names
+        ('brightness', 'contrast')
+        """
+        if isinstance(self.preprocessor, TabularPreprocessor) and isinstance(data, Table):
+            return self.preprocessor.schema_.align(data, estimator=estimator)
+        rows = self.rows_of(data, estimator=estimator)
+        measures = np.concatenate([rows.mean(axis=(2, 3)), rows.std(axis=(2, 3))], axis=1)
+        return Table(names=self.described_names, named=True, matrix=measures.astype(np.float64))
+
+    @property
+    def described_names(self) -> tuple[str, ...]:
+        """The columns of `described`."""
+        if isinstance(self.preprocessor, TabularPreprocessor):
+            return self.preprocessor.schema_.names
+        n_channels = self.shape[0]
+        channels = [""] if n_channels == 1 else [f" of channel {channel}" for channel in range(n_channels)]
+        return tuple(f"{measure}{channel}" for measure in ("brightness", "contrast") for channel in channels)
 
     def _rescale(self, rows: Rows) -> Rows:
         return rows if self.minimum is None or self.span is None else (rows - self.minimum) / self.span

@@ -1,7 +1,7 @@
 """Splits that know about labels.
 
-Cross-validation that never loses every labelled anomaly, which scikit-learn's splitters do when labels are few; and
-the parts of the unlabelled rows that members leave out of their training.
+Cross-validation that never loses every labelled anomaly, which scikit-learn's splitters do when labels are few; the
+parts of the unlabelled rows that members leave out of their training; the rows that are held out for calibration.
 """
 
 from collections.abc import Iterator
@@ -12,12 +12,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from esad import labels
+from esad.arguments import check_share
 from esad.errors import InputError, LabelError
 
-__all__ = ["N_PARTS", "LabelAwareSplit", "corrected_error", "held_out_parts", "held_out_rows"]
+__all__ = ["N_PARTS", "LabelAwareSplit", "calibration_rows", "corrected_error", "held_out_parts", "held_out_rows"]
 
 N_PARTS = 10  # of the unlabelled rows; a member trains without one of them
 MIN_PART_ROWS = 2
+_CALIBRATION = 1  # the stream of random numbers that draws calibration rows
 
 Rows = NDArray[np.intp]
 
@@ -138,3 +140,25 @@ def held_out_parts(y: NDArray[np.int8], seed: int) -> NDArray[np.int64]:
     for part in range(N_PARTS):
         parts[rows[part * size : (part + 1) * size]] = part
     return parts
+
+
+def calibration_rows(y: NDArray[np.int8], ratio: float, seed: int) -> NDArray[np.bool_]:
+    """Draw the share `ratio` of the presumed normal rows, (n,): unlabelled ones or, without those, known normal ones.
+
+    Examples
+    --------
+    >>> calibration_rows(np.array([-1, 0, 0, 0, 0, 1], dtype=np.int8), 0.5, seed=0).sum()
+    np.int64(2)
+    """
+    check_share("`calibration_ratio`", ratio)
+    label = labels.UNLABELLED if (y == labels.UNLABELLED).any() else labels.NORMAL
+    rows = np.flatnonzero(y == label)
+    n_held_out = round(ratio * len(rows))
+    if not 1 <= n_held_out < len(rows) or len(y) - n_held_out < 2:
+        raise InputError(
+            f"`calibration_ratio` of {ratio:g} leaves {n_held_out} rows to calibrate with and {len(rows) - n_held_out} "
+            "presumed normal rows to train on. Both need one at least. Give more rows or another share."
+        )
+    chosen = np.zeros(len(y), dtype=bool)
+    chosen[np.random.default_rng([seed, _CALIBRATION]).permutation(rows)[:n_held_out]] = True
+    return chosen

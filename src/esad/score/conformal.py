@@ -1,0 +1,220 @@
+r"""Conformal p-values: how many presumed normal rows, not seen in training, score at least as high.
+
+    p(x) = (1 + #{i : s_i >= s(x)}) / (n + 1)                                    Eq. (1)
+    p(x) = (1 + sum_k #{i in part k : s_k(x_i) >= s_k(x)}) / (n + 1)              Eq. (2)
+
+=========  =======================================================================
+s(x)       anomaly score of a new row
+s_i        scores of the n calibration rows, which training has not seen
+s_k        score by member k, which has not seen part k of the training rows
+=========  =======================================================================
+
+Eq. (1) is split conformal: of new normal rows, exchangeable with the calibration rows, a share of at most alpha has
+p <= alpha, on average over calibration sets. Eq. (2) is cross-conformal: no row is lost for training, and what is
+proven is a share of about 2 alpha at most.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal, Self, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from esad.arguments import check_share
+from esad.errors import InputError, ModelFileError
+from esad.score.threshold import Threshold
+
+__all__ = ["MAX_ROWS", "Calibration", "discoveries", "rows_needed"]
+
+Kind = Literal["held out", "given", "cross"]
+Scores = NDArray[np.float64]
+
+MAX_ROWS: Final = 100_000  # kept of a larger calibration set: p-values down to 0.00001, 800 kB in the model file
+_SLACK: Final = 1e-9  # undoes rounding, as in 10 * 0.1
+
+
+def rows_needed(share: float) -> int:
+    """How many calibration rows a p-value as small as `share` takes.
+
+    Examples
+    --------
+    >>> rows_needed(0.01), rows_needed(0.1)
+    (99, 9)
+    """
+    return math.ceil(1 / share - _SLACK) - 1
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """Scores of presumed normal rows that training has not seen.
+
+    Attributes
+    ----------
+    parts : tuple of ndarray
+        Sorted scores: one part or, for "cross", one for each member that left rows out.
+    kind : {"held out", "given", "cross"}
+        Rows that `fit` held out, rows given later, or training rows by the members that have not seen them.
+    pollution_ratio : float
+        The share of highest scores that was cut off.
+
+    Examples
+    --------
+    >>> calibration = Calibration.of([[1.0, 2.0, 3.0, 4.0]], "given")
+    >>> calibration.p_values([0.0, 2.5, 9.0])
+    array([1. , 0.6, 0.2])
+    """
+
+    parts: tuple[Scores, ...]
+    kind: Kind
+    pollution_ratio: float = 0.0
+
+    @classmethod
+    def of(cls, parts: Sequence[ArrayLike], kind: Kind, *, pollution_ratio: float = 0.0) -> Self:
+        """Keep the scores, less the highest share `pollution_ratio` of each part.
+
+        More than `MAX_ROWS` rows are thinned out at random, which changes no promise.
+        """
+        if not isinstance(pollution_ratio, int | float | np.number) or not 0 <= pollution_ratio < 1:
+            raise InputError(f"`pollution_ratio` must be 0 or more and below 1. Got {pollution_ratio!r}.")
+        kept = []
+        for part in parts:
+            scores = np.asarray(part, dtype=np.float64)
+            if len(scores) > MAX_ROWS // len(parts):
+                scores = np.random.default_rng(0).choice(scores, MAX_ROWS // len(parts), replace=False)
+            kept.append(np.sort(scores)[: len(scores) - math.floor(pollution_ratio * len(scores) + _SLACK)])
+        if not sum(map(len, kept)):
+            raise InputError("Calibration needs one row at least. Got none that is presumed normal.")
+        return cls(tuple(kept), kind, float(pollution_ratio))
+
+    def __str__(self) -> str:
+        words = {"held out": "held out of the training", "given": "given later", "cross": "of the training, by member"}
+        rows = "1 row" if self.n_rows == 1 else f"{self.n_rows:,} rows"
+        return f"{rows} {words[self.kind]}: p-values from {1 / (self.n_rows + 1):.3g}"
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows were kept."""
+        return sum(map(len, self.parts))
+
+    @property
+    def is_cross(self) -> bool:
+        """Whether rows are compared member by member."""
+        return self.kind == "cross"
+
+    def ranks(self, scores: ArrayLike) -> NDArray[np.int64]:
+        """The p-values times n + 1: whole numbers from 1 to n + 1.
+
+        Parameters
+        ----------
+        scores : array-like of shape (n,), or (members, n) for "cross"
+            Scores of new rows.
+        """
+        given = np.atleast_2d(np.asarray(scores, dtype=np.float64))
+        ranks = np.ones(given.shape[1], dtype=np.int64)
+        if len(given) < len(self.parts):
+            raise InputError(f"The calibration is of {len(self.parts)} members. Got scores by {len(given)}.")
+        for part, own in zip(self.parts, given, strict=False):  # members beyond the parts have seen every row
+            ranks += len(part) - np.searchsorted(part, own, side="left")
+        return ranks
+
+    def p_values(self, scores: ArrayLike) -> Scores:
+        """Eq. (1) or, for "cross", Eq. (2)."""
+        return self.ranks(scores) / (self.n_rows + 1)
+
+    def check_level(self, share: float, *, name: str = "`alpha`") -> float:
+        """Refuse a level that no p-value can reach, and say how many rows it takes."""
+        level = check_share(name, share)
+        if (self.n_rows + 1) * level + _SLACK < 1:
+            raise InputError(
+                f"{name} of {level:g} needs at least {rows_needed(level):,} calibration rows. "
+                f"Got {self.n_rows:,}. Take a larger one or calibrate with more rows."
+            )
+        return level
+
+    def threshold(self, alpha: float) -> float:
+        """The score above which p <= alpha; for "cross" about so, since members are pooled."""
+        self.check_level(alpha)
+        return Threshold("false_alarm", float(alpha)).fit(np.concatenate(self.parts))
+
+    def last_rank(self, alpha: float) -> int:
+        """The largest rank whose p-value is at most `alpha`."""
+        return math.floor((self.n_rows + 1) * self.check_level(alpha) + _SLACK)
+
+    def last_discovery(self, n_by_rank: NDArray[np.int64], rate: float) -> int:
+        """Benjamini and Hochberg's cut for p-values that were only counted: the largest rank to flag, 0 for none.
+
+        Parameters
+        ----------
+        n_by_rank : ndarray of shape (n_rows + 2,)
+            How many rows of the batch have each rank; nothing has rank 0.
+        rate : float
+            False-discovery rate to keep to.
+        """
+        self.check_level(rate, name="A false-discovery rate")
+        n_found, ranks = n_by_rank.cumsum(), np.arange(len(n_by_rank))
+        passes = ranks * n_found[-1] <= rate * (self.n_rows + 1) * n_found * (1 + _SLACK)
+        return int(ranks[passes & (n_by_rank > 0)].max(initial=0))
+
+    # ------------------------------------------------------------------ files
+
+    def state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        """Arrays and plain values for the model file."""
+        sizes = [len(part) for part in self.parts]
+        plain = {"kind": self.kind, "sizes": sizes, "pollution_ratio": self.pollution_ratio}
+        return {"scores": np.concatenate(self.parts)}, plain
+
+    @classmethod
+    def from_state(cls, arrays: dict[str, NDArray[Any]], plain: Any) -> Self:
+        """Rebuild from `state`, checking everything."""
+        _expect(isinstance(plain, dict) and set(plain) == {"kind", "sizes", "pollution_ratio"}, "its parts")
+        kind, sizes, ratio = plain["kind"], plain["sizes"], plain["pollution_ratio"]
+        _expect(kind in get_args(Kind), "its kind")
+        _expect(isinstance(ratio, int | float) and not isinstance(ratio, bool) and 0 <= ratio < 1, "its pollution")
+        _expect(isinstance(sizes, list) and all(type(size) is int and size >= 0 for size in sizes), "its sizes")
+        _expect(len(sizes) >= 1 and (kind == "cross" or len(sizes) == 1), "its sizes")
+        scores = arrays.get("scores")
+        _expect(scores is not None and set(arrays) == {"scores"}, "its arrays")
+        assert scores is not None
+        _expect(scores.dtype == np.float64 and scores.shape == (sum(sizes),) and len(scores) > 0, "its scores")
+        _expect(bool(np.isfinite(scores).all()), "scores that are not finite")
+        parts = np.split(scores, np.cumsum(sizes)[:-1])
+        _expect(all(bool((np.diff(part) >= 0).all()) for part in parts), "scores out of order")
+        return cls(tuple(parts), kind, float(ratio))
+
+
+def discoveries(p_values: ArrayLike, rate: float) -> NDArray[np.bool_]:
+    """Which rows of a batch to flag so that the expected share of false alarms among them is at most `rate`.
+
+    Benjamini and Hochberg's procedure, which holds for split-conformal p-values of independent rows (Bates et al.
+    2023).
+
+    Parameters
+    ----------
+    p_values : array-like of shape (n_rows,)
+        From `Detector.p_value`, of the whole batch.
+    rate : float
+        False-discovery rate, between 0 and 1.
+
+    Returns
+    -------
+    ndarray of bool, shape (n_rows,)
+
+    Examples
+    --------
+    >>> discoveries([0.01, 0.9, 0.02, 0.5], 0.1)
+    array([ True, False,  True, False])
+    """
+    from scipy.stats import false_discovery_control
+
+    check_share("`rate`", rate)
+    given = np.asarray(p_values, dtype=np.float64)
+    if given.ndim != 1 or not given.size or not ((given > 0) & (given <= 1)).all():
+        raise InputError("`p_values` must be one number per row, above 0 and at most 1, for one row or more.")
+    return np.asarray(false_discovery_control(given) <= rate * (1 + _SLACK))
+
+
+def _expect(holds: bool, what: str) -> None:
+    if not holds:
+        raise ModelFileError(f"the calibration is damaged: {what}")
