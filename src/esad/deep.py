@@ -33,6 +33,7 @@ logger = logging.getLogger("esad")
 BLOCK_ROWS = 512  # table rows per forward pass on a CPU: activations stay in the cache
 BLOCK_ROWS_GPU = 65_536
 BLOCK_PICTURES = 256
+BLOCK_PICTURES_GPU = 2048
 HELD_OUT_RATIO = 0.25  # share of the rows that early stopping watches
 MIN_HELD_OUT_ANOMALIES = 2
 
@@ -109,6 +110,10 @@ class DeepDetector(Detector):
         """Whether every member leaves a part of the unlabelled rows out of its training."""
         return True
 
+    def _precision_on(self, device: torch.device, in_shape: tuple[int, ...]) -> str:
+        """What to compute in: "auto" is float32, unless a method is known to bear less."""
+        return self.precision
+
     def _hold_out(self, x: Tensor, y: NDArray[np.int8]) -> tuple[NDArray[np.int8], list[EarlyStopping]]:
         """Labels with the held-out rows marked as not to be drawn, and the callback that watches those rows."""
         if not self.early_stopping:
@@ -150,15 +155,17 @@ class DeepDetector(Detector):
         parameter = next(objective.parameters())
         device, dtype = parameter.device, parameter.dtype
         table_on_cpu = rows.ndim == 2 and device.type == "cpu"
-        size = BLOCK_ROWS if table_on_cpu else BLOCK_ROWS_GPU if rows.ndim == 2 else BLOCK_PICTURES
+        sizes = (BLOCK_ROWS, BLOCK_ROWS_GPU) if rows.ndim == 2 else (BLOCK_PICTURES, BLOCK_PICTURES_GPU)
+        size = sizes[device.type != "cpu"]
         run_block = scorer or objective.scorer()
+        precision = self._precision_on(device, rows.shape[1:])
 
         def run(first: int) -> None:
             block = torch.from_numpy(rows[first : first + size]).to(device, dtype)
             n = len(block)
             if n < size and table_on_cpu:
                 block = torch.cat([block, block.new_zeros(size - n, *block.shape[1:])])
-            with torch.inference_mode(), autocast(self.precision, device):
+            with torch.inference_mode(), autocast(precision, device):
                 use(slice(first, first + n), run_block(block))
 
         (in_parallel if table_on_cpu else in_turn)(run, range(0, len(rows), size))

@@ -93,6 +93,11 @@ class MemberRandom:
         """A permutation of 0 .. n - 1 per member, (members, n)."""
         return self._fill((n,), torch.int64, lambda t, g: torch.randperm(n, generator=g, out=t))
 
+    def register(self, graph: torch.cuda.CUDAGraph) -> None:
+        """Let a graph draw from these streams anew at every replay."""
+        for generator in self._generators:
+            graph.register_generator_state(generator)
+
     def state(self) -> Tensor:
         """The generators' states as one tensor, (members, bytes)."""
         return torch.stack([generator.get_state() for generator in self._generators])

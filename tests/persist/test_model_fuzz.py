@@ -20,6 +20,7 @@ from support import tiny
 import esad
 from esad import registry
 from esad.errors import EsadError, ModelFileError
+from esad.methods._esad_recipe import SINCE_0_1
 from esad.persist import bundle
 
 resource = pytest.importorskip("resource", reason="memory limits need a Unix system")
@@ -207,9 +208,11 @@ def test_unchanged_contents_are_accepted(model, tmp_path):
 
 def test_missing_parts_of_the_manifest_are_refused(model, tmp_path):
     manifest, tensors, X = model
-    # A constructor argument may be absent, its default stands in, and notes are the user's. Nothing else may.
+    # A constructor argument may be absent, its default stands in, as may what older files lack; notes are the user's.
     optional = [
-        place for place in places(manifest) if place[:1] == ("notes",) or (len(place) > 1 and place[0] == "parameters")
+        place
+        for place in places(manifest)
+        if place[:1] == ("notes",) or (len(place) > 1 and place[0] == "parameters") or place[-1] in SINCE_0_1
     ]
     required = [place for place in places(manifest) if place and place not in optional]
     outcomes = {

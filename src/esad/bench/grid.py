@@ -40,7 +40,7 @@ from esad.errors import DataFileError, InputError
 
 __all__ = ["Cell", "Experiment", "Place", "Variant", "read"]
 
-KINDS = ("table", "natural", "images")
+KINDS = ("table", "natural", "images", "given")
 KEYS = {"name", "title", "data", "seeds", "stack", "published", "others", "scenario", "axes", "variants"}
 
 

@@ -1,5 +1,6 @@
 """Running cells: several processes, results kept one by one, a budget of time, and a way back after a kill."""
 
+import contextlib
 import copy
 import hashlib
 import itertools
@@ -19,6 +20,7 @@ from esad import __version__, registry
 from esad.bench.grid import Cell
 from esad.bench.stacked import can_stack, fit_stack
 from esad.bench.store import Result, Store
+from esad.bench.watch import OutOfTime, fit_watched
 from esad.data import scenario
 from esad.data.dataset import Dataset
 from esad.data.scenario import Scenario
@@ -26,6 +28,7 @@ from esad.deep import DeepDetector
 from esad.errors import EsadError, InputError
 from esad.hybrid import HybridDetector
 from esad.score.metrics import evaluate
+from esad.train.graphs import own_stream
 
 __all__ = ["Failure", "Outcome", "code_version", "execute", "execute_stack", "run"]
 
@@ -42,13 +45,20 @@ class Failure:
     reason: str
 
 
+@dataclass(frozen=True)
+class Unfinished:
+    """A cell whose training was cut short by the budget; its checkpoint waits beside the store."""
+
+    cell: Cell
+
+
 @dataclass
 class Outcome:
     """What a run did."""
 
     n_done: int = 0
     n_elsewhere: int = 0  # finished or claimed by another run in the meantime
-    n_left: int = 0  # not started: the budget was spent
+    n_left: int = 0  # not started, or not finished: the budget was spent
     failures: list[Failure] = field(default_factory=list)
 
 
@@ -71,7 +81,8 @@ def run(
     n_jobs : int
         Processes side by side, through joblib.
     budget : float, optional
-        Seconds after which no further cell is started.
+        Seconds after which no further cell is started; trainings under way write a checkpoint, from which a later run
+        goes on.
     on_done : callable, optional
         Called with each result or failure.
     """
@@ -79,10 +90,15 @@ def run(
     finished = store.finished()
     waiting = [cell for cell in {cell.name: cell for cell in cells}.values() if cell.name not in finished]
     deadline = None if budget is None else time.monotonic() + budget
-    parallel = joblib.Parallel(n_jobs=n_jobs, return_as="generator_unordered", pre_dispatch=n_jobs)
+    prefer = "threads" if _on_gpu(waiting) else None
+    parallel = joblib.Parallel(n_jobs=n_jobs, prefer=prefer, return_as="generator_unordered", pre_dispatch=n_jobs)
     tasks = _tasks(waiting, store, deadline, outcome)
-    with _renewed(store):
-        for done in itertools.chain.from_iterable(parallel(joblib.delayed(_attempt)(group) for group in tasks)):
+    with _renewed(store), _folder(store.checkpoints):
+        jobs = (joblib.delayed(_attempt)(group, store.checkpoints, deadline) for group in tasks)
+        for done in itertools.chain.from_iterable(parallel(jobs)):
+            if isinstance(done, Unfinished):
+                outcome.n_left += 1
+                continue
             if isinstance(done, Failure):
                 outcome.failures.append(done)
             else:
@@ -98,7 +114,7 @@ def _tasks(waiting: Sequence[Cell], store: Store, deadline: float | None, outcom
     n_before = 0
     for group in _groups(waiting):
         if deadline is not None and time.monotonic() > deadline:
-            outcome.n_left = len(waiting) - n_before
+            outcome.n_left += len(waiting) - n_before
             return
         claimed = [cell for cell in group if store.claim(cell.name)]
         outcome.n_elsewhere += len(group) - len(claimed)
@@ -114,6 +130,17 @@ def _groups(cells: Sequence[Cell]) -> list[list[Cell]]:
         beside = cell.stack and issubclass(registry.method(cell.method), DeepDetector)
         groups.setdefault(replace(cell, seed=-1).name if beside else cell.name, []).append(cell)
     return list(groups.values())
+
+
+@contextlib.contextmanager
+def _folder(path: Path) -> Iterator[None]:
+    """A folder that is there meanwhile, and stays if something is in it."""
+    path.mkdir(exist_ok=True)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            path.rmdir()
 
 
 class _renewed:  # noqa: N801  reads as a context
@@ -136,10 +163,23 @@ class _renewed:  # noqa: N801  reads as a context
             self._store.renew()
 
 
-def _attempt(cells: Sequence[Cell]) -> list[Result | Failure]:
+def _on_gpu(cells: Sequence[Cell]) -> bool:
+    """Whether to pack trainings on one GPU: as threads of one process, each with a stream of its own."""
+    import torch
+
+    return torch.cuda.is_available() and any(cell.scenario["kind"] in ("images", "given") for cell in cells)
+
+
+def _attempt(
+    cells: Sequence[Cell], checkpoints: Path, deadline: float | None = None
+) -> list[Result | Failure | Unfinished]:
     try:
-        return [*(execute_stack(cells) if cells[0].stack else map(execute, cells))]
-    except EsadError as error:
+        if cells[0].stack:
+            return [*execute_stack(cells)]
+        return [execute(cell, checkpoints=checkpoints, deadline=deadline) for cell in cells]
+    except OutOfTime:
+        return [Unfinished(cell) for cell in cells]
+    except (EsadError, RuntimeError, MemoryError) as error:  # torch has RuntimeError for a full device, say
         return [Failure(cell, str(error)) for cell in cells]
 
 
@@ -158,8 +198,8 @@ def execute_stack(cells: Sequence[Cell]) -> list[Result]:
     return [_scored(cell, drawn[cell.seed], detectors[cell.seed], fit_seconds=share) for cell in cells]
 
 
-def _scored(cell: Cell, rows: Scenario, detector: Any, *, fit_seconds: float) -> Result:
-    """The result of a cell whose detector is fitted."""
+def _scored(cell: Cell, rows: Scenario, detector: Any, *, fit_seconds: float, curves: Any = None) -> Result:
+    """The result of a cell whose detector is fitted; `curves` are shown beside those of the losses."""
     test = None
     started = time.perf_counter()
     if cell.choose:
@@ -169,22 +209,32 @@ def _scored(cell: Cell, rows: Scenario, detector: Any, *, fit_seconds: float) ->
     fitted = time.perf_counter()
     scores = detector.anomaly_score(rows.X_test)
     scored = time.perf_counter()
-    curves = getattr(detector, "loss_curves_", {})
+    curves = getattr(detector, "loss_curves_", {}) | (curves or {})
     seconds = {"fit_seconds": fit_seconds + fitted - started, "score_seconds": scored - fitted}
     return _judged(cell, rows, scores, test=test, curves=curves, **seconds)
 
 
-def execute(cell: Cell) -> Result:
-    """Draw the rows, train, score the test rows and judge the scores."""
+def execute(cell: Cell, *, checkpoints: Path | None = None, deadline: float | None = None) -> Result:
+    """Draw the rows, train, score the test rows and judge the scores.
+
+    With a folder for checkpoints, a training that reaches the deadline leaves one there and raises `OutOfTime`.
+    """
     import torch
 
     torch.set_num_threads(1)
     rows = _drawn(cell)
     detector = _detector(cell)
     started = time.perf_counter()
-    if not cell.choose or isinstance(detector, HybridDetector):
-        detector.fit(rows.X_train, rows.y_train)
-    return _scored(cell, rows, detector, fit_seconds=time.perf_counter() - started)
+    curves: dict[str, list[float]] = {}
+    with own_stream(torch.device("cuda" if torch.cuda.is_available() else "cpu")):
+        if cell.choose and not isinstance(detector, HybridDetector):
+            pass  # fitted with every value that there is to choose from
+        elif isinstance(detector, DeepDetector):
+            checkpoint = None if checkpoints is None else checkpoints / f"{cell.name}.checkpoint"
+            curves = fit_watched(detector, rows, checkpoint=checkpoint, deadline=deadline)
+        else:
+            detector.fit(rows.X_train, rows.y_train)
+        return _scored(cell, rows, detector, fit_seconds=time.perf_counter() - started, curves=curves)
 
 
 def _judged(
@@ -227,8 +277,12 @@ def _drawn(cell: Cell) -> Scenario:
     try:
         if kind == "images":
             return _drawn_pictures(dataset, cell.seed, **arguments)
-        draw: Callable[..., Scenario] = scenario.natural if kind == "natural" else scenario.table
-        return draw(dataset, seed=cell.seed, **arguments)
+        draws: dict[str, Callable[..., Scenario]] = {
+            "table": scenario.table,
+            "natural": scenario.natural,
+            "given": scenario.given,
+        }
+        return draws[kind](dataset, seed=cell.seed, **arguments)
     except TypeError as error:
         raise InputError(f"The scenario {kind!r} cannot use {arguments}: {error}.") from error
 
@@ -254,8 +308,16 @@ def _drawn_pictures(
     return scenario.images(dataset, seed=seed, **rest)
 
 
-@cache
 def _loaded(name: str) -> Dataset:
+    with _loading:  # once, though several threads ask
+        return _load_once(name)
+
+
+_loading = threading.Lock()
+
+
+@cache
+def _load_once(name: str) -> Dataset:
     dataset: Dataset = registry.load_data_set(name)
     return dataset
 

@@ -119,6 +119,11 @@ class Store:
         """Let go of the file."""
         self._database.close()
 
+    @property
+    def checkpoints(self) -> Path:
+        """A folder beside the file for trainings that were cut short."""
+        return self.path.with_name(f"{self.path.name}.checkpoints")
+
     # ------------------------------------------------------------------ results
 
     def put(self, result: Result) -> None:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -24,6 +25,8 @@ from esad.train.transforms import (
 __all__ = ["ESADObjective", "LossSettings"]
 
 TINY = 1e-12  # keeps square roots and logarithms away from zero
+N_TURNS = 4  # of a picture, by 90 degrees
+MIN_TOLD_APART, TOLD_APART_RATE = 0.1, 0.01  # smallest weight of a decoy, and how quickly it follows what is seen
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,12 @@ class LossSettings:
         Share of that noise which labelled rows get.
     augment : int
         Pixels by which pictures of labelled anomalies are shifted at random, and mirrored; 0 for not at all.
+    shift, flip : int and bool
+        Pixels by which unlabelled pictures are shifted at random, and whether half of them are mirrored.
+    decoys : float
+        Share of the unlabelled pictures of a batch that are seen once more, turned, as if they were known anomalies.
+    decoys_alone : bool
+        There are no others: the norm's weight in the scaled score is how well decoys are told from normal pictures.
     restore : {"none", "grey", "rotate", "both"}
         What is taken from a picture before Enc1 sees it; the target stays whole.
     reduction : {"sum", "mean"}
@@ -73,6 +82,10 @@ class LossSettings:
     input_noise: tuple[float, ...] = (0.0,)
     labelled_noise_ratio: float = 1.0
     augment: int = 0
+    shift: int = 0
+    flip: bool = False
+    decoys: float = 0.0
+    decoys_alone: bool = False
     restore: str = "none"
     reduction: str = "mean"
     error_scale: float = 1.0
@@ -88,8 +101,10 @@ class LossSettings:
 class ESADObjective(Objective):
     """Encoder-decoder-encoder with the loss of Eq. (8) and the score of Eq. (9)."""
 
+    recordable: ClassVar[bool] = True
     centre: Tensor
     spread: Tensor
+    told_apart: Tensor
 
     def __init__(self, spec: NetworkSpec, settings: LossSettings) -> None:
         super().__init__()
@@ -101,6 +116,9 @@ class ESADObjective(Objective):
         # scales of the two score terms, per member: row 0 reconstruction, row 1 norm
         self.register_buffer("centre", torch.zeros(2, spec.n_members))
         self.register_buffer("spread", torch.ones(2, spec.n_members))
+        if settings.decoys:
+            # how well pictures turned 0, 90, 180, 270 degrees are told from normal ones; the first is never used
+            self.register_buffer("told_apart", torch.ones(spec.n_members, N_TURNS))
 
     @property
     def networks(self) -> list[nn.Module]:
@@ -122,18 +140,20 @@ class ESADObjective(Objective):
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """Eqs. (5) to (8); a part without rows drops out."""
         settings, batch = self.settings, self._augmented(batch)
-        n, m = batch.unlabelled.shape[1], batch.labelled.shape[1]
-        rows = torch.cat([batch.unlabelled, batch.labelled], dim=1)
-        code, reconstruction, second_code = self(self._disturb(rows, n, batch.random))
+        decoys, turns = self._decoys(batch)
+        sizes = [batch.unlabelled.shape[1], batch.labelled.shape[1], decoys.shape[1]]
+        rows = torch.cat([batch.unlabelled, batch.labelled, decoys], dim=1)
+        code, reconstruction, second_code = self(self._disturb(rows, sizes[0], batch.random))
 
-        rebuilt_u, rebuilt_l = torch.split(reconstruction, [n, m], dim=1)
-        norm_u, norm_l = torch.split(self._norm(second_code), [n, m], dim=1)
+        rebuilt_u, rebuilt_l, _ = torch.split(reconstruction, sizes, dim=1)
+        norm_u, norm_l, norm_d = torch.split(self._norm(second_code), sizes, dim=1)
         error_u = self._squared(rebuilt_u - batch.unlabelled)
         error_l = self._squared(rebuilt_l - self._target(batch))
         norm_l = self._labelled_norm(norm_l, batch.y)
+        norm_d = self._decoy_norm(norm_d, norm_u, turns)
         terms = {
             "reconstruction": settings.error_scale * (_mean(error_u) + _mean(error_l)),  # Eq. (5)
-            "norm": settings.lambda_norm * (_mean(norm_u) + _mean(norm_l)),  # Eq. (6)
+            "norm": settings.lambda_norm * (_mean(norm_u) + _mean(norm_l) + _mean(norm_d)),  # Eq. (6)
         }
         if self.encoder_2 is not None and settings.lambda_assist:
             terms["assist"] = settings.lambda_assist * _mean(self._squared(second_code - code))  # Eq. (7)
@@ -146,7 +166,7 @@ class ESADObjective(Objective):
 
     def calibrate(self, terms: dict[str, Tensor]) -> None:
         """Centre and spread of each term's logarithm over presumed normal rows, per member."""
-        logs = torch.stack([self._log(name, terms[name]) for name in ("reconstruction", "norm")])  # (2, members, n)
+        logs = torch.stack([self._log(name, terms) for name in ("reconstruction", "norm")])  # (2, members, n)
         if self.settings.robust:
             ordered = logs.sort(2).values
             last = logs.shape[2] - 1
@@ -165,16 +185,21 @@ class ESADObjective(Objective):
                 "reconstruction": terms["reconstruction"].double(),
                 "norm": settings.lambda_norm * terms["norm"].double(),
             }
-        weights = {"reconstruction": 1.0, "norm": settings.norm_weight}
+        norm_weight = torch.full_like(self.centre[0], settings.norm_weight, dtype=torch.float64)  # (members,)
+        if settings.decoys and settings.decoys_alone:
+            norm_weight = norm_weight * self.told_apart[:, 1:].mean(1)
+        weights = {"reconstruction": torch.ones_like(norm_weight), "norm": norm_weight}
         scaled = {}
         for row, (name, weight) in enumerate(weights.items()):
-            z_scores = (self._log(name, terms[name]) - self.centre[row, :, None]) / self.spread[row, :, None]
-            scaled[name] = weight * z_scores
+            z_scores = (self._log(name, terms) - self.centre[row, :, None]) / self.spread[row, :, None]
+            scaled[name] = weight[:, None] * z_scores
         return scaled
 
-    def _log(self, name: str, term: Tensor) -> Tensor:
+    def _log(self, name: str, terms: dict[str, Tensor]) -> Tensor:
+        """Logarithm of a term, (members, batch); with decoys, the norm against that of the turned picture."""
         offset = self.settings.norm_offset if name == "norm" else 0.0
-        return (term.double() + offset).clamp(min=TINY).log()  # (members, batch)
+        log = (terms[name].double() + offset).clamp(min=TINY).log()
+        return log - terms["turned"].double() if name == "norm" and "turned" in terms else log
 
     def _terms_of_rows(self, networks: list[FrozenMLP], x: Tensor) -> dict[str, Tensor]:
         h = x.t()[None]  # (1, features, batch)
@@ -188,7 +213,7 @@ class ESADObjective(Objective):
         return {"reconstruction": error, "norm": squared.sqrt()}
 
     def _terms_of_pictures(self, x: Tensor) -> dict[str, Tensor]:
-        """With restoration, the mean over the rotations."""
+        """With restoration, the mean over the rotations; with decoys, also what the norm says of the turned picture."""
         restore = self.settings.restore
         pictures = x.expand(self.n_members, *x.shape)
         seen = to_grey(pictures) if restore in ("grey", "both") else pictures
@@ -198,7 +223,17 @@ class ESADObjective(Objective):
             _, reconstruction, second_code = self(torch.rot90(seen, turn, dims=(-2, -1)))
             errors.append(self._squared(reconstruction - pictures))
             norms.append(self._norm(second_code))
-        return {"reconstruction": torch.stack(errors).mean(0), "norm": torch.stack(norms).mean(0)}
+        terms = {"reconstruction": torch.stack(errors).mean(0), "norm": torch.stack(norms).mean(0)}
+        return terms | ({"turned": self._turned(seen)} if self.settings.decoys else {})
+
+    def _turned(self, pictures: Tensor) -> Tensor:
+        """Mean logarithm of the norm over the turned pictures, each turn weighted by how well it is told apart."""
+        turns = quarter_turns(pictures.shape)[1:]
+        logs = []
+        for turn in turns:
+            norm = self._norm(self(torch.rot90(pictures, turn, dims=(-2, -1)))[2])
+            logs.append(self.told_apart[:, turn, None] * self._log("norm", {"norm": norm}))
+        return torch.stack(logs).mean(0)
 
     def _disturb(self, x: Tensor, n_unlabelled: int, random: MemberRandom) -> Tensor:
         """What Enc1 sees while training: restoration takes colour or orientation away, noise is added."""
@@ -211,16 +246,44 @@ class ESADObjective(Objective):
             return x
         noise = random.normal(*x.shape[1:])
         noise[:, n_unlabelled:] *= self.settings.labelled_noise_ratio
-        sigma = torch.tensor(self.settings.input_noise, dtype=x.dtype, device=x.device)
-        return torch.addcmul(x, sigma.view(-1, *[1] * (x.dim() - 1)), noise)
+        sigma = torch.stack([x.new_full([1] * (x.dim() - 1), level) for level in self.settings.input_noise])
+        return torch.addcmul(x, sigma, noise)
 
     def _augmented(self, batch: Batch) -> Batch:
-        """The batch with the pictures of labelled anomalies shifted and mirrored."""
-        if not self.settings.augment or batch.labelled.shape[1] == 0:
-            return batch
-        moved = shift_and_flip(batch.labelled, self.settings.augment, batch.random)
-        is_anomaly = (batch.y < 0).view(*batch.y.shape, 1, 1, 1)
-        return replace(batch, labelled=torch.where(is_anomaly, moved, batch.labelled))
+        """The batch with its pictures shifted and mirrored: those of labelled anomalies farther than the others."""
+        settings, random = self.settings, batch.random
+        if settings.shift or settings.flip:
+            moved = shift_and_flip(batch.unlabelled, settings.shift, random, flip=settings.flip)
+            batch = replace(batch, unlabelled=moved)
+        if settings.augment and batch.labelled.shape[1]:
+            moved = shift_and_flip(batch.labelled, settings.augment, random)
+            is_anomaly = (batch.y < 0).view(*batch.y.shape, 1, 1, 1)
+            batch = replace(batch, labelled=torch.where(is_anomaly, moved, batch.labelled))
+        return batch
+
+    def _decoys(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Some of the unlabelled pictures, turned, and by how many quarter turns, (members, decoys)."""
+        pictures = batch.unlabelled[:, : round(self.settings.decoys * batch.unlabelled.shape[1])]
+        if pictures.shape[1] == 0:
+            return pictures, pictures.new_empty(pictures.shape[:2])
+        turns = random_turns(pictures, batch.random, identity=False)
+        return rotate(pictures, turns), turns
+
+    def _decoy_norm(self, norm: Tensor, normal_norm: Tensor, turns: Tensor) -> Tensor:
+        """The inverse norm, weighted: a turn that leaves pictures as normal as they were must not count as one.
+
+        A decoy is told apart if its norm is above the median of the unlabelled pictures: half of them by chance.
+        """
+        if norm.shape[1] == 0:
+            return norm
+        by_turn = (turns[..., None] == torch.arange(N_TURNS, device=turns.device)).to(norm.dtype)  # (.., decoys, turns)
+        with torch.no_grad():
+            caught = (norm > normal_norm.median(1, keepdim=True).values).to(norm.dtype)
+            count = by_turn.sum(1)
+            share = (caught[..., None] * by_turn).sum(1) / count.clamp(min=1)
+            found = (2 * share - 1).clamp(min=MIN_TOLD_APART)
+            self.told_apart.copy_(torch.where(count > 0, self.told_apart.lerp(found, TOLD_APART_RATE), self.told_apart))
+        return self._inverse(norm) * self.told_apart.gather(1, turns)
 
     def _target(self, batch: Batch) -> Tensor:
         """Phi: a labelled normal row itself, phi of a labelled anomaly."""
@@ -256,8 +319,10 @@ class ESADObjective(Objective):
 
     def _labelled_norm(self, norm: Tensor, y: Tensor) -> Tensor:
         """||z^||^y of Eq. (6): the norm of a labelled normal row, its inverse for an anomaly."""
-        inverse = self.settings.gain / (norm + self.settings.offset)
-        return torch.where(y < 0, inverse, norm)
+        return torch.where(y < 0, self._inverse(norm), norm)
+
+    def _inverse(self, norm: Tensor) -> Tensor:
+        return self.settings.gain / (norm + self.settings.offset)
 
 
 def _mean(values: Tensor) -> Tensor:

@@ -4,6 +4,7 @@ from typing import Any
 
 from esad import arguments
 from esad.arguments import Rule, is_auto, is_not_negative, is_positive, is_truth, is_whole, list_of
+from esad.errors import InputError
 from esad.train.loop import OPTIMIZERS, SCHEDULES
 
 __all__ = ["RECIPE_WORDS", "check", "is_auto"]
@@ -32,7 +33,14 @@ RECIPE_WORDS: dict[str, set[str]] = {
 
 _levels = list_of(is_not_negative)
 RULES: dict[str, Rule] = {
-    "augment": Rule("a whole number, 0 or more, or 'auto'", lambda value: is_whole(value, 0), ("auto",)),
+    **dict.fromkeys(
+        ("augment", "shift"), Rule("a whole number, 0 or more, or 'auto'", lambda value: is_whole(value, 0), ("auto",))
+    ),
+    "flip": Rule("True, False or 'auto'", is_truth, ("auto",)),
+    "compiled": Rule("True or False", is_truth),
+    "decoys": Rule(
+        "a share between 0 and 1, or 'auto'", lambda value: is_not_negative(value) and value <= 1, ("auto",)
+    ),
     "input_noise": Rule(
         "a number or a list of numbers, 0 or more, or 'auto'",
         lambda value: is_not_negative(value) or _levels(value),
@@ -53,3 +61,8 @@ def check(parameters: dict[str, Any], kind: str) -> None:
     arguments.check(parameters, words=WORDS, rules=RULES)
     by_kind = {name: words[kind] for name, words in BY_KIND.items()}
     arguments.check(parameters, words=by_kind, where=f" for {what}")
+    if not is_auto(parameters["decoys"]) and parameters["decoys"]:
+        if kind == "table":
+            raise InputError("`decoys` are turned pictures; the data is a table. Leave it at 'auto' or 0.")
+        if parameters["restore"] in ("rotate", "both"):
+            raise InputError("`decoys` and a `restore` that turns pictures exclude each other. Choose one of them.")

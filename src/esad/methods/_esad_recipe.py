@@ -26,6 +26,9 @@ AUTOMATIC: dict[str, dict[str, Any]] = {
         "n_members": 5,
         "input_noise": 0.5,
         "augment": 0,
+        "shift": 0,
+        "flip": False,
+        "decoys": 0.0,
         "lambda_assist": 1.0,
         "norm_weight": 2.0,
         "optimizer": "adam",
@@ -54,6 +57,9 @@ PUBLISHED: dict[str, Any] = {
     "n_members": 1,
     "input_noise": 0.0,
     "augment": 0,
+    "shift": 0,
+    "flip": False,
+    "decoys": 0.0,
     "lambda_assist": 1.0,
     "reduction": "mean",
     "anomaly_gain": 1.0,
@@ -70,6 +76,7 @@ PUBLISHED: dict[str, Any] = {
 }
 
 FEW_ANOMALIES = 5  # with more of them than this, labelled rows get less input noise: they cover their kind better
+SINCE_0_1 = {"shift", "flip", "decoys", "decoys_alone", "compiled"}  # fields that files of version 0.1.0 do not have
 PICTURE_PIXELS = 784  # a picture's error counts as if it had this many pixels
 
 
@@ -101,7 +108,7 @@ class Recipe:
 def _exactly(kind: Callable[..., T], values: dict[str, Any]) -> T:
     """Build a dataclass from a dict that must hold its fields with plain values of their types."""
     defaults = {field.name: field.default for field in fields(kind)}  # type: ignore[arg-type]
-    if set(values) != set(defaults):
+    if not set(defaults) - SINCE_0_1 <= set(values) <= set(defaults):
         raise InputError("The recipe has other fields than expected.")
     for name, value in values.items():
         number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
@@ -121,8 +128,14 @@ def resolve(parameters: dict[str, Any], in_shape: tuple[int, ...], y: NDArray[np
     if kind == "images":
         automatic["lr"] = 2e-3 * min(1.0, 16 / network.hidden[0])
         automatic["augment"] = max(1, round(min(in_shape[1:]) / 8))
-        if not (y < 0).any():  # without known anomalies the norm has nothing to tell apart
+        # photographs have an upper side, and their reconstruction says little
+        decoys = in_shape[0] == 3 and parameters["restore"] in ("none", "grey")
+        automatic |= {"decoys": 0.5 if decoys else 0.0, "shift": automatic["augment"] if decoys else 0, "flip": decoys}
+        with_decoys = decoys if is_auto(parameters["decoys"]) else parameters["decoys"] > 0
+        if not (y < 0).any() and not with_decoys:  # the norm has nothing to tell apart
             automatic["norm_weight"] = 0.0
+        if device != "cpu":
+            automatic |= {"batch_size": 128, "labelled_batch_size": 32}
     chosen = {name: automatic.get(name, value) if is_auto(value) else value for name, value in parameters.items()}
     return Recipe(network, _loss(chosen, in_shape, y, network.n_members), _settings(chosen, y, kind))
 
@@ -174,6 +187,7 @@ def _settings(chosen: dict[str, Any], y: NDArray[np.int8], kind: str) -> Setting
         precision=chosen["precision"],
         min_anomaly_ratio=0.5 if chosen["recipe"] != "published" else 0.0,
         beta_2=0.999 if kind == "table" else 0.99,
+        compiled=bool(chosen["compiled"]),
     )
 
 
@@ -190,6 +204,10 @@ def _loss(chosen: dict[str, Any], in_shape: tuple[int, ...], y: NDArray[np.int8]
         input_noise=tuple(levels[member % len(levels)] for member in range(n_members)),
         labelled_noise_ratio=min(1.0, math.sqrt(FEW_ANOMALIES / max(1, int(np.count_nonzero(y < 0))))),
         augment=int(chosen["augment"]),
+        shift=int(chosen["shift"]),
+        flip=bool(chosen["flip"]),
+        decoys=float(chosen["decoys"]),
+        decoys_alone=not (y < 0).any(),
         restore=chosen["restore"],
         reduction=chosen["reduction"],
         error_scale=PICTURE_PIXELS / math.prod(in_shape) if scale_pictures else 1.0,

@@ -148,6 +148,8 @@ class DeepSAD(StandardDetector):
 class DeepSADObjective(HypersphereObjective):
     """Eq. (2); the weights' term is the optimiser's weight decay."""
 
+    recordable: ClassVar[bool] = True
+
     def __init__(self, spec: NetworkSpec, *, eta: float) -> None:
         super().__init__(spec)
         self.eta = eta

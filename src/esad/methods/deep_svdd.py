@@ -148,6 +148,8 @@ class DeepSVDD(StandardDetector):
 class OneClassObjective(HypersphereObjective):
     """Eq. (2); the weights' term is the optimiser's weight decay."""
 
+    recordable: ClassVar[bool] = True
+
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """Mean squared distance, (members,)."""
         return {"distance": self.squared_distance(batch.unlabelled).mean(1)}

@@ -66,6 +66,13 @@ class ESAD(DeepDetector):
     augment : int or "auto"
         Pictures only: labelled anomalies are mirrored and shifted by up to this many pixels; 0 for not at all.
         Auto: an eighth of the shorter side.
+    shift, flip : int and bool, or "auto"
+        Pictures only: unlabelled pictures are shifted by up to this many pixels, and mirrored. Auto: an eighth of the
+        shorter side and yes for colour pictures, else 0 and no.
+    decoys : float or "auto"
+        Pictures only: this share of the unlabelled pictures of a step is seen once more, turned by 90, 180 or 270
+        degrees, as if they were labelled anomalies; the norm of a picture is then held against that of its turned
+        copies. Turns that cannot be told apart lose their weight. Auto: 0.5 for colour pictures, else 0.
     restore : {"none", "grey", "rotate", "both"}
         Pictures only: what is hidden from the first encoder, to be restored.
     lambda_norm : float
@@ -103,6 +110,9 @@ class ESAD(DeepDetector):
     device : str
         "auto", "cpu", "cuda", ...
     precision : {"auto", "float32", "float64", "bfloat16"}
+        Auto: bfloat16 for pictures on a GPU, else float32.
+    compiled : bool
+        Compile the networks with `torch.compile` before training, which takes half a minute and pays on a GPU.
     random_state : int, RandomState or None
         The same seed on the same machine gives the same bits.
     verbose : int
@@ -145,6 +155,9 @@ class ESAD(DeepDetector):
         noise: float = 0.1,
         input_noise: Any = "auto",
         augment: int | str = "auto",
+        shift: int | str = "auto",
+        flip: bool | str = "auto",
+        decoys: float | str = "auto",
         restore: str = "none",
         lambda_norm: float = 1.0,
         lambda_assist: float | str = "auto",
@@ -167,6 +180,7 @@ class ESAD(DeepDetector):
         contamination: float | str = "auto",
         device: str = "auto",
         precision: str = "auto",
+        compiled: bool = False,
         random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
     ) -> None:
@@ -179,6 +193,9 @@ class ESAD(DeepDetector):
         self.noise = noise
         self.input_noise = input_noise
         self.augment = augment
+        self.shift = shift
+        self.flip = flip
+        self.decoys = decoys
         self.restore = restore
         self.lambda_norm = lambda_norm
         self.lambda_assist = lambda_assist
@@ -201,6 +218,7 @@ class ESAD(DeepDetector):
         self.contamination = contamination
         self.device = device
         self.precision = precision
+        self.compiled = compiled
         self.random_state = random_state
         self.verbose = verbose
 
@@ -224,8 +242,13 @@ class ESAD(DeepDetector):
     def _scaling(self) -> str:
         return self.scaling
 
+    def _precision_on(self, device: torch.device, in_shape: tuple[int, ...]) -> str:
+        low = self.precision == "auto" and device.type == "cuda" and len(in_shape) == 3
+        return "bfloat16" if low else self.precision
+
     def _phases(self, rows: Rows, y: NDArray[np.int8], device: torch.device) -> list[Phase]:
-        self.recipe_ = resolve(self.get_params(deep=False), rows.shape[1:], y, device.type)
+        parameters = self.get_params(deep=False) | {"precision": self._precision_on(device, rows.shape[1:])}
+        self.recipe_ = resolve(parameters, rows.shape[1:], y, device.type)
         return [Phase(ESADObjective(self.recipe_.network, self.recipe_.loss), self.recipe_.settings)]
 
     def _describe(self) -> dict[str, Any]:

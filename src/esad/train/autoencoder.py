@@ -4,6 +4,7 @@ L = 1/n sum_i ||Dec(Enc(x_i)) - x_i||^2 / d,     d features
 """
 
 from collections.abc import Callable
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -20,6 +21,8 @@ class AutoencoderObjective(Objective):
 
     A phase chooses which rows count as unlabelled, see `all_unlabelled` and `presumed_normal`.
     """
+
+    recordable: ClassVar[bool] = True
 
     def __init__(self, spec: NetworkSpec) -> None:
         super().__init__()

@@ -9,14 +9,16 @@ import torch
 from sklearn.metrics import average_precision_score
 from torch import Tensor
 
+from esad.train.runtime import autocast
+
 if TYPE_CHECKING:
     from esad.train.loop import LoopState
 
-__all__ = ["Callback", "EarlyStopping", "LogProgress", "StopTraining"]
+__all__ = ["Callback", "EarlyStopping", "LogProgress", "StopTraining", "scores_so_far"]
 
 logger = logging.getLogger("esad")
 
-BLOCK_ROWS = 256  # held-out rows per forward pass
+BLOCK_ROWS = 1024  # rows per forward pass
 
 
 class StopTraining(Exception):  # noqa: N818  a signal, not an error
@@ -98,14 +100,21 @@ class EarlyStopping:
         if best:
             state.objective.load_state_dict(best)
 
-    @torch.no_grad()
     def _precision(self, state: LoopState) -> float:
-        objective = state.objective.eval()
-        scorer = objective.scorer()
-        parts = [scorer(block) for block in torch.split(self.x, BLOCK_ROWS)]
-        terms = {name: torch.cat([part[name] for part in parts], dim=1) for name in parts[0]}
         is_anomaly = self.y < 0
-        objective.calibrate({name: term[:, ~is_anomaly] for name, term in terms.items()})
-        scores = torch.stack(list(objective.contributions(terms).values())).sum(0).mean(0)
-        objective.train()
+        scores = scores_so_far(state, self.x, ~is_anomaly)
         return float(average_precision_score(is_anomaly.cpu().numpy(), scores.cpu().numpy()))
+
+
+@torch.no_grad()
+def scores_so_far(state: LoopState, x: Tensor, is_reference: Tensor) -> Tensor:
+    """Anomaly scores (n,) of rows (n, *features) by the weights of this moment, scaled by the reference rows."""
+    objective = state.objective.eval()
+    scorer = objective.scorer()
+    with autocast(state.settings.precision, x.device):
+        parts = [scorer(block) for block in torch.split(x, BLOCK_ROWS)]
+    terms = {name: torch.cat([part[name] for part in parts], dim=1) for name in parts[0]}
+    objective.calibrate({name: term[:, is_reference] for name, term in terms.items()})
+    scores = torch.stack(list(objective.contributions(terms).values())).sum(0).mean(0)
+    objective.train()
+    return scores

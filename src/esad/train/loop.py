@@ -4,9 +4,11 @@ Every method trains through `train`. The data stays on the device; unlabelled an
 because the losses average them apart.
 """
 
+import contextlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -15,8 +17,9 @@ from torch import Tensor
 from esad.errors import InputError, TrainingError
 from esad.random import MemberRandom
 from esad.train.callbacks import Callback, StopTraining
+from esad.train.graphs import N_WARM_UP, Recording, own_stream
 from esad.train.objective import Batch, Objective, TrainingData
-from esad.train.runtime import autocast
+from esad.train.runtime import autocast, compiled
 
 __all__ = ["OPTIMIZERS", "SCHEDULES", "LoopState", "Settings", "clip_per_member", "train"]
 
@@ -42,6 +45,7 @@ class Settings:
     precision: str = "auto"
     min_anomaly_ratio: float = 0.5  # of the labelled draws
     beta_2: float = 0.999  # of Adam
+    compiled: bool = False  # fuse the forward and backward pass; worth its half minute on a GPU in long trainings
 
     def lr_at(self, step: int) -> float:
         """Learning rate of step 0, 1, ...
@@ -126,8 +130,10 @@ class LoopState:
         self.losses, self.kept = parts["losses"], parts["kept"]
         for name, value in parts["optimizer"].items():
             index, _, moment = name.partition(".")
-            # fused optimisers keep their step counter beside the weights
-            self.optimizer.state[self.parameters[int(index)]][moment] = value
+            parameter = self.parameters[int(index)]
+            if value.shape == parameter.shape:  # laid out in memory as the weights are, which fused optimisers need
+                value = torch.empty_like(parameter).copy_(value)
+            self.optimizer.state[parameter][moment] = value
         self.order = state["order"].to(self.data.x.device)
         self.random.set_state(state["random"])
         self.step = int(state["step"])
@@ -153,11 +159,28 @@ def train(
     objective.train()
     objective.prepare(data)
     state = LoopState(objective, data, settings, random, identity=identity, phase=phase, n_phases=n_phases)
+    with own_stream(data.x.device), compiled(objective) if settings.compiled else contextlib.nullcontext():
+        _run(state, callbacks)
+    objective.eval()
+    objective.finish(data)
+    return state.curves()
+
+
+def _run(state: LoopState, callbacks: Sequence[Callback]) -> None:
+    recording: Recording | None = None
+    can_record = state.data.x.is_cuda and state.objective.recordable
     try:
         for callback in callbacks:
             callback.on_start(state)
-        while state.step < settings.n_steps:
-            _step(state)
+        last_eager = state.step + N_WARM_UP if can_record else state.n_steps
+        while state.step < state.n_steps:
+            if state.step < last_eager:
+                _step(state)
+            else:
+                recording = recording or Recording(state, partial(_update, state), partial(_draw_ahead, state))
+                recording.replay()
+            if state.step % CHECK_EVERY == 0:
+                _check_finite(state)
             for callback in callbacks:
                 callback.on_step(state)
     except StopTraining:
@@ -165,18 +188,42 @@ def train(
     _check_finite(state)
     for callback in callbacks:
         callback.on_end(state)
-    objective.eval()
-    objective.finish(data)
-    return state.curves()
 
 
 def _step(state: LoopState) -> None:
-    settings = state.settings
-    batch = _draw(state)
+    n = min(state.settings.batch_size, state.data.n_unlabelled)
+    _draw_ahead(state, 1)
+    picked, state.order = state.order[:, :n], state.order[:, n:]
     for group in state.optimizer.param_groups:
-        group["lr"] = settings.lr_at(state.step)
+        lr = state.settings.lr_at(state.step)
+        group["lr"] = group["lr"].fill_(lr) if isinstance(group["lr"], Tensor) else lr
+    terms = _update(state, picked)
+    if not state.losses:
+        state.losses = {name: torch.zeros(state.n_steps, device=term.device) for name, term in terms.items()}
+    for name, value in terms.items():
+        state.losses[name][state.step] = value
+    state.step += 1
+
+
+def _draw_ahead(state: LoopState, n_steps: int) -> None:
+    """Let the order hold the rows of so many steps; what is left of an epoch comes before a new one."""
+    n = n_steps * min(state.settings.batch_size, state.data.n_unlabelled)
+    while state.order.shape[1] < n:
+        state.order = torch.cat([state.order, state.random.permutation(state.data.n_unlabelled)], dim=1)
+
+
+def _update(state: LoopState, unlabelled: Tensor) -> dict[str, Tensor]:
+    """Forward, backward and a step of the optimiser on these of the unlabelled rows; the terms' means over members."""
+    data, settings = state.data, state.settings
+    labelled = _draw_labelled(data, settings, state.random)
+    batch = Batch(
+        unlabelled=data.x[data.unlabelled.gather(1, unlabelled)],
+        labelled=data.x[data.labelled.gather(1, labelled)],
+        y=data.y.gather(1, labelled),
+        random=state.random,
+    )
     state.optimizer.zero_grad(set_to_none=True)
-    with autocast(settings.precision, batch.unlabelled.device):
+    with autocast(settings.precision, data.x.device):
         terms = state.objective.loss(batch)
     stacked = torch.stack(list(terms.values()))  # (terms, members)
     # members do not share weights, so the gradient of the sum is every member's own gradient
@@ -184,13 +231,7 @@ def _step(state: LoopState) -> None:
     if settings.clip is not None:
         clip_per_member(state.parameters, state.objective.n_members, settings.clip)
     state.optimizer.step()
-    if not state.losses:
-        state.losses = {name: torch.zeros(settings.n_steps, device=stacked.device) for name in terms}
-    for name, value in zip(terms, stacked.detach().mean(1), strict=True):
-        state.losses[name][state.step] = value
-    state.step += 1
-    if state.step % CHECK_EVERY == 0:
-        _check_finite(state)
+    return dict(zip(terms, stacked.detach().mean(1), strict=True))
 
 
 def clip_per_member(parameters: Sequence[Tensor], n_members: int, limit: float) -> None:
@@ -200,21 +241,6 @@ def clip_per_member(parameters: Sequence[Tensor], n_members: int, limit: float) 
     factor = (limit / (torch.linalg.vector_norm(norms, dim=0) + 1e-6)).clamp(max=1.0)  # (members,)
     for gradient in gradients:
         gradient.mul_(factor.view(-1, *[1] * (gradient.dim() - 1)))
-
-
-def _draw(state: LoopState) -> Batch:
-    data, settings = state.data, state.settings
-    n = min(settings.batch_size, data.n_unlabelled)
-    while state.order.shape[1] < n:  # a new epoch: what is left of the old one comes first
-        state.order = torch.cat([state.order, state.random.permutation(data.n_unlabelled)], dim=1)
-    picked, state.order = state.order[:, :n], state.order[:, n:]
-    labelled = _draw_labelled(data, settings, state.random)
-    return Batch(
-        unlabelled=data.x[data.unlabelled.gather(1, picked)],
-        labelled=data.x[data.labelled.gather(1, labelled)],
-        y=data.y.gather(1, labelled),
-        random=state.random,
-    )
 
 
 def _draw_labelled(data: TrainingData, settings: Settings, random: MemberRandom) -> Tensor:
@@ -235,12 +261,15 @@ def _draw_labelled(data: TrainingData, settings: Settings, random: MemberRandom)
 
 
 def _make_optimizer(parameters: Sequence[Tensor], settings: Settings) -> torch.optim.Optimizer:
+    on_gpu = parameters[0].is_cuda
+    # on a GPU a number that may be read by a recorded step
+    lr = torch.tensor(settings.lr, device=parameters[0].device) if on_gpu else settings.lr
     fused = parameters[0].device.type in ("cpu", "cuda")
-    common: dict[str, Any] = {"lr": settings.lr, "weight_decay": settings.weight_decay, "fused": fused}
+    common: dict[str, Any] = {"lr": lr, "weight_decay": settings.weight_decay, "fused": fused}
     if settings.optimizer == "sgd":
         return torch.optim.SGD(parameters, **common)
     kind = torch.optim.AdamW if settings.optimizer == "adamw" else torch.optim.Adam
-    return kind(parameters, betas=(0.9, settings.beta_2), **common)
+    return kind(parameters, betas=(0.9, settings.beta_2), capturable=on_gpu, **common)
 
 
 def _check_finite(state: LoopState) -> None:

@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -128,9 +129,17 @@ class Batch:
 
 
 class Objective(nn.Module, ABC):
-    """Networks with a loss and a score. Every parameter's leading axis is a multiple of the number of members."""
+    """Networks with a loss and a score. Every parameter's leading axis is a multiple of the number of members.
+
+    Attributes
+    ----------
+    n_members : int
+    recordable : bool
+        Whether a step has fixed shapes and never looks at values on the host, so that a GPU can replay it.
+    """
 
     n_members: int
+    recordable: ClassVar[bool] = False
 
     @abstractmethod
     def reset(self, random: MemberRandom) -> None:

@@ -9,7 +9,7 @@ import torch
 
 from esad.errors import InputError
 
-__all__ = ["PRECISIONS", "autocast", "dtype_of", "in_parallel", "in_turn", "resolve_device", "threads_for"]
+__all__ = ["PRECISIONS", "autocast", "compiled", "dtype_of", "in_parallel", "in_turn", "resolve_device", "threads_for"]
 
 PRECISIONS = ("auto", "float32", "float64", "bfloat16")
 _DEVICES = re.compile(r"auto|cpu|mps|cuda(:[0-9]{1,2})?")  # mps: let through, never tried
@@ -53,6 +53,16 @@ def autocast(precision: str, device: torch.device) -> contextlib.AbstractContext
     if precision == "bfloat16":
         return torch.autocast(device.type, dtype=torch.bfloat16)
     return contextlib.nullcontext()
+
+
+@contextlib.contextmanager
+def compiled(network: torch.nn.Module) -> Iterator[None]:
+    """Calls of a network run as compiled code, for shapes that do not change."""
+    network.compile(dynamic=False)
+    try:
+        yield
+    finally:
+        network._compiled_call_impl = None  # there is no public way back
 
 
 def threads_for(n_rows: int) -> contextlib.AbstractContextManager[None]:

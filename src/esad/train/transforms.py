@@ -25,28 +25,29 @@ def quarter_turns(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 def random_turns(x: Tensor, random: MemberRandom, *, identity: bool) -> Tensor:
     """A quarter-turn number for every picture, (members, batch); without `identity` never 0."""
-    turns = [turn for turn in quarter_turns(x.shape) if identity or turn]
-    drawn = random.integers(len(turns), x.shape[1])
-    return torch.tensor(turns, device=x.device)[drawn]
+    turns = quarter_turns(x.shape)
+    n_left_out = 0 if identity else 1
+    return (random.integers(len(turns) - n_left_out, x.shape[1]) + n_left_out) * turns[1]
 
 
 def rotate(x: Tensor, turns: Tensor) -> Tensor:
     """Turn every picture of (members, batch, C, H, W) by its own number of quarter turns (members, batch)."""
-    out = x.clone()
-    for turn in quarter_turns(x.shape)[1:]:
-        chosen = turns == turn
-        out[chosen] = torch.rot90(x[chosen], turn, dims=(-2, -1))
-    return out
+    height, width = x.shape[-2:]
+    pixels = torch.arange(height * width, device=x.device).view(height, width)
+    known = quarter_turns(x.shape)
+    sources = torch.stack([torch.rot90(pixels, turn).flatten() for turn in known])  # where each pixel comes from
+    source = sources[turns // known[1]]  # (members, batch, pixels)
+    return x.flatten(3).gather(3, source[:, :, None].expand(-1, -1, x.shape[2], -1)).view_as(x)
 
 
-def shift_and_flip(x: Tensor, reach: int, random: MemberRandom) -> Tensor:
+def shift_and_flip(x: Tensor, reach: int, random: MemberRandom, *, flip: bool = True) -> Tensor:
     """Shift each picture of (members, batch, C, H, W) by up to `reach` pixels, repeating the border; mirror half."""
     batch, channels, height, width = x.shape[1:]
     down, right = (random.integers(2 * reach + 1, batch) - reach for _ in range(2))  # (members, batch)
-    mirrored = random.integers(2, batch).bool()
     rows = torch.arange(height, device=x.device) - down[..., None]  # (members, batch, H): where each row comes from
     columns = torch.arange(width, device=x.device) - right[..., None]
-    columns = torch.where(mirrored[..., None], columns.flip(-1), columns)
+    if flip:
+        columns = torch.where(random.integers(2, batch).bool()[..., None], columns.flip(-1), columns)
     rows, columns = rows.clamp(0, height - 1), columns.clamp(0, width - 1)
     x = x.gather(3, rows[:, :, None, :, None].expand(-1, -1, channels, -1, width))
     return x.gather(4, columns[:, :, None, None, :].expand(-1, -1, channels, height, -1))

@@ -1,0 +1,111 @@
+"""Decoys: turned pictures that stand for anomalies in the norm term."""
+
+import numpy as np
+import pytest
+import torch
+
+from esad.errors import InputError
+from esad.methods._esad_objective import MIN_TOLD_APART, TOLD_APART_RATE, ESADObjective, LossSettings
+from esad.methods.esad import ESAD
+from esad.networks.spec import NetworkSpec
+from esad.random import MemberRandom
+from esad.train.objective import Batch
+
+SPEC = NetworkSpec("conv", in_shape=(1, 8, 8), hidden=(2, 2), latent=2, n_members=2)
+
+
+def objective(**settings) -> ESADObjective:
+    made = ESADObjective(SPEC, LossSettings(phi="none", decoys=0.5, **settings)).double()
+    made.reset(MemberRandom([0, 1], dtype=torch.float64))
+    return made
+
+
+def batch(n: int = 8, m: int = 2) -> Batch:
+    random = MemberRandom([3, 4], dtype=torch.float64)
+    y = torch.full((2, m), -1.0, dtype=torch.float64)
+    return Batch(random.uniform(n, 1, 8, 8), random.uniform(m, 1, 8, 8), y, random)
+
+
+def pictures(n: int, *, colour: bool = False) -> np.ndarray:
+    shape = (n, 16, 16, 3) if colour else (n, 16, 16)
+    return np.random.default_rng(0).integers(0, 256, shape).astype(np.uint8)
+
+
+def test_half_of_the_unlabelled_pictures_are_turned_and_none_is_left_upright():
+    given = batch()
+    decoys, turns = objective()._decoys(given)
+    assert decoys.shape == (2, 4, 1, 8, 8)
+    assert set(turns.flatten().tolist()) <= {1, 2, 3}
+    for member in range(2):
+        for k in range(4):
+            wanted = torch.rot90(given.unlabelled[member, k], int(turns[member, k]), dims=(-2, -1))
+            assert torch.equal(decoys[member, k], wanted)
+
+
+def test_the_norm_of_decoys_counts_inverted_and_weighted():
+    made = objective(gain=3.0, offset=0.5)
+    made.told_apart.copy_(torch.tensor([[1.0, 0.5, 1.0, 1.0]] * 2))
+    norm = torch.tensor([[1.0, 2.0]] * 2, dtype=torch.float64)
+    normal = torch.zeros(2, 5, dtype=torch.float64)  # every decoy is told apart
+    turns = torch.tensor([[1, 2]] * 2)
+    got = made._decoy_norm(norm, normal, turns)
+    weight = 0.5 + TOLD_APART_RATE * (1.0 - 0.5)
+    np.testing.assert_allclose(got.numpy(), [[weight * 3 / 1.5, 3 / 2.5]] * 2)
+
+
+def test_a_turn_that_cannot_be_told_apart_loses_its_weight():
+    made = objective()
+    normal = torch.arange(10, dtype=torch.float64).repeat(2, 1)
+    for _ in range(2000):
+        made._decoy_norm(torch.tensor([[2.0, 9.0]] * 2, dtype=torch.float64), normal, torch.tensor([[1, 2]] * 2))
+    np.testing.assert_allclose(made.told_apart.numpy(), [[1.0, MIN_TOLD_APART, 1.0, 1.0]] * 2, atol=1e-6)
+
+
+def test_decoys_enter_the_norm_term_alone():
+    made, without = objective(), ESADObjective(SPEC, LossSettings(phi="none")).double()
+    without.load_state_dict({name: value for name, value in made.state_dict().items() if name != "told_apart"})
+    made.eval()  # batch norm would mix decoys and pictures
+    without.eval()
+    with_decoys, plain = made.loss(batch()), without.loss(batch())
+    torch.testing.assert_close(with_decoys["reconstruction"], plain["reconstruction"])
+    assert (with_decoys["norm"] > plain["norm"]).all()
+
+
+def test_the_score_holds_a_picture_against_its_turned_copies():
+    made = objective(combine="scaled", norm_offset=1.0).eval()
+    made.told_apart.copy_(torch.tensor([[1.0, 0.2, 0.6, 1.0]] * 2))
+    x = torch.rand(5, 1, 8, 8, dtype=torch.float64)
+    terms = made.scorer()(x)
+    norms = [made._norm(made(torch.rot90(x, k, dims=(-2, -1)).expand(2, *x.shape))[2]) for k in range(4)]
+    turned = sum(w * torch.log(norm + 1) for w, norm in zip((0.2, 0.6, 1.0), norms[1:], strict=True)) / 3
+    torch.testing.assert_close(made._log("norm", terms), torch.log(norms[0] + 1) - turned)
+
+
+def test_colour_pictures_have_decoys_and_grey_ones_do_not():
+    small = {"hidden": (2, 2), "latent": 2, "n_epochs": 1, "random_state": 0, "device": "cpu"}
+    grey = ESAD(**small).fit(pictures(20))
+    colour = ESAD(**small).fit(pictures(20, colour=True))
+    assert grey.recipe_.loss.decoys == 0
+    assert (colour.recipe_.loss.decoys, colour.recipe_.loss.flip, colour.recipe_.loss.shift) == (0.5, True, 2)
+    assert colour.recipe_.loss.decoys_alone
+    assert np.isfinite(colour.anomaly_score(pictures(4, colour=True))).all()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"decoys": 1.5}, "`decoys`"),
+        ({"decoys": 0.5, "restore": "rotate"}, "exclude each other"),
+        ({"flip": "maybe"}, "`flip`"),
+        ({"shift": -1}, "`shift`"),
+        ({"compiled": "yes"}, "`compiled`"),
+    ],
+)
+def test_wrong_arguments_are_named(arguments, words):
+    with pytest.raises(InputError, match=words):
+        ESAD(**arguments).fit(pictures(6))
+
+
+def test_decoys_are_for_pictures():
+    with pytest.raises(InputError, match="table"):
+        ESAD(decoys=0.5).fit(np.random.default_rng(0).normal(size=(20, 3)))
