@@ -1,7 +1,7 @@
 """Which rows to label next: some of the most anomalous, some near the threshold, none like another.
 
 Rows at the very top are most often anomalies, but many of one kind: the tenth of them teaches little. Of rows at the
-threshold the detector is least sure; whatever they turn out to be, the border moves. So three in ten rows come from
+threshold the detector is least sure; whatever they turn out to be, the border moves. So four in ten rows come from
 the top and the others from around the threshold. In both groups five times as many candidates as wanted are put into
 clusters, as many as rows are wanted, and of each cluster the row nearest to its centre is taken: rows that stand for
 others, not the oddest ones.
@@ -22,7 +22,7 @@ from esad.preprocess.inputs import Rows
 
 __all__ = ["Suggestion", "suggest_labels", "typical"]
 
-TOP_RATIO = 0.3  # of the rows asked for
+TOP_RATIO = 0.4  # of the rows asked for
 N_CANDIDATES = 5  # per row wanted
 
 Numbers = NDArray[np.intp]
@@ -77,7 +77,7 @@ def suggest_labels(detector: Detector, X: Any, y: ArrayLike | None = None, *, n:
     >>> X = np.r_[rng.normal(size=(95, 2)), rng.normal(7, 1, size=(5, 2))]
     >>> detector = IsolationForest(random_state=0).fit(X)
     >>> [found.why for found in suggest_labels(detector, X, n=4)]
-    ['top', 'threshold', 'threshold', 'threshold']
+    ['top', 'top', 'threshold', 'threshold']
     """
     checked = label_check(X, y)
     pool = np.flatnonzero(checked == labels.UNLABELLED)

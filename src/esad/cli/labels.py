@@ -9,6 +9,7 @@ import typer
 
 from esad.cli import common, options
 from esad.cli.progress import bar
+from esad.cli.score import plain_id
 from esad.cli.source import load_model, open_source
 from esad.cli.training import Reading, check_column, column_labels
 from esad.errors import InputError, LabelError, OutputError
@@ -122,7 +123,7 @@ def _read(path: Path, detector: "Detector", reading: Reading) -> _Rows:
         raise InputError("--label-column is for a table. Pictures are labelled by sub-folder or --labels-csv.")
     source = open_source(path, detector, id_column=id_column, truth_column=label_column, labels_csv=reading.labels_csv)
     blocks = list(source.blocks)
-    ids = [_plain(cell) for block in blocks for cell in block.ids] if blocks[0].ids is not None else None
+    ids = [plain_id(cell) for block in blocks for cell in block.ids] if blocks[0].ids is not None else None
     y = np.zeros(sum(block.n_rows for block in blocks), dtype=np.int8)
     if blocks[0].truth is not None:
         words = np.concatenate([np.asarray(block.truth, dtype=object) for block in blocks])
@@ -139,11 +140,6 @@ def _columns(path: Path, detector: "Detector", reading: Reading) -> tuple[str | 
     known = {name: detector.notes_.get(name) for name in ("label_column", "id_column")}
     present = {name: column if column in names else None for name, column in known.items()}
     return reading.label_column or present["label_column"], reading.id_column or present["id_column"]
-
-
-def _plain(cell: Any) -> Any:
-    value = cell.as_py() if hasattr(cell, "as_py") else cell
-    return value if value is None or isinstance(value, str | int | float) else str(value)
 
 
 def _joined(parts: Sequence[Any]) -> Any:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from esad.score.drift import Drift
 
-__all__ = ["EXAMPLE", "score"]
+__all__ = ["EXAMPLE", "plain_id", "score"]
 
 EXAMPLE = common.example(
     "esad score payments.esad new.csv --out scores.csv",
@@ -134,7 +134,7 @@ class _Worst:
         candidates = np.argsort(-scores, kind="stable")[:n_new]
         for index in candidates.tolist():
             row = first_row + index
-            name = row if block.ids is None else _plain(block.ids[index])
+            name = row if block.ids is None else plain_id(block.ids[index])
             p_value = None if p_values is None else float(p_values[index])
             heapq.heappush(self._heap, (float(scores[index]), -row, name, bool(flagged[index]), p_value))
             if len(self._heap) > self.n_kept:
@@ -148,7 +148,7 @@ class _Worst:
         ]
 
 
-def _plain(cell: Any) -> Any:
+def plain_id(cell: Any) -> Any:
     """An id as JSON can hold it: NaN and infinities, which it cannot, are missing."""
     value = cell.as_py() if hasattr(cell, "as_py") else cell
     if isinstance(value, float) and not math.isfinite(value):
