@@ -1,14 +1,15 @@
-"""Measure whether the recipe search is worth it, and that it does no harm, on the `adbench` development tables.
+"""Measure what recipe search and early stopping by splits bring, and that they do no harm, on the `adbench` tables.
 
     ESAD_DATA=folder python benchmarks/search.py              run what is missing, print the table
     python benchmarks/search.py --show                        print the stored results only
 
 Protocol: the scenario of tables_adbench.py (stratified 60:40 split, at most 3,000 training rows, max(3, 1 %) labelled
 anomalies, all else unlabelled with its natural pollution). `search` sees the training part and its labels only. The
-default and the recipe chosen are then trained with two members and judged on at most 20,000 test rows.
+default, the recipe chosen and `early_stopping="splits"` are then trained with two members and judged on at most 20,000
+test rows.
 
-Noise: the default is trained a second time with another seed. A table counts as worse when the chosen recipe loses
-more than twice the standard deviation of such pairs over all tables, or of its own pair if that is larger.
+Noise: the default is trained a second time with another seed. A run counts as worse when it loses more against the
+default than twice the standard deviation of such pairs over all tables, or twice its own pair if that is larger.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def judged(detector: ESAD, drawn: Scenario, kept: np.ndarray) -> list[float]:
 
 
 def measured(table: str, seed: int) -> Run:
-    """Search on one table, then judge the default (twice) and what was chosen."""
+    """Search on one table, then judge the default (twice), early stopping and what was chosen."""
     drawn = natural(adbench.load(table), seed=seed)
     kept = np.random.default_rng(0).permutation(len(drawn.X_test))[:20_000]
     started = time.process_time()
@@ -54,6 +55,7 @@ def measured(table: str, seed: int) -> Run:
         "search_s": round(seconds, 1),
         "default": default,
         "again": judged(ESAD(random_state=seed + 1000), drawn, kept),
+        "stopped": judged(ESAD(random_state=seed, early_stopping="splits"), drawn, kept),
         "found": default if found.chosen == "default" else judged(found.detector, drawn, kept),
         "ahead": {trial.name: [round(trial.ahead, 4), round(trial.error, 4)] for trial in found.trials[1:]},
         "rows": drawn.fingerprint()[:12],
@@ -64,18 +66,19 @@ def show(runs: dict[tuple[str, int], Run]) -> bool:
     """Print every run; say whether none is worse by more than noise."""
     pairs = np.array([np.subtract(run["again"], run["default"]) for run in runs.values()])
     noise = pairs.std(axis=0)
-    print(f"\n{'AUC / AP, %':14} seed  labels  {'default':>13} {'found':>13}  {'change':>12}  chosen")
+    print(f"\n{'AUC / AP, %':16} seed  labels  {'default':>13}  {'stopped':>15}  {'found':>15}   chosen")
     worse = 0
     for (table, seed), run in runs.items():
-        change, own = np.subtract(run["found"], run["default"]), np.abs(np.subtract(run["again"], run["default"]))
-        is_worse = bool((change < -2 * np.maximum(noise, own)).any())
-        worse += is_worse
-        cells = [f"{run[key][0]:.1f} / {run[key][1]:.1f}" for key in ("default", "found")]
-        print(
-            f"{table:14} {seed:4} {run['n_labelled']:7}  {cells[0]:>13} {cells[1]:>13}  "
-            f"{change[0]:+5.1f} {change[1]:+5.1f}   {run['chosen']}{'   WORSE' if is_worse else ''}"
-        )
-    for key in ("default", "again", "found"):
+        own = np.abs(np.subtract(run["again"], run["default"]))
+        cells = []
+        for key in ("stopped", "found"):
+            change = np.subtract(run[key], run["default"])
+            is_worse = bool((change < -2 * np.maximum(noise, own)).any())
+            worse += is_worse
+            cells.append(f"{change[0]:+5.1f} / {change[1]:+5.1f}{' !' if is_worse else '  '}")
+        default = f"{run['default'][0]:.1f} / {run['default'][1]:.1f}"
+        print(f"{table:16} {seed:4} {run['n_labelled']:7}  {default:>13}  {cells[0]}  {cells[1]}   {run['chosen']}")
+    for key in ("default", "again", "stopped", "found"):
         means = np.mean([run[key] for run in runs.values()], axis=0)
         print(f"mean of {key:8} {means[0]:.2f} / {means[1]:.2f}")
     print(f"noise between two trainings of the default (standard deviation): {noise[0]:.2f} / {noise[1]:.2f}")

@@ -100,7 +100,7 @@ COMMON: dict[str, Rule] = {
     "lr": Rule("a number above 0 or 'auto'", is_positive, ("auto",)),
     "clip": Rule("a number above 0, None or 'auto'", is_positive, ("auto", None)),
     "weight_decay": _NOT_NEGATIVE,
-    "early_stopping": _TRUTH,
+    "early_stopping": Rule("True, False or 'splits'", is_truth, ("splits",)),
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import logging
@@ -20,6 +21,7 @@ from esad.errors import InputError, ModelFileError
 from esad.preprocess.inputs import Rows, reference_rows
 from esad.random import seed_from
 from esad.score.splits import held_out_parts
+from esad.train import stopping
 from esad.train.callbacks import Callback, EarlyStopping, LogProgress
 from esad.train.loop import Settings
 from esad.train.objective import HELD_OUT, Objective, Scorer, TrainingData
@@ -43,7 +45,8 @@ class DeepDetector(Detector):
 
     device: str = "auto"
     precision: str = "auto"
-    early_stopping: bool = False
+    early_stopping: bool | str = False
+    n_members: int | str = 1
     verbose: int = 0
 
     @abstractmethod
@@ -63,7 +66,7 @@ class DeepDetector(Detector):
         self.seed_ = seed_from(self.random_state)
         watch = [LogProgress()] if self.verbose else []
         x = torch.from_numpy(rows).to(device, dtype)
-        kept, stopper = self._hold_out(x, y)
+        kept, stopper = self._stopper(rows, x, y)
         unseen_by = held_out_parts(kept, self.seed_) if self._holds_out() else np.full(len(y), -1)
         phases = self._phases(rows, y, device)
 
@@ -114,10 +117,35 @@ class DeepDetector(Detector):
         """What to compute in: "auto" is float32, unless a method is known to bear less."""
         return self.precision
 
+    def _stopper(self, rows: Rows, x: Tensor, y: NDArray[np.int8]) -> tuple[NDArray[np.int8], Sequence[Callback]]:
+        """Labels as the training may see them, and the callbacks that end it early."""
+        if self.early_stopping == "splits":
+            return y, self._stop_by_splits(rows, x, y)
+        return self._hold_out(x, y) if self.early_stopping else (y, [])
+
+    def _stop_by_splits(self, rows: Rows, x: Tensor, y: NDArray[np.int8]) -> Sequence[Callback]:
+        """Train a pilot with one member per split to find out when to stop; see `esad.train.stopping`."""
+        if np.count_nonzero(y < 0) < stopping.MIN_ANOMALIES:
+            logger.info("fewer than %d labelled anomalies: training to the end", stopping.MIN_ANOMALIES)
+            return []
+        pilot = copy.copy(self)
+        pilot.n_members = stopping.N_SPLITS
+        phases = pilot._phases(rows, y, x.device)
+        seen = stopping.split_labels(y, seed=self.seed_)
+
+        def data_of(number: int) -> TrainingData:
+            view = phases[number].y
+            labels = seen if view is None else np.where(seen == HELD_OUT, seen, view)
+            return TrainingData.apart(x, torch.from_numpy(labels).to(x.device))
+
+        watch = stopping.WatchSplits(x, y, seen)
+        train_phases(phases, data_of, seed=self.seed_, last_callbacks=[watch])
+        step = stopping.chosen_step(watch.steps, np.array(watch.aucs))
+        logger.info("early stopping by splits: %s", "at the end" if step is None else f"after step {step}")
+        return [] if step is None else [stopping.StopAt(step)]
+
     def _hold_out(self, x: Tensor, y: NDArray[np.int8]) -> tuple[NDArray[np.int8], list[EarlyStopping]]:
         """Labels with the held-out rows marked as not to be drawn, and the callback that watches those rows."""
-        if not self.early_stopping:
-            return y, []
         if np.count_nonzero(y < 0) < 2 * MIN_HELD_OUT_ANOMALIES:
             warnings.warn(
                 f"early_stopping needs at least {2 * MIN_HELD_OUT_ANOMALIES} labelled anomalies and is left out.",

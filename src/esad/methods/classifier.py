@@ -62,8 +62,9 @@ class SupervisedClassifier(StandardDetector):
     batch_size, labelled_batch_size : int
         Negatives and positives per step; their losses are averaged apart.
     weight_decay : float
-    early_stopping : bool
-        Hold out a quarter of the rows and keep the weights that rank their labels best.
+    early_stopping : bool or "splits"
+        True: hold out a quarter of the rows and keep the weights that rank their labels best. "splits": choose when to
+        stop by repeated splits in a training before, then train on all rows; with few labels, to the end.
     contamination : "auto" or float
         Share of the training rows to flag; "auto" takes a robust rule on the unlabelled scores.
     device : str
@@ -101,7 +102,7 @@ class SupervisedClassifier(StandardDetector):
         batch_size: int = 512,
         labelled_batch_size: int = 128,
         weight_decay: float = 1e-6,
-        early_stopping: bool = False,
+        early_stopping: bool | str = False,
         contamination: float | str = "auto",
         device: str = "auto",
         precision: str = "auto",

@@ -62,8 +62,9 @@ class DeepSAD(StandardDetector):
         Unlabelled and labelled rows per step.
     weight_decay : float
         lambda of the equations.
-    early_stopping : bool
-        Hold out a quarter of the rows and keep the weights that rank their labels best.
+    early_stopping : bool or "splits"
+        True: hold out a quarter of the rows and keep the weights that rank their labels best. "splits": choose when to
+        stop by repeated splits in a training before, then train on all rows; with few labels, to the end.
     contamination : "auto" or float
         Share of the training rows to flag; "auto" takes a robust rule on the unlabelled scores.
     device : str
@@ -103,7 +104,7 @@ class DeepSAD(StandardDetector):
         batch_size: int = 128,
         labelled_batch_size: int = 32,
         weight_decay: float = 1e-6,
-        early_stopping: bool = False,
+        early_stopping: bool | str = False,
         contamination: float | str = "auto",
         device: str = "auto",
         precision: str = "auto",

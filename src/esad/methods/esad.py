@@ -103,8 +103,9 @@ class ESAD(DeepDetector):
     clip : float, None or "auto"
         Largest gradient norm per member; None switches it off.
     weight_decay : float
-    early_stopping : bool
-        Hold out a quarter of the rows and keep the weights that rank their labels best.
+    early_stopping : bool or "splits"
+        True: hold out a quarter of the rows and keep the weights that rank their labels best. "splits": choose when to
+        stop by repeated splits in a training before, then train on all rows; with few labels, to the end.
     contamination : "auto" or float
         Share of the training rows to flag; "auto" takes a robust rule on the unlabelled scores.
     device : str
@@ -176,7 +177,7 @@ class ESAD(DeepDetector):
         labelled_batch_size: int | str = "auto",
         clip: float | str | None = "auto",
         weight_decay: float = 0.0,
-        early_stopping: bool = False,
+        early_stopping: bool | str = False,
         contamination: float | str = "auto",
         device: str = "auto",
         precision: str = "auto",

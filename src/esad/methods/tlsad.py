@@ -84,8 +84,9 @@ class TLSAD(StandardDetector):
         Unlabelled (and as many reference) pictures, and labelled pictures per step.
     weight_decay : float
         lambda of the equations.
-    early_stopping : bool
-        Hold out a quarter of the pictures and keep the weights that rank their labels best.
+    early_stopping : bool or "splits"
+        True: hold out a quarter of the pictures and keep the weights that rank their labels best. "splits": choose
+        when to stop by repeated splits in a training before, then train on all pictures; with few labels, to the end.
     contamination : "auto" or float
         Share of the training pictures to flag; "auto" takes a robust rule on the unlabelled scores.
     device : str
@@ -128,7 +129,7 @@ class TLSAD(StandardDetector):
         batch_size: int = 128,
         labelled_batch_size: int = 32,
         weight_decay: float = 1e-6,
-        early_stopping: bool = False,
+        early_stopping: bool | str = False,
         contamination: float | str = "auto",
         device: str = "auto",
         precision: str = "auto",

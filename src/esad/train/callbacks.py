@@ -14,7 +14,7 @@ from esad.train.runtime import autocast
 if TYPE_CHECKING:
     from esad.train.loop import LoopState
 
-__all__ = ["Callback", "EarlyStopping", "LogProgress", "StopTraining", "scores_so_far"]
+__all__ = ["Callback", "EarlyStopping", "LogProgress", "StopTraining", "member_scores_so_far", "scores_so_far"]
 
 logger = logging.getLogger("esad")
 
@@ -106,15 +106,20 @@ class EarlyStopping:
         return float(average_precision_score(is_anomaly.cpu().numpy(), scores.cpu().numpy()))
 
 
-@torch.no_grad()
 def scores_so_far(state: LoopState, x: Tensor, is_reference: Tensor) -> Tensor:
     """Anomaly scores (n,) of rows (n, *features) by the weights of this moment, scaled by the reference rows."""
+    return member_scores_so_far(state, x, is_reference).mean(0)
+
+
+@torch.no_grad()
+def member_scores_so_far(state: LoopState, x: Tensor, is_reference: Tensor) -> Tensor:
+    """The same by each member, (members, n)."""
     objective = state.objective.eval()
     scorer = objective.scorer()
     with autocast(state.settings.precision, x.device):
         parts = [scorer(block) for block in torch.split(x, BLOCK_ROWS)]
     terms = {name: torch.cat([part[name] for part in parts], dim=1) for name in parts[0]}
     objective.calibrate({name: term[:, is_reference] for name, term in terms.items()})
-    scores = torch.stack(list(objective.contributions(terms).values())).sum(0).mean(0)
+    scores = torch.stack(list(objective.contributions(terms).values())).sum(0)
     objective.train()
     return scores

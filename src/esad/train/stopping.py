@@ -1,0 +1,127 @@
+"""When to stop, chosen by repeated splits of the labelled rows before the real training.
+
+A pilot trains one member per split. Every now and then each member ranks the labelled anomalies that it does not see
+against the other rows that it does not see. The step whose mean AUC is furthest ahead of the last step's is chosen, if
+
+    mean difference > 2 s sqrt(1 / R + q)
+
+with s the standard deviation of the differences over R splits and q = held-out share / training share (Nadeau and
+Bengio's correction for splits that share rows). Otherwise, and with too few labelled anomalies, training goes to its
+end: the length of the recipe needs no label. The real training sees all labels and stops at that step.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.metrics import roc_auc_score
+from torch import Tensor
+
+from esad.score.splits import LabelAwareSplit, corrected_error
+from esad.train.callbacks import StopTraining, member_scores_so_far
+from esad.train.objective import HELD_OUT
+
+if TYPE_CHECKING:
+    from esad.train.loop import LoopState
+
+__all__ = ["MIN_ANOMALIES", "N_SPLITS", "StopAt", "WatchSplits", "chosen_step", "split_labels"]
+
+N_SPLITS: Final = 5
+TEST_SIZE: Final = 0.25
+MIN_ANOMALIES: Final = 5
+N_ERRORS: Final = 2.0
+
+
+def split_labels(y: NDArray[np.int8], *, seed: int) -> NDArray[np.int8]:
+    """Labels as each member of the pilot sees them, (splits, n): a quarter of each kind is held out.
+
+    Examples
+    --------
+    >>> y = np.array([-1] * 8 + [0] * 40, dtype=np.int8)
+    >>> [(int((seen == -1).sum()), int((seen == HELD_OUT).sum())) for seen in split_labels(y, seed=0)][:2]
+    [(6, 12), (6, 12)]
+    """
+    seen = np.tile(y, (N_SPLITS, 1))
+    splitter = LabelAwareSplit(N_SPLITS, test_size=TEST_SIZE, random_state=seed)
+    for member, (_, test) in enumerate(splitter.split(y, y)):
+        seen[member, test] = HELD_OUT
+    return seen
+
+
+class WatchSplits:
+    """A callback that ranks each member's held-out rows every now and then.
+
+    Parameters
+    ----------
+    x : Tensor, (n, *features)
+        All rows.
+    y : ndarray, (n,)
+        Their labels.
+    seen : ndarray, (members, n)
+        Labels as the members see them, from `split_labels`.
+    n_checks : int
+        Looks over the whole training.
+    """
+
+    def __init__(self, x: Tensor, y: NDArray[np.int8], seen: NDArray[np.int8], *, n_checks: int = 12) -> None:
+        self.x, self.y, self.seen, self.n_checks = x, y, seen, n_checks
+        self.steps: list[int] = []
+        self.aucs: list[list[float]] = []
+
+    def on_start(self, state: LoopState) -> None:
+        """Nothing to prepare."""
+
+    def on_step(self, state: LoopState) -> None:
+        """Look now and then, and at the end."""
+        if state.step % max(1, state.n_steps // self.n_checks) and state.step < state.n_steps:
+            return
+        reference = torch.from_numpy(self.y >= 0).to(self.x.device)
+        scores = member_scores_so_far(state, self.x, reference).double().cpu().numpy()
+        held = self.seen == HELD_OUT
+        self.steps.append(state.step)
+        self.aucs.append(
+            [float(roc_auc_score(self.y[rows] < 0, own[rows])) for own, rows in zip(scores, held, strict=True)]
+        )
+
+    def on_end(self, state: LoopState) -> None:
+        """Nothing to put back."""
+
+
+def chosen_step(steps: list[int], aucs: NDArray[np.float64]) -> int | None:
+    """The step to stop at, from the AUC of every check and split, (checks, splits); None for the end.
+
+    Examples
+    --------
+    >>> chosen_step([10, 20, 30], np.array([[0.7, 0.8], [0.9, 0.91], [0.6, 0.62]]))
+    20
+    >>> chosen_step([10, 20, 30], np.array([[0.6, 0.5], [0.9, 0.5], [0.6, 0.62]])) is None
+    True
+    """
+    ahead = aucs - aucs[-1]
+    errors = np.array([corrected_error(row, test_size=TEST_SIZE) for row in ahead])
+    means = ahead.mean(axis=1)
+    clear = means > N_ERRORS * errors
+    if not clear.any():
+        return None
+    return steps[int(np.argmax(np.where(clear, means, -np.inf)))]
+
+
+class StopAt:
+    """A callback that ends training after a step."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def on_start(self, state: LoopState) -> None:
+        """Nothing to prepare."""
+
+    def on_step(self, state: LoopState) -> None:
+        """End it."""
+        if state.step >= self.step:
+            raise StopTraining
+
+    def on_end(self, state: LoopState) -> None:
+        """Nothing to put back."""
