@@ -97,7 +97,23 @@ def test_known_anomalies_are_left_out_and_hidden_ones_can_be_cut_off():
 class TestCross:
     """Nothing is held out: training rows are compared member by member."""
 
-    @pytest.mark.parametrize("name", ["ocsvm", "iforest_hybrid"])
+    def test_members_are_compared_with_the_rows_they_have_not_seen(self, tmp_path):
+        rng = np.random.default_rng(0)
+        X = rng.normal(size=(200, 4))
+        detector = tiny("esad", n_members=3).fit(X).calibrate()
+        assert (detector.calibration_.kind, detector.calibration_.n_rows) == ("cross", 60)
+        assert [len(part) for part in detector.calibration_.parts] == [20, 20, 20]
+        new = rng.normal(size=(50, 4))
+        found = detector.p_value(new)
+        by_member = detector._member_scores(detector._rows(new))
+        np.testing.assert_allclose(by_member.mean(axis=0), detector.anomaly_score(new), rtol=1e-5, atol=1e-5)
+        unseen = detector.training_unseen_by_
+        above = sum((detector.training_scores_[unseen == k] >= by_member[k][:, None]).sum(axis=1) for k in range(3))
+        np.testing.assert_allclose(found, (1 + above) / 61)
+        detector.save(tmp_path / "model.esad")
+        np.testing.assert_array_equal(esad.load(tmp_path / "model.esad").p_value(new), found)
+
+    @pytest.mark.parametrize("name", ["ocsvm", "iforest_hybrid", "deep_svdd"])
     def test_methods_that_leave_rows_out_can_do_it(self, name, rows):
         detector = tiny(name).fit(*rows).calibrate(alpha=0.5)
         assert detector.calibration_.kind == "cross"

@@ -56,6 +56,7 @@ def main() -> None:
     new = rows(48)[0][40:]  # a row of the calibration would tie with itself, to the last bit or not
     calibrated = IsolationForest(n_trees=5, random_state=0).fit(table, calibration_ratio=0.5)
     write("iforest-calibrated", calibrated, new, new)
+    write("esad-cross", ESAD(n_members=2, **tiny).fit(table, y).calibrate(), new, new)
     pictures = np.random.default_rng(3).integers(0, 255, size=(12, 8, 8), dtype=np.uint8)
     labels = np.array([-1, -1, *[0] * 10])
     for network in ("conv", "lenet"):

@@ -107,7 +107,11 @@ class DeepDetector(Detector):
             return TrainingScores(total, total)
         held_out = np.where((y == 0) & drawn, np.nan, total)
         held_out[unseen] = by_member[unseen_by[unseen], np.flatnonzero(unseen)]
-        return TrainingScores(total, held_out)
+        return TrainingScores(total, held_out, np.where(unseen, unseen_by, -1))
+
+    def _member_scores(self, rows: Rows) -> Scores:
+        by_member = torch.stack(list(self.objective_.contributions(self._raw_terms(rows)).values())).sum(0)
+        return by_member.double().cpu().numpy()
 
     def _holds_out(self) -> bool:
         """Whether every member leaves a part of the unlabelled rows out of its training."""

@@ -50,8 +50,27 @@ def test_rows_held_out_in_fit_give_p_values_and_the_asked_rate(data):
 
 def test_fit_says_how_many_rows_it_held_out(esad, data, tmp_path):
     fit = ("fit", data.normal, "--method", "iforest", "--out", tmp_path / "m.esad", "--calibration-ratio", 0.2)
-    assert "40 rows held out: p-values from 0.0244" in esad(*fit).out
+    assert "40 rows not trained on: p-values from 0.0244" in esad(*fit).out
     assert esad(*fit, "--json").json["n_calibration"] == 40
+
+
+def test_members_calibrate_where_rows_are_few(esad, data, tmp_path):
+    fit = (
+        "fit",
+        data.normal,
+        "--members",
+        2,
+        "--set",
+        "n_epochs=2",
+        "--set",
+        "hidden=[8]",
+        "--out",
+        tmp_path / "m.esad",
+    )
+    done = esad(*fit, "--cross-calibration", "--json")
+    assert (done.code, done.json["n_calibration"]) == (0, 38)  # two parts of 19
+    assert load(tmp_path / "m.esad").calibration_.kind == "cross"
+    assert "38 rows of the training, by member: p-values from 0.0256" in esad("inspect", tmp_path / "m.esad").out
 
 
 def test_calibrate_writes_a_model_whose_alarms_keep_to_the_rate(esad, data, tmp_path):
@@ -220,6 +239,8 @@ class TestRefused:
             (["--calibration-ratio", "1.5"], "`calibration_ratio` must be above 0 and below 1"),
             (["--calibration-ratio", "0.001"], "Both need one at least"),
             (["--calibration-ratio", "0.1", "--false-alarm-rate", "0.01"], "needs at least 99"),
+            (["--calibration-ratio", "0.1", "--cross-calibration"], "not both"),
+            (["--cross-calibration"], "whose members leave rows out"),
         ],
     )
     def test_wrong_options_of_fit(self, refused, data, tmp_path, options, words):

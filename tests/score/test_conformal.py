@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.stats import binom, false_discovery_control
 
 from esad.errors import InputError, ModelFileError
-from esad.score.conformal import MAX_ROWS, Calibration, discoveries, rows_needed
+from esad.score.conformal import Calibration, discoveries, rows_needed
 
 numbers = st.floats(-1e6, 1e6)
 
@@ -164,13 +164,6 @@ def test_wrong_pollution_is_refused(ratio):
 def test_no_row_is_refused():
     with pytest.raises(InputError, match="one row at least"):
         Calibration.of([[]], "given")
-
-
-def test_a_large_calibration_is_thinned_and_keeps_its_distribution():
-    rng = np.random.default_rng(0)
-    calibration = Calibration.of([rng.normal(size=3 * MAX_ROWS)], "given")
-    assert calibration.n_rows == MAX_ROWS
-    assert calibration.p_values([1.6449])[0] == pytest.approx(0.05, abs=0.003)
 
 
 @settings(max_examples=30)

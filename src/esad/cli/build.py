@@ -41,6 +41,7 @@ class Choice:
     false_alarm_rate: float | None = None
     from_labels: bool = False
     calibration_ratio: float | None = None
+    cross_calibration: bool = False
 
 
 def build_detector(choice: Choice) -> "Detector":
@@ -133,6 +134,11 @@ def threshold_rule(choice: Choice, detector: "Detector", training: TrainingSet) 
     if len(asked) + by_setting > 1:
         raise InputError("Give one of --contamination, --false-alarm-rate and --threshold-from-labels, not several.")
     n_calibration = _calibration_rows(choice, training)
+    if choice.cross_calibration and not _n_cross(detector, training):
+        raise InputError(
+            "--cross-calibration needs a method whose members leave rows out, and 20 unlabelled rows or more. "
+            "Take --calibration-ratio."
+        )
     for rule in asked:
         if rule.rule == "false_alarm" and n_calibration:
             rule.fit(np.zeros(n_calibration))
@@ -151,8 +157,18 @@ def _calibration_rows(choice: Choice, training: TrainingSet) -> int:
 
     if choice.calibration_ratio is None:
         return 0
+    if choice.cross_calibration:
+        raise InputError("Give --calibration-ratio or --cross-calibration, not both.")
     y = np.zeros(training.n_rows, dtype=np.int8) if training.y is None else training.y
     return int(calibration_rows(y, choice.calibration_ratio, choice.seed).sum())
+
+
+def _n_cross(detector: "Detector", training: TrainingSet) -> int:
+    """How many unlabelled rows some member will leave out."""
+    from esad.score.splits import held_out_rows
+
+    n_members = _n_members(detector, training)
+    return held_out_rows(training.labels()["n_unlabelled"], n_members) if n_members else 0
 
 
 def _check_false_alarm(rule: "Threshold", detector: "Detector", training: TrainingSet) -> None:

@@ -46,6 +46,7 @@ def fit(
     settings: own.Settings = None,
     search: own.Search = False,
     calibration_ratio: own.CalibrationRatio = None,
+    cross_calibration: own.CrossCalibration = False,
     contamination: own.Contamination = None,
     false_alarm_rate: own.FalseAlarmRate = None,
     threshold_from_labels: own.FromLabels = False,
@@ -69,6 +70,7 @@ def fit(
         false_alarm_rate,
         threshold_from_labels,
         calibration_ratio,
+        cross_calibration,
     )
     job.check_out(out, [data, *([labels_csv] if labels_csv else [])])
     common.check_method(method)
@@ -89,7 +91,7 @@ def fit(
             detector,
             training,
             rule=rule,
-            calibration_ratio=calibration_ratio,
+            choice=choice,
             checkpoint=checkpoint,
             out=out,
             command=context.obj,
@@ -167,7 +169,7 @@ def _kinds(columns: "tuple[Column, ...]") -> Iterator[str]:
 
 def _calibration(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if n_rows := summary["n_calibration"]:
-        yield "calibration", f"{common.counted(n_rows, 'row')} held out: p-values from {1 / (n_rows + 1):.3g}"
+        yield "calibration", f"{common.counted(n_rows, 'row')} not trained on: p-values from {1 / (n_rows + 1):.3g}"
 
 
 def _show_summary(summary: dict[str, Any], out: Path) -> None:

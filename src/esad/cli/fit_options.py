@@ -11,6 +11,7 @@ __all__ = [
     "CalibrationRatio",
     "CheckpointEvery",
     "Contamination",
+    "CrossCalibration",
     "FalseAlarmRate",
     "FromLabels",
     "Members",
@@ -63,6 +64,15 @@ CalibrationRatio = Annotated[
         "--calibration-ratio",
         metavar="SHARE",
         help="Hold this share of the unlabelled rows out of the training, for p-values and alarms with a guarantee.",
+        rich_help_panel=_TRAINING,
+    ),
+]
+CrossCalibration = Annotated[
+    bool,
+    typer.Option(
+        "--cross-calibration",
+        help="Like --calibration-ratio, but no row is lost: each member calibrates with those it left out anyway. For "
+        "few rows; the guarantee is weaker.",
         rich_help_panel=_TRAINING,
     ),
 ]

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from esad.cli import common
+from esad.cli.build import Choice
 from esad.cli.failures import Results
 from esad.cli.progress import GracefulStop, TrainingBar, bar
 from esad.cli.training import TrainingSet
@@ -56,7 +57,7 @@ def fit_and_save(
     training: TrainingSet,
     *,
     rule: "Threshold | None",
-    calibration_ratio: float | None,
+    choice: Choice,
     checkpoint: "Checkpoint",
     out: Path,
     command: Sequence[str],
@@ -70,7 +71,9 @@ def fit_and_save(
     try:
         with bar(shown=shown) as progress, GracefulStop(checkpoint) as stop:
             callbacks: list[Callback] = [checkpoint, TrainingBar(progress, f"training {type(detector).__name__}"), stop]
-            detector.fit(training.X, training.y, calibration_ratio=calibration_ratio, callbacks=callbacks)
+            detector.fit(training.X, training.y, calibration_ratio=choice.calibration_ratio, callbacks=callbacks)
+        if choice.cross_calibration:
+            detector.calibrate()
         if rule is not None and rule.rule == "false_alarm" and detector.calibration_ is not None:
             detector.calibrate(alpha=rule.level)
         elif rule is not None and rule.rule != "contamination":

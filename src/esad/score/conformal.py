@@ -26,12 +26,11 @@ from esad.arguments import check_share
 from esad.errors import InputError, ModelFileError
 from esad.score.threshold import Threshold
 
-__all__ = ["MAX_ROWS", "Calibration", "discoveries", "rows_needed"]
+__all__ = ["Calibration", "discoveries", "rows_needed"]
 
 Kind = Literal["held out", "given", "cross"]
 Scores = NDArray[np.float64]
 
-MAX_ROWS: Final = 100_000  # kept of a larger calibration set: p-values down to 0.00001, 800 kB in the model file
 _SLACK: Final = 1e-9  # undoes rounding, as in 10 * 0.1
 
 
@@ -72,17 +71,12 @@ class Calibration:
 
     @classmethod
     def of(cls, parts: Sequence[ArrayLike], kind: Kind, *, pollution_ratio: float = 0.0) -> Self:
-        """Keep the scores, less the highest share `pollution_ratio` of each part.
-
-        More than `MAX_ROWS` rows are thinned out at random, which changes no promise.
-        """
+        """Keep the scores, less the highest share `pollution_ratio` of each part."""
         if not isinstance(pollution_ratio, int | float | np.number) or not 0 <= pollution_ratio < 1:
             raise InputError(f"`pollution_ratio` must be 0 or more and below 1. Got {pollution_ratio!r}.")
         kept = []
         for part in parts:
             scores = np.asarray(part, dtype=np.float64)
-            if len(scores) > MAX_ROWS // len(parts):
-                scores = np.random.default_rng(0).choice(scores, MAX_ROWS // len(parts), replace=False)
             kept.append(np.sort(scores)[: len(scores) - math.floor(pollution_ratio * len(scores) + _SLACK)])
         if not sum(map(len, kept)):
             raise InputError("Calibration needs one row at least. Got none that is presumed normal.")
