@@ -7,6 +7,7 @@ An experiment file is TOML:
     data = ["cardio", "thyroid"]
     seeds = 10
     stack = true                              # optional: seeds of a deep method on a table train side by side
+    codes = 400                               # optional: keep a map of the codes of so many test rows, for a figure
     published = "table3_classic"              # where the paper's figures are, in published.json
     others = false                            # optional: leave out systems of that table that are no variant here
 
@@ -41,14 +42,15 @@ from esad.errors import DataFileError, InputError
 __all__ = ["Cell", "Experiment", "Place", "Variant", "read"]
 
 KINDS = ("table", "natural", "images", "given")
-KEYS = {"name", "title", "data", "seeds", "stack", "published", "others", "scenario", "axes", "variants"}
+KEYS = {"name", "title", "data", "seeds", "stack", "codes", "published", "others", "scenario", "axes", "variants"}
 
 
 @dataclass(frozen=True)
 class Cell:
     """One training and its judgement; two with the same description are the same.
 
-    `stack` is the number of seeds that train side by side, 0 for none: it decides the last bits of a result.
+    `stack` is the number of seeds that train side by side, 0 for none: it decides the last bits of a result. `codes` is
+    the number of test rows whose codes are kept as a map, for a figure.
 
     Examples
     --------
@@ -64,10 +66,12 @@ class Cell:
     settings: Mapping[str, Any] = field(default_factory=dict)
     choose: Mapping[str, list[Any]] = field(default_factory=dict)
     stack: int = 0
+    codes: int = 0
 
     def describe(self) -> dict[str, Any]:
         """Plain values, from which the same cell can be made again."""
-        return {name: _plain(getattr(self, name)) for name in Cell.__dataclass_fields__}
+        values = {name: _plain(getattr(self, name)) for name in Cell.__dataclass_fields__}
+        return values if self.codes else {name: value for name, value in values.items() if name != "codes"}
 
     @property
     def name(self) -> str:
@@ -107,6 +111,7 @@ class Experiment:
     variants: tuple[Variant, ...]
     axes: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     stack: int = 0
+    codes: int = 0
     published: str | None = None
     others: bool = True
 
@@ -115,12 +120,13 @@ class Experiment:
         combinations = list(itertools.product(*self.axes.values()))
         for data, variant, values in itertools.product(self.data, self.variants, combinations):
             axes = tuple(zip(self.axes, values, strict=True))
-            changed = {"scenario": dict(self.scenario), "settings": dict(variant.settings)}
+            changed: dict[str, Any] = {"scenario": dict(self.scenario), "settings": dict(variant.settings)}
             for axis, value in axes:
                 group, _, key = axis.partition(".")
                 changed[group][key] = value
             for seed in self.seeds:
-                cell = Cell(variant.method, data, seed=seed, choose=variant.choose, stack=self.stack, **changed)
+                changed |= {"choose": variant.choose, "stack": self.stack, "codes": self.codes}
+                cell = Cell(variant.method, data, seed=seed, **changed)
                 yield Place(variant.name, data, axes), cell
 
     def subset(self, chosen: Mapping[str, list[str]]) -> "Experiment":
@@ -193,6 +199,7 @@ def _experiment(found: dict[str, Any]) -> Experiment:
         scenario=found["scenario"],
         variants=tuple(_variant(variant) for variant in found["variants"]),
         stack=found["seeds"] if found.get("stack") else 0,
+        codes=int(found.get("codes", 0)),
         axes={axis: tuple(values) for axis, values in found.get("axes", {}).items()},
         published=found.get("published"),
         others=bool(found.get("others", True)),

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from esad import __version__, registry
 from esad.bench.grid import Cell
+from esad.bench.maps import code_maps
 from esad.bench.stacked import can_stack, fit_stack
 from esad.bench.store import Result, Store
 from esad.bench.watch import OutOfTime, fit_watched
@@ -30,7 +31,7 @@ from esad.hybrid import HybridDetector
 from esad.score.metrics import evaluate
 from esad.train.graphs import own_stream
 
-__all__ = ["Failure", "Outcome", "code_version", "execute", "execute_stack", "run"]
+__all__ = ["Failure", "Outcome", "code_version", "drawn_rows", "execute", "execute_stack", "run"]
 
 RENEW_SECONDS = 60.0
 CHOSEN_RATIO = 0.1  # of the test rows, whose labels a variant with `choose` sees; the others judge it
@@ -189,7 +190,7 @@ def execute_stack(cells: Sequence[Cell]) -> list[Result]:
 
     torch.set_num_threads(1)
     everyone = [replace(cells[0], seed=seed) for seed in range(cells[0].stack)]
-    drawn = [_drawn(cell) for cell in everyone]
+    drawn = [drawn_rows(cell) for cell in everyone]
     detectors = [_detector(cell) for cell in everyone]
     started = time.perf_counter()
     if not can_stack(detectors, drawn) or not fit_stack(detectors, drawn):
@@ -198,8 +199,8 @@ def execute_stack(cells: Sequence[Cell]) -> list[Result]:
     return [_scored(cell, drawn[cell.seed], detectors[cell.seed], fit_seconds=share) for cell in cells]
 
 
-def _scored(cell: Cell, rows: Scenario, detector: Any, *, fit_seconds: float, curves: Any = None) -> Result:
-    """The result of a cell whose detector is fitted; `curves` are shown beside those of the losses."""
+def _scored(cell: Cell, rows: Scenario, detector: Any, *, fit_seconds: float, figures: Any = None) -> Result:
+    """The result of a cell whose detector is fitted; `figures` are kept whole beside the curves of the losses."""
     test = None
     started = time.perf_counter()
     if cell.choose:
@@ -209,7 +210,7 @@ def _scored(cell: Cell, rows: Scenario, detector: Any, *, fit_seconds: float, cu
     fitted = time.perf_counter()
     scores = detector.anomaly_score(rows.X_test)
     scored = time.perf_counter()
-    curves = getattr(detector, "loss_curves_", {}) | (curves or {})
+    curves = _thinned(getattr(detector, "loss_curves_", {})) | (figures or {})
     seconds = {"fit_seconds": fit_seconds + fitted - started, "score_seconds": scored - fitted}
     return _judged(cell, rows, scores, test=test, curves=curves, **seconds)
 
@@ -222,7 +223,7 @@ def execute(cell: Cell, *, checkpoints: Path | None = None, deadline: float | No
     import torch
 
     torch.set_num_threads(1)
-    rows = _drawn(cell)
+    rows = drawn_rows(cell)
     detector = _detector(cell)
     started = time.perf_counter()
     curves: dict[str, list[float]] = {}
@@ -234,7 +235,10 @@ def execute(cell: Cell, *, checkpoints: Path | None = None, deadline: float | No
             curves = fit_watched(detector, rows, checkpoint=checkpoint, deadline=deadline)
         else:
             detector.fit(rows.X_train, rows.y_train)
-        return _scored(cell, rows, detector, fit_seconds=time.perf_counter() - started, curves=curves)
+        seconds = time.perf_counter() - started
+        if cell.codes and isinstance(detector, DeepDetector):
+            curves |= code_maps(detector, rows, cell.codes, cell.seed)
+        return _scored(cell, rows, detector, fit_seconds=seconds, figures=curves)
 
 
 def _judged(
@@ -244,7 +248,7 @@ def _judged(
     *,
     fit_seconds: float,
     score_seconds: float = 0.0,
-    curves: Any,
+    curves: dict[str, list[float]],
     test: NDArray[np.bool_] | None = None,
 ) -> Result:
     """The result of a cell from the scores of its test rows, of which `test` count."""
@@ -261,7 +265,7 @@ def _judged(
         n_test=int(test.sum()),
         code=code_version(),
         data=rows.fingerprint(),
-        curves=_thinned(curves),
+        curves=curves,
     )
 
 
@@ -269,7 +273,7 @@ def _detector(cell: Cell) -> Any:
     return registry.method(cell.method)(random_state=cell.seed, **_arguments(cell.settings))
 
 
-def _drawn(cell: Cell) -> Scenario:
+def drawn_rows(cell: Cell) -> Scenario:
     """The rows of a cell, by the scenario it names."""
     arguments = dict(cell.scenario)
     kind = arguments.pop("kind")
@@ -301,6 +305,8 @@ def _drawn_pictures(
     if labelled_offset is not None:
         others = np.setdiff1d(classes, [normal]).tolist()
         rest["labelled_classes"] = (others[(normal + labelled_offset - 1) % len(others)],)
+    elif n_labelled_classes == 0:
+        rest["labelled_ratio"] = 0.0
     elif n_labelled_classes is not None:
         rest["labelled_classes"] = scenario.pick_classes(
             classes, normal_class=normal, n_classes=n_labelled_classes, seed=seed

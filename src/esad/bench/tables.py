@@ -12,7 +12,7 @@ from esad.bench.grid import Experiment, Place
 from esad.bench.store import Result
 from esad.errors import DataFileError
 
-__all__ = ["Figure", "Published", "figures", "markdown", "plain"]
+__all__ = ["Figure", "Published", "figures", "markdown", "plain", "shown_place"]
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def figures(experiment: Experiment, results: Iterable[Result], published: Publis
     """Every place of the experiment with what was measured there; other systems with their printed figure."""
     cells: dict[Place, list[str]] = {}
     for place, cell in experiment.cells():
-        cells.setdefault(_shown_place(experiment, place), []).append(cell.name)
+        cells.setdefault(shown_place(experiment, place), []).append(cell.name)
     by_cell = {result.cell: result for result in results}
     found = [
         _figure(place, [by_cell[name] for name in names if name in by_cell], len(names), experiment, published)
@@ -116,7 +116,7 @@ def _figure(
     )
 
 
-def _shown_place(experiment: Experiment, place: Place) -> Place:
+def shown_place(experiment: Experiment, place: Place) -> Place:
     """The place without the axes that a table averages over, such as the normal class."""
     return Place(place.variant, place.data, tuple(axis for axis in place.axes if axis[0] not in AVERAGED))
 
@@ -144,7 +144,12 @@ def markdown(experiment: Experiment, found: Sequence[Figure]) -> str:
 
 def _explanation(experiment: Experiment, chosen: set[str]) -> str:
     scenario = ", ".join(f"{name} = {value}" for name, value in experiment.scenario.items() if name != "kind")
-    text = f"{len(experiment.seeds)} seeds; {scenario}. AUC ± standard deviation / AP in %, seconds for one fit."
+    n_seeds = len(experiment.seeds)
+    text = f"{n_seeds} seed{'' if n_seeds == 1 else 's'}{'; ' if scenario else ''}{scenario}."
+    text += " AUC ± standard deviation / AP in %, seconds for one fit."
+    averaged = [name.partition(".")[2].replace("_", " ") for name in experiment.axes if name in AVERAGED]
+    if averaged:
+        text += f" Over every {' and every '.join(averaged)}."
     if experiment.stack:
         text += " Deep methods train all seeds side by side: their seconds are a share of that."
     if experiment.published:

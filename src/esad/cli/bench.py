@@ -1,5 +1,6 @@
 """`esad bench`: experiments from a file, results in a store, tables from it."""
 
+import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -116,10 +117,13 @@ def report(
             "--published", metavar="FILE", help="The paper's figures; published.json beside the experiment by default."
         ),
     ] = None,
+    figures: Annotated[
+        Path | None, typer.Option("--figures", metavar="FOLDER", help="Draw figures into this folder, as PNG.")
+    ] = None,
     subset: Subset = None,
     as_json: options.Json = False,
 ) -> None:
-    """Show the stored results as tables, beside what the paper prints."""
+    """Show the stored results as tables, beside what the paper prints, and as figures."""
     from esad.atomic import atomic_path
     from esad.bench import tables
 
@@ -130,6 +134,11 @@ def report(
         found = tables.figures(experiment, results, tables.Published(paper if paper.exists() else None))
         parts.append(tables.markdown(experiment, found))
         plain[experiment.name] = tables.plain(found)
+        if figures is not None:
+            from esad.bench import plots
+
+            drawn = plots.draw(experiment, found, results, figures)
+            parts[-1] += "".join(f"\n![{experiment.title}]({_link(path, out)})\n" for path in drawn)
     if out is not None:
         with atomic_path(out) as beside:
             beside.write_text("\n".join([_HEAD, *parts]), encoding="utf-8")
@@ -179,6 +188,11 @@ def export(
         common.json_out({"out": str(out), "n_results": len(results)})
     else:
         common.say(f"{out}: {common.counted(len(results), 'result')}")
+
+
+def _link(path: Path, page: Path | None) -> str:
+    """How a page names a file."""
+    return path.as_posix() if page is None else Path(os.path.relpath(path, page.parent)).as_posix()
 
 
 def _results(path: Path) -> "list[Result]":

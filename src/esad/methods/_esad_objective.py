@@ -159,6 +159,11 @@ class ESADObjective(Objective):
             terms["assist"] = settings.lambda_assist * _mean(self._squared(second_code - code))  # Eq. (7)
         return terms
 
+    def codes(self, x: Tensor) -> dict[str, Tensor]:
+        """Both codes of Eq. (4)."""
+        code, _, second_code = self(x.expand(self.n_members, *x.shape))
+        return {"z": code, "z^": second_code}
+
     def scorer(self) -> Scorer:
         """A function giving ||x^ - x||^2 and ||z^||, each (members, batch)."""
         networks = [network.frozen() for network in self.networks if isinstance(network, StackedMLP)]

@@ -70,6 +70,10 @@ class HypersphereObjective(Objective):
             "labelled": eta * self.labelled_ratio * known.sum(1) / max(1, m),
         }
 
+    def codes(self, x: Tensor) -> dict[str, Tensor]:
+        """Enc(x)."""
+        return {"z": inference(self.encoder)(x[None])}
+
     def scorer(self) -> Scorer:
         """A function giving the distance of every row from the centre, (members, batch)."""
         distance = self._distance()

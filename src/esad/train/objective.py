@@ -153,6 +153,10 @@ class Objective(nn.Module, ABC):
     def scorer(self) -> Scorer:
         """A function from rows (batch, *features) to raw score terms, each (members, batch), made once per pass."""
 
+    def codes(self, x: Tensor) -> dict[str, Tensor]:
+        """Codes of rows (batch, *features) in evaluation mode, by their names, each (members, batch, code)."""
+        return {}
+
     def inherit(self, previous: "Objective") -> None:
         """Take over what the phase before this one has learned. Nothing by default."""
 

@@ -1,0 +1,211 @@
+"""Figures of an experiment, drawn from stored results: curves over an axis, curves over the training, maps of codes."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from esad.atomic import atomic_path
+from esad.bench.grid import Cell, Experiment, Place
+from esad.bench.store import Result
+from esad.bench.tables import Figure, shown_place
+from esad.errors import EsadError
+from esad.extras import require
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Drawing
+
+__all__ = ["draw"]
+
+NORMAL, ANOMALY = "#4477aa", "#cc6677"  # Tol's bright colours, told apart by everyone
+COLOURS = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#777777")
+N_SAMPLES = 8  # pictures of each kind
+
+
+def draw(experiment: Experiment, found: Sequence[Figure], results: Iterable[Result], folder: Path) -> list[Path]:
+    """Draw what the results of an experiment give, as PNG files named by the experiment; the paths of the files."""
+    by_cell = {result.cell: result for result in results}
+    cells = [
+        (shown_place(experiment, place), by_cell[cell.name])
+        for place, cell in experiment.cells()
+        if cell.name in by_cell
+    ]
+    drawn = {
+        "axis": _over_axis(found),
+        "training": _over_training(cells),
+        "codes": _maps(cells),
+        "samples": _samples(cells),
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for name, drawing in drawn.items():
+        if drawing is None:
+            continue
+        path = folder / f"{experiment.name}_{name}.png"
+        with atomic_path(path) as beside:
+            drawing.savefig(beside, format="png", dpi=120)
+        paths.append(path)
+    return paths
+
+
+def _empty(n_rows: int, n_columns: int, *, width: float, height: float) -> tuple["Drawing", Any]:
+    """A drawing without a window: nothing global is touched."""
+    drawing = require("matplotlib.figure", extra="plot").Figure(
+        figsize=(width * n_columns, height * n_rows), layout="constrained"
+    )
+    return drawing, drawing.subplots(n_rows, n_columns, squeeze=False)
+
+
+# ------------------------------------------------------------------ curves
+
+
+def _over_axis(found: Sequence[Figure]) -> "Drawing | None":
+    """AUC over the one numeric axis of an experiment, the spread as a band; the paper's figures dashed."""
+    measured = [figure for figure in found if figure.aucs]
+    names = {name for figure in measured for name, _ in figure.place.axes}
+    if len(names) != 1 or not all(_is_number(figure.place.axes[0][1]) for figure in measured):
+        return None
+    lines: dict[tuple[str, str], list[Figure]] = {}
+    for figure in measured:
+        lines.setdefault((figure.place.variant, figure.place.data), []).append(figure)
+    drawing, (row,) = _empty(1, 1, width=7, height=4)
+    axes = row[0]
+    for number, ((variant, data), figures) in enumerate(lines.items()):
+        _line(axes, figures, label=f"{variant}, {data}", colour=COLOURS[number % len(COLOURS)])
+    name = names.pop()
+    values = sorted({float(figure.place.axes[0][1]) for figure in measured})
+    if len(values) > 2 and values[-1] > 20 * max(values[1], 1e-12):
+        axes.set_xscale("symlog", linthresh=min(value for value in values if value > 0))
+    axes.set_xlabel(name.partition(".")[2].replace("_", " "))
+    with_paper = any(figure.published is not None for figure in measured)
+    axes.set_ylabel("AUC %" + (" (dashed: the paper)" if with_paper else ""))
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    return drawing
+
+
+def _line(axes: "Axes", figures: Sequence[Figure], *, label: str, colour: str) -> None:
+    ordered = sorted(figures, key=lambda figure: float(figure.place.axes[0][1]))
+    x = [float(figure.place.axes[0][1]) for figure in ordered]
+    mean = np.array([fmean(figure.aucs) for figure in ordered])
+    spread = np.array([np.std(figure.aucs) for figure in ordered])
+    axes.plot(x, mean, marker="o", color=colour, label=label)
+    axes.fill_between(x, mean - spread, np.minimum(mean + spread, 100.0), color=colour, alpha=0.15, linewidth=0)
+    paper = [
+        (value, figure.published) for value, figure in zip(x, ordered, strict=True) if figure.published is not None
+    ]
+    if paper:
+        axes.plot(*zip(*paper, strict=True), linestyle="--", color=colour, linewidth=1)
+
+
+def _over_training(cells: Sequence[tuple[Place, Result]]) -> "Drawing | None":
+    """Mean test AUC on the way through the training, the last point being the result."""
+    lines: dict[str, list[list[float]]] = {}
+    for place, result in cells:
+        if "test_auc" in result.curves:
+            axes_words = "".join(f", {name.partition('.')[2].replace('_', ' ')} {value}" for name, value in place.axes)
+            lines.setdefault(f"{place.variant}, {place.data}{axes_words}", []).append(
+                [*result.curves["test_auc"], result.auc]
+            )
+    if not lines:
+        return None
+    drawing, (row,) = _empty(1, 1, width=8, height=4.5)
+    axes = row[0]
+    for number, (label, curves) in enumerate(lines.items()):
+        n_looks = min(map(len, curves))
+        mean = 100 * np.mean([curve[-n_looks:] for curve in curves], axis=0)
+        style = "-" if number < len(COLOURS) else "--" if number < 2 * len(COLOURS) else ":"
+        x = 100 * np.arange(1, n_looks + 1) / n_looks
+        axes.plot(x, mean, style, marker=".", color=COLOURS[number % len(COLOURS)], label=label)
+    axes.set_xlabel("% of the training")
+    axes.set_ylabel("mean test AUC %")
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    return drawing
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+# ------------------------------------------------------------------ maps and samples
+
+
+def _with_maps(cells: Sequence[tuple[Place, Result]]) -> list[tuple[Place, Result]]:
+    """One result with a map for every variant and data set."""
+    first: dict[tuple[str, str], tuple[Place, Result]] = {}
+    for place, result in cells:
+        if "map row" in result.curves:
+            first.setdefault((place.data, place.variant), (place, result))
+    return list(first.values())
+
+
+def _maps(cells: Sequence[tuple[Place, Result]]) -> "Drawing | None":
+    """A row for every data set, a map for every code of every variant."""
+    maps: dict[str, list[tuple[str, Result, str]]] = {}
+    for place, result in _with_maps(cells):
+        for name in result.curves:
+            if name.endswith(" x"):
+                code = name.removeprefix("map ").removesuffix(" x")
+                maps.setdefault(place.data, []).append((place.variant, result, code))
+    if not maps:
+        return None
+    n_columns = max(map(len, maps.values()))
+    drawing, all_axes = _empty(len(maps), n_columns, width=3.4, height=3.4)
+    for row, (data, codes) in zip(all_axes, maps.items(), strict=True):
+        for axes in row[len(codes) :]:
+            axes.set_axis_off()
+        for axes, (variant, result, code) in zip(row, codes, strict=False):
+            x, y = (np.array(result.curves[f"map {code} {side}"]) for side in "xy")
+            truth = np.array(result.curves["map truth"]) > 0
+            for kind, colour, label in ((~truth, NORMAL, "normal"), (truth, ANOMALY, "anomaly")):
+                axes.scatter(x[kind], y[kind], s=6, color=colour, label=label, linewidths=0)
+            axes.set_title(f"{data}: {variant}'s {code.replace('^', '̂')}", fontsize=9)
+            axes.set_xticks([])
+            axes.set_yticks([])
+    all_axes[0, 0].legend(fontsize=7, markerscale=2)
+    return drawing
+
+
+def _samples(cells: Sequence[tuple[Place, Result]]) -> "Drawing | None":
+    """Normal and anomalous test pictures with their scores, as many as there is room for."""
+    rows = [
+        (place, result, pictures) for place, result in _with_maps(cells) if (pictures := _pictures(result)) is not None
+    ]
+    if not rows:
+        return None
+    drawing, all_axes = _empty(len(rows), 2 * N_SAMPLES, width=0.75, height=1.0)
+    for axes_row, (place, result, pictures) in zip(all_axes, rows, strict=True):
+        truth = np.array(result.curves["map truth"]) > 0
+        scores = np.array(result.curves["map score"])
+        chosen = np.concatenate([np.flatnonzero(truth == kind)[:N_SAMPLES] for kind in (False, True)])
+        for axes in axes_row:
+            axes.set_axis_off()
+        for axes, number in zip(axes_row, chosen, strict=False):
+            axes.imshow(pictures[number], cmap="gray" if pictures.ndim == 3 else None)
+            axes.set_title(f"{scores[number]:.1f}", fontsize=7, color=ANOMALY if truth[number] else NORMAL)
+        axes_row[0].text(
+            -0.3,
+            0.5,
+            f"{place.variant}\n{place.data}",
+            transform=axes_row[0].transAxes,
+            ha="right",
+            va="center",
+            fontsize=6,
+        )
+    return drawing
+
+
+def _pictures(result: Result) -> Any:
+    """The test pictures of a map, if the data set holds pictures and is here."""
+    from esad.bench.run import drawn_rows
+
+    try:
+        rows = drawn_rows(Cell(**result.description))
+    except EsadError:
+        return None
+    chosen = np.array(result.curves["map row"]).astype(int)
+    return rows.X_test[chosen] if rows.X_test.ndim > 2 else None
