@@ -26,7 +26,7 @@ from esad.data.frame import Table
 from esad.errors import InputError, LabelError
 from esad.persist import bundle
 from esad.preprocess.inputs import Inputs, Rows, read, reference_rows
-from esad.preprocess.profile import Profile
+from esad.preprocess.profile import Profile, profiled_rows
 from esad.random import seed_from
 from esad.score.conformal import Calibration
 from esad.score.drift import LEVEL, MIN_DISTANCE, Drift, DriftMonitor
@@ -166,8 +166,8 @@ class Detector(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-lea
         self.fingerprint_ = _fingerprint(rows, checked)
         self.notes_: dict[str, Any] = {}
         self.calibration_ = None
-        presumed_normal = _taken(data, reference_rows(checked))
-        self.profile_ = Profile.fit(self.inputs_.described(presumed_normal, estimator=type(self).__name__))
+        profiled = _taken(data, profiled_rows(reference_rows(checked)))
+        self.profile_ = Profile.fit(self.inputs_.described(profiled, estimator=type(self).__name__))
         return rows
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -481,7 +481,8 @@ class Detector(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-lea
         return tags
 
 
-def _taken(data: Table | NDArray[Any], chosen: NDArray[np.bool_]) -> Table | NDArray[Any]:
+def _taken(data: Table | NDArray[Any], chosen: NDArray[Any]) -> Table | NDArray[Any]:
+    """The rows marked or numbered."""
     return data.take(chosen) if isinstance(data, Table) else data[chosen]
 
 

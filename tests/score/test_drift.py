@@ -13,7 +13,7 @@ from esad import IsolationForest
 from esad.data.frame import Schema, Table
 from esad.errors import InputError, ModelFileError
 from esad.preprocess.inputs import Inputs
-from esad.preprocess.profile import ColumnProfile, Profile
+from esad.preprocess.profile import MAX_ROWS, ColumnProfile, Profile, profiled_rows
 from esad.score.drift import Drift, DriftMonitor, _chi_square, _holm, _kolmogorov_smirnov, _missing
 
 WAYS: dict[tuple[str, ...], Inputs] = {}  # by column names: the schema of all rows drawn in one way is the same
@@ -246,6 +246,12 @@ class TestDetectors:
     def test_wrong_options_are_refused(self, options, rows):
         with pytest.raises(InputError, match="must be"):
             tiny("iforest").fit(*rows).drift(rows[0], **options)
+
+
+def test_of_very_many_rows_some_are_summarised():
+    rows = profiled_rows(np.arange(3 * MAX_ROWS) % 2 == 0)
+    assert len(rows) == len(set(rows.tolist())) == MAX_ROWS
+    assert (rows % 2 == 0).all()
 
 
 class TestFiles:

@@ -10,7 +10,7 @@ import typer
 
 from esad.cli import common, options
 from esad.cli.decide import decision_for
-from esad.cli.source import Block, load_model, open_source, scored
+from esad.cli.source import Block, load_model, open_source, parsed, scored
 
 if TYPE_CHECKING:
     import numpy as np
@@ -78,7 +78,7 @@ def score(
             writer = opened.enter_context(
                 ScoreWriter(out, id_name=source.id_name, inputs=[data, model], p_values=with_p_values)
             )
-        for block, scores in scored(detector, source):
+        for block, scores in scored(detector, parsed(source)):
             p_values = decision.p_values(detector, block, scores)
             flagged = decision.flags(scores, p_values)
             if writer is not None:

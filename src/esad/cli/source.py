@@ -1,7 +1,7 @@
 """Rows or pictures to be scored by a model, block by block, so that memory does not grow with the file."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from esad.detector import Detector
 
-__all__ = ["Block", "Source", "load_model", "open_source", "scored"]
+__all__ = ["Block", "Source", "load_model", "open_source", "parsed", "scored"]
 
 _PARQUET = (".parquet", ".pq")
 _TABLES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", *_PARQUET)
@@ -74,6 +74,13 @@ def open_source(
         if given is not None:
             raise InputError(f"{option} is for a table, and this is a folder of pictures.")
     return _open_folder(path, detector, labels_csv)
+
+
+def parsed(source: Source) -> Source:
+    """The same rows with their cells parsed, so that several uses of a block do it once."""
+    from esad.preprocess.inputs import read
+
+    return replace(source, blocks=(replace(block, X=read(block.X)) for block in source.blocks))
 
 
 def scored(

@@ -19,7 +19,9 @@ SCALINGS = ("standard", "minmax")
 
 
 def read(X: Any) -> Table | NDArray[Any]:
-    """A table, or pictures as an array (n, channels, height, width)."""
+    """A table, or pictures as an array (n, channels, height, width); what was read as a table stays as it is."""
+    if isinstance(X, Table):
+        return X
     return as_images(X) if is_images(X) else Table.from_any(X)
 
 

@@ -1,5 +1,6 @@
 """A small summary of the training columns to hold new data against: percentiles, shares of categories and of gaps."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Self
@@ -12,11 +13,11 @@ from esad.data.parse import Kind
 from esad.errors import ModelFileError
 from esad.preprocess.features import MAX_CATEGORIES, ColumnFeatures, most_frequent
 
-__all__ = ["ColumnCounts", "ColumnProfile", "Profile"]
+__all__ = ["MAX_ROWS", "ColumnCounts", "ColumnProfile", "Profile", "profiled_rows"]
 
 Counts = NDArray[np.int64]
 
-_MAX_ROWS: Final = 50_000  # looked at in training; more tell nothing new
+MAX_ROWS: Final = 50_000  # looked at in training; more tell nothing new
 _PERCENTILES: Final = np.arange(1, 100) / 100
 _MAX_EDGES: Final = 2 * len(_PERCENTILES)
 
@@ -95,15 +96,19 @@ class ColumnProfile:
     def count(self, values: NDArray[Any]) -> ColumnCounts:
         """Count values of an aligned column."""
         if self.kind == "category":
-            present = values[np.array([text is not None for text in values], dtype=bool)]
-            marks = np.empty((len(present), self.n_cells))
-            ColumnFeatures("category", marks_missing=False, categories=self.categories).fill(present, marks)
-            counts = marks.sum(axis=0).astype(np.int64)
-        else:
-            numbers = _numbers(values)
-            present = numbers[~np.isnan(numbers)]
-            counts = np.bincount(np.searchsorted(self.edges, present, side="left"), minlength=self.n_cells)
+            return self._count_texts(Counter(values.tolist()))
+        numbers = _numbers(values)
+        present = numbers[~np.isnan(numbers)]
+        counts = np.bincount(np.searchsorted(self.edges, present, side="left"), minlength=self.n_cells)
         return ColumnCounts(len(values) - len(present), counts.astype(np.int64))
+
+    def _count_texts(self, times: Counter[str | None]) -> ColumnCounts:
+        n_missing = times.pop(None, 0)
+        texts = np.array(list(times), dtype=object)
+        marks = np.empty((len(texts), self.n_cells))  # one row per different text
+        ColumnFeatures("category", marks_missing=False, categories=self.categories).fill(texts, marks)
+        counts = marks.T @ np.array(list(times.values()), dtype=np.float64)
+        return ColumnCounts(n_missing, counts.astype(np.int64))
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,9 +126,7 @@ class Profile:
 
     @classmethod
     def fit(cls, table: Table) -> Self:
-        """Summarise an aligned table; of a long one, rows drawn at random."""
-        if table.n_rows > _MAX_ROWS:
-            table = table.take(np.sort(np.random.default_rng(0).choice(table.n_rows, _MAX_ROWS, replace=False)))
+        """Summarise an aligned table."""
         columns = (
             ColumnProfile.fit(name, kind, table.column(index))
             for index, (name, kind) in enumerate(zip(table.names, table.kinds, strict=True))
@@ -161,11 +164,25 @@ class Profile:
         edges, counts = arrays["edges"], arrays["counts"]
         _expect(edges.dtype == np.float64 and edges.ndim == 1 and bool(np.isfinite(edges).all()), "its edges")
         _expect(counts.dtype == np.int64 and counts.ndim == 1, "its counts")
-        _expect(bool(((counts >= 0) & (counts <= _MAX_ROWS)).all()), "its counts")
+        _expect(bool(((counts >= 0) & (counts <= MAX_ROWS)).all()), "its counts")
         _expect(isinstance(plain, list) and len(plain) == len(names), "its columns")
         columns = tuple(_columns_from_state(edges, counts, plain))
         _expect([column.name for column in columns] == list(names), "its names")
         return cls(columns)
+
+
+def profiled_rows(is_reference: NDArray[np.bool_]) -> NDArray[np.intp]:
+    """Numbers of the rows to summarise: those marked, of very many some drawn at random.
+
+    Examples
+    --------
+    >>> profiled_rows(np.array([True, False, True])).tolist()
+    [0, 2]
+    """
+    rows = np.flatnonzero(is_reference)
+    if len(rows) > MAX_ROWS:
+        rows = np.sort(np.random.default_rng(0).choice(rows, MAX_ROWS, replace=False))
+    return rows
 
 
 def _columns_from_state(edges: NDArray[np.float64], counts: Counts, plain: list[Any]) -> Iterator[ColumnProfile]:
@@ -179,7 +196,7 @@ def _columns_from_state(edges: NDArray[np.float64], counts: Counts, plain: list[
         _expect(len(categories) <= (MAX_CATEGORIES if kind == "category" else 0), "categories")
         _expect(len(set(categories)) == len(categories), "doubled categories")
         _expect(type(n_edges) is int and 0 <= n_edges <= (0 if kind == "category" else _MAX_EDGES), "edges")
-        _expect(type(n_missing) is int and 0 <= n_missing <= _MAX_ROWS, "missing values")
+        _expect(type(n_missing) is int and 0 <= n_missing <= MAX_ROWS, "missing values")
         own = edges[first_edge : first_edge + n_edges]
         _expect(len(own) == n_edges and bool((np.diff(own) > 0).all()), "edges out of order")
         n_cells = 1 + n_edges + len(categories)
