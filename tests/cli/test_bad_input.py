@@ -24,6 +24,7 @@ COMMANDS = {
     "compare": ("compare", "{data}", "--label-column", "verdict"),
     "score": ("score", "{model}", "{data}", "--out", "{folder}/out.csv"),
     "labels": ("labels", "{model}", "{data}", "--out", "{folder}/out.csv"),
+    "calibrate": ("calibrate", "{model}", "{data}", "--out", "{folder}/out.esad"),
     "evaluate": ("evaluate", "{model}", "{data}", "--truth-column", "verdict"),
 }
 

@@ -199,6 +199,13 @@ class TestRefused:
         line = refused("score", data.held_out, data.mixed, option, 0.001)
         assert f"{option} of 0.001 needs at least 999 calibration rows. Got 200." in line
 
+    def test_scores_that_cannot_be_written_are_known_before_anything_is_scored(
+        self, refused, data, tmp_path, monkeypatch
+    ):
+        monkeypatch.setattr(type(load(data.held_out)), "anomaly_score", lambda *_: pytest.fail("scored"))
+        line = refused("score", data.held_out, data.normal, "--fdr", 0.1, "--out", tmp_path / "no" / "s.csv")
+        assert "Cannot write" in line
+
     def test_both_rules(self, refused, data):
         assert "--alpha or --fdr" in refused("score", data.held_out, data.mixed, "--alpha", 0.1, "--fdr", 0.1)
 

@@ -65,8 +65,6 @@ def score(
     detector = load_model(model)
     decision = decision_for(detector, alpha=alpha, fdr=fdr)
     source = open_source(data, detector, id_column=id_column)
-    decision = decision.counted(detector, source)
-    with_p_values = decision.calibration is not None
     monitor = detector.drift_monitor()
     worst = _Worst(top if top is not None else (0 if out else _TOP))
     n_rows, n_flagged = 0, 0
@@ -75,9 +73,11 @@ def score(
         if out is not None:
             from esad.data.scores import ScoreWriter
 
+            with_p_values = decision.calibration is not None
             writer = opened.enter_context(
                 ScoreWriter(out, id_name=source.id_name, inputs=[data, model], p_values=with_p_values)
             )
+        decision = decision.counted(detector, source)
         for block, scores in scored(detector, parsed(source)):
             p_values = decision.p_values(detector, block, scores)
             flagged = decision.flags(scores, p_values)
