@@ -12,7 +12,7 @@ import pytest
 import esad
 
 ROOT = Path(__file__).parents[1]
-OPTIONAL = {"pillow", "matplotlib", "pandas", "polars", "pytest", "hypothesis"}
+OPTIONAL = {"pillow", "matplotlib", "ray", "pandas", "polars", "pytest", "hypothesis"}
 
 pytestmark = pytest.mark.extra
 

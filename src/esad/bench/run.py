@@ -22,6 +22,7 @@ from esad.bench.maps import code_maps
 from esad.bench.stacked import can_stack, fit_stack
 from esad.bench.store import Result, Store
 from esad.bench.watch import OutOfTime, fit_watched
+from esad.bench.workers import LostWorkerError, workers
 from esad.data import scenario
 from esad.data.dataset import Dataset
 from esad.data.scenario import Scenario
@@ -59,7 +60,7 @@ class Outcome:
 
     n_done: int = 0
     n_elsewhere: int = 0  # finished or claimed by another run in the meantime
-    n_left: int = 0  # not started, or not finished: the budget was spent
+    n_left: int = 0  # not started, or not finished: the budget was spent, or a worker died
     failures: list[Failure] = field(default_factory=list)
 
 
@@ -68,10 +69,13 @@ def run(
     store: Store,
     *,
     n_jobs: int = 1,
+    backend: str = "loky",
     budget: float | None = None,
     on_done: Callable[[Result | Failure], None] | None = None,
 ) -> Outcome:
     """Run the cells that the store does not have, and keep each result at once.
+
+    When a worker dies, the cells that were at work have failed and no further one is started.
 
     Parameters
     ----------
@@ -80,48 +84,78 @@ def run(
     store : Store
         Other runs may use it at the same time.
     n_jobs : int
-        Processes side by side, through joblib.
+        Tasks side by side, through joblib.
+    backend : {"loky", "ray", "threading"}
+        See `esad.bench.workers`. With "loky", pictures are packed on a GPU by threads.
     budget : float, optional
         Seconds after which no further cell is started; trainings under way write a checkpoint, from which a later run
-        goes on.
+        goes on. On Ray they go on to their end.
     on_done : callable, optional
         Called with each result or failure.
     """
-    outcome = Outcome()
     finished = store.finished()
     waiting = [cell for cell in {cell.name: cell for cell in cells}.values() if cell.name not in finished]
     deadline = None if budget is None else time.monotonic() + budget
-    prefer = "threads" if _on_gpu(waiting) else None
-    parallel = joblib.Parallel(n_jobs=n_jobs, prefer=prefer, return_as="generator_unordered", pre_dispatch=n_jobs)
-    tasks = _tasks(waiting, store, deadline, outcome)
+    books = _Books(waiting, store, on_done)
+    if backend == "loky" and _on_gpu(waiting):
+        backend = "threading"
+    # a checkpoint stays on the machine that wrote it, and clocks differ between machines
+    watched = (None, None) if backend == "ray" else (store.checkpoints, deadline)
     with _renewed(store), _folder(store.checkpoints):
-        jobs = (joblib.delayed(_attempt)(group, store.checkpoints, deadline) for group in tasks)
-        for done in itertools.chain.from_iterable(parallel(jobs)):
-            if isinstance(done, Unfinished):
-                outcome.n_left += 1
-                continue
-            if isinstance(done, Failure):
-                outcome.failures.append(done)
-            else:
-                store.put(done)
-                outcome.n_done += 1
-            if on_done is not None:
-                on_done(done)
-    return outcome
+        try:
+            with workers(n_jobs, backend=backend) as parallel:
+                jobs = (joblib.delayed(_attempt)(group, *watched) for group in books.tasks(deadline))
+                for done in itertools.chain.from_iterable(parallel(jobs)):
+                    books.enter(done)
+        except LostWorkerError as error:
+            books.give_up(str(error))
+    return books.outcome
 
 
-def _tasks(waiting: Sequence[Cell], store: Store, deadline: float | None, outcome: Outcome) -> Iterator[list[Cell]]:
-    """Cells that this run has claimed, one stack or single cell at a time as workers ask for them."""
-    n_before = 0
-    for group in _groups(waiting):
-        if deadline is not None and time.monotonic() > deadline:
-            outcome.n_left += len(waiting) - n_before
+class _Books:
+    """What of a run is waiting, at work and done."""
+
+    def __init__(
+        self, waiting: Sequence[Cell], store: Store, on_done: Callable[[Result | Failure], None] | None
+    ) -> None:
+        self.outcome = Outcome()
+        self._waiting, self._store, self._on_done = waiting, store, on_done
+        self._at_work: dict[str, Cell] = {}
+
+    def tasks(self, deadline: float | None) -> Iterator[list[Cell]]:
+        """Cells that this run has claimed, one stack or single cell at a time as workers ask for them."""
+        n_before = 0
+        for group in _groups(self._waiting):
+            if deadline is not None and time.monotonic() > deadline:
+                self.outcome.n_left += len(self._waiting) - n_before
+                return
+            claimed = [cell for cell in group if self._store.claim(cell.name)]
+            self.outcome.n_elsewhere += len(group) - len(claimed)
+            n_before += len(group)
+            self._at_work.update((cell.name, cell) for cell in claimed)
+            if claimed:
+                yield claimed
+
+    def enter(self, done: "Result | Failure | Unfinished") -> None:
+        """Keep what came of a cell."""
+        self._at_work.pop(done.cell if isinstance(done, Result) else done.cell.name, None)
+        if isinstance(done, Unfinished):
+            self.outcome.n_left += 1
             return
-        claimed = [cell for cell in group if store.claim(cell.name)]
-        outcome.n_elsewhere += len(group) - len(claimed)
-        n_before += len(group)
-        if claimed:
-            yield claimed
+        if isinstance(done, Failure):
+            self.outcome.failures.append(done)
+        else:
+            self._store.put(done)
+            self.outcome.n_done += 1
+        if self._on_done is not None:
+            self._on_done(done)
+
+    def give_up(self, reason: str) -> None:
+        """Cells at work have failed, the others are left."""
+        for cell in list(self._at_work.values()):
+            self.enter(Failure(cell, reason))
+        found = self.outcome
+        found.n_left = len(self._waiting) - found.n_done - found.n_elsewhere - len(found.failures)
 
 
 def _groups(cells: Sequence[Cell]) -> list[list[Cell]]:
@@ -172,7 +206,7 @@ def _on_gpu(cells: Sequence[Cell]) -> bool:
 
 
 def _attempt(
-    cells: Sequence[Cell], checkpoints: Path, deadline: float | None = None
+    cells: Sequence[Cell], checkpoints: Path | None, deadline: float | None
 ) -> list[Result | Failure | Unfinished]:
     try:
         if cells[0].stack:

@@ -78,6 +78,14 @@ def run(
     store: StorePath = _STORE,
     subset: Subset = None,
     jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, metavar="N", help="Processes side by side.")] = 1,
+    backend: Annotated[
+        str,
+        typer.Option(
+            "--backend",
+            metavar="NAME",
+            help="loky: processes. threading: threads. ray: the Ray cluster at RAY_ADDRESS, or one started here.",
+        ),
+    ] = "loky",
     budget: Annotated[
         str | None,
         typer.Option("--budget", metavar="TIME", help="Start nothing new after this long, such as 90s, 25m or 2h."),
@@ -103,7 +111,7 @@ def run(
         def on_done(done: "Result | Failure") -> None:
             progress.update(task, advance=1, description=_told(done))
 
-        outcome = run_cells(cells, results, n_jobs=jobs, budget=seconds, on_done=on_done)
+        outcome = run_cells(cells, results, n_jobs=jobs, backend=backend, budget=seconds, on_done=on_done)
     _show(outcome, n_cells, n_there, store, as_json=as_json)
 
 
@@ -246,7 +254,8 @@ def _show(outcome: "Outcome", n_cells: int, n_there: int, store: Path, *, as_jso
         if outcome.n_elsewhere:
             common.say(f"{outcome.n_elsewhere:,} are with another run.")
         if outcome.n_left:
-            common.say(f"{outcome.n_left:,} are left: the budget is spent. The same command goes on.")
+            why = "" if failures else ": the budget is spent"
+            common.say(f"{outcome.n_left:,} are left{why}. The same command goes on.")
     for reason in dict.fromkeys(failure["reason"] for failure in failures):
         n_failed = sum(failure["reason"] == reason for failure in failures)
         common.warn(f"{common.counted(n_failed, 'cell')} could not be run: {reason}")
