@@ -18,6 +18,8 @@ from torch import Tensor
 
 from esad.detector import Detector, Scores, State, TrainingScores
 from esad.errors import InputError, ModelFileError
+from esad.explain.attribution import Attribution
+from esad.explain.network import NetworkExplainer
 from esad.preprocess.inputs import Rows, reference_rows
 from esad.random import seed_from
 from esad.score.splits import held_out_parts
@@ -225,6 +227,32 @@ class DeepDetector(Detector):
 
         self._each_block(rows, keep)
         return out
+
+    # ------------------------------------------------------------------ explain
+
+    def _explainer(self) -> NetworkExplainer:
+        if self.inputs_.kind == "table":
+            units = self.inputs_.columns
+        else:
+            channels, height, width = self.inputs_.shape
+            units = np.tile(np.arange(height * width), channels)
+        return NetworkExplainer(
+            self.objective_,
+            typical=self.inputs_.typical,
+            threshold=self.threshold_,
+            units=units,
+            front=self._front_in_double(),
+        )
+
+    def _front_in_double(self) -> Callable[[Tensor], Tensor] | None:
+        """What rows pass before the objective, as a differentiable function in double precision. Nothing by default."""
+        return None
+
+    def _expected(self, rows: Rows) -> Rows:
+        return self._explainer().expected(rows)
+
+    def _attribute(self, rows: Rows, expected: Rows) -> Attribution:
+        return self._explainer().attribute(rows)
 
     # ------------------------------------------------------------------ state
 

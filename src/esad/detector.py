@@ -24,6 +24,10 @@ from sklearn.utils.validation import check_is_fitted
 from esad import labels
 from esad.data.frame import Table
 from esad.errors import InputError, LabelError
+from esad.explain.attribution import Attribution
+from esad.explain.cases import Cases
+from esad.explain.occlusion import occluded, patches
+from esad.explain.reasons import HeatMaps, Reasons
 from esad.persist import bundle
 from esad.preprocess.inputs import Inputs, Rows, read, reference_rows
 from esad.preprocess.profile import Profile, profiled_rows
@@ -164,6 +168,7 @@ class Detector(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-lea
         self._warn_of_ids()
         self.label_counts_ = labels.counts(checked)
         self.fingerprint_ = _fingerprint(rows, checked)
+        self.cases_ = Cases.of(rows, checked)
         self.notes_: dict[str, Any] = {}
         self.calibration_ = None
         profiled = _taken(data, profiled_rows(reference_rows(checked)))
@@ -378,6 +383,63 @@ class Detector(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-lea
         """-1 for an alarm, +1 otherwise."""
         return np.where(self.decision_function(X) < 0, -1, 1)
 
+    def explain(self, X: Any, *, cases: tuple[Any, ArrayLike] | None = None, n_cases: int = 3) -> Reasons | HeatMaps:
+        """Which columns or pixels make the score of each row, and what was expected in their place.
+
+        Meant for the rows one looks at: it costs hundreds of times as much as scoring.
+
+        Parameters
+        ----------
+        X : as in `anomaly_score`
+        cases : (X, y), optional
+            Labelled rows to be held against, -1 and +1. By default those of training; a model file has them only if
+            it was saved with `with_cases=True`.
+        n_cases : int
+            How many of the nearest labelled cases are named.
+
+        Returns
+        -------
+        Reasons or HeatMaps
+            `Reasons` for a table, `HeatMaps` for pictures.
+        """
+        rows = self._rows(X)
+        known = getattr(self, "cases_", None)
+        if cases is not None:
+            labelled = self._rows(cases[0])
+            known = Cases.of(labelled, labels.check(cases[1], len(labelled), warn=False))
+        expected = self._expected(rows)
+        found = self._attribute(rows, expected)
+        terms = self._contributions(rows)
+        answers: dict[str, Any] = {
+            "score": np.sum(list(terms.values()), axis=0),
+            "terms": terms,
+            "base": found.base,
+            "cases": known.nearest(rows, n_cases) if known is not None and len(known) and n_cases else (),
+        }
+        if self.inputs_.schema is None:
+            maps = {name: value.reshape(len(rows), *rows.shape[2:]) for name, value in found.shares.items()}
+            return HeatMaps(shares=maps, pictures=rows, expected=expected, **answers)
+        return Reasons(
+            shares=found.shares,
+            columns=self.inputs_.schema.names,
+            observed=np.stack(self.inputs_.observed(X), axis=1),
+            expected=np.stack(self.inputs_.cells(expected), axis=1),
+            **answers,
+        )
+
+    def _expected(self, rows: Rows) -> Rows:
+        """What the model expects in place of the rows; the typical row where it cannot tell."""
+        return np.broadcast_to(self.inputs_.typical, rows.shape)
+
+    def _attribute(self, rows: Rows, expected: Rows) -> Attribution:
+        """Shares of columns (n, columns) or pixels (n, height x width) in the terms of the score."""
+        if rows.ndim == 2:
+            return occluded(self._contributions, rows, expected, self.inputs_.columns)
+        patch = patches(self.inputs_.shape).ravel()
+        found = occluded(self._contributions, rows, expected, np.tile(patch, rows.shape[1]))
+        by_pixel = {name: (share / np.bincount(patch))[:, patch] for name, share in found.shares.items()}
+        return Attribution(by_pixel, found.base)
+
     @property
     def threshold_(self) -> float:
         """A row is an alarm when its anomaly score is greater than this."""
@@ -386,8 +448,16 @@ class Detector(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-lea
 
     # ------------------------------------------------------------------ files
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted detector to one `.esad` file: safetensors + JSON, never pickle."""
+    def save(self, path: str | os.PathLike[str], *, with_cases: bool = False) -> None:
+        """Write the fitted detector to one `.esad` file: safetensors + JSON, never pickle.
+
+        Parameters
+        ----------
+        path : str or path-like
+        with_cases : bool
+            Also write the labelled training rows, so that `explain` can name the nearest of them later on. Whoever
+            has the file can then read those rows.
+        """
         check_is_fitted(self)
         input_arrays, input_plain = self.inputs_.state()
         model_arrays, model_plain = self._state()
@@ -409,6 +479,8 @@ class Detector(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-lea
         if self.profile_ is not None:
             own_arrays, manifest["profile"] = self.profile_.state()
             arrays |= {f"profile.{name}": value for name, value in own_arrays.items()}
+        if with_cases and len(getattr(self, "cases_", ())):
+            arrays |= {f"cases.{name}": value for name, value in self.cases_.state().items()}
         bundle.write(path, manifest, arrays)
 
     # ------------------------------------------------------------------ inside

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from esad import labels
 from esad.deep import Phase
-from esad.detector import Scores, State, TrainingScores
+from esad.detector import Detector, Scores, State, TrainingScores
+from esad.explain.attribution import Attribution
 from esad.networks.spec import NetworkSpec
 from esad.preprocess.inputs import Rows
 from esad.score.splits import held_out_parts
@@ -71,6 +72,9 @@ class HybridDetector(StandardDetector):
 
     def _member_scores(self, rows: Rows) -> Scores:
         return self._total(rows)[None]
+
+    def _attribute(self, rows: Rows, expected: Rows) -> Attribution:
+        return Detector._attribute(self, rows, expected)  # the solved model has no gradient
 
     def _codes(self, rows: Rows) -> Rows:
         codes = np.empty((len(rows), self.network_.n_codes), dtype=np.float32)

@@ -9,12 +9,15 @@ from numpy.typing import NDArray
 from esad import labels, registry
 from esad.detector import Detector
 from esad.errors import EsadError, ModelFileError
+from esad.explain.cases import Cases
 from esad.persist import bundle
 from esad.preprocess.inputs import Inputs
 from esad.preprocess.profile import Profile
 from esad.score.conformal import Calibration
 
 __all__ = ["load"]
+
+_GROUPS = ("inputs", "model", "calibration", "profile", "cases")  # of arrays in a model file
 
 
 def load(path: str | os.PathLike[str]) -> Detector:
@@ -45,11 +48,13 @@ def _from_state(manifest: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> De
         raise ModelFileError("its parameters are damaged")
     detector_class = registry.method(str(manifest["method"]))
     detector: Detector = detector_class(**{name: _restored(value) for name, value in parameters.items()})
-    groups: dict[str, dict[str, NDArray[Any]]] = {"inputs": {}, "model": {}, "calibration": {}, "profile": {}}
+    groups: dict[str, dict[str, NDArray[Any]]] = {name: {} for name in _GROUPS}
     for name, value in arrays.items():
         group, _, rest = name.partition(".")
         groups[group][rest] = value
     detector.inputs_ = Inputs.from_state(groups["inputs"], manifest["inputs"])
+    if groups["cases"]:
+        detector.cases_ = Cases.from_state(groups["cases"], detector.inputs_.shape)
     detector._describe_features()
     counts = manifest["label_counts"]
     if not all(isinstance(count, int) and 0 <= count < 2**53 for count in counts.values()) or not any(counts.values()):

@@ -26,6 +26,7 @@ COMMANDS = {
     "labels": ("labels", "{model}", "{data}", "--out", "{folder}/out.csv"),
     "calibrate": ("calibrate", "{model}", "{data}", "--out", "{folder}/out.esad"),
     "evaluate": ("evaluate", "{model}", "{data}", "--truth-column", "verdict"),
+    "explain": ("explain", "{model}", "{data}", "--out", "{folder}/out.csv"),
 }
 
 
@@ -161,7 +162,7 @@ def test_scores_that_cannot_be_written(refused, model, parts, tmp_path, monkeypa
     assert f"{out!r}" in refused("score", model, parts, "--out", out)
 
 
-@pytest.mark.parametrize("command", ["score", "evaluate", "inspect"])
+@pytest.mark.parametrize("command", ["score", "evaluate", "explain", "inspect"])
 @pytest.mark.parametrize(
     "damage", ["missing", "folder", "empty", "garbage", "cut", "flipped", "pickle", "csv", "swapped"]
 )
@@ -175,13 +176,13 @@ def test_models_that_cannot_be_read(refused, model, parts, tmp_path, command, da
         flipped = bytes([*content[:200], content[200] ^ 1, *content[201:]])
         contents = {"empty": b"", "garbage": b"\0" * 999, "cut": content[:-1], "flipped": flipped}
         path.write_bytes(contents.get(damage, pickle.dumps({"model": 1})))
-    rest = {"inspect": (), "evaluate": (parts, "--truth-column", "verdict"), "score": (parts,)}[command]
+    rest = {"inspect": (), "evaluate": (parts, "--truth-column", "verdict")}.get(command, (parts,))
     rest = (model, *rest[1:]) if damage == "swapped" and rest else rest
     line = refused(command, path, *rest)
     assert path.name in line
 
 
-@pytest.mark.parametrize("command", ["score", "evaluate"])
+@pytest.mark.parametrize("command", ["score", "evaluate", "explain"])
 def test_missing_columns_are_named_with_the_nearest(refused, model, kit, tmp_path, command):
     header = [name.replace("colour", "color") for name in kit.header]
     data = kit.csv(tmp_path / "d.csv", header, kit.rows())

@@ -253,7 +253,7 @@ def test_an_interruption_when_the_model_is_there_says_so(esad, parts, kit, tmp_p
         monkeypatch.setattr("esad.cli.fit._show_summary", interrupt)
     else:
         save = ESAD.save
-        monkeypatch.setattr(ESAD, "save", lambda self, path: (save(self, path), interrupt()))
+        monkeypatch.setattr(ESAD, "save", lambda self, path, **how: (save(self, path, **how), interrupt()))
     done = esad("fit", parts, "-l", "verdict", "-i", "serial", "-o", out, "--checkpoint-every", 0, *kit.tiny)
     assert (done.code, done.err) == (130, f"interrupted: '{out}' had been written.\n")
     assert load(out).n_features_in_ == 4

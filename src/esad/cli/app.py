@@ -22,6 +22,7 @@ from esad.cli import (
     data_files,
     demo,
     evaluate,
+    explain,
     failures,
     fit,
     inspect,
@@ -84,6 +85,7 @@ app.command("fit", epilog=fit.EXAMPLE)(_guarded(fit.fit))
 app.command("score", epilog=score.EXAMPLE)(_guarded(score.score))
 app.command("calibrate", epilog=calibrate.EXAMPLE)(_guarded(calibrate.calibrate))
 app.command("evaluate", epilog=evaluate.EXAMPLE)(_guarded(evaluate.evaluate))
+app.command("explain", epilog=explain.EXAMPLE)(_guarded(explain.explain))
 app.command("compare", epilog=compare.EXAMPLE)(_guarded(compare.compare))
 app.command("labels", epilog=labels.EXAMPLE)(_guarded(labels.labels))
 app.command("inspect", epilog=inspect.EXAMPLE)(_guarded(inspect.inspect))

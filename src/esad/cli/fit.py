@@ -50,6 +50,7 @@ def fit(
     contamination: own.Contamination = None,
     false_alarm_rate: own.FalseAlarmRate = None,
     threshold_from_labels: own.FromLabels = False,
+    keep_cases: own.KeepCases = False,
     resume: own.Resume = False,
     checkpoint_every: own.CheckpointEvery = 20.0,
     quiet: own.Quiet = False,
@@ -94,6 +95,7 @@ def fit(
             choice=choice,
             checkpoint=checkpoint,
             out=out,
+            keep_cases=keep_cases,
             command=context.obj,
             shown=not quiet,
         )

@@ -14,6 +14,7 @@ __all__ = [
     "CrossCalibration",
     "FalseAlarmRate",
     "FromLabels",
+    "KeepCases",
     "Members",
     "Method",
     "Out",
@@ -95,6 +96,15 @@ FromLabels = Annotated[
     bool,
     typer.Option(
         "--threshold-from-labels", help="Flag from where the labels are parted best.", rich_help_panel=_THRESHOLD
+    ),
+]
+KeepCases = Annotated[
+    bool,
+    typer.Option(
+        "--keep-cases",
+        help="Keep the labelled rows in the model file, for esad explain to name the nearest; whoever has the file "
+        "can read them.",
+        rich_help_panel=_TRAINING,
     ),
 ]
 Resume = Annotated[

@@ -60,6 +60,7 @@ def fit_and_save(
     choice: Choice,
     checkpoint: "Checkpoint",
     out: Path,
+    keep_cases: bool,
     command: Sequence[str],
     shown: bool,
 ) -> dict[str, Any]:
@@ -83,7 +84,7 @@ def fit_and_save(
             )
         detector.notes_ = training.notes
         summary = _summary(detector, training)
-        detector.save(out)
+        detector.save(out, with_cases=keep_cases)
     except KeyboardInterrupt as interrupt:
         if results.written():  # the model took its place right before
             checkpoint.remove()

@@ -9,6 +9,7 @@ from esad import registry
 
 __all__ = [
     "AnomalyValue",
+    "CasesFile",
     "Data",
     "Device",
     "IdColumn",
@@ -84,6 +85,16 @@ NormalValue = Annotated[
         "--normal-value",
         metavar="VALUE",
         help="Value that marks a row known to be normal.",
+        rich_help_panel=_DATA,
+    ),
+]
+CasesFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--cases",
+        metavar="FILE",
+        help="Labelled rows or pictures to hold the alarms against, such as the training file; for models that were "
+        "not trained with --keep-cases.",
         rich_help_panel=_DATA,
     ),
 ]

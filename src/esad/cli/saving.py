@@ -1,5 +1,6 @@
 """Data sets as files that a newcomer can look at: a table with label and truth, or a folder of pictures."""
 
+import json
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -17,7 +18,18 @@ if TYPE_CHECKING:
 
     from esad.data.dataset import Dataset
 
-__all__ = ["LABEL", "TRUTH", "draw_labels", "save_pictures", "save_table", "write_table"]
+__all__ = [
+    "LABEL",
+    "TRUTH",
+    "check_new_folder",
+    "draw_labels",
+    "new_folder",
+    "save_pictures",
+    "save_table",
+    "write_arrow",
+    "write_json",
+    "write_table",
+]
 
 LABEL, TRUTH = "label", "truth"
 _WORDS = {-1: "anomaly", 0: None, 1: "normal"}
@@ -59,10 +71,10 @@ def write_table(
         columns[LABEL] = pa.array([_WORDS[label] for label in y.tolist()], type=pa.string())
     if truth is not None:
         columns[TRUTH] = truth.astype("int8")
-    _write(path, pa.table(columns))
+    write_arrow(path, pa.table(columns))
 
 
-def _write(path: Path, table: "pa.Table") -> None:
+def write_arrow(path: Path, table: "pa.Table") -> None:
     """Write CSV or Parquet, whole or not at all."""
     import pyarrow.csv as pa_csv
     import pyarrow.parquet as pq
@@ -76,6 +88,14 @@ def _write(path: Path, table: "pa.Table") -> None:
             pa_csv.write_csv(table, str(temporary), pa_csv.WriteOptions(quoting_style="needed"))
         else:
             pq.write_table(table, str(temporary))
+
+
+def write_json(path: Path, document: Any) -> None:
+    """Write one JSON document, whole or not at all."""
+    from esad.atomic import atomic_path
+
+    with atomic_path(path) as temporary:
+        temporary.write_text(json.dumps(document, indent=2, allow_nan=False) + "\n", encoding="utf-8")
 
 
 def save_pictures(dataset: "Dataset", folder: Path, y: "NDArray[np.int8] | None") -> int:
@@ -92,18 +112,25 @@ def save_pictures(dataset: "Dataset", folder: Path, y: "NDArray[np.int8] | None"
     else:
         words, kept = np.where(y < 0, "anomaly", "unlabelled"), (y < 0) | ~dataset.truth
     pillow = require("PIL.Image", extra="image")
-    with _new_folder(folder) as beside:
+    with new_folder(folder) as beside:
         for row in np.flatnonzero(kept).tolist():
             (beside / words[row]).mkdir(exist_ok=True)
             pillow.fromarray(dataset.X[row]).save(beside / words[row] / f"{row:05d}.png")
     return int(kept.sum())
 
 
-@contextmanager
-def _new_folder(folder: Path) -> Iterator[Path]:
-    """A folder that takes its name when it is complete; one that holds something is not touched."""
+def check_new_folder(folder: Path) -> None:
+    """Refuse a folder that holds something, or that could not be made."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise OutputError(f"Cannot write pictures to {str(folder)!r}: it exists. Give the name of a new folder.")
+    if not folder.absolute().parent.is_dir():
+        raise OutputError(f"Cannot write {str(folder)!r}: the folder around it does not exist. Create it first.")
+
+
+@contextmanager
+def new_folder(folder: Path) -> Iterator[Path]:
+    """A folder that takes its name when it is complete; one that holds something is not touched."""
+    check_new_folder(folder)
     try:
         beside = Path(tempfile.mkdtemp(prefix=".esad-", dir=folder.absolute().parent))
     except OSError as error:

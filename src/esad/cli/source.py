@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from esad.detector import Detector
 
-__all__ = ["Block", "Source", "load_model", "open_source", "parsed", "scored"]
+__all__ = ["Block", "Source", "known_features", "load_model", "open_source", "parsed", "scored"]
 
 _PARQUET = (".parquet", ".pq")
 _TABLES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", *_PARQUET)
@@ -104,11 +104,7 @@ def _open_file(path: Path, detector: "Detector", id_column: str | None, truth_co
     aside = {id_column, truth_column, notes.get("id_column"), notes.get("label_column"), *_ignored(detector)}
     schema = detector.inputs_.schema
     assert schema is not None  # the model takes tables
-    if schema.named:
-        features = list(schema.names)
-        _check_features(path, names, features, aside)
-    else:
-        features = [name for name in names if name not in aside]
+    features = known_features(path, detector, names, aside)
     if truth_column is None and id_column is None:
         id_column = _known_id(detector, names)
     wanted = list(dict.fromkeys([*features, *(name for name in (id_column, truth_column) if name is not None)]))
@@ -126,6 +122,16 @@ def _open_file(path: Path, detector: "Detector", id_column: str | None, truth_co
         )
 
     return Source(blocks(), blocks, id_column, _count_rows(path))
+
+
+def known_features(path: Path, detector: "Detector", names: Sequence[str], aside: set[Any]) -> list[str]:
+    """The columns of a file that the model takes; `aside` are known to be none of them."""
+    schema = detector.inputs_.schema
+    assert schema is not None  # the model takes tables
+    if not schema.named:
+        return [name for name in names if name not in aside]
+    _check_features(path, names, schema.names, aside)
+    return list(schema.names)
 
 
 def _known_id(detector: "Detector", names: Sequence[str]) -> str | None:

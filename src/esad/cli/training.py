@@ -23,6 +23,7 @@ __all__ = [
     "check_column",
     "column_labels",
     "names_the_answer",
+    "picture_labels",
     "read_training",
     "refuse_model",
 ]
@@ -242,11 +243,11 @@ def _read_folder(path: Path, reading: Reading) -> TrainingSet:
         raise InputError("--ignore is for the columns of a table, and this is a folder.")
     folder = read_folder(path, labels_csv=reading.labels_csv)
     _check_enough(path, len(folder.images), "picture")
-    y = None if folder.label_words is None else _picture_labels(path, folder.label_words, reading)
+    y = None if folder.label_words is None else picture_labels(path, folder.label_words, reading)
     return TrainingSet(X=folder.images, y=y, n_rows=len(folder.images), schema=None)
 
 
-def _picture_labels(path: Path, words: "NDArray[np.object_]", reading: Reading) -> "NDArray[np.int8]":
+def picture_labels(path: Path, words: "NDArray[np.object_]", reading: Reading) -> "NDArray[np.int8]":
     """Labels by CSV file or by sub-folder; sub-folders that mean nothing are named."""
     if reading.labels_csv is not None:
         return column_labels(words, reading, name="label")

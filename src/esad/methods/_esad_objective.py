@@ -1,5 +1,6 @@
 """ESAD's networks, losses and score, Eq. by Eq.; `esad.methods.esad` states the equations."""
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar
@@ -169,6 +170,19 @@ class ESADObjective(Objective):
         networks = [network.frozen() for network in self.networks if isinstance(network, StackedMLP)]
         return partial(self._terms_of_rows, networks) if networks else self._terms_of_pictures
 
+    def summands(self) -> Scorer:
+        """||x^ - x||^2 feature by feature, (members, batch, *features)."""
+
+        def errors(x: Tensor) -> dict[str, Tensor]:
+            scale = 1 if self.settings.reduction == "sum" else x[0].numel()
+            return {"reconstruction": torch.stack([(one - x).square() for one, _ in self._passes(x)]).mean(0) / scale}
+
+        return errors
+
+    def rebuilder(self) -> Callable[[Tensor], Tensor]:
+        """A function giving x^, with restoration the mean over the rotations, (members, batch, *features)."""
+        return lambda x: torch.stack([one for one, _ in self._passes(x)]).mean(0)
+
     def calibrate(self, terms: dict[str, Tensor]) -> None:
         """Centre and spread of each term's logarithm over presumed normal rows, per member."""
         logs = torch.stack([self._log(name, terms) for name in ("reconstruction", "norm")])  # (2, members, n)
@@ -219,17 +233,10 @@ class ESADObjective(Objective):
 
     def _terms_of_pictures(self, x: Tensor) -> dict[str, Tensor]:
         """With restoration, the mean over the rotations; with decoys, also what the norm says of the turned picture."""
-        restore = self.settings.restore
-        pictures = x.expand(self.n_members, *x.shape)
-        seen = to_grey(pictures) if restore in ("grey", "both") else pictures
-        turns = quarter_turns(x.shape) if restore in ("rotate", "both") else (0,)
-        errors, norms = [], []
-        for turn in turns:
-            _, reconstruction, second_code = self(torch.rot90(seen, turn, dims=(-2, -1)))
-            errors.append(self._squared(reconstruction - pictures))
-            norms.append(self._norm(second_code))
+        pairs = [(self._squared(rebuilt - x), self._norm(code)) for rebuilt, code in self._passes(x)]
+        errors, norms = zip(*pairs, strict=True)
         terms = {"reconstruction": torch.stack(errors).mean(0), "norm": torch.stack(norms).mean(0)}
-        return terms | ({"turned": self._turned(seen)} if self.settings.decoys else {})
+        return terms | ({"turned": self._turned(self._seen(x))} if self.settings.decoys else {})
 
     def _turned(self, pictures: Tensor) -> Tensor:
         """Mean logarithm of the norm over the turned pictures, each turn weighted by how well it is told apart."""
@@ -239,6 +246,18 @@ class ESADObjective(Objective):
             norm = self._norm(self(torch.rot90(pictures, turn, dims=(-2, -1)))[2])
             logs.append(self.told_apart[:, turn, None] * self._log("norm", {"norm": norm}))
         return torch.stack(logs).mean(0)
+
+    def _passes(self, x: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+        """x^ and z^ of rows (batch, *features) for every rotation that restoration asks for, (members, batch, ...)."""
+        seen = self._seen(x)
+        for turn in quarter_turns(x.shape) if self.settings.restore in ("rotate", "both") else (0,):
+            _, reconstruction, second_code = self(torch.rot90(seen, turn, dims=(-2, -1)) if turn else seen)
+            yield reconstruction, second_code
+
+    def _seen(self, x: Tensor) -> Tensor:
+        """Rows (batch, *features) as the first encoder gets them, orientation apart, (members, batch, *features)."""
+        rows = x.expand(self.n_members, *x.shape)
+        return to_grey(rows) if self.settings.restore in ("grey", "both") else rows
 
     def _disturb(self, x: Tensor, n_unlabelled: int, random: MemberRandom) -> Tensor:
         """What Enc1 sees while training: restoration takes colour or orientation away, noise is added."""

@@ -17,6 +17,7 @@ The encoder sees pixels in [-1, 1]; the decoder's and the errors are in [0, 1]. 
 and mirrors half of them left to right. The paper trains with SGD, this with Adam.
 """
 
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
 import numpy as np
@@ -140,12 +141,31 @@ class ARNetObjective(Objective):
 
     def scorer(self) -> Scorer:
         """A function giving Eq. (4), (members, batch)."""
-        encode, restore = inference(self.encoder), inference(self.restorer)
+        restored = self._restored()
 
         def score(x: Tensor) -> dict[str, Tensor]:
-            grey = to_grey(2 * x - 1)[None]
-            erased = [torch.rot90(grey, turns, dims=(-2, -1)) for turns in quarter_turns(x.shape)]
-            errors = [(restore(encode(one)) - x).abs().flatten(2).mean(2) for one in erased]
+            errors = [(one - x).abs().flatten(2).mean(2) for one in restored(x)]
             return {"restoration": torch.stack(errors).mean(0)}
 
         return score
+
+    def summands(self) -> Scorer:
+        """Eq. (4) pixel by pixel."""
+        restored = self._restored()
+        return lambda x: {"restoration": torch.stack([(one - x).abs() for one in restored(x)]).mean(0) / x[0].numel()}
+
+    def rebuilder(self) -> Callable[[Tensor], Tensor]:
+        """A function giving the mean of x^_t over the turns, (members, batch, *features)."""
+        restored = self._restored()
+        return lambda x: torch.stack(list(restored(x))).mean(0)
+
+    def _restored(self) -> Callable[[Tensor], Iterator[Tensor]]:
+        """A function giving Eq. (2) for one turn after the other."""
+        encode, restore = inference(self.encoder), inference(self.restorer)
+
+        def each(x: Tensor) -> Iterator[Tensor]:
+            grey = to_grey(2 * x - 1)[None]
+            for turns in quarter_turns(x.shape):
+                yield restore(encode(torch.rot90(grey, turns, dims=(-2, -1))))
+
+        return each

@@ -24,6 +24,7 @@ The loop clips the gradients of both together; without that the codes tell far l
 training.
 """
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -198,6 +199,10 @@ class GANomalyObjective(Objective):
     def scorer(self) -> Scorer:
         """A function giving Eq. (8), (members, batch)."""
         return self._score
+
+    def rebuilder(self) -> Callable[[Tensor], Tensor]:
+        """A function giving x^, pixels in [0, 1] again, (members, batch, *features)."""
+        return lambda x: (self((2 * x - 1).expand(self.n_members, *x.shape))[1] + 1) / 2
 
     def _score(self, x: Tensor) -> dict[str, Tensor]:
         code, _, second_code = self((2 * x - 1).expand(self.n_members, *x.shape))

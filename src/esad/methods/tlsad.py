@@ -27,13 +27,15 @@ Instead of a reference data set, weights that torchvision trained on ImageNet ma
 ResNet-18 are then fixed, and Eq. (2) trains a small network on them.
 """
 
+import copy
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from esad.arguments import Rule, is_not_negative, is_whole
 from esad.deep import BLOCK_PICTURES, Phase
@@ -209,6 +211,11 @@ class TLSAD(StandardDetector):
                 block = torch.from_numpy(rows[first : first + BLOCK_PICTURES]).to(device)
                 features[first : first + BLOCK_PICTURES] = backbone(block).cpu().numpy()
         return features
+
+    def _front_in_double(self) -> Callable[[Tensor], Tensor] | None:
+        if self.backbone_ is None:
+            return None
+        return copy.deepcopy(self.backbone_).to(self._device_here(), torch.float64).eval().requires_grad_(False)
 
     def _contributions(self, rows: Rows) -> dict[str, Scores]:
         return super()._contributions(self._features(rows))

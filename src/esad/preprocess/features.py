@@ -18,6 +18,7 @@ CYCLES: tuple[Cycle, ...] = get_args(Cycle)
 
 MAX_CATEGORIES = 32
 _DAY, _WEEK, _YEAR = (days * 86_400_000_000 for days in (1, 7, 366))  # in microseconds
+_YEARS = tuple(np.array(["0001-01-01", "9999-12-31"], dtype="M8[s]").astype(float))  # that a date can be shown of
 _NAT = np.iinfo(np.int64).min
 
 
@@ -100,6 +101,40 @@ class ColumnFeatures:
             self._fill_date(values, out)
         elif self.marks_missing:
             out[:, 0] = np.isnan(values)
+
+    def read(self, raw: NDArray[np.float64]) -> NDArray[Any]:
+        """The cells that such features, before scaling, speak for: what `fill` undone gives, None where missing.
+
+        Parameters
+        ----------
+        raw : ndarray of shape (n, n_features), or (n, 1 + n_features) with the plain value first where there is one
+            Any numbers, such as a network's guess: the category with the largest mark counts.
+
+        Returns
+        -------
+        ndarray of object, shape (n,)
+            float, bool, str or datetime64[s]; "(other)" for categories without a mark of their own.
+
+        Examples
+        --------
+        >>> colour = ColumnFeatures("category", marks_missing=True, categories=("blue", "red"))
+        >>> colour.read(np.array([[0.1, 0.7, 0.0, 0.2], [0.0, 0.3, 0.1, 0.6]]))
+        array(['red', None], dtype=object)
+        """
+        cells = np.empty(len(raw), dtype=object)
+        if self.kind == "category":
+            words = np.array([*self.categories, "(other)", *[None] * self.marks_missing], dtype=object)
+            cells[:] = words[raw.argmax(axis=1)]
+            return cells
+        if self.kind == "date":
+            cells[:] = list(np.clip(raw[:, 0], *_YEARS).astype("M8[s]"))
+        elif self.kind == "boolean":
+            cells[:] = (raw[:, 0] >= 0.5).tolist()
+        else:
+            cells[:] = raw[:, 0].tolist()
+        if self.marks_missing:
+            cells[raw[:, -1] >= 0.5] = None
+        return cells
 
     @cached_property
     def _position(self) -> dict[str | None, int]:

@@ -1,5 +1,6 @@
 """One face over tables and pictures: what was given to `fit` or `score`, as the rows a method works on."""
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,8 @@ class Inputs:
         Fitted.
     minimum, span : ndarray or None
         Per-feature scale to [0, 1] on top, for scaling="minmax" (Deep SAD's protocol for tables).
+    mean_picture : ndarray or None
+        Mean of the presumed normal training pictures; None for tables, and in files of before it was kept.
     """
 
     def __init__(
@@ -54,9 +57,11 @@ class Inputs:
         *,
         minimum: Rows | None = None,
         span: Rows | None = None,
+        mean_picture: Rows | None = None,
     ) -> None:
         self.preprocessor = preprocessor
         self.minimum, self.span = minimum, span
+        self.mean_picture = mean_picture
 
     @property
     def kind(self) -> str:
@@ -75,6 +80,39 @@ class Inputs:
             return (self.preprocessor.n_features_out_,)
         return tuple(self.preprocessor.shape_)
 
+    @property
+    def typical(self) -> Rows:
+        """A typical row, of shape `shape`: the mean of the presumed normal training rows; mid-grey if unknown."""
+        if self.kind == "table":
+            return self._rescale(np.zeros(self.shape, dtype=np.float32))  # features are standardised
+        return np.full(self.shape, 0.5, dtype=np.float32) if self.mean_picture is None else self.mean_picture
+
+    @property
+    def columns(self) -> NDArray[np.intp]:
+        """The column behind each feature of a table."""
+        assert isinstance(self.preprocessor, TabularPreprocessor)
+        return self.preprocessor.feature_sources_
+
+    def observed(self, X: Any) -> list[NDArray[Any]]:
+        """The cells of a table that `transform` takes, in training order, one object array per column."""
+        assert isinstance(self.preprocessor, TabularPreprocessor)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # `transform` has given them
+            table = self.preprocessor.schema_.align(Table.from_any(X))
+        return [_as_cells(table.column(index), kind) for index, kind in enumerate(self.preprocessor.schema_.kinds)]
+
+    def cells(self, rows: NDArray[Any]) -> list[NDArray[Any]]:
+        """Rows of a table in the user's own units and categories, one object array per column.
+
+        A column that never varied in training is given as it was then, whatever the row says.
+        """
+        assert isinstance(self.preprocessor, TabularPreprocessor)
+        constant = [column.is_constant for column in self.preprocessor.schema_.columns]
+        rows = np.where(np.array(constant)[self.columns], self.typical, rows)
+        if self.minimum is not None and self.span is not None:
+            rows = rows * self.span + self.minimum
+        return self.preprocessor.cells(rows)
+
     @classmethod
     def fit(cls, data: Table | NDArray[Any], y: NDArray[np.int8], *, scaling: str) -> tuple["Inputs", Rows]:
         """Learn all scales from the presumed normal rows and give every row transformed."""
@@ -86,7 +124,8 @@ class Inputs:
             inputs, rows = cls(tabular), tabular.transform(data)
         else:
             image = ImagePreprocessor().fit(data, reference)
-            inputs, rows = cls(image), image.transform(data)
+            rows = image.transform(data)
+            inputs = cls(image, mean_picture=rows[reference].mean(axis=0, dtype=np.float64).astype(np.float32))
         if scaling == "minmax" and inputs.kind == "table":
             inputs.minimum = rows[reference].min(axis=0)
             span = rows[reference].max(axis=0) - inputs.minimum
@@ -143,7 +182,10 @@ class Inputs:
         arrays: dict[str, NDArray[Any]] = dict(own)
         if self.minimum is not None and self.span is not None:
             arrays |= {"minmax.minimum": self.minimum, "minmax.span": self.span}
-        return arrays, {"kind": self.kind, "minmax": self.minimum is not None, "preprocessor": plain}
+        if self.mean_picture is not None:
+            arrays["mean_picture"] = self.mean_picture
+        kept = {"minmax": self.minimum is not None, "mean_picture": self.mean_picture is not None}
+        return arrays, {"kind": self.kind, "preprocessor": plain} | kept
 
     @classmethod
     def from_state(cls, arrays: dict[str, NDArray[Any]], plain: Any) -> "Inputs":
@@ -154,7 +196,14 @@ class Inputs:
             raise ModelFileError("the description of the inputs is damaged")
         own = {name: value for name, value in arrays.items() if not name.startswith("minmax.")}
         if plain["kind"] == "images":
-            return cls(ImagePreprocessor.from_state(own, plain["preprocessor"]))
+            mean_picture = own.pop("mean_picture", None)
+            image = ImagePreprocessor.from_state(own, plain["preprocessor"])
+            claimed = plain.get("mean_picture", False)  # files of before it was kept do not say
+            if claimed is not (mean_picture is not None):
+                raise ModelFileError("the mean picture of the inputs is missing, or not claimed")
+            if mean_picture is not None and not _is_picture(mean_picture, image.shape_):
+                raise ModelFileError("the mean picture of the inputs is damaged")
+            return cls(image, mean_picture=mean_picture)
         tabular = TabularPreprocessor.from_state(own, plain["preprocessor"])
         if not plain["minmax"]:
             return cls(tabular)
@@ -165,3 +214,19 @@ class Inputs:
             if not np.isfinite(scale).all():
                 raise ModelFileError("the scales of the inputs are not finite")
         return cls(tabular, minimum=scales[0], span=scales[1])
+
+
+def _as_cells(column: NDArray[Any], kind: str) -> NDArray[Any]:
+    """One column as float, bool, str and datetime64, None where missing."""
+    cells = np.empty(len(column), dtype=object)
+    missing = np.isnat(column) if kind == "date" else np.array([cell is None or cell != cell for cell in column])
+    cells[:] = list(column) if kind == "date" else column.tolist()
+    if kind == "boolean":
+        cells[~missing] = column[~missing].astype(bool).tolist()
+    cells[missing] = None
+    return cells
+
+
+def _is_picture(array: NDArray[Any], shape: tuple[int, ...]) -> bool:
+    """Whether an array is a transformed picture."""
+    return array.dtype == np.float32 and array.shape == shape and bool(((array >= 0) & (array <= 1)).all())

@@ -143,6 +143,29 @@ class TabularPreprocessor:
                 start += len(block)
         return out
 
+    def cells(self, rows: NDArray[Any]) -> list[NDArray[Any]]:
+        """Features in the user's own units and categories: what `transform` undone gives, column by column.
+
+        Parameters
+        ----------
+        rows : ndarray of shape (n, n_features_out_)
+            Any numbers, such as a network's reconstruction.
+
+        Returns
+        -------
+        list of ndarray of object, shape (n,)
+            As `ColumnFeatures.read` gives them.
+
+        Examples
+        --------
+        >>> table = Table.from_any([[1.0, "red"], [3.0, "blue"]])
+        >>> preprocessor = TabularPreprocessor().fit(table)
+        >>> [column.tolist() for column in preprocessor.cells(preprocessor.transform(table))]
+        [[1.0, 3.0], ['red', 'blue']]
+        """
+        raw = np.asarray(rows, dtype=np.float64) * self.scale_ + self.mean_
+        return [part.read(raw[:, self.feature_sources_ == index]) for index, part in enumerate(self._features)]
+
     def feature_names_out(self) -> tuple[str, ...]:
         """Name of every feature, in order."""
         values = [self.schema_.names[index] for index in self._value_columns]

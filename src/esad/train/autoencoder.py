@@ -42,8 +42,18 @@ class AutoencoderObjective(Objective):
 
     def scorer(self) -> Scorer:
         """A function giving the reconstruction error of every row, (members, batch)."""
+        rebuild = self.rebuilder()
+        return lambda x: {"reconstruction": (rebuild(x) - x).square().flatten(2).mean(2)}
+
+    def summands(self) -> Scorer:
+        """The squared error of every feature over their number, (members, batch, *features)."""
+        rebuild = self.rebuilder()
+        return lambda x: {"reconstruction": (rebuild(x) - x).square() / x[0].numel()}
+
+    def rebuilder(self) -> Callable[[Tensor], Tensor]:
+        """A function from rows (batch, *features) to their reconstruction (members, batch, *features)."""
         encode, decode = inference(self.encoder), inference(self.decoder)
-        return lambda x: {"reconstruction": (decode(encode(x[None])) - x).square().flatten(2).mean(2)}
+        return lambda x: decode(encode(x[None]))
 
     def coder(self) -> Callable[[Tensor], Tensor]:
         """A function from rows (batch, *features) to codes (members, batch, code)."""

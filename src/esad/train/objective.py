@@ -157,6 +157,20 @@ class Objective(nn.Module, ABC):
         """Codes of rows (batch, *features) in evaluation mode, by their names, each (members, batch, code)."""
         return {}
 
+    def summands(self) -> Scorer:
+        """The summands (members, batch, *features) of those raw terms that are sums over the features of a row.
+
+        By default there are none.
+        """
+        return lambda x: {}
+
+    def rebuilder(self) -> Callable[[Tensor], Tensor] | None:
+        """A function from rows (batch, *features) to their reconstruction (members, batch, *features).
+
+        By default there is none.
+        """
+        return None
+
     def inherit(self, previous: "Objective") -> None:
         """Take over what the phase before this one has learned. Nothing by default."""
 

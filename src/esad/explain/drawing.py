@@ -1,0 +1,59 @@
+"""Heat maps as pictures: what was given, what was expected, and where it differs, side by side."""
+
+import io
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from esad.explain.reasons import HeatMaps
+from esad.extras import require
+
+__all__ = ["draw", "to_png"]
+
+MIN_SIDE = 112  # smaller pictures are enlarged by a whole factor
+GAP = 4  # white pixels between the three
+# Dark red over orange to white: one hue's way from little to much, told apart in print and by the colour-blind.
+HEAT = np.array([[0, 0, 0], [120, 10, 30], [220, 80, 20], [250, 190, 60], [255, 255, 240]], dtype=np.float64)
+MAX_COVER = 0.85  # how much of a picture the hottest spot hides
+
+
+def draw(maps: HeatMaps, row: int) -> NDArray[np.uint8]:
+    """The picture, what the model expects in its place, and the picture under its heat map, (height, width, 3).
+
+    Examples
+    --------
+    >>> flat = np.zeros((1, 1, 8, 8), dtype=np.float32)
+    >>> maps = HeatMaps(score=np.zeros(1), terms={}, base={}, shares={"s": flat[:, 0]}, pictures=flat, expected=flat)
+    >>> draw(maps, 0).shape
+    (112, 344, 3)
+    """
+    heat = maps.heat[row]
+    level = heat / heat.max() if heat.max() > 0 else heat
+    shown, expected = _rgb(maps.pictures[row]), _rgb(np.clip(maps.expected[row], 0.0, 1.0))
+    stops = np.linspace(0.0, 1.0, len(HEAT))
+    colours = np.stack([np.interp(level, stops, HEAT[:, channel]) for channel in range(3)], axis=2)
+    cover = MAX_COVER * level[:, :, None]
+    covered = (1 - cover) * shown.mean(axis=2, keepdims=True) + cover * colours
+    parts = [_enlarged(part) for part in (shown, expected, covered)]
+    gap = np.full((len(parts[0]), GAP, 3), 255.0)
+    return np.concatenate([parts[0], gap, parts[1], gap, parts[2]], axis=1).round().astype(np.uint8)
+
+
+def to_png(pixels: NDArray[np.uint8]) -> bytes:
+    """A drawing as the bytes of a PNG file."""
+    pillow = require("PIL.Image", extra="image")
+    out = io.BytesIO()
+    pillow.fromarray(pixels).save(out, format="PNG", optimize=True)
+    return out.getvalue()
+
+
+def _rgb(picture: NDArray[Any]) -> NDArray[np.float64]:
+    """(channels, height, width) within [0, 1] as (height, width, 3) within [0, 255]."""
+    channels_last = np.moveaxis(picture, 0, 2).astype(np.float64) * 255
+    return np.broadcast_to(channels_last, (*channels_last.shape[:2], 3))
+
+
+def _enlarged(picture: NDArray[np.float64]) -> NDArray[np.float64]:
+    factor = -(-MIN_SIDE // min(picture.shape[:2]))
+    return picture.repeat(factor, axis=0).repeat(factor, axis=1)

@@ -1,0 +1,215 @@
+"""The answers of `explain`: reasons of table rows, heat maps of pictures."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from esad.explain.cases import Case
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["HeatMaps", "Reasons", "cell_text"]
+
+Values = NDArray[np.float64]
+
+SMOOTHING = 1 / 16  # standard deviation of a heat map's smoothing, over the shorter side of the picture
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Explained:
+    """What both kinds of answers hold: n scores, their terms, and what the terms are made of."""
+
+    score: Values
+    terms: Mapping[str, Values]
+    base: Mapping[str, Values]
+    shares: Mapping[str, Values]
+    cases: Sequence[Sequence[Case]] = field(default=())
+
+    @property
+    def total(self) -> Values:
+        """Shares added up over the terms."""
+        return np.asarray(sum(self.shares.values()))
+
+    def __len__(self) -> int:
+        return len(self.score)
+
+    def _cases_json(self, row: int) -> list[dict[str, Any]]:
+        return [asdict(case) for case in self.cases[row]] if self.cases else []
+
+    def _terms_json(self, row: int) -> dict[str, dict[str, float]]:
+        return {
+            name: {"value": float(self.terms[name][row]), "base": float(self.base[name][row])} for name in self.terms
+        }
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Reasons(_Explained):
+    """Why rows of a table got their scores.
+
+    Attributes
+    ----------
+    columns : tuple of str
+        Names of the columns, d of them.
+    score : ndarray, (n,)
+        The anomaly scores.
+    terms : mapping of str to ndarray, (n,)
+        The named terms that add up to the score.
+    base : mapping of str to ndarray, (n,)
+        What each term would be if no column added anything.
+    shares : mapping of str to ndarray, (n, d)
+        What each column adds to each term: `base[k] + shares[k].sum(1)` is `terms[k]`.
+    observed, expected : ndarray of object, (n, d)
+        The cells as given and as the model expects them from the other columns, in the user's units and categories;
+        None where a value is missing.
+    cases : sequence of sequence of Case
+        The nearest labelled cases of each row, nearest first; empty where none are known.
+
+    Examples
+    --------
+    >>> from esad import IsolationForest
+    >>> X = np.random.default_rng(0).normal(size=(200, 3))
+    >>> reasons = IsolationForest(random_state=0).fit(X).explain([[0.1, 8.0, 0.2]])
+    >>> reasons.top(0)[0], reasons.observed[0, 1]
+    ('x1', 8.0)
+    """
+
+    columns: tuple[str, ...]
+    observed: NDArray[Any]
+    expected: NDArray[Any]
+
+    def top(self, row: int, n: int = 3) -> tuple[str, ...]:
+        """The columns that add most to the score of a row."""
+        return tuple(self.columns[index] for index in self.order(row)[:n])
+
+    def order(self, row: int) -> list[int]:
+        """Numbers of the columns, the largest share first."""
+        return [int(index) for index in np.argsort(-self.total[row], kind="stable")]
+
+    def to_frame(self, ids: Sequence[Any] | None = None, *, id_name: str = "row", top: int | None = None) -> "pa.Table":
+        """One line per row and column, the largest share first: an arrow table; `.to_pandas()` makes it another.
+
+        Parameters
+        ----------
+        ids : sequence, optional
+            What the rows are called; their numbers by default.
+        id_name : str
+            Name of the first column.
+        top : int, optional
+            Only so many columns of each row.
+        """
+        import pyarrow as pa
+
+        named = range(len(self)) if ids is None else ids
+        lines: dict[str, list[Any]] = {name: [] for name in (id_name, "score", "rank", "column", "share")}
+        lines |= {f"share of {name}": [] for name in self.shares}
+        lines |= {"observed": [], "expected": []}
+        total = self.total
+        for row, name in enumerate(named):
+            for rank, index in enumerate(self.order(row)[:top]):
+                cells = (name, self.score[row], rank + 1, self.columns[index], total[row, index])
+                parts = (values[row, index] for values in self.shares.values())
+                texts = (cell_text(cells[row, index]) for cells in (self.observed, self.expected))
+                for column, cell in zip(lines.values(), (*cells, *parts, *texts), strict=True):
+                    column.append(cell)
+        return pa.table(lines)
+
+    def to_json(self, row: int, *, top: int | None = None) -> dict[str, Any]:
+        """One row as plain values."""
+        total = self.total
+        columns = [
+            {
+                "column": self.columns[index],
+                "share": float(total[row, index]),
+                "shares": {name: float(values[row, index]) for name, values in self.shares.items()},
+                "observed": _plain(self.observed[row, index]),
+                "expected": _plain(self.expected[row, index]),
+            }
+            for index in self.order(row)[:top]
+        ]
+        return {"terms": self._terms_json(row), "columns": columns, "cases": self._cases_json(row)}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class HeatMaps(_Explained):
+    """Why pictures got their scores.
+
+    Attributes
+    ----------
+    score : ndarray, (n,)
+        The anomaly scores.
+    terms, base : mapping of str to ndarray, (n,)
+        As in `Reasons`.
+    shares : mapping of str to ndarray, (n, height, width)
+        What each pixel adds to each term.
+    pictures : ndarray, (n, channels, height, width)
+        The pictures as the model sees them, within [0, 1].
+    expected : ndarray, (n, channels, height, width)
+        What the model makes of them, or the mean of the presumed normal training pictures where it makes none.
+    cases : sequence of sequence of Case
+        As in `Reasons`.
+
+    Examples
+    --------
+    >>> from esad import Autoencoder
+    >>> pictures = np.random.default_rng(0).integers(0, 60, size=(30, 8, 8), dtype=np.uint8)
+    >>> odd = pictures[:1].copy()
+    >>> odd[0, 2, 5] = 255
+    >>> maps = Autoencoder(hidden=(4, 4), n_epochs=2, random_state=0).fit(pictures).explain(odd)
+    >>> np.unravel_index(maps.total[0].argmax(), (8, 8))
+    (np.int64(2), np.int64(5))
+    """
+
+    pictures: NDArray[np.float32]
+    expected: NDArray[np.float32]
+
+    @property
+    def heat(self) -> Values:
+        """What to look at, (n, height, width), 0 or more: of each term, smoothed, what adds to the score."""
+        return np.asarray(sum(np.maximum(_smoothed(share), 0.0) for share in self.shares.values()))
+
+    def to_json(self, row: int) -> dict[str, Any]:
+        """One picture as plain values, with the place and the size of its hottest spot."""
+        heat = self.heat[row]
+        y, x = np.unravel_index(int(heat.argmax()), heat.shape)
+        warm = heat >= heat.max() / 2 if heat.max() > 0 else np.zeros_like(heat, dtype=bool)
+        hottest = {"x": int(x), "y": int(y), "share_of_pixels": float(warm.mean())}
+        return {"terms": self._terms_json(row), "hottest": hottest, "cases": self._cases_json(row)}
+
+
+def _smoothed(maps: Values) -> Values:
+    """Maps (n, height, width) under a Gaussian whose width is a sixteenth of the shorter side."""
+    from scipy.ndimage import gaussian_filter
+
+    sigma = SMOOTHING * min(maps.shape[1:])
+    return np.asarray(gaussian_filter(maps, (0, sigma, sigma)))
+
+
+def cell_text(cell: Any) -> str:
+    """A cell for people: numbers with few digits, dates without an empty time, missing ones named so.
+
+    Examples
+    --------
+    >>> cell_text(1234.56789), cell_text(None), cell_text(True), cell_text(np.datetime64("2024-02-29T00:00:00"))
+    ('1234.57', '(missing)', 'true', '2024-02-29')
+    """
+    if cell is None:
+        return "(missing)"
+    if isinstance(cell, bool):
+        return str(cell).lower()
+    if isinstance(cell, float):
+        return f"{cell:.6g}"
+    if isinstance(cell, np.datetime64):
+        return str(cell.astype("M8[s]")).replace("T00:00:00", "").replace("T", " ")
+    return str(cell)
+
+
+def _plain(cell: Any) -> Any:
+    """A cell as JSON can hold it."""
+    if cell is None or isinstance(cell, bool | str) or (isinstance(cell, float) and math.isfinite(cell)):
+        return cell
+    return cell_text(cell)
