@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from support import tiny
 
+from esad import ESAD, registry
 from esad.advice.audit import audit_labels
+from esad.data import scenario
 from esad.errors import LabelError
 
 
@@ -30,6 +32,21 @@ def test_planted_wrong_labels_come_first(rows, method):
     assert [doubt.suspicion for doubt in found] == sorted((doubt.suspicion for doubt in found), reverse=True)
     assert all(0 <= doubt.suspicion <= 1 and 0 <= doubt.rank <= 1 for doubt in found)
     assert json.loads(json.dumps(found[0].to_json()))["label"] in ("anomaly", "normal")
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_planted_wrong_labels_come_first_on_a_real_table(seed):
+    tumours = registry.load_data_set("breast_cancer")
+    ratios = {"labelled_ratio": 0.08, "labelled_normal_ratio": 0.08, "pollution_ratio": 0.03}
+    part = scenario.table(tumours, **ratios, seed=seed)
+    y = part.y_train.copy()
+    planted = np.r_[np.flatnonzero(y == -1)[:2], np.flatnonzero(y == 1)[:2]]
+    y[planted] *= -1
+    found = audit_labels(ESAD(n_members=1, n_epochs=40, random_state=seed), part.X_train, y, n_repeats=1)
+    rows = [doubt.row for doubt in found]
+    assert len(rows) == 38
+    assert rows[0] in planted
+    assert len(set(rows[:4]) & set(planted.tolist())) >= 3
 
 
 @pytest.mark.filterwarnings("ignore:.*1 means normal here")
