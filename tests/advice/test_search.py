@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from support import tiny
 
+from esad import evaluate
 from esad.advice import search as module
 from esad.advice.search import RECIPES, search
 from esad.errors import InputError
@@ -110,3 +111,25 @@ def test_what_cannot_be_is_refused(rows, detector, changes, words):
 def test_other_methods_are_searched_with_recipes_of_their_own(rows):
     found = search(tiny("iforest"), *rows, recipes={"many": {"n_trees": 30}}, n_repeats=2)
     assert [trial.name for trial in found.trials] == ["default", "many"]
+
+
+@pytest.mark.extra
+def test_little_noise_is_found_where_noise_drowns_the_anomalies():
+    """Three columns repeat three others nearly exactly; an anomaly is off by less than the default's input noise."""
+    rng = np.random.default_rng(0)
+
+    def draw(n_rows, n_anomalies):
+        first = rng.normal(size=(n_rows, 3))
+        X = np.c_[first, first + 0.05 * rng.normal(size=first.shape)]
+        X[:n_anomalies, 3] += rng.choice([-0.5, 0.5], n_anomalies)
+        return X
+
+    X, y = draw(1000, 30), np.where(np.arange(1000) < 20, -1, 0)
+    found = search(ESAD(random_state=0), X, y)
+    assert found.chosen == "little input noise"
+    X_test, truth = draw(2000, 100), np.arange(2000) < 100
+    before, after = (
+        evaluate(detector.fit(X, y).anomaly_score(X_test), truth, n_bootstrap=0).auc
+        for detector in (ESAD(random_state=0), found.detector)
+    )
+    assert after > before + 0.2
