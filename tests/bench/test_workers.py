@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -111,3 +112,16 @@ def test_a_missing_ray_is_told_with_what_to_install(file, tmp_path, capfd, monke
     monkeypatch.setitem(sys.modules, "ray", None)  # importing it fails
     assert esad(["bench", str(file), "--store", str(tmp_path / "s.db"), "--backend", "ray", "--jobs", "2"]) != 0
     assert "pip install 'esad[ray]'" in capfd.readouterr().err
+
+
+def test_a_cluster_that_cannot_be_reached_is_told_in_one_line(file, tmp_path, capfd, monkeypatch):
+    def init(**options):
+        raise ConnectionError("Could not find any running Ray instance\nat length")
+
+    monkeypatch.setenv("RAY_ADDRESS", "head:6379")
+    monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(init=init))
+    monkeypatch.setitem(sys.modules, "ray.util.joblib.ray_backend", SimpleNamespace(RayBackend=object))
+    assert esad(["bench", str(file), "--store", str(tmp_path / "s.db"), "--backend", "ray", "--jobs", "2"]) == 2
+    shown = capfd.readouterr().err
+    assert "Ray cannot be used at head:6379: Could not find any running Ray instance" in shown
+    assert shown.count("\n") == 1

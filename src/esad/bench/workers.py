@@ -72,7 +72,12 @@ def _ray(n_jobs: int) -> Any:
 
     joblib.register_parallel_backend("ray", Backend)
     local = {} if "RAY_ADDRESS" in os.environ else {"num_cpus": n_jobs, "include_dashboard": False}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # hints on settings of Ray to come
-        ray.init(log_to_driver=False, logging_level=logging.ERROR, **local)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # hints on settings of Ray to come
+            ray.init(log_to_driver=False, logging_level=logging.ERROR, **local)
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        where = os.environ.get("RAY_ADDRESS", "this machine")
+        reason = next(iter(str(error).splitlines()), "no reason given")
+        raise InputError(f"Ray cannot be used at {where}: {reason}") from error
     return ray
