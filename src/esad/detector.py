@@ -253,7 +253,7 @@ class Detector(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-lea
             rows, on average over calibration sets. None: the threshold stays.
         pollution_ratio : float, default 0
             Cut this share of the highest calibration scores off: the share of rows that you are sure are hidden
-            anomalies. Without it hidden anomalies make p-values larger, never wrong.
+            anomalies. Without it they only make p-values larger, as long as they tend to score higher than normal rows.
 
         Examples
         --------

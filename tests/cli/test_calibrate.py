@@ -150,6 +150,21 @@ def test_cross_conformal_models_score_and_say_so(esad, data, tmp_path):
     assert [float(row["p_value"]) for row in read(tmp_path / "s.csv")] == pytest.approx(wanted.tolist())
 
 
+def test_pictures_are_calibrated_by_sub_folder_and_scored_twice(esad, kit, tmp_path):
+    train = kit.pictures(tmp_path / "train", {"unlabelled": 30}, seed=1)
+    checked = kit.pictures(tmp_path / "checked", {"normal": 19, "anomaly": 3}, seed=2)
+    new = kit.pictures(tmp_path / "new", {"normal": 10, "anomaly": 10}, seed=3)
+    model = tmp_path / "m.esad"
+    assert esad("fit", train, "--method", "iforest", "--out", model, "--quiet").code == 0
+    done = esad("calibrate", model, checked, "--out", model, "--json")
+    assert (done.json["n_rows"], done.json["n_left_out"], done.json["n_calibration"]) == (22, 3, 19)
+    done = esad("score", model, new, "--fdr", 0.1, "--out", tmp_path / "s.csv", "--json")
+    assert done.code == 0
+    found = {row["file"] for row in read(tmp_path / "s.csv") if row["anomaly"] == "true"}
+    assert found >= {f"anomaly/{number}.png" for number in range(10)}
+    assert "'brightness'" in done.err  # half of the new pictures are bright
+
+
 def test_data_that_changes_between_the_two_passes_is_refused(esad, data, tmp_path, monkeypatch):
     opened, calls = files.open_batches, []
 
