@@ -166,7 +166,10 @@ def test_demo_trains_compares_and_leaves_working_files(esad, tmp_path, monkeypat
     assert [command[0] for command in commands] == ["inspect", "score", "evaluate", "compare", "fit"]
     for command in commands:
         result = esad(*command, *(("--repeats", 1) if command[0] == "compare" else ()))
-        assert (result.code, result.err) == (0, ""), command
+        # Of the test rows far more are anomalies than of the training rows, and `score` sees that they differ.
+        differs = "warning: the rows do not look like the training rows"
+        assert result.code == 0, command
+        assert result.err.startswith(differs) if command[0] == "score" else result.err == "", command
 
 
 @pytest.mark.parametrize(
