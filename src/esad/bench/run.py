@@ -32,7 +32,7 @@ from esad.hybrid import HybridDetector
 from esad.score.metrics import evaluate
 from esad.train.graphs import own_stream
 
-__all__ = ["Failure", "Outcome", "code_version", "drawn_rows", "execute", "execute_stack", "run"]
+__all__ = ["Failure", "Outcome", "Unfinished", "code_version", "drawn_rows", "execute", "execute_stack", "run"]
 
 RENEW_SECONDS = 60.0
 CHOSEN_RATIO = 0.1  # of the test rows, whose labels a variant with `choose` sees; the others judge it

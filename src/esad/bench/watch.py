@@ -15,7 +15,7 @@ from esad.score.metrics import evaluate
 from esad.train.callbacks import scores_so_far
 from esad.train.loop import LoopState
 
-__all__ = ["OutOfTime", "fit_watched"]
+__all__ = ["Deadline", "OutOfTime", "TestCurve", "fit_watched"]
 
 N_LOOKS = 5  # at the test rows, the last one after the training
 N_SEEN = 2500  # test rows that a look is at, evenly over all
