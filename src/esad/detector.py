@@ -23,24 +23,22 @@ from sklearn.utils.validation import check_is_fitted
 
 from esad import labels
 from esad.data.frame import Table
+from esad.deciding import Deciding
 from esad.errors import InputError, LabelError
-from esad.explain.attribution import Attribution
 from esad.explain.cases import Cases
-from esad.explain.occlusion import occluded, patches
-from esad.explain.reasons import HeatMaps, Reasons
+from esad.explaining import Explaining
 from esad.persist import bundle
 from esad.preprocess.inputs import Inputs, Rows, read, reference_rows
 from esad.preprocess.profile import Profile, profiled_rows
 from esad.random import seed_from
 from esad.score.conformal import Calibration
-from esad.score.drift import LEVEL, MIN_DISTANCE, Drift, DriftMonitor
 from esad.score.splits import calibration_rows
 from esad.score.threshold import Threshold
+from esad.scoring import Scores
 from esad.train.callbacks import Callback
 
-__all__ = ["Detector", "TrainingScores"]
+__all__ = ["Detector", "Scores", "State", "TrainingScores"]
 
-Scores = NDArray[np.float64]
 State = tuple[dict[str, NDArray[Any]], dict[str, Any]]
 
 
@@ -63,7 +61,7 @@ class TrainingScores:
     unseen_by: NDArray[np.int64] | None = None
 
 
-class Detector(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+class Detector(Deciding, Explaining, OutlierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """Base of all methods. A method says how to fit rows, how to score them and what its state is."""
 
     summary: ClassVar[str]
@@ -73,16 +71,10 @@ class Detector(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-lea
 
     contamination: float | str
     random_state: int | np.random.RandomState | None
-    calibration_: Calibration | None
-    profile_: Profile | None
 
     @abstractmethod
     def _fit_rows(self, rows: Rows, y: NDArray[np.int8], callbacks: Sequence[Callback]) -> TrainingScores:
         """Train on preprocessed rows and labels -1, 0, +1, and score those rows."""
-
-    @abstractmethod
-    def _contributions(self, rows: Rows) -> dict[str, Scores]:
-        """Terms that add up to the anomaly score, each (n,)."""
 
     @abstractmethod
     def _state(self) -> State:
@@ -178,273 +170,9 @@ class Detector(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-lea
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "offset_")
 
-    def fit_threshold(
-        self,
-        X: Any = None,
-        y: ArrayLike | None = None,
-        *,
-        contamination: float | None = None,
-        false_alarm_rate: float | None = None,
-        from_labels: bool = False,
-    ) -> Self:
-        """Set the threshold anew by exactly one rule.
-
-        Parameters
-        ----------
-        X, y
-            Rows that training has not seen, as in `fit`. None: the training rows, each scored by the members that did
-            not see it; a detector read from a file no longer has those scores.
-        contamination : float, optional
-            Flag this share of the rows.
-        false_alarm_rate : float, optional
-            Flag at most this share of unlabelled and normal rows.
-        from_labels : bool
-            The best F1 on the labelled rows.
-        """
-        rules = {
-            Threshold("contamination", contamination) if contamination is not None else None,
-            Threshold("false_alarm", false_alarm_rate) if false_alarm_rate is not None else None,
-            Threshold("labels") if from_labels else None,
-        } - {None}
-        if len(rules) != 1:
-            raise InputError(
-                "`fit_threshold` needs exactly one of contamination=, false_alarm_rate=, from_labels=True. "
-                f"Got {len(rules)}."
-            )
-        (rule,) = rules
-        assert rule is not None
-        if X is not None:
-            scores = self.anomaly_score(X)
-            self.offset_ = -rule.fit(scores, labels.check(y, len(scores), warn=False))
-        elif hasattr(self, "training_scores_"):
-            self._apply_to_training(rule)
-        else:
-            check_is_fitted(self)
-            raise InputError("A detector read from a file has no training scores. Give `X`, rows kept apart.")
-        return self
-
-    def _apply_to_training(self, rule: Threshold) -> None:
-        """Set the threshold on scores by members that have not seen the row; labelled rows count for "labels" only."""
-        scores, y = self.training_scores_, self.training_labels_
-        known = np.isfinite(scores)
-        unseen = known & (y == labels.UNLABELLED)
-        if rule.rule != "labels" and unseen.any():
-            known = unseen
-        self.offset_ = -rule.fit(scores[known], y[known])
-
-    def calibrate(
-        self,
-        X: Any = None,
-        y: ArrayLike | None = None,
-        *,
-        alpha: float | None = None,
-        pollution_ratio: float = 0.0,
-    ) -> Self:
-        """Calibrate `p_value` on presumed normal rows and, given `alpha`, set the threshold to that false-alarm rate.
-
-        Parameters
-        ----------
-        X, y
-            Rows that training has not seen, known or presumed to be normal; those labelled -1 in `y` are left out.
-            None: the rows that `fit` held out or, where it held out none, the training rows, each compared with the
-            member that has not seen it (cross-conformal).
-        alpha : float, optional
-            A row is an alarm from now on when its p-value is at most this: the share of false alarms among new normal
-            rows, on average over calibration sets. None: the threshold stays.
-        pollution_ratio : float, default 0
-            Cut this share of the highest calibration scores off: the share of rows that you are sure are hidden
-            anomalies. Without it they only make p-values larger, as long as they tend to score higher than normal rows.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from esad import IsolationForest
-        >>> rng = np.random.default_rng(0)
-        >>> forest = IsolationForest(random_state=0).fit(rng.normal(size=(200, 3)))
-        >>> forest.calibrate(rng.normal(size=(199, 3)), alpha=0.01).p_value([[9, 9, 9]])
-        array([0.005])
-        """
-        check_is_fitted(self)
-        if X is not None:
-            scores = self.anomaly_score(X)
-            presumed = labels.check(y, len(scores), warn=False) != labels.ANOMALY
-            calibration = Calibration.of([scores[presumed]], "given", pollution_ratio=pollution_ratio)
-        elif self.calibration_ is None:
-            calibration = self._cross_calibration(pollution_ratio)
-        elif pollution_ratio == self.calibration_.pollution_ratio or self.calibration_.pollution_ratio == 0:
-            known = self.calibration_
-            calibration = Calibration.of(known.parts, known.kind, pollution_ratio=pollution_ratio)
-        else:
-            raise InputError("The highest scores were cut off before and are gone. Give `X` to calibrate anew.")
-        return self.set_calibration(calibration, alpha=alpha)
-
-    def set_calibration(self, calibration: Calibration, *, alpha: float | None = None) -> Self:
-        """Take a calibration made of this detector's scores; `alpha` as in `calibrate`."""
-        if alpha is not None:
-            self.offset_ = -calibration.threshold(alpha)
-        self.calibration_ = calibration
-        return self
-
-    def _cross_calibration(self, pollution_ratio: float) -> Calibration:
-        """Calibrate on the training rows that some member has not seen, each by that member."""
-        if not hasattr(self, "training_scores_"):
-            raise InputError("A detector read from a file has no training scores. Give `X`, normal rows kept apart.")
-        unseen_by = self.training_unseen_by_
-        if unseen_by is None:
-            raise InputError(
-                f"This {type(self).__name__} has seen all of its training rows. Give `X`, normal rows kept apart, or "
-                "fit with calibration_ratio=."
-            )
-        members = range(int(unseen_by.max()) + 1)
-        parts = [self.training_scores_[unseen_by == member] for member in members]
-        return Calibration.of(parts, "cross", pollution_ratio=pollution_ratio)
-
     def fit_predict(self, X: Any, y: ArrayLike | None = None, **kwargs: Any) -> NDArray[np.int64]:
         """`fit(X, y)`, then `predict(X)`."""
         return self.fit(X, y, **kwargs).predict(X)
-
-    # ------------------------------------------------------------------ score
-
-    def anomaly_score(self, X: Any) -> Scores:
-        """One number per row, higher = more anomalous."""
-        return self._total(self._rows(X))
-
-    def score_terms(self, X: Any) -> dict[str, Scores]:
-        """The named terms that add up to `anomaly_score`."""
-        return self._contributions(self._rows(X))
-
-    def p_value(self, X: Any) -> Scores:
-        """How likely a normal row is to score so high: small for anomalies, above 0 and at most 1.
-
-        Needs a calibration: `fit(..., calibration_ratio=)` or `calibrate`. Of new rows that are exchangeable with the
-        calibration rows, a share of at most alpha has a p-value of at most alpha.
-        """
-        rows = self._rows(X)
-        calibration = self._calibration()
-        return calibration.p_values(self._member_scores(rows) if calibration.is_cross else self._total(rows))
-
-    def _calibration(self) -> Calibration:
-        if self.calibration_ is None:
-            raise InputError(
-                "p-values need a calibration, and this detector has none. Fit with calibration_ratio=, or call "
-                "calibrate(X) with normal rows that training has not seen."
-            )
-        return self.calibration_
-
-    def drift(self, X: Any, *, level: float = LEVEL, min_distance: float = MIN_DISTANCE) -> Drift:
-        """Whether new rows look like the rows that were trained on, column by column and by their scores.
-
-        Parameters
-        ----------
-        X
-            20 rows or more, as in `anomaly_score`. Labelled anomalies of the training are not what they are held
-            against.
-        level : float, default 0.05
-            How likely rows that are like the training rows may be to raise any alarm.
-        min_distance : float, default 0.05
-            Differences smaller than this never count, however significant many rows make them.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from esad import IsolationForest
-        >>> rng = np.random.default_rng(1)
-        >>> forest = IsolationForest(random_state=0).fit(rng.normal(size=(500, 3)))
-        >>> forest.drift(rng.normal(size=(500, 3))).drifted
-        False
-        >>> [shift.column for shift in forest.drift(rng.normal([0, 1, 0], 1, size=(500, 3))).found]
-        ['x1']
-        """
-        monitor = self.drift_monitor()
-        if monitor is None:
-            raise InputError("The model file is older than drift and has no summary of its training rows. Fit again.")
-        monitor.add(X, self.anomaly_score(X))
-        return monitor.report(level=level, min_distance=min_distance)
-
-    def drift_monitor(self) -> DriftMonitor | None:
-        """For `drift` over many batches; None for models of older files."""
-        check_is_fitted(self)
-        if self.profile_ is None:
-            return None
-        calibration = self.calibration_
-        held_out = calibration is not None and calibration.kind == "held out" and not calibration.pollution_ratio
-        scores = calibration.parts[0] if calibration is not None and held_out else None
-        return DriftMonitor(self.profile_, self.inputs_, held_out=scores, estimator=type(self).__name__)
-
-    def score_samples(self, X: Any) -> Scores:
-        """scikit-learn's direction: the negative of `anomaly_score`."""
-        return -self.anomaly_score(X)
-
-    def decision_function(self, X: Any) -> Scores:
-        """`score_samples(X) - offset_`: negative for alarms."""
-        return self.score_samples(X) - self.offset_
-
-    def predict(self, X: Any) -> NDArray[np.int64]:
-        """-1 for an alarm, +1 otherwise."""
-        return np.where(self.decision_function(X) < 0, -1, 1)
-
-    def explain(self, X: Any, *, cases: tuple[Any, ArrayLike] | None = None, n_cases: int = 3) -> Reasons | HeatMaps:
-        """Which columns or pixels make the score of each row, and what was expected in their place.
-
-        Meant for the rows one looks at: it costs hundreds of times as much as scoring.
-
-        Parameters
-        ----------
-        X : as in `anomaly_score`
-        cases : (X, y), optional
-            Labelled rows to be held against, -1 and +1. By default those of training; a model file has them only if
-            it was saved with `with_cases=True`.
-        n_cases : int
-            How many of the nearest labelled cases are named.
-
-        Returns
-        -------
-        Reasons or HeatMaps
-            `Reasons` for a table, `HeatMaps` for pictures.
-        """
-        rows = self._rows(X)
-        known = getattr(self, "cases_", None)
-        if cases is not None:
-            labelled = self._rows(cases[0])
-            known = Cases.of(labelled, labels.check(cases[1], len(labelled), warn=False))
-        expected = self._expected(rows)
-        found = self._attribute(rows, expected)
-        terms = self._contributions(rows)
-        answers: dict[str, Any] = {
-            "score": np.sum(list(terms.values()), axis=0),
-            "terms": terms,
-            "base": found.base,
-            "cases": known.nearest(rows, n_cases) if known is not None and len(known) and n_cases else (),
-        }
-        if self.inputs_.schema is None:
-            maps = {name: value.reshape(len(rows), *rows.shape[2:]) for name, value in found.shares.items()}
-            return HeatMaps(shares=maps, pictures=rows, expected=expected, **answers)
-        return Reasons(
-            shares=found.shares,
-            columns=self.inputs_.schema.names,
-            observed=np.stack(self.inputs_.observed(X), axis=1),
-            expected=np.stack(self.inputs_.cells(expected), axis=1),
-            **answers,
-        )
-
-    def _expected(self, rows: Rows) -> Rows:
-        """What the model expects in place of the rows; the typical row where it cannot tell."""
-        return np.broadcast_to(self.inputs_.typical, rows.shape)
-
-    def _attribute(self, rows: Rows, expected: Rows) -> Attribution:
-        """Shares of columns (n, columns) or pixels (n, height x width) in the terms of the score."""
-        if rows.ndim == 2:
-            return occluded(self._contributions, rows, expected, self.inputs_.columns)
-        patch = patches(self.inputs_.shape).ravel()
-        found = occluded(self._contributions, rows, expected, np.tile(patch, rows.shape[1]))
-        by_pixel = {name: (share / np.bincount(patch))[:, patch] for name, share in found.shares.items()}
-        return Attribution(by_pixel, found.base)
-
-    @property
-    def threshold_(self) -> float:
-        """A row is an alarm when its anomaly score is greater than this."""
-        check_is_fitted(self)
-        return -float(self.offset_)
 
     # ------------------------------------------------------------------ files
 
@@ -484,18 +212,6 @@ class Detector(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-lea
         bundle.write(path, manifest, arrays)
 
     # ------------------------------------------------------------------ inside
-
-    def _rows(self, X: Any) -> Rows:
-        check_is_fitted(self)
-        return self.inputs_.transform(X, estimator=type(self).__name__)
-
-    def _total(self, rows: Rows) -> Scores:
-        total: Scores = np.sum(list(self._contributions(rows).values()), axis=0, dtype=np.float64)
-        return total
-
-    def _member_scores(self, rows: Rows) -> Scores:
-        """Scores by each member that may leave rows out of its training, (members, n)."""
-        return self._total(rows)[None]
 
     def _scaling(self) -> str:
         return "standard"

@@ -1,0 +1,63 @@
+"""Scores and what follows from them alone; the directions are stated in `esad.detector`."""
+
+from abc import abstractmethod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from esad.preprocess.inputs import Inputs, Rows
+
+__all__ = ["Scores", "Scoring"]
+
+Scores = NDArray[np.float64]
+
+
+class Scoring:
+    """A detector as far as it scores: terms that add up, and a threshold."""
+
+    inputs_: Inputs
+    offset_: float
+
+    @abstractmethod
+    def _contributions(self, rows: Rows) -> dict[str, Scores]:
+        """Terms that add up to the anomaly score, each (n,)."""
+
+    def anomaly_score(self, X: Any) -> Scores:
+        """One number per row, higher = more anomalous."""
+        return self._total(self._rows(X))
+
+    def score_terms(self, X: Any) -> dict[str, Scores]:
+        """The named terms that add up to `anomaly_score`."""
+        return self._contributions(self._rows(X))
+
+    def score_samples(self, X: Any) -> Scores:
+        """scikit-learn's direction: the negative of `anomaly_score`."""
+        return -self.anomaly_score(X)
+
+    def decision_function(self, X: Any) -> Scores:
+        """`score_samples(X) - offset_`: negative for alarms."""
+        return self.score_samples(X) - self.offset_
+
+    def predict(self, X: Any) -> NDArray[np.int64]:
+        """-1 for an alarm, +1 otherwise."""
+        return np.where(self.decision_function(X) < 0, -1, 1)
+
+    @property
+    def threshold_(self) -> float:
+        """A row is an alarm when its anomaly score is greater than this."""
+        check_is_fitted(self)
+        return -float(self.offset_)
+
+    def _rows(self, X: Any) -> Rows:
+        check_is_fitted(self)
+        return self.inputs_.transform(X, estimator=type(self).__name__)
+
+    def _total(self, rows: Rows) -> Scores:
+        total: Scores = np.sum(list(self._contributions(rows).values()), axis=0, dtype=np.float64)
+        return total
+
+    def _member_scores(self, rows: Rows) -> Scores:
+        """Scores by each member that may leave rows out of its training, (members, n)."""
+        return self._total(rows)[None]
