@@ -159,11 +159,11 @@ def test_demo_trains_compares_and_leaves_working_files(esad, tmp_path, monkeypat
     monkeypatch.chdir(tmp_path)
     done = esad("demo")
     assert (done.code, done.err) == (0, "")
-    names = ["model.esad", "scores.csv", "test.csv", "train.csv"]
+    names = ["model.esad", "report.html", "scores.csv", "test.csv", "train.csv"]
     assert sorted(path.name for path in (tmp_path / "esad-demo").iterdir()) == names
     assert "iforest" in done.out
     commands = [line.split()[1:] for line in done.out.splitlines() if line.startswith("  esad ")]
-    assert [command[0] for command in commands] == ["inspect", "score", "evaluate", "compare", "fit"]
+    assert [command[0] for command in commands] == ["inspect", "score", "evaluate", "explain", "compare", "fit"]
     for command in commands:
         result = esad(*command, *(("--repeats", 1) if command[0] == "compare" else ()))
         # Of the test rows far more are anomalies than of the training rows, and `score` sees that they differ.
@@ -176,8 +176,11 @@ def test_demo_trains_compares_and_leaves_working_files(esad, tmp_path, monkeypat
     ("stopped", "words"),
     [
         ("saving.write_table", "no result was written."),
-        ("_train", "'d/train.csv', 'd/test.csv' had been written, 'd/model.esad', 'd/scores.csv' not."),
-        ("_show", "'d/train.csv', 'd/test.csv', 'd/model.esad', 'd/scores.csv' had been written."),
+        (
+            "_train",
+            "'d/train.csv', 'd/test.csv' had been written, 'd/model.esad', 'd/scores.csv', 'd/report.html' not.",
+        ),
+        ("_show", "'d/train.csv', 'd/test.csv', 'd/model.esad', 'd/scores.csv', 'd/report.html' had been written."),
     ],
 )
 def test_demo_says_what_it_had_written_when_it_is_stopped(esad, tmp_path, monkeypatch, stopped, words):

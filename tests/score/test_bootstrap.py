@@ -16,7 +16,7 @@ def test_folding_rows_into_cells_changes_neither_measure(rows):
     scores, is_anomaly = np.array(rows, dtype=float).T
     is_anomaly = is_anomaly.astype(bool)
     assume(0 < is_anomaly.sum() < len(is_anomaly))
-    n_anomalies, n_normals = bootstrap._cells(scores, is_anomaly)
+    n_anomalies, n_normals = bootstrap.cells(scores, is_anomaly)
     auc, average_precision = bootstrap._measures(n_anomalies[None], n_normals[None])
     assert auc[0] == pytest.approx(roc_auc_score(is_anomaly, scores))
     assert average_precision[0] == pytest.approx(average_precision_score(is_anomaly, scores))
@@ -66,7 +66,7 @@ def test_merged_cells_spread_like_exact_ones(monkeypatch):
 def test_merging_keeps_every_row():
     rng = np.random.default_rng(0)
     is_anomaly = rng.random(50_000) < 0.5
-    n_anomalies, n_normals = bootstrap._cells(rng.normal(size=50_000), is_anomaly)
+    n_anomalies, n_normals = bootstrap.cells(rng.normal(size=50_000), is_anomaly)
     assert len(n_anomalies) == bootstrap.MAX_CELLS
     assert n_anomalies.sum() == is_anomaly.sum()
     assert n_normals.sum() == (~is_anomaly).sum()

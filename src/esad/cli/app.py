@@ -28,6 +28,7 @@ from esad.cli import (
     inspect,
     labels,
     methods,
+    report,
     score,
 )
 
@@ -86,6 +87,7 @@ app.command("score", epilog=score.EXAMPLE)(_guarded(score.score))
 app.command("calibrate", epilog=calibrate.EXAMPLE)(_guarded(calibrate.calibrate))
 app.command("evaluate", epilog=evaluate.EXAMPLE)(_guarded(evaluate.evaluate))
 app.command("explain", epilog=explain.EXAMPLE)(_guarded(explain.explain))
+app.command("report", epilog=report.EXAMPLE)(_guarded(report.report))
 app.command("compare", epilog=compare.EXAMPLE)(_guarded(compare.compare))
 app.command("labels", epilog=labels.EXAMPLE)(_guarded(labels.labels))
 app.command("inspect", epilog=inspect.EXAMPLE)(_guarded(inspect.inspect))

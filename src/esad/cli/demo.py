@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from esad import registry
-from esad.cli import common, options, saving
+from esad.cli import common, options, report, saving
+from esad.cli.cases import KnownCases
 from esad.cli.progress import TrainingBar, bar
+from esad.cli.source import open_source
 from esad.errors import OutputError
 
 if TYPE_CHECKING:
@@ -23,6 +25,7 @@ __all__ = ["EXAMPLE", "demo", "result_files"]
 
 EXAMPLE = common.example("esad demo", "esad demo --out /tmp/esad-demo")
 _METHODS = ("esad", "deep_sad", "iforest")
+_EXPLAINED = 5  # rows, in the report
 
 
 def demo(
@@ -32,7 +35,7 @@ def demo(
     seed: options.Seed = 0,
     as_json: options.Json = False,
 ) -> None:
-    """Train on breast cancer data, compare with Deep SAD and Isolation Forest, and leave files to go on with.
+    """Train on breast cancer data, compare with Deep SAD and Isolation Forest, leave a report and files to go on with.
 
     Malignant tumours are the anomalies: a few are labelled, a few more hide among the unlabelled rows. 40 % of the rows
     are kept apart for the test.
@@ -50,9 +53,10 @@ def demo(
     trained = {name: _train(name, files, scenario, seed) for name in _METHODS}
     model, scores, _ = trained["esad"]
     model.notes_ = {"label_column": saving.LABEL, "ignored_columns": [saving.TRUTH]}
-    model.save(files["model"])
+    model.save(files["model"], with_cases=True)
     with ScoreWriter(files["scores"]) as writer:
         writer.write(scores, scores > model.threshold_)
+    _write_report(model, files)
     results = {name: result for name, (_, _, result) in trained.items()}
     if as_json:
         common.json_out({"results": results, "files": {name: str(path) for name, path in files.items()}})
@@ -62,8 +66,8 @@ def demo(
 
 def result_files(out: Path) -> dict[str, Path]:
     """What it leaves in its folder."""
-    names = {"train": "train.csv", "test": "test.csv", "model": "model.esad", "scores": "scores.csv"}
-    return {name: out / file for name, file in names.items()}
+    names = ("train.csv", "test.csv", "model.esad", "scores.csv", "report.html")
+    return {name.partition(".")[0]: out / name for name in names}
 
 
 def _prepare(out: Path) -> dict[str, Path]:
@@ -78,6 +82,16 @@ def _prepare(out: Path) -> dict[str, Path]:
     for path in files.values():
         check_writable(path)
     return files
+
+
+def _write_report(model: "Detector", files: dict[str, Path]) -> None:
+    """What `esad report` says of the test rows."""
+    source = open_source(files["test"], model, truth_column=saving.TRUTH)
+    asked = report.Asked(saving.TRUTH)
+    found = report.collect(
+        model, source, KnownCases(None, None), asked, model=files["model"], data=files["test"], n_top=_EXPLAINED
+    )
+    report.write_report(found, files["report"])
 
 
 def _introduce(scenario: "Scenario") -> None:
@@ -129,6 +143,7 @@ def _show(results: dict[str, dict[str, Any]], files: dict[str, Path]) -> None:
         ["inspect", model],
         ["score", model, test, "--top", "10"],
         ["evaluate", model, test, "--truth-column", saving.TRUTH],
+        ["explain", model, test, "--top", "3"],
         ["compare", train, "--label-column", saving.LABEL],
         ["fit", train, "--label-column", saving.LABEL, "--out", str(files["model"].with_name("mine.esad"))],
     ):

@@ -9,9 +9,12 @@ from esad.cli.source import Source, load_model, open_source, scored
 from esad.errors import InputError, LabelError
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from esad.score.metrics import Evaluation
 
-__all__ = ["EXAMPLE", "evaluate", "show_evaluation"]
+__all__ = ["EXAMPLE", "TruthColumn", "evaluate", "read_truth", "show_evaluation"]
 
 EXAMPLE = common.example(
     "esad evaluate payments.esad checked.csv --truth-column truth",
@@ -19,20 +22,22 @@ EXAMPLE = common.example(
     "esad evaluate pictures.esad checked/",
 )
 
+TruthColumn = Annotated[
+    str | None,
+    typer.Option(
+        "--truth-column",
+        "-t",
+        metavar="NAME",
+        help="Column with the truth of every row: 1 or anomaly, 0 or normal (or -1, +1). "
+        "For pictures the sub-folders anomaly/ and normal/ say it.",
+    ),
+]
+
 
 def evaluate(
     model: options.Model,
     data: options.Data,
-    truth_column: Annotated[
-        str | None,
-        typer.Option(
-            "--truth-column",
-            "-t",
-            metavar="NAME",
-            help="Column with the truth of every row: 1 or anomaly, 0 or normal (or -1, +1). "
-            "For pictures the sub-folders anomaly/ and normal/ say it.",
-        ),
-    ] = None,
+    truth_column: TruthColumn = None,
     anomaly_value: options.AnomalyValue = None,
     labels_csv: options.LabelsCsv = None,
     k: Annotated[
@@ -77,16 +82,21 @@ def _collect(detector: Any, source: Source, anomaly_value: str | None, name: str
     """Scores and truth of all rows."""
     import numpy as np
 
-    from esad.labels import truth as read_truth
-
     scores, values = [], []
     for block, block_scores in scored(detector, source):
         if block.truth is None:
             raise InputError("The pictures lie in no sub-folders. Put them into anomaly/ and normal/, or --labels-csv.")
         scores.append(block_scores)
         values.append(np.asarray(block.truth, dtype=object))
+    return np.concatenate(scores), read_truth(np.concatenate(values), anomaly_value, name)
+
+
+def read_truth(values: "NDArray[np.object_]", anomaly_value: str | None, name: str) -> "NDArray[np.bool_]":
+    """Which rows are anomalies; what cannot be read names the option that helps."""
+    from esad.labels import truth
+
     try:
-        return np.concatenate(scores), read_truth(np.concatenate(values), anomaly_value=anomaly_value, name=name)
+        return truth(values, anomaly_value=anomaly_value, name=name)
     except LabelError as error:
         blanks = "must be known for every row" in str(error)
         raise LabelError(str(error) if blanks else f"{error} Option: --anomaly-value.") from error

@@ -24,12 +24,13 @@ _TABLES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", *_PARQUET)
 
 @dataclass(frozen=True)
 class Block:
-    """Some rows: what the model takes, their ids (None: count them) and their truth as it stands in the file."""
+    """Some rows: what the model takes, their ids (None: count them), truth and kinds as they stand in the file."""
 
     X: Any
     ids: Any
     truth: Any
     n_rows: int
+    kinds: Any = None
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,7 @@ def open_source(
     *,
     id_column: str | None = None,
     truth_column: str | None = None,
+    kind_column: str | None = None,
     labels_csv: Path | None = None,
 ) -> Source:
     """Open what shall be scored and check that it fits the model before anything is written."""
@@ -69,8 +71,12 @@ def open_source(
     if is_table:
         if labels_csv is not None:
             raise InputError("--labels-csv is for a folder of pictures.")
-        return _open_file(path, detector, id_column, truth_column)
-    for option, given in (("--id-column", id_column), ("--truth-column", truth_column)):
+        return _open_file(path, detector, id_column, truth_column, kind_column)
+    for option, given in (
+        ("--id-column", id_column),
+        ("--truth-column", truth_column),
+        ("--kind-column", kind_column),
+    ):
         if given is not None:
             raise InputError(f"{option} is for a table, and this is a folder of pictures.")
     return _open_folder(path, detector, labels_csv)
@@ -94,20 +100,31 @@ def scored(
             progress.advance(task, block.n_rows)
 
 
-def _open_file(path: Path, detector: "Detector", id_column: str | None, truth_column: str | None) -> Source:
+def _open_file(
+    path: Path, detector: "Detector", id_column: str | None, truth_column: str | None, kind_column: str | None
+) -> Source:
     from esad.data.files import column_names, open_batches
 
     names = column_names(path)
     check_column(id_column, names, path, "--id-column")
     check_column(truth_column, names, path, "--truth-column")
+    check_column(kind_column, names, path, "--kind-column")
     notes = detector.notes_
-    aside = {id_column, truth_column, notes.get("id_column"), notes.get("label_column"), *_ignored(detector)}
+    aside = {
+        id_column,
+        truth_column,
+        kind_column,
+        notes.get("id_column"),
+        notes.get("label_column"),
+        *_ignored(detector),
+    }
     schema = detector.inputs_.schema
     assert schema is not None  # the model takes tables
     features = known_features(path, detector, names, aside)
     if truth_column is None and id_column is None:
         id_column = _known_id(detector, names)
-    wanted = list(dict.fromkeys([*features, *(name for name in (id_column, truth_column) if name is not None)]))
+    roles = (name for name in (id_column, truth_column, kind_column) if name is not None)
+    wanted = list(dict.fromkeys([*features, *roles]))
 
     def blocks() -> Iterator[Block]:
         batches = open_batches(path, schema=schema, columns=wanted)
@@ -117,6 +134,7 @@ def _open_file(path: Path, detector: "Detector", id_column: str | None, truth_co
                 ids=None if id_column is None else batch[id_column],
                 truth=None if truth_column is None else batch[truth_column],
                 n_rows=batch.num_rows,
+                kinds=None if kind_column is None else batch[kind_column],
             )
             for batch in batches
         )

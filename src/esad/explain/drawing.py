@@ -13,9 +13,10 @@ __all__ = ["draw", "to_png"]
 
 MIN_SIDE = 112  # smaller pictures are enlarged by a whole factor
 GAP = 4  # white pixels between the three
-# Dark red over orange to white: one hue's way from little to much, told apart in print and by the colour-blind.
-HEAT = np.array([[0, 0, 0], [120, 10, 30], [220, 80, 20], [250, 190, 60], [255, 255, 240]], dtype=np.float64)
-MAX_COVER = 0.85  # how much of a picture the hottest spot hides
+# Red to yellow, growing brighter: no grey picture has these colours.
+HEAT = np.array([[90, 0, 20], [200, 20, 20], [245, 110, 0], [255, 220, 40]], dtype=np.float64)
+MAX_COVER = 0.9  # how much of a picture the hottest spot hides
+DIMMED = 0.7  # brightness of the picture below
 
 
 def draw(maps: HeatMaps, row: int) -> NDArray[np.uint8]:
@@ -34,7 +35,7 @@ def draw(maps: HeatMaps, row: int) -> NDArray[np.uint8]:
     stops = np.linspace(0.0, 1.0, len(HEAT))
     colours = np.stack([np.interp(level, stops, HEAT[:, channel]) for channel in range(3)], axis=2)
     cover = MAX_COVER * level[:, :, None]
-    covered = (1 - cover) * shown.mean(axis=2, keepdims=True) + cover * colours
+    covered = (1 - cover) * DIMMED * shown.mean(axis=2, keepdims=True) + cover * colours
     parts = [_enlarged(part) for part in (shown, expected, covered)]
     gap = np.full((len(parts[0]), GAP, 3), 255.0)
     return np.concatenate([parts[0], gap, parts[1], gap, parts[2]], axis=1).round().astype(np.uint8)

@@ -189,7 +189,7 @@ def _smoothed(maps: Values) -> Values:
     return np.asarray(gaussian_filter(maps, (0, sigma, sigma)))
 
 
-def cell_text(cell: Any) -> str:
+def cell_text(cell: Any, *, n_digits: int = 6) -> str:
     """A cell for people: numbers with few digits, dates without an empty time, missing ones named so.
 
     Examples
@@ -202,7 +202,7 @@ def cell_text(cell: Any) -> str:
     if isinstance(cell, bool):
         return str(cell).lower()
     if isinstance(cell, float):
-        return f"{cell:.6g}"
+        return f"{cell:.{n_digits}g}"
     if isinstance(cell, np.datetime64):
         return str(cell.astype("M8[s]")).replace("T00:00:00", "").replace("T", " ")
     return str(cell)

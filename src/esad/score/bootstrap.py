@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["MAX_CELLS", "Shifts", "shifts"]
+__all__ = ["MAX_CELLS", "Shifts", "cells", "resamples", "shifts"]
 
 MAX_CELLS: Final = 4096
 _BLOCK: Final = 64  # resamples drawn together: 2 x 64 x 4096 counts fit into cache
@@ -41,14 +41,14 @@ def shifts(scores: Values, is_anomaly: NDArray[np.bool_], *, n_bootstrap: int, r
     >>> found.auc.shape, bool(abs(found.auc.mean()) < 0.05)
     ((200,), True)
     """
-    n_anomalies, n_normals = _cells(scores, is_anomaly)
+    n_anomalies, n_normals = cells(scores, is_anomaly)
     centre = _measures(n_anomalies[None], n_normals[None])
-    drawn = [_measures(a, b) for a, b in _resamples(n_anomalies, n_normals, n_bootstrap, rng)]
+    drawn = [_measures(a, b) for a, b in resamples(n_anomalies, n_normals, n_bootstrap, rng)]
     auc, average_precision = (np.concatenate(values) for values in zip(*drawn, strict=True))
     return Shifts(auc - centre[0], average_precision - centre[1])
 
 
-def _cells(scores: Values, is_anomaly: NDArray[np.bool_]) -> tuple[Counts, Counts]:
+def cells(scores: Values, is_anomaly: NDArray[np.bool_]) -> tuple[Counts, Counts]:
     """Count anomalies and normal rows per cell, highest scores first."""
     values, position = np.unique(-scores, return_inverse=True)
     n_anomalies = np.bincount(position[is_anomaly], minlength=len(values))
@@ -63,7 +63,7 @@ def _cells(scores: Values, is_anomaly: NDArray[np.bool_]) -> tuple[Counts, Count
     return np.add.reduceat(n_anomalies, first), np.add.reduceat(n_normals, first)
 
 
-def _resamples(
+def resamples(
     n_anomalies: Counts, n_normals: Counts, n_bootstrap: int, rng: np.random.Generator
 ) -> Iterator[tuple[Counts, Counts]]:
     """Draw blocks of counts, each of shape (resamples, cells)."""

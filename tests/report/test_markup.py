@@ -1,0 +1,77 @@
+"""Text cannot become markup; figures stay within their frame."""
+
+import re
+import xml.etree.ElementTree as ET
+from html import unescape
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from esad.report.figures import HEIGHT, WIDTH, Plot, ticks
+from esad.report.findings import kinds_found
+from esad.report.markup import new, table
+
+
+def shown(element) -> str:
+    return ET.tostring(element, encoding="unicode", method="html")
+
+
+@given(text=st.text(max_size=40))
+def test_any_text_is_text(text):
+    def tags(text):
+        made = (new("p", text), new("p", new("b", "x"), text), table(["h"], [[text]]))
+        return [re.findall("<[^>]*>", shown(one)) for one in made]
+
+    assert tags(text) == tags("plain")
+    inside = re.fullmatch("<p>(.*)</p>", shown(new("p", text)), re.DOTALL)[1]
+    assert "<" not in inside
+    if text.isprintable():
+        assert unescape(inside) == text
+
+
+@given(text=st.text(max_size=40))
+def test_any_attribute_stays_one(text):
+    made = shown(new("p", "x", title=text))
+    value = re.fullmatch('<p title="([^"]*)">x</p>', made, re.DOTALL)[1]
+    if text.isprintable():
+        assert unescape(value) == text
+
+
+@given(low=st.floats(-1e6, 1e6), size=st.floats(1e-3, 1e6))
+def test_ticks_lie_within_and_are_even(low, size):
+    values = [value for value, _ in ticks(low, low + size)]
+    assert 1 <= len(values) <= 12
+    assert all(low - 1e-6 * size <= value <= low + size * (1 + 1e-6) for value in values)
+    steps = np.diff(values)
+    assert len(steps) == 0 or np.allclose(steps, steps[0], rtol=1e-3)
+
+
+@pytest.mark.parametrize("y", [[1.0, 1.0], [-5.0, 900.0], [0.0, 0.0]])
+def test_drawings_stay_within_their_frame(y):
+    plot = Plot((0.0, 1.0), (0.0, 2.0), x_label="x", y_label="y", title="t")
+    plot.line([-1.0, 2.0], y)
+    plot.band([0.0, 1.0], [0.0, 0.0], y)
+    plot.bars([0.0, 0.5, 1.0], [3.0, 0.0])
+    plot.rule(5.0, "beyond")
+    text = shown(plot.svg)
+    assert "beyond" not in text
+    for points in re.findall('points="([^"]*)"', text):
+        pairs = np.array([pair.split(",") for pair in points.split()], dtype=float)
+        assert (pairs >= 0).all()
+        assert (pairs[:, 0] <= WIDTH).all()
+        assert (pairs[:, 1] <= HEIGHT).all()
+
+
+def test_kinds_are_held_against_normal_rows_only():
+    rng = np.random.default_rng(0)
+    truth = np.repeat([False, True, True], 50)
+    kinds = np.repeat(np.array([None, "easy", "hard"], dtype=object), 50)
+    scores = rng.normal(np.repeat([0.0, 8.0, 0.5], 50))
+    easy, hard = kinds_found(scores, truth, kinds, threshold=4.0, seen=("easy",))
+    assert (easy.seen, hard.seen) == (True, False)
+    assert easy.found.auc == 1.0
+    assert 0.4 < hard.found.auc < 0.8
+    assert (easy.n_rows, hard.n_rows) == (50, 50)
+    assert easy.n_flagged > 45
