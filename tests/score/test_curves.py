@@ -32,6 +32,11 @@ def test_the_precision_is_that_of_the_first_cut_which_finds_so_many(drawn):
         assert value == pytest.approx(precision[:-1][enough][-1])
 
 
+def test_the_precision_begins_where_the_first_anomaly_is_found():
+    curve = precision_recall(np.array([5.0, 4.0, 3.0, 2.0]), np.array([False, True, False, True]), n_bootstrap=0)
+    assert curve.y[0] == 0.5
+
+
 def test_the_band_holds_the_curve_and_narrows_with_rows():
     rng = np.random.default_rng(1)
     widths = []

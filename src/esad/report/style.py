@@ -39,6 +39,7 @@ figure { margin: .5rem 0; min-width: 0; }
 figcaption { color: var(--soft); font-size: .9rem; }
 svg { width: 100%; max-width: 44rem; height: auto; display: block; }
 svg text { fill: var(--soft); font-size: 12px; font-family: inherit; }
+.pair svg text { font-size: 15px; }
 svg .axis { stroke: var(--soft); stroke-width: 1; fill: none; }
 svg .grid { stroke: var(--line); stroke-width: 1; fill: none; }
 svg .one { stroke: var(--one); stroke-width: 2; fill: none; }

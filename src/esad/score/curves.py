@@ -69,7 +69,7 @@ def precision_recall(
         recall = found / found[:, -1:]
         rows = []
         for one_recall, one_precision in zip(recall, precision, strict=True):
-            first = np.searchsorted(one_recall, np.maximum(grid, 1e-12) - 1e-12)  # the first cut that finds so many
+            first = np.searchsorted(one_recall, np.maximum(grid - 1e-12, 1e-12))  # the first cut that finds so many
             rows.append(one_precision[np.minimum(first, len(one_precision) - 1)])
         return np.stack(rows)
 
