@@ -181,7 +181,7 @@ def _samples(cells: Sequence[tuple[Place, Result]]) -> "Drawing | None":
     for axes_row, (place, result, pictures) in zip(all_axes, rows, strict=True):
         truth = np.array(result.curves["map truth"]) > 0
         scores = np.array(result.curves["map score"])
-        chosen = np.concatenate([np.flatnonzero(truth == kind)[:N_SAMPLES] for kind in (False, True)])
+        chosen = np.concatenate([_spread(np.flatnonzero(truth == kind)) for kind in (False, True)])
         for axes in axes_row:
             axes.set_axis_off()
         for axes, number in zip(axes_row, chosen, strict=False):
@@ -197,6 +197,11 @@ def _samples(cells: Sequence[tuple[Place, Result]]) -> "Drawing | None":
             fontsize=6,
         )
     return drawing
+
+
+def _spread(rows: Any) -> Any:
+    """Some of the rows, evenly over all: neighbours may be of one patient."""
+    return rows[np.unique(np.linspace(0, len(rows) - 1, N_SAMPLES).astype(int))] if len(rows) else rows
 
 
 def _pictures(result: Result) -> Any:
