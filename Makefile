@@ -49,7 +49,7 @@ UNTIMED := $(call experiment,as_published leak)
 STORED := experiments/results/tables.jsonl
 # What the store in $(1) has, and of what it lacks the stored results.
 publish = $(BIN)/esad bench merge $(1) $(STORED) && $(BIN)/esad bench export $(1) --out $(STORED) \
-	&& $(BIN)/esad bench report $(TIMED) $(UNTIMED) --store $(STORED) --out docs/results.md
+	&& $(BIN)/esad bench report $(TIMED) $(UNTIMED) --store $(STORED) --out docs/results.md --figures docs/images/results
 
 # From nothing, under 40 minutes on 2 cores.
 bench-tables: setup

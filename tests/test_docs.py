@@ -197,6 +197,7 @@ def test_the_results_are_what_the_stored_runs_say(tmp_path):
     names = " ".join(lists).split()
     files = [str(ROOT / "experiments" / f"{name}.toml") for name in names]
     stored = ROOT / "experiments" / "results" / "tables.jsonl"
-    assert run(["bench", "report", *files, "--store", str(stored), "--out", str(tmp_path / "results.md")]) == 0
-    written = (tmp_path / "results.md").read_text(encoding="utf-8")
+    page, figures = tmp_path / "results.md", tmp_path / "images" / "results"
+    assert run(["bench", "report", *files, "--store", str(stored), "--out", str(page), "--figures", str(figures)]) == 0
+    written = page.read_text(encoding="utf-8")
     assert (ROOT / "docs" / "results.md").read_text(encoding="utf-8") == written, "Run: make bench-tables-rest"
