@@ -182,10 +182,10 @@ class Inputs:
         arrays: dict[str, NDArray[Any]] = dict(own)
         if self.minimum is not None and self.span is not None:
             arrays |= {"minmax.minimum": self.minimum, "minmax.span": self.span}
+        described = {"kind": self.kind, "minmax": self.minimum is not None, "preprocessor": plain}
         if self.mean_picture is not None:
-            arrays["mean_picture"] = self.mean_picture
-        kept = {"minmax": self.minimum is not None, "mean_picture": self.mean_picture is not None}
-        return arrays, {"kind": self.kind, "preprocessor": plain} | kept
+            arrays["mean_picture"], described["mean_picture"] = self.mean_picture, True
+        return arrays, described
 
     @classmethod
     def from_state(cls, arrays: dict[str, NDArray[Any]], plain: Any) -> "Inputs":
