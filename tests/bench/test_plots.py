@@ -7,10 +7,12 @@ import pytest
 
 from esad import registry
 from esad.bench import tables
+from esad.bench.execute import execute
 from esad.bench.grid import read
 from esad.bench.maps import code_maps
 from esad.bench.plots import draw
-from esad.bench.run import drawn_rows, execute, run
+from esad.bench.rows import drawn_rows
+from esad.bench.run import run
 from esad.bench.store import Store
 from esad.bench.text import read_results, to_text
 from esad.cli.app import run as esad

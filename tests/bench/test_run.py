@@ -14,8 +14,9 @@ import pytest
 
 from esad import ESAD
 from esad.bench import tables
+from esad.bench.execute import execute, execute_stack
 from esad.bench.grid import Cell, read
-from esad.bench.run import Failure, execute, execute_stack, run
+from esad.bench.run import Failure, run
 from esad.bench.store import Store
 from esad.cli.app import run as esad
 from esad.methods._esad_recipe import resolve
@@ -108,7 +109,7 @@ def test_the_chosen_arguments_are_those_of_the_best_fit(method):
     from sklearn.metrics import roc_auc_score
 
     from esad import registry
-    from esad.bench import run as runs
+    from esad.bench import execute as runs
     from esad.data import scenario
 
     choose = {"gamma": [0.001, 0.1, 10.0], "nu": [0.05, 0.5]}

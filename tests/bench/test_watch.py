@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from esad import registry
+from esad.bench.execute import execute
 from esad.bench.grid import Cell
-from esad.bench.run import execute, run
+from esad.bench.run import run
 from esad.bench.store import Store
 from esad.bench.watch import N_LOOKS, OutOfTime
 

@@ -1,9 +1,9 @@
 """Maps of codes: where test rows lie in the space that a method has learned, laid flat by t-SNE."""
 
 import numpy as np
-import torch
 from sklearn.decomposition import PCA
 from sklearn.manifold import TSNE
+from torch import Tensor
 
 from esad.data.scenario import Scenario
 from esad.deep import DeepDetector
@@ -12,7 +12,6 @@ from esad.preprocess.inputs import Rows
 __all__ = ["code_maps"]
 
 N_COMPONENTS = 50  # t-SNE begins with as many principal components, as its authors advise
-BLOCK_ROWS = 256
 
 
 def code_maps(detector: DeepDetector, rows: Scenario, n_rows: int, seed: int) -> dict[str, list[float]]:
@@ -36,12 +35,14 @@ def code_maps(detector: DeepDetector, rows: Scenario, n_rows: int, seed: int) ->
 
 
 def _codes(detector: DeepDetector, rows: Rows) -> dict[str, Rows]:
-    parameter = next(detector.objective_.parameters())
-    parts = []
-    with torch.inference_mode():
-        for block in torch.split(torch.from_numpy(rows), BLOCK_ROWS):
-            parts.append(detector.objective_.codes(block.to(parameter.device, parameter.dtype)))
-    return {name: torch.cat([part[name][0] for part in parts]).cpu().numpy() for name in parts[0]}
+    parts: dict[int, dict[str, Rows]] = {}  # blocks of a table come in any order
+
+    def keep(here: slice, codes: dict[str, Tensor]) -> None:
+        n_rows = here.stop - here.start  # a block of a table may be padded
+        parts[here.start] = {name: code[0, :n_rows].float().cpu().numpy() for name, code in codes.items()}
+
+    detector._each_block(rows, keep, scorer=detector.objective_.codes)
+    return {name: np.concatenate([parts[start][name] for start in sorted(parts)]) for name in parts[0]}
 
 
 def _flat(codes: Rows, seed: int) -> Rows:

@@ -9,8 +9,9 @@ import numpy as np
 
 from esad.atomic import atomic_path
 from esad.bench.grid import Cell, Experiment, Place
+from esad.bench.rows import drawn_rows
 from esad.bench.store import Result
-from esad.bench.tables import Figure, shown_place
+from esad.bench.tables import Figure, axis_words, shown_place
 from esad.errors import EsadError
 from esad.extras import require
 
@@ -79,11 +80,8 @@ def _over_axis(found: Sequence[Figure]) -> "Drawing | None":
     values = sorted({float(figure.place.axes[0][1]) for figure in measured})
     if len(values) > 2 and values[-1] > 20 * max(values[1], 1e-12):
         axes.set_xscale("symlog", linthresh=min(value for value in values if value > 0))
-    axes.set_xlabel(name.partition(".")[2].replace("_", " "))
     with_paper = any(figure.published is not None for figure in measured)
-    axes.set_ylabel("AUC %" + (" (dashed: the paper)" if with_paper else ""))
-    axes.grid(alpha=0.3)
-    axes.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    _finish(axes, axis_words(name), "AUC %" + (" (dashed: the paper)" if with_paper else ""))
     return drawing
 
 
@@ -106,7 +104,7 @@ def _over_training(cells: Sequence[tuple[Place, Result]]) -> "Drawing | None":
     lines: dict[str, list[list[float]]] = {}
     for place, result in cells:
         if "test_auc" in result.curves:
-            axes_words = "".join(f", {name.partition('.')[2].replace('_', ' ')} {value}" for name, value in place.axes)
+            axes_words = "".join(f", {axis_words(name)} {value}" for name, value in place.axes)
             lines.setdefault(f"{place.variant}, {place.data}{axes_words}", []).append(
                 [*result.curves["test_auc"], result.auc]
             )
@@ -120,11 +118,15 @@ def _over_training(cells: Sequence[tuple[Place, Result]]) -> "Drawing | None":
         style = "-" if number < len(COLOURS) else "--" if number < 2 * len(COLOURS) else ":"
         x = 100 * np.arange(1, n_looks + 1) / n_looks
         axes.plot(x, mean, style, marker=".", color=COLOURS[number % len(COLOURS)], label=label)
-    axes.set_xlabel("% of the training")
-    axes.set_ylabel("mean test AUC %")
-    axes.grid(alpha=0.3)
-    axes.legend(fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    _finish(axes, "% of the training", "mean test AUC %")
     return drawing
+
+
+def _finish(axes: "Axes", x: str, y: str) -> None:
+    axes.set_xlabel(x)
+    axes.set_ylabel(y)
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
 
 
 def _is_number(value: Any) -> bool:
@@ -206,8 +208,6 @@ def _spread(rows: Any) -> Any:
 
 def _pictures(result: Result) -> Any:
     """The test pictures of a map, if the data set holds pictures and is here."""
-    from esad.bench.run import drawn_rows
-
     try:
         rows = drawn_rows(Cell(**result.description))
     except EsadError:

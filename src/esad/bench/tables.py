@@ -12,7 +12,7 @@ from esad.bench.grid import Experiment, Place
 from esad.bench.store import Result
 from esad.errors import DataFileError
 
-__all__ = ["Figure", "Published", "figures", "markdown", "plain", "shown_place"]
+__all__ = ["Figure", "Published", "axis_words", "figures", "markdown", "plain", "shown_place"]
 
 
 @dataclass(frozen=True)
@@ -116,6 +116,11 @@ def _figure(
     )
 
 
+def axis_words(name: str) -> str:
+    """An axis as a reader says it: "scenario.normal_class" is the normal class."""
+    return name.partition(".")[2].replace("_", " ")
+
+
 def shown_place(experiment: Experiment, place: Place) -> Place:
     """The place without the axes that a table averages over, such as the normal class."""
     return Place(place.variant, place.data, tuple(axis for axis in place.axes if axis[0] not in AVERAGED))
@@ -147,7 +152,7 @@ def _explanation(experiment: Experiment, chosen: set[str]) -> str:
     n_seeds = len(experiment.seeds)
     text = f"{n_seeds} seed{'' if n_seeds == 1 else 's'}{'; ' if scenario else ''}{scenario}."
     text += " AUC ± standard deviation / AP in %, seconds for one fit."
-    averaged = [name.partition(".")[2].replace("_", " ") for name in experiment.axes if name in AVERAGED]
+    averaged = [axis_words(name) for name in experiment.axes if name in AVERAGED]
     if averaged:
         text += f" Over every {' and every '.join(averaged)}."
     if experiment.stack:
