@@ -34,6 +34,7 @@ test: setup
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) -m 'not extra'
 
 test-extra: setup
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[spark]'
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m extra tests
 
 demo: setup
