@@ -8,10 +8,13 @@
     │   ├── SchemaError                columns are missing or of another kind than in training
     │   ├── DataFileError              a data file or picture cannot be read
     │   ├── ModelFileError             a model file is damaged, foreign or too new
-    │   └── OutputError                a result cannot be written
+    │   ├── OutputError                a result cannot be written
+    │   └── RequestError               a web request is refused; it carries the HTTP status
     ├── TrainingError (RuntimeError)   training diverged
     └── MissingExtraError (ImportError)  an optional package is not installed
 """
+
+from collections.abc import Mapping
 
 __all__ = [
     "DataFileError",
@@ -21,6 +24,7 @@ __all__ = [
     "MissingExtraError",
     "ModelFileError",
     "OutputError",
+    "RequestError",
     "SchemaError",
     "TrainingError",
 ]
@@ -52,6 +56,14 @@ class ModelFileError(InputError):
 
 class OutputError(InputError):
     """A result cannot be written where it was asked for."""
+
+
+class RequestError(InputError):
+    """A web request is refused, with this HTTP status and these headers."""
+
+    def __init__(self, status: int, message: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(message)
+        self.status, self.headers = status, headers
 
 
 class TrainingError(EsadError, RuntimeError):

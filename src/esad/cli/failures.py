@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import sys
+import traceback
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -150,4 +151,7 @@ class _Notes(logging.Handler):
     """The library's log as notes on stderr."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        common.note(record.getMessage())
+        tell = common.warn if record.levelno >= logging.ERROR else common.note
+        tell(record.getMessage())
+        if record.exc_info:  # a defect of ours
+            traceback.print_exception(*record.exc_info)

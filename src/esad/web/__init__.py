@@ -1,0 +1,9 @@
+"""What the review page and the scoring service share: a local server, its guard, one shape of errors.
+
+Importing it without the extra `web` says what to install.
+"""
+
+from esad.extras import require
+
+for _module in ("fastapi", "uvicorn"):
+    require(_module, extra="web")

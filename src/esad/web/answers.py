@@ -1,0 +1,96 @@
+"""Errors as one JSON shape: {"error": {"status": 422, "code": "unprocessable_content", "message": "..."}}."""
+
+import json
+import logging
+import secrets
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from esad.errors import InputError, RequestError
+
+__all__ = ["application", "error_document", "error_of", "error_response", "json_response"]
+
+_LOG = logging.getLogger(__name__)
+_CODES = {413: "content_too_large", 422: "unprocessable_content"}  # Python renamed these between versions
+
+
+def error_document(status: int, message: str, **more: Any) -> dict[str, Any]:
+    """The one shape of an error.
+
+    Examples
+    --------
+    >>> error_document(404, "There is no page '/x'.")
+    {'error': {'status': 404, 'code': 'not_found', 'message': "There is no page '/x'."}}
+    """
+    code = _CODES.get(status) or HTTPStatus(status).name.lower()
+    return {"error": {"status": status, "code": code, "message": " ".join(message.split())} | more}
+
+
+def json_response(document: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """A document as JSON; ASCII, so that no text in it can be malformed, and without NaN, which is no JSON."""
+    body = json.dumps(document, allow_nan=False, separators=(",", ":"))
+    return Response(body, status, headers, "application/json")
+
+
+def error_response(status: int, message: str, headers: Mapping[str, str] | None = None, **more: Any) -> Response:
+    """An error as an answer."""
+    return json_response(error_document(status, message, **more), status=status, headers=headers)
+
+
+def error_of(error: BaseException, *, where: str = "") -> Response:
+    """What an exception is answered with; what is nobody's mistake but ours is logged, and shown as a number only."""
+    if isinstance(error, RequestError):
+        return error_response(error.status, str(error), error.headers)
+    if isinstance(error, InputError):
+        return error_response(422, str(error))
+    reference = secrets.token_hex(4)
+    _LOG.error("internal error %s%s: %r", reference, where and f" in {where}", error, exc_info=error)
+    return error_response(500, f"Something went wrong here; the log has it as {reference}.", reference=reference)
+
+
+def application(title: str, **options: Any) -> FastAPI:
+    """An application that answers every error in the one shape: ours, FastAPI's and Starlette's.
+
+    It has no pages of documentation, whose scripts would come from elsewhere; /openapi.json is there.
+
+    Parameters
+    ----------
+    title : str
+        Of the OpenAPI document.
+    **options
+        For `fastapi.FastAPI`.
+    """
+    app = FastAPI(title=title, docs_url=None, redoc_url=None, **options)
+    _install(app)
+    return app
+
+
+def _install(app: FastAPI) -> None:
+
+    async def known(request: Request, error: Exception) -> Response:
+        return error_of(error, where=f"{request.method} {request.url.path}")
+
+    async def invalid(request: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)
+        found = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()[:5]]
+        return error_response(422, "; ".join(found))
+
+    async def http(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        messages = {
+            404: f"There is no {request.url.path!r} here.",
+            405: f"{request.url.path!r} does not take {request.method}.",
+        }
+        return error_response(error.status_code, messages.get(error.status_code, str(error.detail)), error.headers)
+
+    app.add_exception_handler(InputError, known)
+    app.add_exception_handler(RequestValidationError, invalid)
+    app.add_exception_handler(HTTPException, http)
+    app.add_exception_handler(Exception, known)

@@ -1,0 +1,237 @@
+"""The outermost layer of a web application: who may ask, how much, and what every answer carries.
+
+Refused here, before anything of the application runs: names of this machine that an attacker's page could point here
+(DNS rebinding), requests that another site's page sends, compressed bodies, bodies that are too large or too slow,
+more requests than can be held, and everything new once the server is told to stop.
+"""
+
+import asyncio
+import contextlib
+import ipaddress
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from esad.errors import RequestError
+from esad.web.answers import error_of
+
+__all__ = ["API_POLICY", "PAGE_POLICY", "Guard", "Limits"]
+
+_NOTHING = "default-src 'none'; base-uri 'none'; frame-ancestors 'none'"
+API_POLICY = f"{_NOTHING}; form-action 'none'"
+PAGE_POLICY = (
+    f"{_NOTHING}; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; form-action 'self'"
+)
+_SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
+_DISCARD_SECONDS = 2.0  # spent on reading what was refused, so that the client sees the answer and not a reset
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much may be asked.
+
+    Parameters
+    ----------
+    body_bytes : int
+        Of one request.
+    held_bytes : int
+        Of all requests at one time.
+    requests : int
+        At one time.
+    body_seconds : float
+        Until a request has arrived.
+    """
+
+    body_bytes: int = 32 * 2**20
+    held_bytes: int = 256 * 2**20
+    requests: int = 256
+    body_seconds: float = 30.0
+
+
+class Guard:
+    """An ASGI application around another one.
+
+    Parameters
+    ----------
+    app : ASGI application
+    names : iterable of str
+        Host names, beside localhost and addresses in digits, under which the server may be asked.
+    policy : str
+        Content security policy of answers that do not bring their own.
+    limits : Limits
+
+    Attributes
+    ----------
+    stopping : bool
+        Set it to refuse new requests; those under way are answered.
+    n_active : int
+        Requests under way.
+    last_request : float
+        When the latest began, by `time.monotonic`.
+
+    Examples
+    --------
+    >>> import httpx
+    >>> from esad.web.answers import application
+    >>> from esad.web.server import in_background
+    >>> with in_background(Guard(application("example"))) as url:
+    ...     httpx.get(url, headers={"host": "evil.example"}).status_code
+    421
+    """
+
+    def __init__(
+        self, app: ASGIApp, *, names: Iterable[str] = (), policy: str = API_POLICY, limits: Limits | None = None
+    ) -> None:
+        self.app = app
+        self.limits = limits or Limits()
+        self.stopping = False
+        self.n_active = 0
+        self.last_request = 0.0
+        self._names = {"localhost", *(name.casefold() for name in names)}
+        self._headers = {
+            "content-security-policy": policy,
+            "x-content-type-options": "nosniff",
+            "x-frame-options": "DENY",
+            "referrer-policy": "no-referrer",
+            "cross-origin-opener-policy": "same-origin",
+            "cross-origin-resource-policy": "same-origin",
+            "cache-control": "no-store",
+        }
+        self._n_held = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request, or run the application's start and end."""
+        if scope["type"] == "lifespan":
+            await self.app(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        await self._answer(scope, receive, send)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        started = False
+        body = _Body(self, receive)
+
+        async def guarded(message: Message) -> None:
+            nonlocal started
+            if message["type"] == "http.response.start":
+                started = True
+                headers = MutableHeaders(raw=message.setdefault("headers", []))
+                for name, value in self._headers.items():
+                    headers.setdefault(name, value)
+                if self.stopping or not body.complete:
+                    headers["connection"] = "close"
+            await send(message)
+
+        self.last_request = time.monotonic()
+        headers = Headers(scope=scope)
+        self.n_active += 1
+        try:
+            self._check(scope["method"], headers)
+            await self.app(scope, body.receive, guarded)
+        except Exception as error:
+            if not started:
+                if not body.complete and "expect" not in headers:
+                    await body.discard()
+                await error_of(error, where=f"{scope['method']} {scope['path']}")(scope, receive, guarded)
+        finally:
+            self.n_active -= 1
+            self._n_held -= body.n_bytes
+
+    def _check(self, method: str, headers: Headers) -> None:
+        """Refuse what needs no look at the body."""
+        if self.stopping:
+            raise RequestError(503, "This server is stopping. Try again later.", {"retry-after": "1"})
+        host = headers.get("host", "")
+        if not self._is_ours(host):
+            raise RequestError(
+                421,
+                f"This server does not go by the name {host!r}. Allow the name when you start it, or use localhost.",
+            )
+        origin = headers.get("origin")
+        if origin is not None and method not in _SAFE_METHODS and _netloc(origin) != host.casefold():
+            raise RequestError(403, f"A page of {origin!r} may not ask here.")
+        if headers.get("content-encoding", "identity").casefold() != "identity":
+            raise RequestError(415, "Compressed bodies are refused. Send the content as it is.")
+        if self.n_active > self.limits.requests:
+            raise RequestError(503, "Too many requests at once. Try again in a moment.", {"retry-after": "1"})
+        length = headers.get("content-length", "0")
+        if length.isdecimal() and int(length[:19]) > self.limits.body_bytes:
+            raise self.too_large()
+
+    def _is_ours(self, host: str) -> bool:
+        """Whether a Host header is an address in digits, which no one can rebind, or a name of ours."""
+        with contextlib.suppress(ValueError):
+            parts = urlsplit(f"//{host}")
+            name = (parts.hostname or "").rstrip(".")
+            if parts.netloc != host or "@" in host or (parts.port is None and host.endswith(":")):
+                return False
+            if name in self._names:
+                return True
+            ipaddress.ip_address(name)
+            return True
+        return False
+
+    def hold(self, n_bytes: int) -> None:
+        """Count bytes of a body that is being read."""
+        self._n_held += n_bytes
+        if self._n_held > self.limits.held_bytes:
+            raise RequestError(503, "Too much is being sent at once. Try again in a moment.", {"retry-after": "1"})
+
+    def too_large(self) -> RequestError:
+        """The refusal of a body."""
+        limit = f"{self.limits.body_bytes / 2**20:g} MiB"
+        return RequestError(413, f"The body of a request may have {limit}. Send less at a time.")
+
+
+class _Body:
+    """The body of one request, counted as it arrives."""
+
+    def __init__(self, guard: Guard, receive: Receive) -> None:
+        self._guard, self._receive = guard, receive
+        self._deadline: float | None = None
+        self.n_bytes = 0
+        self.complete = False
+
+    async def receive(self) -> Message:
+        """The next part; too much or too late is refused."""
+        if self.complete:
+            return await self._receive()
+        if self._deadline is None:
+            self._deadline = asyncio.get_running_loop().time() + self._guard.limits.body_seconds
+        try:
+            async with asyncio.timeout_at(self._deadline):
+                message = await self._receive()
+        except TimeoutError:
+            seconds = self._guard.limits.body_seconds
+            raise RequestError(408, f"The request did not arrive within {seconds:g} s.") from None
+        self._count(message)
+        if self.n_bytes > self._guard.limits.body_bytes:
+            raise self._guard.too_large()
+        return message
+
+    def _count(self, message: Message) -> None:
+        n_bytes = len(message.get("body", b""))
+        self.n_bytes += n_bytes
+        self.complete = not message.get("more_body", False)
+        self._guard.hold(n_bytes)
+
+    async def discard(self) -> None:
+        """Read on for a moment without keeping anything."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_DISCARD_SECONDS):
+                while not self.complete:
+                    self.complete = not (await self._receive()).get("more_body", False)
+
+
+def _netloc(origin: str) -> str:
+    """Host and port of an origin; nothing for "null" and what is malformed."""
+    try:
+        return urlsplit(origin).netloc.casefold()
+    except ValueError:
+        return ""

@@ -1,0 +1,277 @@
+"""A web server for this machine: one listening socket, an orderly stop, patience with nobody who stalls."""
+
+import asyncio
+import contextlib
+import errno
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from types import FrameType
+
+import h11
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from esad.errors import InputError
+from esad.web.answers import error_document, json_response
+from esad.web.guard import Guard
+
+__all__ = ["LOCALHOST", "bind", "in_background", "is_local", "run", "url_of"]
+
+LOCALHOST = "127.0.0.1"
+_BACKLOG = 1024
+_MAX_CONNECTIONS = 1000
+_HEADER_SECONDS = 10.0  # until the head of a request has arrived
+_KEEP_ALIVE_SECONDS = 30
+_QUIET_SECONDS = 0.3  # without a new request, before connections are closed
+_DRAIN_SECONDS = 2.0  # at most, of refusing new requests politely
+
+
+def bind(host: str = LOCALHOST, port: int = 0) -> socket.socket:
+    """Listen at an address, or say why that cannot be.
+
+    Parameters
+    ----------
+    host : str
+        Name or address of an interface of this machine.
+    port : int
+        0 takes any free one.
+
+    Examples
+    --------
+    >>> listener = bind()
+    >>> bind(port=listener.getsockname()[1])
+    Traceback (most recent call last):
+        ...
+    esad.errors.InputError: Cannot serve at 127.0.0.1, port ...: another program is using it. Choose another port, ...
+    >>> listener.close()
+    """
+    if not 0 <= port <= 65535:
+        raise InputError(f"A port is a number from 0 (any free one) to 65535. Got {port}.")
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except (OSError, UnicodeError) as error:
+        raise InputError(f"Cannot serve at {host!r}: no such address. Try {LOCALHOST} or 0.0.0.0.") from error
+    listener = socket.socket(family, kind, protocol)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(_BACKLOG)
+    except OSError as error:
+        listener.close()
+        raise InputError(f"Cannot serve at {host}, port {port}: {_reason(error)}") from error
+    return listener
+
+
+def _reason(error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return "another program is using it. Choose another port, or 0 for any free one."
+    if error.errno == errno.EACCES:
+        return "ports below 1024 are kept for the system. Choose another port."
+    if error.errno == errno.EADDRNOTAVAIL:
+        return "this machine has no such address."
+    return f"{os.strerror(error.errno or 0)}."
+
+
+def url_of(listener: socket.socket) -> str:
+    """The address to type into a browser or a client."""
+    host, port = listener.getsockname()[:2]
+    shown = {"0.0.0.0": LOCALHOST, "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
+    return f"http://{shown}:{port}"
+
+
+def is_local(listener: socket.socket) -> bool:
+    """Whether only programs of this machine can reach it."""
+    host = str(listener.getsockname()[0])
+    return host.startswith("127.") or host == "::1"
+
+
+def run(
+    guard: Guard,
+    listener: socket.socket,
+    *,
+    ready: Callable[[], None] | None = None,
+    hang_up: Callable[[], None] | None = None,
+    stop_seconds: float = 30.0,
+) -> None:
+    """Serve until told to stop by SIGTERM or Ctrl-C.
+
+    Requests under way are answered. New ones are refused with 503 for a moment, so that nobody's request is cut off,
+    and then not accepted any more. A second Ctrl-C does not wait.
+
+    Parameters
+    ----------
+    guard : Guard
+        The application.
+    listener : socket
+        As `bind` gives it; closed at the end.
+    ready : callable, optional
+        Called when the first request can be answered.
+    hang_up : callable, optional
+        Called in the loop's thread on SIGHUP.
+    stop_seconds : float
+        How long requests under way may take after the stop.
+    """
+    with contextlib.closing(listener):
+        _Server(guard, ready=ready, hang_up=hang_up, stop_seconds=stop_seconds).run(sockets=[listener])
+
+
+@contextlib.contextmanager
+def in_background(guard: Guard, listener: socket.socket | None = None) -> Iterator[str]:
+    """Serve from a thread of this process while the block runs, which is given the address.
+
+    Examples
+    --------
+    >>> import httpx
+    >>> from esad.web.answers import application
+    >>> with in_background(Guard(application("example"))) as url:
+    ...     httpx.get(f"{url}/nothing").json()
+    {'error': {'status': 404, 'code': 'not_found', 'message': "There is no '/nothing' here."}}
+    """
+    listener = listener or bind()
+    started = threading.Event()
+    server = _Server(guard, ready=started.set)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+    thread.start()
+    try:
+        while not started.wait(0.05):
+            if not thread.is_alive():
+                raise RuntimeError("The server did not start.")
+        yield url_of(listener)
+    finally:
+        server.should_exit = True
+        thread.join()
+        listener.close()
+
+
+class _Server(uvicorn.Server):
+    """uvicorn, with a stop that cuts nobody off and is a good end, not an interruption."""
+
+    def __init__(
+        self,
+        guard: Guard,
+        *,
+        ready: Callable[[], None] | None = None,
+        hang_up: Callable[[], None] | None = None,
+        stop_seconds: float = 30.0,
+    ) -> None:
+        super().__init__(
+            uvicorn.Config(
+                guard,
+                http=_Protocol,
+                ws="none",
+                loop="asyncio",
+                lifespan="on",
+                log_config=None,
+                log_level="critical",  # the application logs for itself
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,
+                backlog=_BACKLOG,
+                timeout_keep_alive=_KEEP_ALIVE_SECONDS,
+                timeout_graceful_shutdown=max(1, round(stop_seconds)),
+            )
+        )
+        self._guard, self._ready, self._hang_up = guard, ready, hang_up
+        self._stop_seconds = stop_seconds
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start, and say so."""
+        await super().startup(sockets)
+        if self.started and self._ready is not None:
+            self._ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Refuse politely until nothing is under way, then close."""
+        self._guard.stopping = True
+        began = self._guard.last_request = time.monotonic()
+        while not self.force_exit:
+            now = time.monotonic()
+            quiet = now - self._guard.last_request > _QUIET_SECONDS or now - began > _DRAIN_SECONDS
+            if (quiet and not self._guard.n_active) or now - began > self._stop_seconds:
+                break
+            await asyncio.sleep(0.02)
+        await super().shutdown(sockets)
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Take the signals for the time of serving, in the main thread."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        handlers: dict[signal.Signals, Callable[[int, FrameType | None], None]]
+        handlers = {signal.SIGINT: self.handle_exit, signal.SIGTERM: self.handle_exit}
+        if self._hang_up is not None and hasattr(signal, "SIGHUP"):
+            handlers[signal.SIGHUP] = self._hung_up
+        before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+        self._loop = asyncio.get_running_loop()
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _hung_up(self, number: int, frame: FrameType | None) -> None:
+        assert self._hang_up is not None
+        self._loop.call_soon_threadsafe(self._hang_up)
+
+
+class _Protocol(H11Protocol):
+    """One connection: closed when the head of a request does not come, errors of the protocol in our shape."""
+
+    _head_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
+        """Begin to wait for a request; there is an end to the number of connections."""
+        super().connection_made(transport)
+        if len(self.connections) > _MAX_CONNECTIONS:
+            self._refuse(503, "Too many connections. Try again in a moment.")
+        else:
+            self._watch_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait no more."""
+        self._forget_head()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Read on, and wait no more once a request has begun."""
+        super().data_received(data)
+        if self.cycle is None or self.cycle.response_complete:
+            self._watch_head()
+        else:
+            self._forget_head()
+
+    def send_400_response(self, msg: str) -> None:
+        """What is no HTTP."""
+        self._refuse(400, msg)
+
+    def _watch_head(self) -> None:
+        if self._head_timer is None:
+            self._head_timer = self.loop.call_later(_HEADER_SECONDS, self._too_slow)
+
+    def _forget_head(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    def _too_slow(self) -> None:
+        self._head_timer = None
+        if not self.transport.is_closing():
+            self._refuse(408, f"The request did not arrive within {_HEADER_SECONDS:g} s.")
+
+    def _refuse(self, status: int, message: str) -> None:
+        """Answer without the application and close."""
+        answer = json_response(error_document(status, message))
+        headers = [*answer.raw_headers, (b"connection", b"close")]
+        body = bytes(answer.body)
+        with contextlib.suppress(h11.LocalProtocolError):  # an answer is under way: only closing is left
+            for event in (h11.Response(status_code=status, headers=headers), h11.Data(data=body), h11.EndOfMessage()):
+                self.transport.write(self.conn.send(event) or b"")
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        self.transport.close()

@@ -1,0 +1,147 @@
+"""A real socket: what is no HTTP, who stalls, and the stop that cuts nobody off."""
+
+import contextlib
+import json
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+pytest.importorskip("fastapi")
+httpx = pytest.importorskip("httpx")
+
+from esad.errors import InputError  # noqa: E402
+from esad.web import server  # noqa: E402
+from esad.web.answers import application  # noqa: E402
+from esad.web.guard import Guard  # noqa: E402
+
+PROGRAM = """
+import asyncio, sys
+from esad.web import server
+from esad.web.answers import application
+from esad.web.guard import Guard
+
+app = application("example")
+
+@app.get("/slow")
+async def slow(seconds: float = 0.5) -> str:
+    await asyncio.sleep(seconds)
+    return "done"
+
+listener = server.bind()
+server.run(
+    Guard(app),
+    listener,
+    ready=lambda: print(server.url_of(listener), flush=True),
+    hang_up=lambda: print("hung up", flush=True),
+)
+print("ended", flush=True)
+"""
+
+
+@pytest.fixture
+def program():
+    with subprocess.Popen([sys.executable, "-c", PROGRAM], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+@pytest.fixture
+def address():
+    with server.in_background(Guard(application("example"))) as url:
+        yield "127.0.0.1", int(url.rpartition(":")[2])
+
+
+def raw(address, *parts: bytes, pause: float = 0.0) -> bytes:
+    with socket.create_connection(address, timeout=10) as connection:
+        for part in parts:
+            connection.sendall(part)
+            time.sleep(pause)
+        with contextlib.suppress(OSError):  # refused and closed by now
+            connection.shutdown(socket.SHUT_WR)
+        answer = b""
+        while chunk := connection.recv(65536):
+            answer += chunk
+    return answer
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",  # TLS to a plain port
+        b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: -5\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nabcde",
+        b"POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"a" * 20_000,
+    ],
+)
+def test_what_is_no_http_is_told_in_the_one_shape(address, sent):
+    head, _, body = raw(address, sent).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 4"), head
+    assert json.loads(body)["error"]["status"] in (400, 404)
+
+
+def test_a_head_that_does_not_come_is_given_up(address, monkeypatch):
+    monkeypatch.setattr(server, "_HEADER_SECONDS", 0.2)
+    with socket.create_connection(address, timeout=10) as connection:
+        connection.sendall(b"GET / HTTP/1.1\r\nHost: loc")
+        assert connection.recv(100).startswith(b"HTTP/1.1 408")
+
+
+def test_connections_have_a_limit(address, monkeypatch):
+    monkeypatch.setattr(server, "_MAX_CONNECTIONS", 2)
+    opened = [socket.create_connection(address, timeout=10) for _ in range(3)]
+    assert opened[2].recv(100).startswith(b"HTTP/1.1 503")
+    for connection in opened:
+        connection.close()
+
+
+def test_a_taken_port_and_wrong_ones():
+    with server.bind() as listener:
+        assert server.is_local(listener)
+        port = listener.getsockname()[1]
+        with pytest.raises(InputError, match=f"port {port}: another program is using it"):
+            server.bind(port=port)
+    for port in (-1, 65536):
+        with pytest.raises(InputError, match="from 0"):
+            server.bind(port=port)
+    with pytest.raises(InputError, match="no such address"):
+        server.bind("no such host.invalid")
+    with pytest.raises(InputError, match="this machine has no such address"):
+        server.bind("192.0.2.1")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_the_stop_answers_what_is_under_way_and_refuses_what_is_new(program, number):
+    url = program.stdout.readline().strip()
+    answers = []
+    slow = threading.Thread(target=lambda: answers.append(httpx.get(f"{url}/slow", params={"seconds": 0.8})))
+    with httpx.Client() as known:
+        assert known.get(f"{url}/slow", params={"seconds": 0}).status_code == 200  # its connection stays open
+        slow.start()
+        time.sleep(0.2)
+        program.send_signal(number)
+        time.sleep(0.25)
+        late = known.get(f"{url}/slow")
+        assert (late.status_code, late.headers["connection"]) == (503, "close")
+    slow.join()
+    assert [answer.json() for answer in answers] == ["done"]
+    assert program.stdout.read() == "ended\n"
+    assert program.wait(10) == 0
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(f"{url}/slow")
+
+
+def test_hanging_up_is_no_stop(program):
+    url = program.stdout.readline().strip()
+    program.send_signal(signal.SIGHUP)
+    assert program.stdout.readline() == "hung up\n"
+    assert httpx.get(f"{url}/slow", params={"seconds": 0}).json() == "done"
