@@ -7,6 +7,7 @@ clusters, as many as rows are wanted, and of each cluster the row nearest to its
 others, not the oddest ones.
 """
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -20,12 +21,13 @@ from esad.detector import Detector
 from esad.errors import InputError
 from esad.preprocess.inputs import Rows
 
-__all__ = ["Suggestion", "suggest_labels", "typical"]
+__all__ = ["Suggestion", "suggest_labels", "suggested", "typical"]
 
 TOP_RATIO = 0.4  # of the rows asked for
 N_CANDIDATES = 5  # per row wanted
 
 Numbers = NDArray[np.intp]
+RowsOf = Callable[[Numbers], Rows]
 
 
 @dataclass(frozen=True)
@@ -86,29 +88,42 @@ def suggest_labels(detector: Detector, X: Any, y: ArrayLike | None = None, *, n:
     if n > len(pool):
         raise InputError(f"`n` must be at most {len(pool)}, the unlabelled rows there are. Got {n}.")
     rows = detector._rows(X)
-    flat, scores = rows.reshape(len(rows), -1), detector._total(rows)
+    return suggested(rows.__getitem__, detector._total(rows), pool, threshold=detector.threshold_, n=n)
+
+
+def suggested(
+    rows_of: RowsOf, scores: NDArray[np.float64], pool: Numbers, *, threshold: float, n: int
+) -> tuple[Suggestion, ...]:
+    """The same from scores that are known; `rows_of` gives the preprocessed rows of some numbers.
+
+    Examples
+    --------
+    >>> rows = np.arange(6, dtype=np.float32)[:, None]
+    >>> [one.row for one in suggested(rows.__getitem__, np.arange(6.0), np.arange(6), threshold=2.0, n=2)]
+    [3, 2]
+    """
     n_top = round(TOP_RATIO * n) or 1
-    top = typical(flat, pool[np.argsort(-scores[pool], kind="stable")][: N_CANDIDATES * n_top], n_top)
+    top = typical(rows_of, pool[np.argsort(-scores[pool], kind="stable")][: N_CANDIDATES * n_top], n_top)
     others = np.setdiff1d(pool, top)
-    distances = np.abs(scores[others] - detector.threshold_)
-    near = typical(flat, others[np.argsort(distances, kind="stable")][: N_CANDIDATES * (n - n_top)], n - n_top)
+    distances = np.abs(scores[others] - threshold)
+    near = typical(rows_of, others[np.argsort(distances, kind="stable")][: N_CANDIDATES * (n - n_top)], n - n_top)
     whys = dict.fromkeys(top.tolist(), "top") | dict.fromkeys(near.tolist(), "threshold")
     ordered = sorted(whys, key=lambda row: (-scores[row], row))
     return tuple(Suggestion(row, float(scores[row]), whys[row]) for row in ordered)
 
 
-def typical(flat: Rows, candidates: Numbers, n: int) -> Numbers:
+def typical(rows_of: RowsOf, candidates: Numbers, n: int) -> Numbers:
     """Of n clusters of the candidates, the row nearest to each centre; the first ones left over where clusters lack.
 
     Examples
     --------
     >>> line = np.array([[0.0], [1.0], [2.0], [9.0], [10.0], [11.0]], dtype=np.float32)
-    >>> sorted(typical(line, np.arange(6), 2).tolist())
+    >>> sorted(typical(line.__getitem__, np.arange(6), 2).tolist())
     [1, 4]
     """
     if n == 0 or n >= len(candidates):
         return candidates[:n]
-    rows = flat[candidates].astype(np.float64)
+    rows = rows_of(candidates).reshape(len(candidates), -1).astype(np.float64)
     n_clusters = min(n, len(np.unique(rows, axis=0)))
     clusters = KMeans(n_clusters, n_init=1, random_state=0).fit(rows)
     nearest = np.argmin(clusters.transform(rows), axis=0)  # (clusters,)

@@ -1,0 +1,187 @@
+"""What to judge next, and by whom: the most useful rows first, different ones for different reviewers.
+
+The order is that of `esad.advice.suggest`: some of the most anomalous rows, some at the threshold, none like another,
+found in batches since the labels so far decide which rows are left. A row that is handed out is leased for a while:
+other reviewers get other rows as long as there are any.
+"""
+
+import time
+from collections.abc import Callable, Collection, Container
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from esad.advice.suggest import RowsOf, Suggestion, suggested
+
+__all__ = ["FILTERS", "Queue", "filtered"]
+
+BATCH: Final = 20  # suggestions found at a time
+LEASE_SECONDS: Final = 300.0
+# What can be looked through; "next" is the queue, the others are lists.
+FILTERS: Final = {
+    "next": "most useful first",
+    "alarms": "alarms not judged yet, highest first",
+    "judged": "judged by anybody, highest first",
+    "second": "judged by others and not by you",
+    "skipped": "skipped by you",
+    "disagreements": "one says anomaly, another normal",
+    "all": "every row, highest first",
+}
+
+Verdicts = dict[int, dict[str, str]]
+
+
+@dataclass
+class _Lease:
+    reviewer: str
+    until: float
+
+
+class Queue:
+    """Suggestions of one model.
+
+    Parameters
+    ----------
+    scores : ndarray, (n,)
+        Of all rows.
+    threshold : float
+    rows_of : callable
+        Preprocessed rows by their numbers.
+    clock : callable
+        Seconds; another one in tests.
+
+    Examples
+    --------
+    >>> rows = np.arange(50, dtype=np.float32)[:, None]
+    >>> queue = Queue(np.arange(50.0), threshold=45.0, rows_of=rows.__getitem__)
+    >>> ann, bob = (queue.take(name, 3, is_open=lambda row: True) for name in ("ann", "bob"))
+    >>> len({one.row for one in [*ann, *bob]})
+    6
+    """
+
+    def __init__(
+        self,
+        scores: NDArray[np.float64],
+        *,
+        threshold: float,
+        rows_of: RowsOf,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.scores, self.threshold = scores, threshold
+        self._rows_of, self._clock = rows_of, clock
+        self._found: list[Suggestion] = []
+        self._left = np.ones(len(scores), dtype=bool)  # rows that may come into a batch
+        self._leases: dict[int, _Lease] = {}
+
+    def take(
+        self, reviewer: str, n: int, *, is_open: Callable[[int], bool], have: Container[int] = ()
+    ) -> list[Suggestion]:
+        """The next rows for a reviewer, leased to them.
+
+        Rows for which `is_open` says no are left out, and rows that the reviewer has in hand. Where all others are
+        leased to somebody else, those come too: nobody waits for somebody who went home.
+        """
+        now = self._clock()
+        free: list[Suggestion] = []
+        leased: list[Suggestion] = []
+        position = 0
+        while len(free) < n:
+            if position == len(self._found) and not self._more():
+                break
+            one = self._found[position]
+            position += 1
+            if one.row in have or not is_open(one.row):
+                continue
+            lease = self._leases.get(one.row)
+            held = lease is not None and lease.reviewer != reviewer and lease.until > now
+            (leased if held else free).append(one)
+        chosen = [*free, *leased][:n]
+        for one in chosen:
+            self._leases[one.row] = _Lease(reviewer, now + LEASE_SECONDS)
+        return chosen
+
+    def close(self, row: int) -> None:
+        """A row was judged: it needs no lease and comes into no further batch."""
+        self._leases.pop(row, None)
+        self._left[row] = False
+
+    def reopen(self, row: int) -> None:
+        """A judgement was undone: the row may come again."""
+        if all(one.row != row for one in self._found):
+            self._left[row] = True
+
+    def _more(self) -> bool:
+        """Find another batch; whether there was anything left."""
+        pool = np.flatnonzero(self._left)
+        if not len(pool):
+            return False
+        batch = suggested(self._rows_of, self.scores, pool, threshold=self.threshold, n=min(BATCH, len(pool)))
+        self._left[[one.row for one in batch]] = False
+        self._found += _mixed(batch)
+        return True
+
+
+def _mixed(batch: Collection[Suggestion]) -> list[Suggestion]:
+    """Both groups of a batch spread evenly over it, so that its beginning is as good as the whole."""
+    places: list[tuple[float, Suggestion]] = []
+    for why in ("top", "threshold"):
+        group = [one for one in batch if one.why == why]
+        places += [((index + 0.5) / len(group), one) for index, one in enumerate(group)]
+    return [one for _, one in sorted(places, key=lambda place: place[0])]
+
+
+def filtered(
+    name: str,
+    *,
+    order: NDArray[np.intp],
+    is_alarm: NDArray[np.bool_],
+    known: NDArray[np.int8],
+    verdicts: Verdicts,
+    reviewer: str,
+) -> NDArray[np.intp]:
+    """Rows of a filter other than "next", the most anomalous first.
+
+    Parameters
+    ----------
+    name : str
+        One of `FILTERS`.
+    order : ndarray of int, (n,)
+        All rows, the most anomalous first.
+    is_alarm : ndarray of bool, (n,)
+    known : ndarray of int8, (n,)
+        Labels that came with the data.
+    verdicts : dict
+        By row and reviewer.
+    reviewer : str
+        Who asks.
+
+    Examples
+    --------
+    >>> asked = dict(order=np.array([2, 0, 1]), is_alarm=np.array([True, False, True]), known=np.zeros(3, np.int8))
+    >>> filtered("alarms", verdicts={2: {"ann": "normal"}}, reviewer="bob", **asked)
+    array([0])
+    >>> filtered("second", verdicts={2: {"ann": "normal"}}, reviewer="bob", **asked)
+    array([2])
+    """
+    if name == "all":
+        return order
+    if name == "alarms":
+        done = known != 0
+        done[[row for row, said in verdicts.items() if _decided(said)]] = True
+        chosen = is_alarm & ~done
+        return np.asarray(order[chosen[order]])
+    tests: dict[str, Callable[[dict[str, str]], bool]] = {
+        "judged": _decided,
+        "second": lambda said: reviewer not in said and _decided(said),
+        "skipped": lambda said: said.get(reviewer) == "skip",
+        "disagreements": lambda said: {"anomaly", "normal"} <= set(said.values()),
+    }
+    chosen = np.zeros(len(order), dtype=bool)
+    chosen[[row for row, said in verdicts.items() if tests[name](said)]] = True
+    return np.asarray(order[chosen[order]])
+
+
+def _decided(said: dict[str, str]) -> bool:
+    return any(verdict != "skip" for verdict in said.values())

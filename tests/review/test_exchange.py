@@ -1,0 +1,73 @@
+"""Labels as CSV: out and in again is the same, whatever the cells hold, and a wrong file changes nothing."""
+
+import csv
+import io
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from esad.errors import DataFileError, InputError
+from esad.review.exchange import read_csv, write_csv
+from esad.review.store import Store
+
+NAMES = ["a,1", 'b"2', "c\n3", "=d()"]
+
+
+def opened(path):
+    return Store(path, fingerprint="abc", n_rows=4)
+
+
+@settings(max_examples=25)
+@given(
+    said=st.lists(
+        st.tuples(st.integers(0, 3), st.sampled_from(["ann", "bob, c"]), st.sampled_from(["anomaly", "normal", "skip"]))
+    ),
+    note=st.text(st.characters(exclude_categories=["Cs"]), max_size=30),
+    named=st.booleans(),
+)
+def test_out_and_in_again_is_the_same(said, note, named, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("exchange")
+    names, id_name = (NAMES, "serial") if named else (None, "row")
+    with opened(folder / "a.db") as first, opened(folder / "b.db") as second:
+        for number, (row, who, verdict) in enumerate(said):
+            first.judge(str(number), row, who, verdict)
+        first.annotate("n", 1, "ann", note.replace("\r", " ").replace("\0", ""))
+        text = write_csv(first, names, id_name)
+        assert read_csv(text, second, names, id_name, reviewer="me") == sum(map(len, first.verdicts().values()))
+        assert second.verdicts() == first.verdicts()
+        notes = [{who: said.note for who, said in store.opinions(1).items()} for store in (first, second)]
+        assert notes[0] == notes[1]
+        n_entries = len(second)
+        assert read_csv(text, second, names, id_name, reviewer="me") == 0  # once more: nothing new
+        assert len(second) == n_entries
+
+
+def test_a_short_file_of_other_people_will_do(tmp_path):
+    with opened(tmp_path / "a.db") as store:
+        assert read_csv("\ufefflabel,row\r\nAnomaly,2\r\n,1\r\n", store, NAMES, "serial", reviewer="me") == 1
+        assert store.verdicts() == {2: {"me": "anomaly"}}
+        rows = list(csv.reader(io.StringIO(write_csv(store, NAMES, "serial"))))
+        assert rows[0] == ["serial", "label", "reviewer", "note", "time"]
+        assert rows[1][:4] == ["c\n3", "anomaly", "me", ""]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "needs the columns"),
+        ("serial,verdict\n", "needs the columns"),
+        ('serial,label\n"a,1",anomaly\nzzz,normal\n', "Line 3: there is no row 'zzz'"),
+        ("row,label\n4,anomaly\n", "no row '4'"),
+        ("row,label\n-1,anomaly\n", "no row '-1'"),
+        ("row,label\n1,maybe\n", "anomaly, normal or skip"),
+        ("row,label\n1\n", "1 cells"),
+        ('row,label\n1,"anomaly\n', "CSV"),
+        ("row,label,reviewer\n1,anomaly,a\x07b\n", "reviewer"),
+    ],
+)
+def test_a_wrong_file_changes_nothing(tmp_path, text, words):
+    with opened(tmp_path / "a.db") as store:
+        with pytest.raises((DataFileError, InputError), match=words):
+            read_csv(text, store, NAMES, "serial", reviewer="me")
+        assert len(store) == 0

@@ -1,0 +1,119 @@
+"""The queue: most useful first, no row twice, different rows for different reviewers; filters by plain rules."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from esad.advice.suggest import suggested
+from esad.review.queue import BATCH, LEASE_SECONDS, Queue, filtered
+
+N_ROWS = 70
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+def made(n_rows=N_ROWS, **options):
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(n_rows, 3)).astype(np.float32)
+    scores = np.abs(rows).sum(axis=1).astype(np.float64)
+    return Queue(scores, threshold=float(np.quantile(scores, 0.9)), rows_of=rows.__getitem__, **options), rows, scores
+
+
+def everything(row):
+    return True
+
+
+def test_the_first_batch_is_what_is_suggested_both_kinds_spread_over_it():
+    queue, rows, scores = made()
+    taken = queue.take("ann", BATCH, is_open=everything)
+    wanted = suggested(rows.__getitem__, scores, np.arange(N_ROWS), threshold=queue.threshold, n=BATCH)
+    assert {one.row for one in taken} == {one.row for one in wanted}
+    assert [one.why for one in taken[:5]].count("top") == 2
+    assert [one.why for one in taken].count("top") == 8
+
+
+def test_every_row_comes_once_in_the_end():
+    queue, _, _ = made()
+    done: set[int] = set()
+    for _ in range(N_ROWS):
+        (one,) = queue.take("ann", 1, is_open=lambda row: row not in done)
+        assert one.row not in done
+        done.add(one.row)
+        queue.close(one.row)
+    assert queue.take("ann", 1, is_open=lambda row: row not in done) == []
+
+
+def test_two_reviewers_get_different_rows_until_a_lease_ends():
+    clock = Clock()
+    queue, _, _ = made(12, clock=clock)
+    ann = {one.row for one in queue.take("ann", 6, is_open=everything)}
+    bob = {one.row for one in queue.take("bob", 6, is_open=everything)}
+    assert len(ann | bob) == 12
+    assert {one.row for one in queue.take("ann", 6, is_open=everything)} == ann
+    assert len(queue.take("eve", 3, is_open=everything)) == 3  # all are leased: better one twice than none
+    clock.now += LEASE_SECONDS + 1
+    assert {one.row for one in queue.take("bob", 12, is_open=everything)} == ann | bob
+
+
+def test_rows_in_hand_and_rows_that_are_not_open_do_not_come():
+    queue, _, _ = made()
+    first = [one.row for one in queue.take("ann", 5, is_open=everything)]
+    more = queue.take("ann", 5, is_open=lambda row: row != first[0], have=first[1:])
+    assert set(first).isdisjoint(one.row for one in more)
+
+
+def test_an_undone_row_comes_again():
+    queue, _, _ = made(8)
+    done = {one.row for one in queue.take("ann", 3, is_open=everything)}
+    for row in done:
+        queue.close(row)
+    back = done.pop()
+    queue.reopen(back)
+    assert queue.take("ann", 1, is_open=lambda row: row not in done)[0].row == back
+
+
+def test_a_row_judged_elsewhere_and_undone_comes_again():
+    queue, _, scores = made(60)
+    low = int(np.argmin(scores))
+    queue.close(low)  # before any batch was found
+    queue.reopen(low)
+    done: set[int] = set()
+    while found := queue.take("ann", 1, is_open=lambda row: row not in done):
+        done.add(found[0].row)
+    assert len(done) == 60
+
+
+verdicts = st.dictionaries(
+    st.integers(0, 9),
+    st.dictionaries(st.sampled_from(["ann", "bob"]), st.sampled_from(["anomaly", "normal", "skip"]), min_size=1),
+)
+
+
+@given(verdicts=verdicts, seed=st.integers(0, 99))
+@settings(max_examples=50)
+@pytest.mark.parametrize("name", ["all", "alarms", "judged", "second", "skipped", "disagreements"])
+def test_filters_follow_plain_rules(name, verdicts, seed):
+    rng = np.random.default_rng(seed)
+    order, is_alarm = rng.permutation(10), rng.random(10) < 0.5
+    known = rng.choice(np.array([-1, 0, 0, 1], dtype=np.int8), 10)
+    found = filtered(name, order=order, is_alarm=is_alarm, known=known, verdicts=verdicts, reviewer="ann")
+
+    def belongs(row):
+        said = verdicts.get(row, {})
+        decided = bool({"anomaly", "normal"} & set(said.values()))
+        return {
+            "all": True,
+            "alarms": is_alarm[row] and known[row] == 0 and not decided,
+            "judged": decided,
+            "second": decided and "ann" not in said,
+            "skipped": said.get("ann") == "skip",
+            "disagreements": {"anomaly", "normal"} <= set(said.values()),
+        }[name]
+
+    assert found.tolist() == [row for row in order.tolist() if belongs(row)]
