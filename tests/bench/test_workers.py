@@ -9,10 +9,13 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from joblib import delayed
+from support import worker_of
 
 from esad.bench.grid import read
 from esad.bench.run import run
 from esad.bench.store import Store
+from esad.bench.workers import MAX_ATTEMPTS, _RayTasks
 from esad.cli.app import run as esad
 
 EXPERIMENT = """
@@ -30,8 +33,9 @@ name = "Forest"
 method = "iforest"
 settings = { n_trees = 40 }
 """
-RAY = pytest.param("ray", marks=pytest.mark.extra)
-WORKER = {"loky": "LokyProcess", "ray": "ray::PoolActor"}
+
+
+linux = pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for workers in Linux' process table")
 
 
 @pytest.fixture
@@ -46,25 +50,6 @@ def command(file, store, backend):
     return [sys.executable, "-m", "esad", "bench", "run", str(file), *words]
 
 
-def worker_of(process, name):
-    """The number of a process below `process` with such a command, by Linux' process table."""
-    parents, names = {}, {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                names[int(entry.name)] = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-                parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-            except OSError:
-                continue  # it has just ended
-    for number in [number for number, words in names.items() if name in words]:
-        above = number
-        while above in parents and above != process:
-            above = parents[above]
-        if above == process:
-            return number
-    return None
-
-
 @pytest.mark.extra
 @pytest.mark.parametrize("backend", ["loky", "ray"])
 def test_two_workers_give_the_results_of_one(backend, file, tmp_path):
@@ -76,20 +61,25 @@ def test_two_workers_give_the_results_of_one(backend, file, tmp_path):
         assert {found.cell: (found.auc, found.ap) for found in store.results()} == alone
 
 
-@pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for workers in Linux' process table")
-@pytest.mark.parametrize("backend", ["loky", RAY])
-def test_after_a_killed_worker_the_same_command_finishes(backend, file, tmp_path):
+def kill_a_worker(file, store, backend, name):
+    """Start a longer run, kill one of its workers after the first result, and let it come to its end."""
     file.write_text(EXPERIMENT.replace("seeds = 12", "seeds = 30").replace("n_trees = 40", "n_trees = 100"))
-    store = tmp_path / "s.db"
     process = subprocess.Popen(command(file, store, backend), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     worker, deadline = None, time.monotonic() + 120
     while worker is None and time.monotonic() < deadline:
         time.sleep(0.05)
         if store.exists() and Store(store).finished():
-            worker = worker_of(process.pid, WORKER[backend])
+            worker = worker_of(process.pid, name)
     os.kill(worker, signal.SIGKILL)
     said, warned = process.communicate(timeout=120)
-    assert process.returncode == 1
+    return process.returncode, said, warned
+
+
+@linux
+def test_after_a_killed_worker_the_same_command_finishes(file, tmp_path):
+    store = tmp_path / "s.db"
+    code, said, warned = kill_a_worker(file, store, "loky", "LokyProcess")
+    assert code == 1
     assert "could not be run: A worker process died" in warned
     assert "Traceback" not in warned
     assert "The same command goes on." in said
@@ -99,6 +89,56 @@ def test_after_a_killed_worker_the_same_command_finishes(backend, file, tmp_path
         assert not opened._database.execute("select * from claims").fetchall()
         outcome = run([cell for _, cell in read(file).cells()], opened)
         assert (outcome.n_done, outcome.failures) == (30 - n_done, [])
+
+
+@linux
+@pytest.mark.extra
+def test_cells_of_a_killed_ray_worker_are_run_again(file, tmp_path):
+    code, said, warned = kill_a_worker(file, tmp_path / "s.db", "ray", "ray::_attempt")
+    assert (code, warned) == (0, "")
+    assert "30 done now" in said
+    with Store(tmp_path / "s.db") as opened, Store(tmp_path / "one.db") as alone:
+        run([cell for _, cell in read(file).cells()], alone)
+        again, once = ({found.cell: (found.auc, found.ap) for found in store.results()} for store in (opened, alone))
+        assert again == once
+        assert not opened._database.execute("select * from claims").fetchall()
+
+
+class WorkerDiedError(Exception):
+    """As Ray says that a worker is gone."""
+
+
+class FakeRay:
+    """Runs a task when it is waited for; workers die on the tasks named, so many times each."""
+
+    exceptions = SimpleNamespace(RayError=WorkerDiedError, RayTaskError=KeyError)
+
+    def __init__(self, deaths):
+        self.deaths = dict(deaths)
+
+    def remote(self, **options):
+        assert options == {"num_cpus": 1, "max_retries": 0}
+        return lambda function: SimpleNamespace(remote=lambda *args: (function, args, object()))
+
+    def wait(self, references, num_returns):
+        return references[:1], references[1:]
+
+    def get(self, reference):
+        function, args, _ = reference
+        if self.deaths.get(args, 0) > 0:
+            self.deaths[args] -= 1
+            raise WorkerDiedError("the worker is gone\nat length")
+        return function(*args)
+
+
+def test_a_task_that_costs_its_worker_is_run_again_and_given_up_in_the_end():
+    def lost(reason, number):
+        return reason, number
+
+    ray = FakeRay({(2,): MAX_ATTEMPTS - 1, (3,): MAX_ATTEMPTS})
+    found = list(_RayTasks(ray, 2, lost)(delayed(abs)(number) for number in range(6)))
+    reason = f"It has cost {MAX_ATTEMPTS} workers: the worker is gone"
+    assert sorted(found, key=str) == [(reason, 3), 0, 1, 2, 4, 5]
 
 
 def test_an_unknown_back_end_is_refused(file, tmp_path, capfd):
@@ -120,7 +160,6 @@ def test_a_cluster_that_cannot_be_reached_is_told_in_one_line(file, tmp_path, ca
 
     monkeypatch.setenv("RAY_ADDRESS", "head:6379")
     monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(init=init))
-    monkeypatch.setitem(sys.modules, "ray.util.joblib.ray_backend", SimpleNamespace(RayBackend=object))
     assert esad(["bench", str(file), "--store", str(tmp_path / "s.db"), "--backend", "ray", "--jobs", "2"]) == 2
     shown = capfd.readouterr().err
     assert "Ray cannot be used at head:6379: Could not find any running Ray instance" in shown

@@ -60,7 +60,8 @@ def run(
 ) -> Outcome:
     """Run the cells that the store does not have, and keep each result at once.
 
-    When a worker dies, the cells that were at work have failed and no further one is started.
+    When a worker dies, the cells that were at work have failed and no further one is started. On Ray they are run
+    again, and fail alone when they have cost several workers.
 
     Parameters
     ----------
@@ -88,7 +89,7 @@ def run(
     watched = (None, None) if backend == "ray" else (store.checkpoints, deadline)
     with _renewed(store), _folder(store.checkpoints):
         try:
-            with workers(n_jobs, backend=backend) as parallel:
+            with workers(n_jobs, backend=backend, if_lost=_lost) as parallel:
                 jobs = (joblib.delayed(_attempt)(group, *watched) for group in books.tasks(deadline))
                 for done in itertools.chain.from_iterable(parallel(jobs)):
                     books.enter(done)
@@ -188,6 +189,11 @@ def _on_gpu(cells: Sequence[Cell]) -> bool:
     import torch
 
     return torch.cuda.is_available() and any(cell.scenario["kind"] in ("images", "given") for cell in cells)
+
+
+def _lost(reason: str, cells: Sequence[Cell], *watched: object) -> list[Failure]:
+    """What is known of cells that cost their workers."""
+    return [Failure(cell, reason) for cell in cells]
 
 
 def _attempt(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from esad import registry
 from esad.errors import InputError
+from esad.wording import counted, hint, listed
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -39,7 +40,6 @@ __all__ = [
 
 EPILOGUE = "Example:"
 _WIDE = 240  # columns when nobody's terminal limits them: tables in files are not cut
-_MAX_LISTED = 8
 
 
 class Interrupted(Exception):  # noqa: N818  not an error: the user asked for it
@@ -63,27 +63,6 @@ def printable(value: object) -> str:
 def one_line(text: str) -> str:
     """A message of several lines as one."""
     return " ".join(printable(line.strip()) for line in text.splitlines() if line.strip())
-
-
-def listed(names: Sequence[object]) -> str:
-    """Names in quotes, the first few of them."""
-    shown = ", ".join(repr(name) for name in names[:_MAX_LISTED])
-    return shown + (f", ... ({len(names)} in all)" if len(names) > _MAX_LISTED else "")
-
-
-def hint(word: str, known: Iterable[str]) -> str:
-    """The nearest known word as a question, or nothing."""
-    from difflib import get_close_matches
-
-    names = list(known)
-    folded = {name.casefold().strip(): name for name in reversed(names)}
-    near = get_close_matches(word.casefold().strip(), list(folded), n=1, cutoff=0.6)
-    return f" Did you mean {folded[near[0]]!r}?" if near else ""
-
-
-def counted(number: int, noun: str, plural: str | None = None) -> str:
-    """A number with its noun: 1 row, 2,000 rows."""
-    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
 def percent(share: float) -> str:

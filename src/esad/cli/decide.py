@@ -4,52 +4,24 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from esad.alarms import AlarmRule
 from esad.cli import common
-from esad.cli.source import Block, Source, scored
+from esad.cli.source import Source, scored
 from esad.errors import DataFileError, InputError
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from esad.detector import Detector
-    from esad.score.conformal import Calibration
 
 __all__ = ["Decision", "decision_for"]
 
 
 @dataclass(frozen=True)
-class Decision:
-    """What makes a row an alarm; `last_rank` counts calibration rows, as `Calibration.ranks` does."""
+class Decision(AlarmRule):
+    """The rule that the options ask for, and what can be said of it."""
 
-    threshold: float
-    calibration: "Calibration | None"
     alpha: float | None = None
     fdr: float | None = None
-    last_rank: int | None = None  # None: by the threshold
     n_rows: int | None = None  # of the file, where it was read before
-
-    def p_values(
-        self, detector: "Detector", block: Block, scores: "NDArray[np.float64]"
-    ) -> "NDArray[np.float64] | None":
-        """p-values of a scored block; None without a calibration."""
-        if self.calibration is None:
-            return None
-        return detector.p_value(block.X) if self.calibration.is_cross else self.calibration.p_values(scores)
-
-    def flags(self, scores: "NDArray[np.float64]", p_values: "NDArray[np.float64] | None") -> "NDArray[np.bool_]":
-        """Which rows are alarms."""
-        import numpy as np
-
-        if self.last_rank is None or p_values is None:
-            return scores > self.threshold
-        return np.asarray(self._ranks(p_values) <= self.last_rank)
-
-    def _ranks(self, p_values: "NDArray[np.float64]") -> "NDArray[np.int64]":
-        import numpy as np
-
-        assert self.calibration is not None
-        return np.rint(p_values * (self.calibration.n_rows + 1)).astype(np.int64)
 
     def counted(self, detector: "Detector", source: Source) -> "Decision":
         """For a false-discovery rate: read the file once, counting p-values, and see how small they must be."""
@@ -61,9 +33,9 @@ class Decision:
         n_by_rank = np.zeros(self.calibration.n_rows + 2, dtype=np.int64)
         first = replace(source, blocks=source.again())
         for block, scores in scored(detector, first, word="counting"):
-            p_values = self.p_values(detector, block, scores)
+            p_values = self.p_values(detector, block.X, scores)
             assert p_values is not None
-            n_by_rank += np.bincount(self._ranks(p_values), minlength=len(n_by_rank))
+            n_by_rank += np.bincount(self.ranks(p_values), minlength=len(n_by_rank))
         last_rank = self.calibration.last_discovery(n_by_rank, self.fdr)
         return replace(self, last_rank=last_rank, n_rows=int(n_by_rank.sum()))
 
@@ -125,7 +97,7 @@ def decision_for(detector: "Detector", *, alpha: float | None, fdr: float | None
                     "give it normal rows with: esad calibrate"
                 )
             detector.calibration_.check_level(share, name=option)
-    decision = Decision(detector.threshold_, detector.calibration_, alpha, fdr)
+    decision = Decision(detector.threshold_, detector.calibration_, alpha=alpha, fdr=fdr)
     if alpha is not None and detector.calibration_ is not None:
         decision = replace(decision, last_rank=detector.calibration_.last_rank(alpha))
     return decision

@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from esad.cli import common, options
-from esad.cli.decide import decision_for
+from esad.cli import common, options, shards
+from esad.cli.decide import Decision, decision_for
 from esad.cli.source import Block, load_model, open_source, parsed, scored
+from esad.errors import InputError
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from esad.detector import Detector
     from esad.score.drift import Drift
 
 __all__ = ["EXAMPLE", "plain_id", "score"]
@@ -24,6 +26,7 @@ EXAMPLE = common.example(
     "esad score payments.esad new.csv --out scores.csv",
     "esad score payments.esad new.parquet --top 20",
     "esad score payments.esad new.csv --fdr 0.1 --out scores.csv",
+    "esad score payments.esad 'part-*.parquet' --out scores --jobs 8",
 )
 _MAX_SHIFTS = 5  # named in the warning of drift
 _TOP = 20  # shown when no file is asked for
@@ -31,9 +34,19 @@ _TOP = 20  # shown when no file is asked for
 
 def score(
     model: options.Model,
-    data: options.Data,
+    data: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="DATA...",
+            help="CSV or Parquet file, or a folder of PNG or JPEG pictures. Many tables: files, a folder of them, or a "
+            "quoted pattern.",
+        ),
+    ],
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="SCORES", help="Scores file to write: .csv or .parquet.")
+        Path | None,
+        typer.Option(
+            "--out", "-o", metavar="SCORES", help="Scores file to write: .csv or .parquet. Of many files: folder."
+        ),
     ] = None,
     id_column: options.IdColumn = None,
     top: Annotated[
@@ -55,15 +68,42 @@ def score(
             help="Flag rows so that at most this share of those flagged is expected to be false. Reads the data twice.",
         ),
     ] = None,
+    engine: shards.Engine = None,
+    jobs: shards.Jobs = None,
+    ray_address: shards.RayAddress = None,
+    form: shards.Format = None,
     as_json: options.Json = False,
 ) -> None:
     """Score every row: the higher, the more anomalous.
 
     The scores file has the id column (or the row number, from 0), score, anomaly and, if the model is calibrated,
-    p_value. Files of any length are read block by block.
+    p_value. Files of any length are read block by block. Many files give a folder with one file of scores each; what
+    is there already is not scored again.
     """
     detector = load_model(model)
     decision = decision_for(detector, alpha=alpha, fdr=fdr)
+    request = shards.Request(engine, jobs, ray_address, form)
+    if request.is_meant(data, detector):
+        if fdr is not None:
+            raise InputError("--fdr needs the p-values of all rows together. Give --alpha, or one file.")
+        if top is not None:
+            raise InputError("--top is for one file.")
+        shards.score_many(model, data, out, request, id_column=id_column, alpha=alpha, as_json=as_json)
+        return
+    _score_one(detector, model, data[0], out, decision, id_column=id_column, top=top, as_json=as_json)
+
+
+def _score_one(
+    detector: "Detector",
+    model: Path,
+    data: Path,
+    out: Path | None,
+    decision: Decision,
+    *,
+    id_column: str | None,
+    top: int | None,
+    as_json: bool,
+) -> None:
     source = open_source(data, detector, id_column=id_column)
     monitor = detector.drift_monitor()
     worst = _Worst(top if top is not None else (0 if out else _TOP))
@@ -79,7 +119,7 @@ def score(
             )
         decision = decision.counted(detector, source)
         for block, scores in scored(detector, parsed(source)):
-            p_values = decision.p_values(detector, block, scores)
+            p_values = decision.p_values(detector, block.X, scores)
             flagged = decision.flags(scores, p_values)
             if writer is not None:
                 writer.write(scores, flagged, ids=block.ids, p_values=p_values)

@@ -15,10 +15,11 @@ from esad.data.frame import Schema
 from esad.data.scores import ScoreWriter
 from esad.errors import DataFileError
 
-__all__ = ["ScoreWriter", "column_names", "open_batches", "read_table"]
+__all__ = ["SUFFIXES", "ScoreWriter", "column_names", "count_rows", "open_batches", "read_table"]
 
 _CSV = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
 _PARQUET = (".parquet", ".pq")
+SUFFIXES = _CSV + _PARQUET
 _MAX_CELLS = 1 << 22  # of one batch: 32 MiB as float64, however wide the table
 _DAMAGE = (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError)  # all seen on files with flipped bytes
 _PANDAS_INDEX = re.compile(r"__index_level_\d+__")
@@ -80,6 +81,7 @@ def open_batches(
     schema: Schema | None = None,
     columns: Sequence[str] | None = None,
     batch_rows: int = 65_536,
+    may_be_empty: bool = False,
 ) -> Iterator[pa.Table]:
     r"""Open a CSV or Parquet file and give its rows in batches, so that memory does not grow with the file.
 
@@ -94,11 +96,14 @@ def open_batches(
         Columns to read, in this order; all of them when not given.
     batch_rows : int
         Rows of a batch, fewer in the last one and in tables of more than 64 columns.
+    may_be_empty : bool
+        Whether a file with columns but no rows gives no batch. By default it is an error.
 
     Returns
     -------
     iterator of pyarrow.Table
-        At least one, none of them empty. The file's beginning is checked at once, the rest as it is read.
+        At least one unless `may_be_empty`, none of them empty. The file's beginning is checked at once, the rest as it
+        is read.
 
     Raises
     ------
@@ -120,9 +125,9 @@ def open_batches(
     names = _selected(file, columns)
     n_rows = max(1, min(batch_rows, _MAX_CELLS // max(1, len(names))))
     if _is_parquet(file):
-        return _rebatched(file, _parquet_batches(file, names, n_rows), n_rows)
+        return _rebatched(file, _parquet_batches(file, names, n_rows), n_rows, may_be_empty)
     types = {} if schema is None else _csv_types(schema, names)
-    return _rebatched(file, csv_text.stream(file, types=types, columns=names), n_rows)
+    return _rebatched(file, csv_text.stream(file, types=types, columns=names), n_rows, may_be_empty)
 
 
 def column_names(path: str | os.PathLike[str]) -> tuple[str, ...]:
@@ -157,6 +162,18 @@ def column_names(path: str | os.PathLike[str]) -> tuple[str, ...]:
         raise _damaged(file, error) from error
 
 
+def count_rows(path: str | os.PathLike[str]) -> int | None:
+    """Rows of a Parquet file by its footer; None for CSV, where only reading tells."""
+    file = _checked(path)
+    if not _is_parquet(file):
+        return None
+    try:
+        with _parquet(file) as source:
+            return int(source.metadata.num_rows)
+    except _DAMAGE as error:
+        raise _damaged(file, error) from error
+
+
 def _checked(path: str | os.PathLike[str]) -> Path:
     """Path of a regular file of a known format that is not empty."""
     file, shown = Path(path), repr(os.fspath(path))
@@ -166,8 +183,8 @@ def _checked(path: str | os.PathLike[str]) -> Path:
         if not file.is_file():
             what = "a folder" if file.is_dir() else "not a regular file"
             raise DataFileError(f"Cannot read {shown}: it is {what}. Give a CSV or Parquet file.")
-        if not file.name.lower().endswith(_CSV + _PARQUET):
-            raise DataFileError(f"Cannot read {shown}: its name must end in one of {', '.join(_CSV + _PARQUET)}.")
+        if not file.name.lower().endswith(SUFFIXES):
+            raise DataFileError(f"Cannot read {shown}: its name must end in one of {', '.join(SUFFIXES)}.")
         if file.stat().st_size == 0:
             raise DataFileError(f"Cannot read {shown}: it is empty. Columns and at least one row are needed.")
         with file.open("rb"):
@@ -211,7 +228,7 @@ def _csv_types(schema: Schema, names: tuple[str, ...]) -> dict[str, pa.DataType]
     return {name: pa.float64() for name, kind in kinds.items() if kind == "number"}
 
 
-def _rebatched(file: Path, batches: Generator[pa.RecordBatch], n_rows: int) -> Iterator[pa.Table]:
+def _rebatched(file: Path, batches: Generator[pa.RecordBatch], n_rows: int, may_be_empty: bool) -> Iterator[pa.Table]:
     """Join and cut batches so that each has `n_rows` rows, the last one the rest."""
     held: list[pa.RecordBatch] = []
     n_held, n_given = 0, 0
@@ -227,7 +244,7 @@ def _rebatched(file: Path, batches: Generator[pa.RecordBatch], n_rows: int) -> I
                 held, n_held = [*held, rest], n_held + rest.num_rows
     if held:
         yield pa.Table.from_batches(held)
-    elif n_given == 0:
+    elif n_given == 0 and not may_be_empty:
         raise _no_rows(file)
 
 

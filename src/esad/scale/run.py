@@ -1,0 +1,248 @@
+"""A run over shards: what is there already stays, what is missing is scored, what cannot be scored is set aside."""
+
+import json
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from esad.atomic import atomic_path
+from esad.errors import InputError, OutputError
+from esad.scale.engines import ENGINES, answers, engine_for
+from esad.scale.records import Record, file_hash, identity, stamp
+from esad.scale.shards import BOOKS, Shard, plan
+from esad.scale.work import Answer, Job
+
+__all__ = ["Outcome", "score_shards"]
+
+
+@dataclass
+class Outcome:
+    """What a run found and did.
+
+    Attributes
+    ----------
+    out : str
+        Folder of the scores.
+    n_shards : int
+    n_there : int
+        Scored by an earlier run.
+    records : dict of str to Record
+        The shards that are scored, by name.
+    failures : dict of str to str
+        Those that are not, and why.
+    leftovers : tuple of str
+        Shards that the folder has scores of and that are not among these.
+    """
+
+    out: str
+    n_shards: int
+    n_there: int = 0
+    records: dict[str, Record] = field(default_factory=dict)
+    failures: dict[str, str] = field(default_factory=dict)
+    leftovers: tuple[str, ...] = ()
+
+    @property
+    def n_rows(self) -> int:
+        """Rows of all shards that are scored."""
+        return sum(record.n_rows for record in self.records.values())
+
+    @property
+    def n_flagged(self) -> int:
+        """Alarms among them."""
+        return sum(record.n_flagged for record in self.records.values())
+
+    @property
+    def drifted(self) -> dict[str, tuple[str, ...]]:
+        """Shards that do not look like the training rows, with the columns that differ."""
+        return {name: record.drifted for name, record in sorted(self.records.items()) if record.drifted}
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return {
+            "out": self.out,
+            "n_shards": self.n_shards,
+            "n_scored": len(self.records),
+            "n_there": self.n_there,
+            "n_rows": self.n_rows,
+            "n_flagged": self.n_flagged,
+            "failures": [{"shard": name, "reason": reason} for name, reason in sorted(self.failures.items())],
+            "drifted": {name: list(columns) for name, columns in self.drifted.items()},
+            "leftovers": list(self.leftovers),
+        }
+
+
+def score_shards(
+    model: str | os.PathLike[str],
+    data: Iterable[str | os.PathLike[str]] | str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    form: str | None = None,
+    id_column: str | None = None,
+    alpha: float | None = None,
+    engine: str = "local",
+    n_jobs: int | None = None,
+    address: str | None = None,
+    on_start: Callable[[int], None] | None = None,
+    on_done: Callable[[str, Answer | None], None] | None = None,
+) -> Outcome:
+    r"""Score every table of many into a folder, one file of scores for each.
+
+    Scores appear whole or not at all. A shard whose scores are there, made by the same model from the same file, is not
+    scored again; one that cannot be scored is set aside, and the others go on. Runs may overlap: each shard is scored
+    by one of them.
+
+    Parameters
+    ----------
+    model : str or path-like
+        Model file, of tables.
+    data : path-like or iterable of them
+        Files, folders and patterns such as "part-\*.parquet".
+    out : str or path-like
+        Folder to write to; made if it is not there.
+    form : {"csv", "parquet"}, optional
+        Format of the scores; that of each shard by default.
+    id_column : str, optional
+        Column that names the rows; that of the training by default.
+    alpha : float, optional
+        Flag rows whose p-value is at most this. None: those above the threshold.
+    engine : {"local", "ray"}
+        Processes of this machine, or tasks of a Ray cluster.
+    n_jobs : int, optional
+        Workers; by default one for each core. One alone is this process.
+    address : str, optional
+        Of the Ray cluster; by default RAY_ADDRESS, or one that is started here.
+    on_start : callable, optional
+        Called with the number of shards.
+    on_done : callable, optional
+        Called with the name of each shard and its answer, None for those that were there.
+
+    Returns
+    -------
+    Outcome
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np, pyarrow as pa, pyarrow.parquet as pq
+    >>> from esad import IsolationForest
+    >>> rows = lambda seed: pa.table({"size": np.random.default_rng(seed).normal(size=50)})
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     IsolationForest(random_state=0).fit(rows(0)).save(f"{folder}/model.esad")
+    ...     for part in range(3):
+    ...         pq.write_table(rows(part), f"{folder}/part-{part}.parquet")
+    ...     found = score_shards(f"{folder}/model.esad", f"{folder}/part-*.parquet", f"{folder}/scores", n_jobs=1)
+    >>> found.n_shards, found.n_rows, found.failures
+    (3, 150, {})
+    """
+    if engine not in ENGINES:
+        raise InputError(f"The engine must be one of {', '.join(ENGINES)}. Got {engine!r}.")
+    folder = Path(out)
+    settings = _Settings.of(model, id_column, alpha)
+    shards = plan([data] if isinstance(data, str | os.PathLike) else data, folder, form=form)
+    settings = replace(settings, drift_level=settings.drift_level / len(shards))  # one level for all together
+    _make_folders(folder, shards)
+    outcome = Outcome(str(folder), len(shards), leftovers=_leftovers(folder, shards))
+    if on_start is not None:
+        on_start(len(shards))
+    jobs = []
+    for shard in shards:
+        try:
+            job = settings.job(shard, folder)
+        except OSError as error:
+            outcome.failures[shard.name] = f"Cannot read {shard.path!r}: {error.strerror}."
+            continue
+        record = Record.read(job.record)
+        if record is None or not record.vouches(job.identity, job.target):
+            jobs.append(job)
+            continue
+        outcome.records[shard.name] = record
+        outcome.n_there += 1
+        if on_done is not None:
+            on_done(shard.name, None)
+    if jobs:
+        with engine_for(engine, n_jobs=n_jobs, address=address, n_shards=len(jobs)) as workers:
+            for job, answer in answers(workers, jobs):
+                if answer.record is None:
+                    outcome.failures[job.name] = answer.reason
+                else:
+                    outcome.records[job.name] = answer.record
+                if on_done is not None:
+                    on_done(job.name, answer)
+    with atomic_path(folder / BOOKS / "summary.json") as temporary:
+        temporary.write_text(json.dumps(outcome.to_json(), indent=1) + "\n", encoding="utf-8")
+    return outcome
+
+
+@dataclass(frozen=True)
+class _Settings:
+    """What is the same for all shards."""
+
+    model: str
+    model_hash: str
+    id_column: str | None
+    last_rank: int | None
+    drift_level: float
+
+    @classmethod
+    def of(cls, model: str | os.PathLike[str], id_column: str | None, alpha: float | None) -> "_Settings":
+        """Check the model and what is asked of it."""
+        from esad.loading import load
+        from esad.score.drift import LEVEL
+
+        detector = load(model)
+        if detector.inputs_.kind != "table":
+            raise InputError("Shards are tables, and the model was trained on pictures. Score its folders one by one.")
+        last_rank = None
+        if alpha is not None:
+            calibration = detector.calibration_
+            if calibration is None:
+                raise InputError("`alpha` needs p-values, and the model has no calibration. See: esad calibrate")
+            calibration.check_level(alpha, name="`alpha`")
+            last_rank = calibration.last_rank(alpha)
+        return cls(os.path.abspath(model), file_hash(model), id_column, last_rank, LEVEL)
+
+    def job(self, shard: Shard, folder: Path) -> Job:
+        """The task of one shard."""
+        stamped = stamp(shard.path)
+        target = os.path.abspath(shard.target)
+        named = identity(self.model_hash, stamped, self.id_column, self.last_rank, Path(target).name)
+        return Job(
+            name=shard.name,
+            path=os.path.abspath(shard.path),
+            target=target,
+            record=os.path.abspath(_record(folder, shard.name)),
+            identity=named,
+            stamp=stamped,
+            **asdict(self),
+        )
+
+
+def _record(folder: Path, name: str) -> Path:
+    return folder / BOOKS / f"{name}.json"
+
+
+def _make_folders(folder: Path, shards: Sequence[Shard]) -> None:
+    """Make what is missing; refuse a folder that holds files of others where scores shall go."""
+    if folder.exists() and not folder.is_dir():
+        raise OutputError(f"Cannot write to {str(folder)!r}: it is a file. Scores of shards need a folder.")
+    if not (folder / BOOKS).is_dir():
+        foreign = [shard.target for shard in shards if os.path.lexists(shard.target)]
+        if foreign:
+            raise OutputError(f"{foreign[0]!r} exists and is not of an earlier run. Choose another folder.")
+    try:
+        for place in {Path(shard.target).parent for shard in shards}:
+            place.mkdir(parents=True, exist_ok=True)
+        for place in {_record(folder, shard.name).parent for shard in shards}:
+            place.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"Cannot write to {str(folder)!r}: {error.strerror}.") from error
+
+
+def _leftovers(folder: Path, shards: Sequence[Shard]) -> tuple[str, ...]:
+    """Shards of earlier runs that are not among these."""
+    books = folder / BOOKS
+    known = {f"{shard.name}.json" for shard in shards} | {"summary.json"}
+    there = {path.relative_to(books).as_posix() for path in books.rglob("*.json")}
+    return tuple(sorted(name.removesuffix(".json") for name in there - known))

@@ -1,0 +1,46 @@
+"""Words that messages are made of: names in quotes, counts, near misses."""
+
+from collections.abc import Iterable, Sequence
+
+__all__ = ["counted", "hint", "listed"]
+
+_MAX_LISTED = 8
+
+
+def listed(names: Sequence[object]) -> str:
+    """Names in quotes, the first few of them.
+
+    Examples
+    --------
+    >>> listed(["size", "colour"])
+    "'size', 'colour'"
+    """
+    shown = ", ".join(repr(name) for name in names[:_MAX_LISTED])
+    return shown + (f", ... ({len(names)} in all)" if len(names) > _MAX_LISTED else "")
+
+
+def hint(word: str, known: Iterable[str]) -> str:
+    """The nearest known word as a question, or nothing.
+
+    Examples
+    --------
+    >>> hint("colour", ["size", "color"])
+    " Did you mean 'color'?"
+    """
+    from difflib import get_close_matches
+
+    names = list(known)
+    folded = {name.casefold().strip(): name for name in reversed(names)}
+    near = get_close_matches(word.casefold().strip(), list(folded), n=1, cutoff=0.6)
+    return f" Did you mean {folded[near[0]]!r}?" if near else ""
+
+
+def counted(number: int, noun: str, plural: str | None = None) -> str:
+    """A number with its noun: 1 row, 2,000 rows.
+
+    Examples
+    --------
+    >>> counted(2000, "row")
+    '2,000 rows'
+    """
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
