@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from esad.data.frame import KINDS, Table
 from esad.data.parse import Kind
 from esad.errors import ModelFileError
+from esad.preprocess.binning import count_between
 from esad.preprocess.features import MAX_CATEGORIES, ColumnFeatures, most_frequent
 
 __all__ = ["MAX_ROWS", "ColumnCounts", "ColumnProfile", "Profile", "profiled_rows"]
@@ -99,8 +100,7 @@ class ColumnProfile:
             return self._count_texts(Counter(values.tolist()))
         numbers = _numbers(values)
         present = numbers[~np.isnan(numbers)]
-        counts = np.bincount(np.searchsorted(self.edges, present, side="left"), minlength=self.n_cells)
-        return ColumnCounts(len(values) - len(present), counts.astype(np.int64))
+        return ColumnCounts(len(values) - len(present), count_between(self.edges, present))
 
     def _count_texts(self, times: Counter[str | None]) -> ColumnCounts:
         n_missing = times.pop(None, 0)
