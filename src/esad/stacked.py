@@ -20,6 +20,7 @@ from esad.detector import Detector
 from esad.preprocess.inputs import Rows
 from esad.random import seed_from
 from esad.score.splits import held_out_parts
+from esad.train.callbacks import Callback
 from esad.train.objective import Objective, TrainingData
 from esad.train.phases import Phase, train_phases
 
@@ -59,7 +60,9 @@ def can_stack(detectors: Sequence[Detector], drawn: Sequence[Scenario]) -> bool:
     return len(counts) == 1 and len(np.shape(drawn[0].X_train)) == 2
 
 
-def fit_stack(detectors: Sequence[DeepDetector], drawn: Sequence[Scenario]) -> bool:
+def fit_stack(
+    detectors: Sequence[DeepDetector], drawn: Sequence[Scenario], *, callbacks: Sequence[Callback] = ()
+) -> bool:
     """Fit each detector on its own scenario in one training; False, and nothing fitted, if their widths differ.
 
     Loss curves are means over the stack. No threshold is set.
@@ -71,7 +74,12 @@ def fit_stack(detectors: Sequence[DeepDetector], drawn: Sequence[Scenario]) -> b
     whole.n_members = parts[0].n_members * len(parts)
     phases = whole._phases(parts[0].rows, parts[0].y, torch.device("cpu"))
     seeds = [part.detector.seed_ for part in parts]
-    curves = train_phases(phases, lambda number: _side_by_side([part.data_of(number) for part in parts]), seed=seeds)
+    curves = train_phases(
+        phases,
+        lambda number: _side_by_side([part.data_of(number) for part in parts]),
+        seed=seeds,
+        callbacks=callbacks,
+    )
     for number, part in enumerate(parts):
         part.detector.objective_ = _share(phases[-1].objective, part.phases[-1].objective, number).eval()
         part.detector.loss_curves_ = {name: curve.numpy() for name, curve in curves.items()}

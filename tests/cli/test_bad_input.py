@@ -27,6 +27,7 @@ COMMANDS = {
     "calibrate": ("calibrate", "{model}", "{data}", "--out", "{folder}/out.esad"),
     "evaluate": ("evaluate", "{model}", "{data}", "--truth-column", "verdict"),
     "explain": ("explain", "{model}", "{data}", "--out", "{folder}/out.csv"),
+    "review": ("review", "{model}", "{data}", "--labels", "{folder}/out.db"),
     "report": ("report", "{model}", "{data}", "--out", "{folder}/out.html"),
 }
 

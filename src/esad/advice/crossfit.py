@@ -19,6 +19,7 @@ from esad.deep import DeepDetector
 from esad.detector import Detector, Scores
 from esad.preprocess.inputs import read
 from esad.stacked import can_stack, fit_stack
+from esad.train.callbacks import Callback
 
 __all__ = ["MAX_ROWS", "Part", "auc", "folds", "held_out_scores", "label_check", "thinned"]
 
@@ -46,7 +47,9 @@ class Part:
     test: Rows
 
 
-def held_out_scores(detector: Detector, X: Any, parts: Sequence[Part], *, seed: int) -> list[Scores]:
+def held_out_scores(
+    detector: Detector, X: Any, parts: Sequence[Part], *, seed: int, callbacks: Sequence[Callback] = ()
+) -> list[Scores]:
     """Scores of every part's test rows by a copy of the detector trained on that part's other rows.
 
     Parameters
@@ -58,6 +61,8 @@ def held_out_scores(detector: Detector, X: Any, parts: Sequence[Part], *, seed: 
     parts : sequence of Part
     seed : int
         The k-th part trains with the seed `seed + k`.
+    callbacks : sequence of Callback
+        Watch or stop every training.
 
     Examples
     --------
@@ -71,9 +76,9 @@ def held_out_scores(detector: Detector, X: Any, parts: Sequence[Part], *, seed: 
     detectors = [_copy(detector, seed + number) for number in range(len(parts))]
     drawn = [_drawn(X, part) for part in parts]
     deep = [one for one in detectors if isinstance(one, DeepDetector)]
-    if not can_stack(detectors, drawn) or not fit_stack(deep, drawn):
+    if not can_stack(detectors, drawn) or not fit_stack(deep, drawn, callbacks=callbacks):
         for one, part in zip(detectors, drawn, strict=True):
-            one.fit(part.X_train, part.y_train)
+            one.fit(part.X_train, part.y_train, callbacks=callbacks)
     return [one.anomaly_score(part.X_test) for one, part in zip(detectors, drawn, strict=True)]
 
 

@@ -29,6 +29,7 @@ from esad.detector import Detector
 from esad.errors import InputError, LabelError
 from esad.random import seed_from
 from esad.score.splits import LabelAwareSplit, corrected_error
+from esad.train.callbacks import Callback
 
 __all__ = ["CurvePoint", "Gain", "LearningCurve", "extrapolated", "learning_curve"]
 
@@ -102,7 +103,15 @@ class LearningCurve:
         return asdict(self)
 
 
-def learning_curve(detector: Detector, X: Any, y: ArrayLike, *, n_next: int = 10, n_repeats: int = 6) -> LearningCurve:
+def learning_curve(
+    detector: Detector,
+    X: Any,
+    y: ArrayLike,
+    *,
+    n_next: int = 10,
+    n_repeats: int = 6,
+    callbacks: Sequence[Callback] = (),
+) -> LearningCurve:
     """Measure what labels have brought so far and estimate what the next ones would.
 
     Parameters
@@ -117,6 +126,8 @@ def learning_curve(detector: Detector, X: Any, y: ArrayLike, *, n_next: int = 10
         How many further labels the estimate is for.
     n_repeats : int
         How many splits to draw.
+    callbacks : sequence of Callback
+        Watch or stop every training.
 
     Examples
     --------
@@ -143,7 +154,7 @@ def learning_curve(detector: Detector, X: Any, y: ArrayLike, *, n_next: int = 10
     points, measured = [], []
     for n_kept in _sizes(checked[splits[0][0]]):
         parts = [Part(train, _with_labels(checked, train, order, n_kept), test) for train, test, order in splits]
-        scores = held_out_scores(detector, own, parts, seed=seed)
+        scores = held_out_scores(detector, own, parts, seed=seed, callbacks=callbacks)
         aucs = [auc(one, checked[part.test] == labels.ANOMALY) for one, part in zip(scores, parts, strict=True)]
         points.append(CurvePoint(*n_kept, float(np.mean(aucs)), float(np.std(aucs))))
         measured.append(aucs)

@@ -29,6 +29,7 @@ from esad.cli import (
     labels,
     methods,
     report,
+    review,
     score,
 )
 
@@ -88,6 +89,7 @@ app.command("calibrate", epilog=calibrate.EXAMPLE)(_guarded(calibrate.calibrate)
 app.command("evaluate", epilog=evaluate.EXAMPLE)(_guarded(evaluate.evaluate))
 app.command("explain", epilog=explain.EXAMPLE)(_guarded(explain.explain))
 app.command("report", epilog=report.EXAMPLE)(_guarded(report.report))
+app.command("review", epilog=review.EXAMPLE)(_guarded(review.review))
 app.command("compare", epilog=compare.EXAMPLE)(_guarded(compare.compare))
 app.command("labels", epilog=labels.EXAMPLE)(_guarded(labels.labels))
 app.command("inspect", epilog=inspect.EXAMPLE)(_guarded(inspect.inspect))

@@ -9,15 +9,12 @@ import typer
 
 from esad.cli import common, options
 from esad.cli.progress import bar
-from esad.cli.score import plain_id
-from esad.cli.source import load_model, open_source
-from esad.cli.training import Reading, check_column, column_labels
+from esad.cli.rows import RowsRead, read_rows
+from esad.cli.source import load_model
+from esad.cli.training import Reading
 from esad.errors import InputError, LabelError, OutputError
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from esad.advice.audit import Doubt
     from esad.advice.curve import LearningCurve
     from esad.advice.suggest import Suggestion
@@ -59,7 +56,7 @@ def labels(
     if out is not None:
         _check_out(out, [model, data])
     detector = load_model(model)
-    rows = _read(data, detector, Reading(label_column, id_column, (), anomaly_value, normal_value, labels_csv))
+    rows = read_rows(data, detector, Reading(label_column, id_column, (), anomaly_value, normal_value, labels_csv))
     found = _advice(detector, rows, n, quick=quick)
     if out is not None:
         _write(out, rows, found.suggestions)
@@ -70,27 +67,13 @@ def labels(
 
 
 @dataclass(frozen=True)
-class _Rows:
-    """All rows of the file, in memory."""
-
-    X: Any
-    y: "NDArray[np.int8]"
-    ids: Sequence[Any] | None
-    id_name: str
-
-    def name(self, row: int) -> Any:
-        """What a row is called: its id or its number."""
-        return row if self.ids is None else self.ids[row]
-
-
-@dataclass(frozen=True)
 class _Advice:
     suggestions: "tuple[Suggestion, ...]"
     curve: "LearningCurve | None" = None
     doubts: "tuple[Doubt, ...]" = ()
     reasons: tuple[str, ...] = ()  # why something is left out
 
-    def to_json(self, rows: _Rows) -> dict[str, Any]:
+    def to_json(self, rows: RowsRead) -> dict[str, Any]:
         named = [{rows.id_name: rows.name(one.row)} | one.to_json() for one in self.suggestions]
         doubts = [{rows.id_name: rows.name(one.row)} | one.to_json() for one in self.doubts]
         curve = None if self.curve is None else self.curve.to_json()
@@ -107,53 +90,10 @@ def _check_out(out: Path, inputs: Sequence[Path]) -> None:
     check_writable(out)
 
 
-# ---------------------------------------------------------------------- in
-
-
-def _read(path: Path, detector: "Detector", reading: Reading) -> _Rows:
-    """Rows, labels and ids, checked against the model."""
-    import numpy as np
-
-    label_column, id_column = reading.label_column, reading.id_column
-    if detector.inputs_.kind == "table" and path.is_file():
-        label_column, id_column = _columns(path, detector, reading)
-        if label_column is None and (reading.anomaly_value or reading.normal_value) is not None:
-            raise InputError("--anomaly-value and --normal-value are about a label column. Give --label-column too.")
-    elif label_column is not None:
-        raise InputError("--label-column is for a table. Pictures are labelled by sub-folder or --labels-csv.")
-    source = open_source(path, detector, id_column=id_column, truth_column=label_column, labels_csv=reading.labels_csv)
-    blocks = list(source.blocks)
-    ids = [plain_id(cell) for block in blocks for cell in block.ids] if blocks[0].ids is not None else None
-    y = np.zeros(sum(block.n_rows for block in blocks), dtype=np.int8)
-    if blocks[0].truth is not None:
-        words = np.concatenate([np.asarray(block.truth, dtype=object) for block in blocks])
-        y = column_labels(words, reading, name=label_column or "sub-folder")
-    return _Rows(_joined([block.X for block in blocks]), y, ids, source.id_name or "row")
-
-
-def _columns(path: Path, detector: "Detector", reading: Reading) -> tuple[str | None, str | None]:
-    """The columns of labels and ids: as given, or else those of the training where the file has them."""
-    from esad.data.files import column_names
-
-    names = column_names(path)
-    check_column(reading.label_column, names, path, "--label-column")
-    known = {name: detector.notes_.get(name) for name in ("label_column", "id_column")}
-    present = {name: column if column in names else None for name, column in known.items()}
-    return reading.label_column or present["label_column"], reading.id_column or present["id_column"]
-
-
-def _joined(parts: Sequence[Any]) -> Any:
-    """Blocks of one table, or of pictures, as one."""
-    import numpy as np
-    import pyarrow as pa
-
-    return pa.concat_tables(parts) if isinstance(parts[0], pa.Table) else np.concatenate(parts)
-
-
 # ---------------------------------------------------------------------- advice
 
 
-def _advice(detector: "Detector", rows: _Rows, n: int, *, quick: bool) -> _Advice:
+def _advice(detector: "Detector", rows: RowsRead, n: int, *, quick: bool) -> _Advice:
     """All that can be said; what cannot is left out with the reason."""
     from esad.advice.suggest import suggest_labels
 
@@ -185,7 +125,7 @@ def _advice(detector: "Detector", rows: _Rows, n: int, *, quick: bool) -> _Advic
 # ---------------------------------------------------------------------- out
 
 
-def _write(path: Path, rows: _Rows, suggestions: "Sequence[Suggestion]") -> None:
+def _write(path: Path, rows: RowsRead, suggestions: "Sequence[Suggestion]") -> None:
     """A CSV file to be filled in: id or row number, score, why, and an empty label."""
     import csv
 
@@ -197,7 +137,7 @@ def _write(path: Path, rows: _Rows, suggestions: "Sequence[Suggestion]") -> None
         writer.writerows([rows.name(one.row), repr(one.score), one.why, ""] for one in suggestions)
 
 
-def _show(found: _Advice, rows: _Rows, out: Path | None) -> None:
+def _show(found: _Advice, rows: RowsRead, out: Path | None) -> None:
     _show_suggestions(found.suggestions, rows)
     if found.curve is not None:
         _show_curve(found.curve)
@@ -209,7 +149,7 @@ def _show(found: _Advice, rows: _Rows, out: Path | None) -> None:
         common.say(f"Rows to label: {out}")
 
 
-def _show_suggestions(suggestions: "Sequence[Suggestion]", rows: _Rows) -> None:
+def _show_suggestions(suggestions: "Sequence[Suggestion]", rows: RowsRead) -> None:
     cells = [(rows.name(one.row), f"{one.score:.6g}", one.why) for one in suggestions]
     title = f"Label next ({common.counted(len(cells), 'row')})"
     common.show_table(title, [rows.id_name, "score", "why"], cells, right=["score"])
@@ -229,7 +169,7 @@ def _show_curve(curve: "LearningCurve") -> None:
     common.say()
 
 
-def _show_doubts(doubts: "Sequence[Doubt]", rows: _Rows) -> None:
+def _show_doubts(doubts: "Sequence[Doubt]", rows: RowsRead) -> None:
     cells = [
         (rows.name(one.row), _WORDS[one.label], f"{one.suspicion:.3f}", common.percent(one.rank))
         for one in doubts[:_DOUBTS_SHOWN]

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from esad.explain.reasons import HeatMaps
 from esad.extras import require
 
-__all__ = ["draw", "to_png"]
+__all__ = ["draw", "parts", "shown", "to_png"]
 
 MIN_SIDE = 112  # smaller pictures are enlarged by a whole factor
 GAP = 4  # white pixels between the three
@@ -29,16 +29,27 @@ def draw(maps: HeatMaps, row: int) -> NDArray[np.uint8]:
     >>> draw(maps, 0).shape
     (112, 344, 3)
     """
+    given, expected, heat = parts(maps, row).values()
+    gap = np.full((len(given), GAP, 3), 255, dtype=np.uint8)
+    return np.concatenate([given, gap, expected, gap, heat], axis=1)
+
+
+def parts(maps: HeatMaps, row: int) -> dict[str, NDArray[np.uint8]]:
+    """The three apart, each (height, width, 3), by the names "given", "expected" and "heat"."""
     heat = maps.heat[row]
     level = heat / heat.max() if heat.max() > 0 else heat
-    shown, expected = _rgb(maps.pictures[row]), _rgb(np.clip(maps.expected[row], 0.0, 1.0))
+    given, expected = _rgb(maps.pictures[row]), _rgb(np.clip(maps.expected[row], 0.0, 1.0))
     stops = np.linspace(0.0, 1.0, len(HEAT))
     colours = np.stack([np.interp(level, stops, HEAT[:, channel]) for channel in range(3)], axis=2)
     cover = MAX_COVER * level[:, :, None]
-    covered = (1 - cover) * DIMMED * shown.mean(axis=2, keepdims=True) + cover * colours
-    parts = [_enlarged(part) for part in (shown, expected, covered)]
-    gap = np.full((len(parts[0]), GAP, 3), 255.0)
-    return np.concatenate([parts[0], gap, parts[1], gap, parts[2]], axis=1).round().astype(np.uint8)
+    covered = (1 - cover) * DIMMED * given.mean(axis=2, keepdims=True) + cover * colours
+    named = {"given": given, "expected": expected, "heat": covered}
+    return {name: _enlarged(part).round().astype(np.uint8) for name, part in named.items()}
+
+
+def shown(picture: NDArray[Any]) -> NDArray[np.uint8]:
+    """One picture (channels, height, width) within [0, 1] to look at, (height, width, 3)."""
+    return _enlarged(_rgb(picture)).round().astype(np.uint8)
 
 
 def to_png(pixels: NDArray[np.uint8]) -> bytes:

@@ -1,8 +1,8 @@
 """The look of the report: one column that fits a phone, light and dark, on paper without ink to waste."""
 
-__all__ = ["CSS"]
+__all__ = ["COLOURS", "CSS"]
 
-CSS = """
+COLOURS = """
 :root {
   color-scheme: light dark;
   --paper: #ffffff; --ink: #1d232b; --soft: #5b6673; --line: #d9dee5; --tint: #f4f6f9;
@@ -14,6 +14,11 @@ CSS = """
     --one: #6cb0ee; --two: #f08a57; --band: rgba(108, 176, 238, .22); --good: #68c08c;
   }
 }
+"""
+
+CSS = (
+    COLOURS
+    + """\
 * { box-sizing: border-box; }
 body {
   margin: 0 auto; max-width: 60rem; padding: 1.5rem 1rem 4rem; background: var(--paper); color: var(--ink);
@@ -94,3 +99,4 @@ ul { padding-left: 1.2rem; }
   .scroll { overflow: visible; }
 }
 """
+)

@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 import torch
 from sklearn.metrics import average_precision_score
 from torch import Tensor
 
+from esad.errors import InputError
 from esad.train.runtime import autocast
 
 if TYPE_CHECKING:
     from esad.train.loop import LoopState
 
-__all__ = ["Callback", "EarlyStopping", "LogProgress", "StopTraining", "member_scores_so_far", "scores_so_far"]
+__all__ = [
+    "Callback",
+    "EarlyStopping",
+    "LogProgress",
+    "StopTraining",
+    "WarmStart",
+    "member_scores_so_far",
+    "scores_so_far",
+]
 
 logger = logging.getLogger("esad")
 
@@ -50,6 +60,39 @@ class LogProgress:
         if state.step % max(1, state.n_steps // 10) == 0:
             terms = ", ".join(f"{name} {value:.4g}" for name, value in state.latest_losses().items())
             logger.info("step %d of %d: %s", state.step, state.n_steps, terms)
+
+    def on_end(self, state: LoopState) -> None:
+        """Nothing to add."""
+
+
+class WarmStart:
+    """Begin the last phase with the weights of an earlier training, and make it shorter; phases before it are left out.
+
+    Parameters
+    ----------
+    weights : dict of str to Tensor
+        The state of the earlier objective. Where it does not fit, since a column or a category is new, the training
+        ends with an `InputError`.
+    length : float, default 0.5
+        Share of the steps that are still made.
+    """
+
+    def __init__(self, weights: dict[str, Tensor], *, length: float = 0.5) -> None:
+        self.length = length
+        self._weights = {name: value.detach().clone() for name, value in weights.items()}
+
+    def on_start(self, state: LoopState) -> None:
+        """Take the weights over; a phase that only prepares for them is left out."""
+        if state.phase < state.n_phases - 1:
+            raise StopTraining
+        own = state.objective.state_dict()
+        if own.keys() != self._weights.keys() or any(own[name].shape != self._weights[name].shape for name in own):
+            raise InputError("The weights of the earlier training do not fit this one. Train from the beginning.")
+        state.objective.load_state_dict(self._weights)
+        state.settings = replace(state.settings, n_steps=max(1, round(self.length * state.settings.n_steps)))
+
+    def on_step(self, state: LoopState) -> None:
+        """Nothing: from here on it is a training like any other."""
 
     def on_end(self, state: LoopState) -> None:
         """Nothing to add."""

@@ -1,0 +1,371 @@
+"""The review itself, without the web: what to show, what was said, which model is in use, and the change to another."""
+
+import shutil
+import threading
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from esad import labels
+from esad.atomic import atomic_path
+from esad.errors import InputError
+from esad.explain.drawing import shown, to_png
+from esad.loading import load
+from esad.review import exchange
+from esad.review.judged import Judged, Scored
+from esad.review.material import Material
+from esad.review.outlook import JOIN_SECONDS, Outlook
+from esad.review.queue import FILTERS, Queue, filtered
+from esad.review.refit import Refit, compared
+from esad.review.store import Store
+
+__all__ = ["DRAWINGS", "Desk", "beside"]
+
+DRAWINGS: Final = ("given", "expected", "heat")
+MAX_LISTED: Final = 500
+N_RECENT: Final = 8
+_WORDS: Final = {labels.ANOMALY: "anomaly", labels.NORMAL: "normal"}
+
+
+def beside(model: Path, word: str) -> Path:
+    """Where another version of a model lies.
+
+    Examples
+    --------
+    >>> beside(Path("parts.esad"), "previous").name
+    'parts.previous.esad'
+    """
+    return model.with_name(f"{model.stem}.{word}{model.suffix}")
+
+
+class Desk:
+    """One review of one data set.
+
+    Parameters
+    ----------
+    material : Material
+    store : Store
+    scored : Scored
+        The model to begin with, and what it says.
+    model : Path
+        Its file: what is kept goes there, and the model before it beside it.
+    warm : bool
+        Whether refits begin with the old weights.
+    """
+
+    def __init__(self, material: Material, store: Store, scored: Scored, model: Path, *, warm: bool = True) -> None:
+        self.material, self.store, self.model = material, store, model
+        self.warm = warm
+        self.outlook = Outlook()
+        self.generation = 0
+        self._with_cases = len(getattr(scored.detector, "cases_", ())) > 0
+        self._lock = threading.RLock()
+        self._refit: Refit | None = None
+        self._judged: Judged | None = None
+        self._use(scored)
+
+    def _use(self, scored: Scored) -> None:
+        """Go on with a model."""
+        if self._judged is not None:
+            self._judged.close()
+        self._judged = Judged(scored, self.material)
+        self.queue = Queue(scored.scores, threshold=scored.detector.threshold_, rows_of=self.judged.rows_of)
+        for row in np.flatnonzero(self.labels()).tolist():
+            self.queue.close(row)
+        self.generation += 1
+        known = self.store.known_to(scored.detector.fingerprint_)
+        self._then = self.material.known if known is None else known  # what the model was trained with
+
+    @property
+    def judged(self) -> Judged:
+        """The model in use."""
+        assert self._judged is not None
+        return self._judged
+
+    def close(self) -> None:
+        """End what runs in the background, and let go of the journal."""
+        if self._refit is not None:
+            self._refit.stop()
+            self._refit.join(JOIN_SECONDS)
+        self.outlook.close()
+        self.judged.close()
+        self.store.close()
+
+    def labels(self) -> NDArray[np.int8]:
+        """Labels to train with: those of the file, and what the reviewers agree on."""
+        return self.store.labels(self.material.known)
+
+    # ------------------------------------------------------------------ judgements
+
+    def judge(self, request: str, row: int, reviewer: str, verdict: str) -> None:
+        """Enter a verdict."""
+        with self._lock:
+            self.store.judge(request, row, reviewer, verdict)
+            if verdict != "skip":
+                self.queue.close(row)
+            self._look_ahead()
+
+    def undo(self, request: str, reviewer: str) -> int | None:
+        """Take the last verdict back; the row it was about."""
+        with self._lock:
+            entry = self.store.undo(request, reviewer)
+            if entry is None:
+                return None
+            if self.labels()[entry.row] == labels.UNLABELLED:
+                self.queue.reopen(entry.row)
+            return entry.row
+
+    def import_labels(self, text: str, reviewer: str) -> int:
+        """Enter the judgements of a CSV file; how many were new."""
+        with self._lock:
+            material = self.material
+            n_new = exchange.read_csv(text, self.store, material.names, material.id_name, reviewer=reviewer)
+            for row in np.flatnonzero(self.labels()).tolist():
+                self.queue.close(row)
+            self._look_ahead()
+            return n_new
+
+    def export_labels(self) -> str:
+        """All judgements as CSV."""
+        return exchange.write_csv(self.store, self.material.names, self.material.id_name)
+
+    def _look_ahead(self) -> None:
+        if self._refit is None or self._refit.status != "training":
+            self.outlook.consider(self.judged.scored.detector, self.material.X, self.labels())
+
+    # ------------------------------------------------------------------ what to show
+
+    def next_items(self, reviewer: str, n: int, have: Sequence[int] = ()) -> list[dict[str, Any]]:
+        """The next items of the queue for a reviewer, beside those in hand."""
+        with self._lock:
+            verdicts = self.store.verdicts()
+
+            def is_open(row: int) -> bool:
+                said = verdicts.get(row, {})
+                decided = any(verdict != "skip" for verdict in said.values())
+                return not decided and reviewer not in said and self.material.known[row] == labels.UNLABELLED
+
+            taken = self.queue.take(reviewer, n, is_open=is_open, have=have)
+            return self.items([one.row for one in taken], reviewer, {one.row: one.why for one in taken})
+
+    def items(self, rows: Sequence[int], reviewer: str, whys: dict[int, str] | None = None) -> list[dict[str, Any]]:
+        """Everything to show about some rows."""
+        wrong = [row for row in rows if not 0 <= row < self.material.n_rows]
+        if wrong:
+            raise InputError(f"Rows must be between 0 and {self.material.n_rows - 1}. Got {wrong[0]}.")
+        with self._lock:
+            self.judged.want(rows)
+            y = self.labels()
+            return [self._item(row, reviewer, y, (whys or {}).get(row)) for row in rows]
+
+    def _item(self, row: int, reviewer: str, y: NDArray[np.int8], why: str | None) -> dict[str, Any]:
+        scored, material = self.judged.scored, self.material
+        said = {name: asdict(opinion) for name, opinion in self.store.opinions(row).items()}
+        mine = said.pop(reviewer, None)
+        verdicts = {one["verdict"] for one in said.values()} | {mine["verdict"] if mine else None}
+        visible = (mine is not None and mine["verdict"] is not None) or {"anomaly", "normal"} <= verdicts
+        explained = self.judged.explained(row)
+        return {
+            "row": row,
+            "name": material.called(row),
+            "score": float(scored.scores[row]),
+            "rank": int(scored.ranks[row]),
+            "p_value": None if scored.p_values is None else float(scored.p_values[row]),
+            "is_alarm": bool(scored.is_alarm[row]),
+            "why": why,
+            "known": _WORDS.get(int(material.known[row])),
+            "mine": mine,
+            "others": said if visible else {},  # seen only after one's own verdict: a second opinion is one's own
+            "n_others": len(said),
+            "pending": self.judged.is_pending(row),
+            "reasons": None
+            if explained is None or material.cells is None
+            else {
+                "columns": explained.columns,
+                "n_others": explained.n_others,
+                "others": explained.others,
+                "base": explained.base,
+            },
+            "cells": material.shown(row),
+            "cases": [
+                {
+                    "row": case.row,
+                    "name": material.called(case.row),
+                    "label": _WORDS[case.label],
+                    "distance": case.distance,
+                }
+                for case in self.judged.nearest(row, y)
+            ],
+            "generation": self.generation,
+        }
+
+    def listed(self, name: str, reviewer: str, query: str = "") -> dict[str, Any]:
+        """Rows of a filter that hold a text, the most anomalous first; the first of very many."""
+        if name not in FILTERS:
+            raise InputError(f"There is no filter {name!r}. There are: {', '.join(FILTERS)}.")
+        with self._lock:
+            scored, known = self.judged.scored, self.material.known
+            verdicts = self.store.verdicts()
+            if name == "next":
+                chosen = (self.labels() == labels.UNLABELLED)[scored.order]
+                rows = scored.order[chosen]
+            else:
+                rows = filtered(
+                    name,
+                    order=scored.order,
+                    is_alarm=scored.is_alarm,
+                    known=known,
+                    verdicts=verdicts,
+                    reviewer=reviewer,
+                )
+        if query:
+            rows = rows[self.material.found(query)[rows]]
+        entries = [
+            {
+                "row": row,
+                "name": self.material.called(row),
+                "score": float(scored.scores[row]),
+                "verdict": verdicts.get(row, {}).get(reviewer),
+            }
+            for row in rows[:MAX_LISTED].tolist()
+        ]
+        return {"total": len(rows), "entries": entries}
+
+    def drawing(self, row: int, kind: str) -> bytes:
+        """A picture, what the model expects in its place, or where its score comes from, as PNG."""
+        if self.material.cells is not None or not 0 <= row < self.material.n_rows or kind not in DRAWINGS:
+            raise InputError("There is no such picture.")
+        if kind == "given":
+            return to_png(shown(self.judged.rows_of([row])[0]))
+        explained = self.judged.explained(row, wait=20.0)
+        if explained is None:
+            raise InputError("There is no heat map of this picture.")
+        return explained.drawings[kind]
+
+    # ------------------------------------------------------------------ state
+
+    def state(self, reviewer: str) -> dict[str, Any]:
+        """How far the review is."""
+        with self._lock:
+            y, scored = self.labels(), self.judged.scored
+            counts = labels.counts(y)
+            recent = self.store.recent(reviewer, N_RECENT)
+            skipped = sum(said.get(reviewer) == "skip" for said in self.store.verdicts().values())
+            gain = self.outlook.gain
+            return {
+                "title": self.material.title,
+                "noun": self.material.noun,
+                "n_rows": self.material.n_rows,
+                "reviewer": reviewer,
+                "reviewers": self.store.reviewers(),
+                "generation": self.generation,
+                "n_anomaly": counts.n_anomaly,
+                "n_normal": counts.n_normal,
+                "n_labelled": counts.n_anomaly + counts.n_normal,
+                "n_skipped": skipped,
+                "n_disagreements": len(self.store.disagreements()),
+                "n_new": int((y != self._then).sum()),
+                "gain": None if gain is None else asdict(gain),
+                "estimating": self.outlook.is_busy,
+                "recent": [
+                    {"row": one.row, "name": self.material.called(one.row), "verdict": one.entry} for one in recent
+                ],
+                "model": {
+                    "name": self.model.name,
+                    "method": type(scored.detector).__name__,
+                    "threshold": scored.detector.threshold_,
+                    "n_alarms": int(scored.is_alarm.sum()),
+                    "calibrated": scored.p_values is not None,
+                    "can_roll_back": beside(self.model, "previous").exists(),
+                },
+                "histogram": scored.histogram,
+                "refit": self.refit_state(),
+            }
+
+    # ------------------------------------------------------------------ refit
+
+    def start_refit(self) -> None:
+        """Train a new model with the labels of now."""
+        with self._lock:
+            if self._refit is not None and self._refit.status == "training":
+                raise InputError("A refit is under way.")
+            y = self.labels()
+            if not (y == labels.UNLABELLED).any():
+                raise InputError("Every row is labelled: there is nothing left to find.")
+            self._refit = Refit(self.judged.scored, self.material.X, self._then, y, self.warm).start()
+
+    def stop_refit(self) -> None:
+        """End a training, or drop its model: the old one stays in use."""
+        with self._lock:
+            if self._refit is not None:
+                self._refit.stop()
+                self._refit = None
+
+    def refit_state(self) -> dict[str, Any]:
+        """How far a refit is and, when it is ready, what it would change."""
+        refit = self._refit
+        if refit is None:
+            return {"status": "none"}
+        found: dict[str, Any] = {"status": refit.status, "progress": refit.progress, "message": refit.message}
+        comparison = refit.comparison
+        if comparison is not None:
+            found |= {"n_labelled": int(np.count_nonzero(comparison.y)), "warm": comparison.warm}
+            found |= {"validated": comparison.validated, "reason": comparison.reason}
+        return found
+
+    def comparison(self) -> dict[str, Any]:
+        """Old and new ranking, with names."""
+        refit = self._refit
+        if refit is None or refit.comparison is None:
+            raise InputError("There is no new model to compare with. Refit first.")
+        old, new, y = refit.comparison.old, refit.comparison.new, refit.comparison.y
+
+        def line(row: int) -> dict[str, Any]:
+            label = _WORDS.get(int(y[row]))
+            ranks = {"old": int(old.ranks[row]), "new": int(new.ranks[row])}
+            return {"row": row, "name": self.material.called(row), "label": label} | ranks
+
+        found = compared(old, new, y)
+        return found | {
+            "top": {name: [line(row) for row in rows] for name, rows in found["top"].items()},
+            "rose": [line(row) for row in found["rose"]],
+            "fell": [line(row) for row in found["fell"]],
+        }
+
+    def keep(self) -> None:
+        """Use the new model from now on; its file takes the place of the old one, which is kept beside it."""
+        with self._lock:
+            if self._refit is None or self._refit.comparison is None:
+                raise InputError("There is no new model to keep. Refit first.")
+            comparison = self._refit.comparison
+            detector = comparison.new.detector
+            if self.model.exists():
+                _copy(self.model, beside(self.model, "previous"))
+            detector.save(self.model, with_cases=self._with_cases)
+            self.store.remember_fit(detector.fingerprint_, comparison.y)
+            self._refit = None
+            self._use(comparison.new)
+            self._look_ahead()
+
+    def roll_back(self) -> None:
+        """Go back to the model before; the one that is given up stays beside it."""
+        with self._lock:
+            previous = beside(self.model, "previous")
+            if not previous.exists():
+                raise InputError("There is no model to go back to.")
+            scored = Scored.of(load(previous), self.material.X)
+            _copy(self.model, beside(self.model, "rolled-back"))
+            _copy(previous, self.model)
+            previous.unlink()
+            self.stop_refit()
+            self._use(scored)
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy a file, whole or not at all."""
+    with atomic_path(target) as temporary:
+        shutil.copyfile(source, temporary)

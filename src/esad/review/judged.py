@@ -1,0 +1,205 @@
+"""One model over the data under review: scores, ranks, p-values, and reasons that are found ahead of the reader."""
+
+import threading
+from collections import OrderedDict, deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from esad.data.table import take_rows
+from esad.detector import Detector
+from esad.explain.cases import Case, Cases
+from esad.explain.reasons import HeatMaps, Reasons, cell_text
+from esad.preprocess.inputs import Rows
+from esad.review.material import Material
+
+__all__ = ["Explained", "Judged", "Scored"]
+
+BLOCK: Final = 4096  # pictures scored at a time
+KEPT: Final = 2000  # explanations kept
+AHEAD: Final = 4  # rows explained at a time
+MAX_CASES: Final = 500  # labelled rows that an item is held against, the newest ones
+N_COLUMNS: Final = 8  # of the reasons, with the largest shares
+N_BINS: Final = 48
+JOIN_SECONDS: Final = 5.0
+
+
+@dataclass(frozen=True)
+class Explained:
+    """Why one row got its score: columns for a table, drawings (PNG) for a picture."""
+
+    columns: list[dict[str, Any]] = field(default_factory=list)
+    n_others: int = 0
+    others: float = 0.0
+    base: float = 0.0
+    drawings: dict[str, bytes] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Scored:
+    """A fitted detector and what it says of every row."""
+
+    detector: Detector
+    scores: NDArray[np.float64]
+    p_values: NDArray[np.float64] | None
+
+    @classmethod
+    def of(cls, detector: Detector, X: Any) -> "Scored":
+        """Score all rows; p-values where the detector is calibrated."""
+        n_rows = len(X)
+        size = BLOCK if isinstance(X, np.ndarray) else n_rows  # preprocessed pictures are large
+        blocks = [X[first : first + size] for first in range(0, n_rows, size)]
+        scores = np.concatenate([detector.anomaly_score(block) for block in blocks])
+        p_values = None
+        if detector.calibration_ is not None:
+            p_values = np.concatenate([detector.p_value(block) for block in blocks])
+        return cls(detector, scores, p_values)
+
+    @cached_property
+    def order(self) -> NDArray[np.intp]:
+        """All rows, the most anomalous first."""
+        return np.argsort(-self.scores, kind="stable")
+
+    @cached_property
+    def ranks(self) -> NDArray[np.intp]:
+        """The place of each row in that order, from 1."""
+        ranks = np.empty(len(self.scores), dtype=np.intp)
+        ranks[self.order] = np.arange(1, len(ranks) + 1)
+        return ranks
+
+    @property
+    def is_alarm(self) -> NDArray[np.bool_]:
+        """Which rows raise an alarm."""
+        return self.scores > self.detector.threshold_
+
+    @cached_property
+    def histogram(self) -> dict[str, Any]:
+        """How the scores are spread: square roots of the counts, so that few rows can be seen beside many."""
+        threshold = self.detector.threshold_
+        low, high = (float(value) for value in np.quantile(self.scores, (0.0, 0.999)))
+        low, high = min(low, threshold), max(high, threshold)
+        pad = 0.02 * (high - low) or 0.5
+        edges = np.linspace(low - pad, high + pad, N_BINS + 1)
+        counts = np.histogram(np.clip(self.scores, edges[0], edges[-1]), bins=edges)[0]
+        heights = np.sqrt(counts) / np.sqrt(counts.max())
+        return {"low": edges[0], "high": edges[-1], "threshold": threshold, "heights": heights.tolist()}
+
+
+class Judged:
+    """A model in use: explanations are found in the background, those asked for last first.
+
+    Parameters
+    ----------
+    scored : Scored
+    material : Material
+    """
+
+    def __init__(self, scored: Scored, material: Material) -> None:
+        self.scored, self.material = scored, material
+        self._explained: OrderedDict[int, Explained | None] = OrderedDict()  # None: it failed
+        self._wanted: deque[int] = deque()
+        self._vectors: dict[int, Rows] = {}
+        self._changed = threading.Condition()
+        self._closed = False
+        self._thread = threading.Thread(target=self._work, name="explain", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Explain no more."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        self._thread.join(JOIN_SECONDS)
+
+    def rows_of(self, numbers: Iterable[int]) -> Rows:
+        """Preprocessed rows."""
+        return self.scored.detector._rows(take_rows(self.material.X, np.asarray(numbers, dtype=np.intp)))
+
+    # ------------------------------------------------------------------ reasons
+
+    def want(self, rows: Iterable[int]) -> None:
+        """Explain these next, in this order."""
+        with self._changed:
+            asked = [row for row in rows if row not in self._explained]
+            self._wanted = deque([*asked, *(row for row in self._wanted if row not in asked)][:64])
+            self._changed.notify_all()
+
+    def explained(self, row: int, *, wait: float = 0.0) -> Explained | None:
+        """The explanation of a row; None while it is not there, or where there can be none."""
+        with self._changed:
+            if wait and row not in self._explained:
+                self.want([row])
+                self._changed.wait_for(lambda: row in self._explained or self._closed, timeout=wait)
+            return self._explained.get(row)
+
+    def is_pending(self, row: int) -> bool:
+        """Whether an explanation is still to come."""
+        with self._changed:
+            return row not in self._explained
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._wanted or self._closed)
+                if self._closed:
+                    return
+                rows = [self._wanted.popleft() for _ in range(min(AHEAD, len(self._wanted)))]
+            try:
+                found = self._explain(rows)
+            except Exception:  # a row that cannot be explained can still be judged
+                found = dict.fromkeys(rows)
+            with self._changed:
+                self._explained |= found
+                while len(self._explained) > KEPT:
+                    self._explained.popitem(last=False)
+                self._changed.notify_all()
+
+    def _explain(self, rows: list[int]) -> dict[int, Explained | None]:
+        part = take_rows(self.material.X, np.asarray(rows, dtype=np.intp))
+        reasons = self.scored.detector.explain(part, n_cases=0)
+        if isinstance(reasons, HeatMaps):
+            return {row: _drawn(reasons, index) for index, row in enumerate(rows)}
+        return {row: _columns(reasons, index) for index, row in enumerate(rows)}
+
+    # ------------------------------------------------------------------ cases
+
+    def nearest(self, row: int, y: NDArray[np.int8], n_cases: int = 3) -> list[Case]:
+        """The nearest labelled rows, the row itself left out."""
+        labelled = np.flatnonzero(y)[-MAX_CASES:].tolist()
+        others = [other for other in labelled if other != row]
+        if not others:
+            return []
+        missing = [one for one in [row, *others] if one not in self._vectors]
+        if missing:
+            self._vectors |= dict(zip(missing, self.rows_of(missing), strict=True))
+        vectors = np.stack([self._vectors[other] for other in others])
+        cases = Cases(vectors, y[others], np.array(others, dtype=np.int64))
+        return cases.nearest(self._vectors[row][None], n_cases)[0]
+
+
+def _columns(reasons: Reasons, row: int) -> Explained:
+    total, order = reasons.total[row], reasons.order(row)
+    shown = [
+        {
+            "column": reasons.columns[index],
+            "share": float(total[index]),
+            "observed": cell_text(reasons.observed[row, index]),
+            "expected": cell_text(reasons.expected[row, index], n_digits=4),
+        }
+        for index in order[:N_COLUMNS]
+    ]
+    rest = order[N_COLUMNS:]
+    base = sum(float(values[row]) for values in reasons.base.values())
+    return Explained(columns=shown, n_others=len(rest), others=float(total[rest].sum()), base=base)
+
+
+def _drawn(maps: HeatMaps, row: int) -> Explained:
+    from esad.explain.drawing import parts, to_png
+
+    base = sum(float(values[row]) for values in maps.base.values())
+    drawings = {name: to_png(pixels) for name, pixels in parts(maps, row).items()}
+    return Explained(base=base, drawings=drawings)

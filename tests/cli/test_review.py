@@ -1,0 +1,173 @@
+"""`esad review`: from a file without labels to a page, refusals in one line, labels out and in, an orderly end."""
+
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+from contextlib import closing
+
+import httpx
+import pytest
+
+FIRST = ("--method", "iforest", "--ignore", "verdict", "--id-column", "serial")
+
+
+class Review:
+    """A real `esad review` in a process of its own."""
+
+    def __init__(self, *args, **options):
+        command = [sys.executable, "-m", "esad", "review", *map(str, args), "--json"]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+        text, line = "", ""
+        while line != "}\n":
+            line = self.process.stdout.readline()
+            assert line, self.process.communicate()
+            text += line
+        self.found = json.loads(text)
+        self.links = list(self.found["links"].values())
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.process.kill()
+        self.process.communicate()
+
+    def enter(self, link=0):
+        client = httpx.Client(base_url=self.links[link].partition("/?")[0])
+        assert client.get(self.links[link]).status_code == 200
+        return client
+
+    def end(self, number=signal.SIGINT):
+        self.process.send_signal(number)
+        out, err = self.process.communicate(timeout=60)
+        return self.process.returncode, out, err
+
+
+@pytest.mark.extra
+def test_from_nothing_to_labels_that_are_there_again(parts, esad, tmp_path):
+    review = Review(parts, *FIRST, "--reviewer", "ann", "--reviewer", "bob", cwd=tmp_path)
+    assert (review.found["n_rows"], review.found["n_labelled"]) == (60, 0)
+    assert list(review.found["links"]) == ["ann", "bob"]
+    assert re.fullmatch(r"http://127\.0\.0\.1:\d+/\?token=[\w-]{32}", review.links[0])
+    with closing(review.enter()) as ann, closing(review.enter(1)) as bob:
+        item = ann.get("/api/next?n=1").json()["items"][0]
+        assert item["name"].startswith("S0")
+        assert "verdict" not in dict(item["cells"])  # ignored: neither learned from nor shown
+        for client, verdict in ((ann, "anomaly"), (bob, "anomaly")):
+            said = {"request": client.base_url.host + verdict + str(id(client)), "row": item["row"], "verdict": verdict}
+            assert client.post("/api/judgements", json=said).status_code == 200
+    assert review.end() == (0, "", "")
+    assert {path.name for path in tmp_path.iterdir()} == {"parts.csv", "parts.esad", "parts.csv.labels.db"}
+    again = Review(parts, *FIRST, cwd=tmp_path)
+    assert again.found["n_labelled"] == 1
+    assert again.end(signal.SIGTERM)[0] == 0
+    done = esad("review", parts, *FIRST, "--export-labels", tmp_path / "labels.csv", "--json")
+    assert (done.code, done.json["n_judged"]) == (0, 1)
+    lines = (tmp_path / "labels.csv").read_text().splitlines()
+    assert lines[0] == "serial,label,reviewer,note,time"
+    assert [line.split(",")[:3] for line in lines[1:]] == [[item["name"], "anomaly", who] for who in ("ann", "bob")]
+
+
+@pytest.mark.extra
+def test_a_model_and_data_with_labels(model, parts, esad, tmp_path):
+    review = Review(model, parts, "--label-column", "verdict", "--labels", tmp_path / "mine.db")
+    with closing(review.enter()) as page:
+        state = page.get("/api/state").json()
+        known = [page.get("/api/items?rows=7").json()["items"][0]["known"]]
+    assert (state["n_anomaly"], state["n_new"], known) == (3, 0, ["anomaly"])
+    assert review.end()[0] == 0
+
+
+def test_labels_come_in(parts, model, esad, tmp_path):
+    (tmp_path / "in.csv").write_text("serial,label\nS001,anomaly\nS002,normal\n")
+    options = ("--labels", tmp_path / "mine.db", "--reviewer", "eve")
+    done = esad("review", model, parts, *options, "--import-labels", tmp_path / "in.csv")
+    assert (done.code, done.out) == (0, f"2 new judgements from {tmp_path / 'in.csv'}\n")
+    done = esad("review", model, parts, *options, "--export-labels", tmp_path / "out.csv")
+    assert (done.code, done.out) == (0, f"2 judged rows: {tmp_path / 'out.csv'}\n")
+    assert (tmp_path / "out.csv").read_text().splitlines()[2].startswith("S002,normal,eve,,")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("no.csv",), "no such file"),
+        (("a", "b", "c"), "Got 3 paths"),
+        (("parts.esad",), "is a model"),
+        (("{model}", "parts.csv", "--out", "m.esad"), "--out"),
+        (("{model}", "parts.csv", "--port", "99999"), "port"),
+        (("{model}", "parts.csv", "--host", "no.such.host.invalid"), "no such address"),
+        (("{model}", "parts.csv", "--reviewer", ""), "reviewer"),
+        (("{model}", "other.csv"), "lacks the columns"),
+        (("{model}", "parts.csv", "--labels", "other.csv"), "damaged or something else"),
+        (("{model}", "parts.csv", "--labels", "no/l.db"), "cannot be opened"),
+        (("{model}", "parts.csv", "--labels", "parts.csv"), "being read"),
+        (("{model}", "parts.csv", "--export-labels", "l.txt"), ".csv"),
+        (("{model}", "parts.csv", "--export-labels", "l.csv"), "There are no labels"),
+        (("{model}", "parts.csv", "--import-labels", "no.csv"), "no.csv"),
+        (("{model}", "parts.csv", "--import-labels", "other.csv"), "needs the columns"),
+        (("parts.csv", "--method", "nope"), "nope"),
+        (("parts.csv", "--out", "x.csv"), "name for data"),
+        (("parts.csv", "-l", "verdikt"), "Did you mean 'verdict'?"),
+        ((), "DATA"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_one_line(esad, model, parts, tmp_path, monkeypatch, options, words):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "other.csv").write_text("a,b\n" + "1,2\n" * 100)
+    done = esad("review", *(part.format(model=model) for part in options))
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("error: ")
+    assert done.err.count("\n") == 1, done.err
+    assert words in done.err
+    left = {path.name for path in tmp_path.iterdir()} - {"parts.csv.labels.db", "parts.csv.labels.db-wal"}
+    assert left == {"parts.csv", "other.csv"}
+
+
+def test_a_port_in_use_is_refused(esad, model, parts):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        done = esad("review", model, parts, "--port", taken.getsockname()[1])
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert "another program is using it" in done.err
+
+
+@pytest.mark.extra
+def test_labels_in_use_and_labels_of_other_data_are_refused(esad, model, parts, kit):
+    review = Review(model, parts)
+    done = esad("review", model, parts)
+    assert done.code == 2
+    assert "in use by another esad review" in done.err
+    review.end()
+    kit.csv(parts, kit.header, kit.rows(seed=1))
+    done = esad("review", model, parts)
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert "belong to other data" in done.err
+
+
+def test_without_the_extra_it_says_what_to_install(esad, model, parts, monkeypatch):
+    for name in [name for name in sys.modules if name.startswith("esad.web") or name.startswith("esad.review.app")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "fastapi", None)
+    done = esad("review", model, parts)
+    assert done.code == 2
+    assert "pip install 'esad[web]'" in done.err
+
+
+@pytest.mark.extra
+def test_pictures_are_judged_too(kit, tmp_path):
+    pytest.importorskip("PIL.Image")
+    folder = kit.pictures(tmp_path / "pictures", {"a": 9, "b": 3})
+    options = ("--method", "autoencoder", "--set", "n_epochs=1", "--anomaly-value", "b", "--normal-value", "a")
+    review = Review(folder, *options)
+    with closing(review.enter()) as page:
+        item = page.get("/api/next?n=1").json()["items"]
+        state = page.get("/api/state").json()
+    assert review.end()[0] == 0
+    assert item == []  # the folders label every picture
+    assert (state["noun"], state["n_anomaly"], state["n_normal"]) == ("picture", 3, 9)
+    assert (tmp_path / "pictures.esad").exists()

@@ -1,0 +1,116 @@
+"""What the tests of the review share: a small table or a few pictures on a desk, and people who use the page."""
+
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from esad import ESAD, Autoencoder, IsolationForest
+from esad.review.access import Access
+from esad.review.app import guarded, review_app
+from esad.review.desk import Desk
+from esad.review.judged import Scored
+from esad.review.material import Material
+from esad.review.store import Store
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # it would like another package than httpx
+    from starlette.testclient import TestClient
+
+N_ROWS, N_ODD = 120, 8
+EVIL = '<script>document.title="run"</script><img src=x onerror="document.title=1">'
+
+
+def table(n_rows: int = N_ROWS) -> pa.Table:
+    """Numbers of which the last few rows are odd, and a column of text."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n_rows, 3))
+    X[-N_ODD:] += 6
+    words = rng.choice(["red", EVIL, "blue"], n_rows)
+    return pa.table({f"x{index}": X[:, index] for index in range(3)} | {f"<b>{EVIL}": words})
+
+
+def row_material(n_rows: int = N_ROWS) -> Material:
+    cells = table(n_rows)
+    names = [f"S{row:03d}" for row in range(n_rows)]
+    return Material(
+        title="parts.csv", X=cells, known=np.zeros(n_rows, np.int8), names=names, id_name="serial", cells=cells
+    )
+
+
+def picture_material(n_pictures: int = 24) -> Material:
+    rng = np.random.default_rng(0)
+    pictures = rng.integers(0, 90, (n_pictures, 1, 16, 16), dtype=np.uint8)
+    pictures[0] += 150
+    names = [f"a/{number}.png" for number in range(n_pictures)]
+    return Material(
+        title="pictures", X=pictures, known=np.zeros(n_pictures, np.int8), names=names, id_name="file", cells=None
+    )
+
+
+METHODS = {
+    "forest": lambda: IsolationForest(random_state=0),
+    "esad": lambda: ESAD(n_members=2, hidden=[8], latent=2, n_epochs=4, random_state=0),
+    "pictures": lambda: Autoencoder(hidden=(4, 4), n_epochs=1, random_state=0),
+}
+
+
+@pytest.fixture
+def make_desk(tmp_path) -> Iterator[Callable[..., Desk]]:
+    """Desks of a method, closed at the end."""
+    made: list[Desk] = []
+
+    def make(method: str = "forest", material: Material | None = None, folder: Path = tmp_path) -> Desk:
+        material = material or (picture_material() if method == "pictures" else row_material())
+        detector = METHODS[method]().fit(material.X, calibration_ratio=0.2 if method == "forest" else None)
+        if method == "esad":
+            detector.calibrate()
+        model = folder / "parts.esad"
+        detector.save(model)
+        store = Store(folder / "parts.labels.db", fingerprint=material.fingerprint(), n_rows=material.n_rows)
+        made.append(Desk(material, store, Scored.of(detector, material.X), model))
+        return made[-1]
+
+    yield make
+    for desk in made:
+        desk.close()
+
+
+@pytest.fixture
+def open_page() -> Callable[..., SimpleNamespace]:
+    """A way into the page of a desk: clients by the names of reviewers."""
+
+    def open_it(desk: Desk) -> SimpleNamespace:
+        access, entered = Access(), []
+        app = guarded(review_app(desk, access, on_enter=entered.append))
+
+        def enter(name: str) -> TestClient:
+            client = TestClient(app, base_url="http://127.0.0.1:8000")
+            assert client.get("/", params={"token": access.new_link(name)}).status_code == 200
+            return client
+
+        stranger = TestClient(app, base_url="http://127.0.0.1:8000")
+        return SimpleNamespace(app=app, access=access, enter=enter, entered=entered, stranger=stranger)
+
+    return open_it
+
+
+def wait_for(condition: Callable[[], object], seconds: float = 60.0) -> object:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if found := condition():
+            return found
+        time.sleep(0.02)
+    raise AssertionError("it did not happen in time")
+
+
+@pytest.fixture(scope="session")
+def kit() -> SimpleNamespace:
+    return SimpleNamespace(
+        evil=EVIL, n_rows=N_ROWS, n_odd=N_ODD, rows=row_material, pictures=picture_material, wait_for=wait_for
+    )

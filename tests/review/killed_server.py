@@ -1,0 +1,45 @@
+"""Review servers to be killed: everything slow is loaded once, then each one is a fork that starts at once."""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from esad import IsolationForest
+from esad.review.access import Access
+from esad.review.app import guarded, review_app
+from esad.review.desk import Desk
+from esad.review.judged import Scored
+from esad.review.material import Material
+from esad.review.store import Store
+from esad.web.server import bind, run, url_of
+
+N_ROWS = 400
+
+
+def main(folder: Path) -> None:
+    cells = pa.table({"x": np.random.default_rng(0).normal(size=N_ROWS)})
+    material = Material(title="t", X=cells, known=np.zeros(N_ROWS, np.int8), names=None, id_name="row", cells=cells)
+    scored = Scored.of(IsolationForest(random_state=0).fit(cells), cells)
+    fingerprint = material.fingerprint()
+    print(json.dumps({"n_rows": N_ROWS, "fingerprint": fingerprint}), flush=True)
+    children = []
+    for _ in sys.stdin:
+        for child in children:
+            os.waitpid(child, 0)  # the lock of a killed server is gone when it is
+        child = os.fork()
+        children = [child]
+        if child == 0:
+            store = Store(folder / "labels.db", fingerprint=fingerprint, n_rows=N_ROWS)
+            access, listener = Access(), bind()
+            url = url_of(listener)
+            told = {"url": url, "link": f"{url}/?token={access.new_link('ann')}", "pid": os.getpid()}
+            app = review_app(Desk(material, store, scored, folder / "m.esad"), access)
+            run(guarded(app), listener, ready=lambda told=told: print(json.dumps(told), flush=True))
+            os._exit(0)
+
+
+main(Path(sys.argv[1]))

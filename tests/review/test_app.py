@@ -1,0 +1,244 @@
+"""The web application: who gets in, what is refused, what is answered, and two reviewers at once."""
+
+import io
+
+import pytest
+
+REQUESTS = [
+    ("GET", "/api/state"),
+    ("GET", "/api/next"),
+    ("GET", "/api/items?rows=1"),
+    ("GET", "/api/list"),
+    ("GET", "/labels.csv"),
+    ("GET", "/api/comparison"),
+    ("GET", "/pictures/1/1/given.png"),
+    ("POST", "/api/judgements"),
+    ("POST", "/api/undo"),
+    ("POST", "/api/notes"),
+    ("POST", "/api/labels"),
+    ("POST", "/api/invitations"),
+    ("POST", "/api/refit"),
+    ("POST", "/api/refit/keep"),
+]
+
+
+@pytest.fixture
+def page(make_desk, open_page):
+    return open_page(make_desk())
+
+
+@pytest.fixture
+def ann(page):
+    return page.enter("ann")
+
+
+def judge(client, row, verdict="anomaly", request=None):
+    return client.post(
+        "/api/judgements", json={"request": request or f"{row}{verdict}", "row": row, "verdict": verdict}
+    )
+
+
+# ---------------------------------------------------------------------- access
+
+
+@pytest.mark.parametrize(("method", "path"), REQUESTS)
+def test_nothing_is_told_or_done_without_a_session(page, method, path):
+    answer = page.stranger.request(method, path)
+    assert answer.status_code == 401
+    assert answer.json()["error"]["code"] == "unauthorized"
+
+
+def test_a_link_works_once_and_leaves_a_cookie_that_scripts_cannot_read(page):
+    token = page.access.new_link("ann")
+    first = page.stranger.get("/", params={"token": token})
+    assert first.status_code == 200
+    flags = {part.strip().lower() for part in first.headers["set-cookie"].split(";")[1:]}
+    assert {"httponly", "samesite=strict", "path=/"} <= flags
+    assert page.entered == ["ann"]
+    assert page.stranger.get("/api/state").json()["reviewer"] == "ann"
+    assert page.stranger.get("/").status_code == 200
+    page.stranger.cookies.clear()
+    again = page.stranger.get("/", params={"token": token})
+    assert again.status_code == 403
+    assert "used before" in again.text
+    assert "A link is needed" in page.stranger.get("/").text
+    assert page.stranger.head("/", params={"token": page.access.new_link("ann")}).status_code == 405
+
+
+def test_every_answer_carries_a_strict_policy(page, ann):
+    for path in ("/", "/api/state", "/style.css", "/nowhere"):
+        headers = ann.get(path).headers
+        policy = headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "unsafe" not in policy
+        assert headers["x-content-type-options"] == "nosniff"
+    text = ann.get("/").text
+    assert "<script>" not in text
+    assert "style=" not in text
+    assert " onclick" not in text
+
+
+def test_other_names_and_other_sites_are_refused(ann):
+    assert ann.get("/api/state", headers={"host": "evil.example"}).status_code == 421
+    said = {"request": "r", "row": 1, "verdict": "anomaly"}
+    assert ann.post("/api/judgements", json=said, headers={"origin": "http://evil.example"}).status_code == 403
+    assert ann.get("/api/state", headers={"sec-fetch-site": "cross-site"}).status_code == 403
+    assert ann.get("/api/state").json()["n_labelled"] == 0
+    assert ann.post("/api/judgements", json=said, headers={"origin": "http://127.0.0.1:8000"}).status_code == 200
+
+
+def test_an_invitation_is_a_link_for_somebody_else(page, ann):
+    path = ann.post("/api/invitations", json={"name": "bob"}).json()["path"]
+    assert page.stranger.get(path).status_code == 200
+    assert page.stranger.get("/api/state").json()["reviewer"] == "bob"
+    assert ann.post("/api/invitations", json={"name": "a\nb"}).status_code == 422
+
+
+# ---------------------------------------------------------------------- judging
+
+
+def test_a_verdict_counts_once_and_can_be_undone(ann):
+    for _ in range(2):
+        assert judge(ann, 5, request="same").json() == {"saved": "same"}
+    judge(ann, 6, "normal")
+    state = ann.get("/api/state").json()
+    assert (state["n_labelled"], state["n_anomaly"], state["n_new"]) == (2, 1, 2)
+    assert [one["row"] for one in state["recent"]] == [6, 5]
+    assert ann.post("/api/undo", json={"request": "u"}).json()["row"] == 6
+    assert ann.post("/api/undo", json={"request": "u"}).json()["row"] == 6
+    assert ann.get("/api/state").json()["n_labelled"] == 1
+
+
+def test_an_item_has_all_there_is_to_know(ann, kit):
+    judge(ann, 3, "normal")
+    ann.post("/api/notes", json={"request": "n", "row": 119, "note": "  odd  "})
+    item = kit.wait_for(lambda: (i := ann.get("/api/items?rows=119").json()["items"][0])["reasons"] and i)
+    assert item["name"] == "S119"
+    assert item["is_alarm"]
+    assert item["rank"] <= kit.n_odd
+    assert 0 < item["p_value"] <= 0.2
+    assert {one["column"] for one in item["reasons"]["columns"]} >= {"x0", "x1", "x2"}
+    total = (
+        sum(one["share"] for one in item["reasons"]["columns"]) + item["reasons"]["others"] + item["reasons"]["base"]
+    )
+    assert total == pytest.approx(item["score"])
+    assert [case["row"] for case in item["cases"]] == [3]
+    assert item["mine"]["note"] == "odd"
+    assert item["cells"][3][0] == f"<b>{kit.evil}"
+
+
+def test_the_queue_brings_no_row_twice_and_none_that_was_judged(ann):
+    seen = []
+    for _ in range(30):
+        (item,) = ann.get("/api/next?n=1").json()["items"]
+        seen.append(item["row"])
+        judge(ann, item["row"], "normal" if len(seen) % 3 else "skip")
+    assert len(set(seen)) == 30
+
+
+def test_what_cannot_be_is_refused_in_one_shape(ann, kit):
+    wrong = [
+        judge(ann, kit.n_rows),
+        judge(ann, -1),
+        judge(ann, 10**30),
+        judge(ann, 1, "maybe"),
+        judge(ann, 1, request="x" * 100),
+        ann.post("/api/judgements", json={"row": 1}),
+        ann.post("/api/judgements", content=b"{", headers={"content-type": "application/json"}),
+        ann.post("/api/notes", json={"request": "n", "row": 1, "note": "x" * 3000}),
+        ann.get("/api/next?n=0"),
+        ann.get("/api/next?n=100000"),
+        ann.get("/api/next?have=1,x"),
+        ann.get("/api/items?rows=-1"),
+        ann.get("/api/items?rows=999999"),
+        ann.get("/api/list?name=nope"),
+        ann.get("/api/list?q=" + "x" * 300),
+        ann.get("/api/comparison"),
+        ann.post("/api/refit/keep"),
+        ann.post("/api/refit/roll-back"),
+        ann.post("/api/refit/explode"),
+    ]
+    for answer in wrong:
+        assert answer.status_code == 422, answer.text
+        assert answer.json()["error"]["message"]
+    assert ann.get("/api/state").json()["n_labelled"] == 0
+
+
+def test_lists_and_search(ann, kit):
+    judge(ann, 119)
+    judge(ann, 2, "skip")
+    rows = {
+        name: [one["row"] for one in ann.get("/api/list", params={"name": name}).json()["entries"]]
+        for name in ("all", "judged", "skipped", "alarms", "disagreements", "second")
+    }
+    assert sorted(rows["all"]) == list(range(kit.n_rows))
+    assert (rows["judged"], rows["skipped"], rows["disagreements"], rows["second"]) == ([119], [2], [], [])
+    assert 119 not in rows["alarms"]
+    found = ann.get("/api/list", params={"name": "all", "q": "s01"}).json()
+    assert sorted(one["name"] for one in found["entries"]) == [f"S01{last}" for last in range(10)]
+    assert ann.get("/api/list", params={"name": "all", "q": "<SCRIPT>"}).json()["total"] > 10
+    assert ann.get("/api/list", params={"name": "all", "q": "%"}).json()["total"] == 0
+
+
+def test_two_reviewers_get_different_rows_and_do_not_overwrite_each_other(page, ann):
+    bob = page.enter("bob")
+    mine, his = ({item["row"] for item in client.get("/api/next?n=6").json()["items"]} for client in (ann, bob))
+    assert len(mine) == len(his) == 6
+    assert mine.isdisjoint(his)
+    judge(ann, 7, "anomaly")
+    seen = bob.get("/api/items?rows=7").json()["items"][0]
+    assert (seen["others"], seen["n_others"]) == ({}, 1)  # a second opinion is one's own
+    judge(bob, 7, "normal", request="bob's")
+    assert ann.get("/api/items?rows=7").json()["items"][0]["others"]["bob"]["verdict"] == "normal"
+    state = ann.get("/api/state").json()
+    assert (state["n_labelled"], state["n_disagreements"]) == (0, 1)
+    assert bob.post("/api/undo", json={"request": "u"}).json()["row"] == 7
+    assert ann.get("/api/state").json()["n_anomaly"] == 1
+
+
+def test_labels_go_out_and_come_in(page, ann):
+    judge(ann, 7)
+    text = ann.get("/labels.csv")
+    assert text.headers["content-type"].startswith("text/csv")
+    assert text.text.splitlines()[1].startswith("S007,anomaly,ann,,")
+    more = text.text + "S008,normal,bob,,\n"
+    csv = {"content-type": "text/csv"}
+    assert ann.post("/api/labels", content=more, headers=csv).json() == {"n_new": 1}
+    assert ann.get("/api/state").json()["reviewers"] == ["ann", "bob"]
+    assert ann.post("/api/labels", content="a,b\n", headers=csv).status_code == 422
+    assert ann.post("/api/labels", content=b"\xff\xfe", headers=csv).status_code == 422
+    assert ann.post("/api/labels", content=more).status_code == 415
+    assert ann.post("/api/labels", content=b"x" * (17 << 20), headers=csv).status_code == 413
+
+
+# ---------------------------------------------------------------------- pictures
+
+
+def test_pictures_come_by_number_and_nothing_else_comes(make_desk, open_page):
+    pillow = pytest.importorskip("PIL.Image")
+    ann = open_page(make_desk("pictures")).enter("ann")
+    for kind in ("given", "expected", "heat"):
+        answer = ann.get(f"/pictures/1/0/{kind}.png")
+        assert answer.headers["content-type"] == "image/png"
+        with pillow.open(io.BytesIO(answer.content)) as image:
+            assert image.size == (112, 112)
+    for path in (
+        "/pictures/1/..%2f..%2f..%2fetc%2fpasswd/given.png",
+        "/pictures/1/0/..%2f..%2fsecret.png",
+        "/pictures/../../etc/passwd",
+        "/pictures/1/0/other.png",
+        "/pictures/1/24/given.png",
+        "/pictures/1/-1/given.png",
+        "/pictures/1/99999999999999999999/given.png",
+        "/static/../app.py",
+        "/review.js/../app.py",
+    ):
+        answer = ann.get(path)
+        assert answer.status_code in (404, 422), path
+        assert answer.headers["content-type"] == "application/json"
+    item = ann.get("/api/items?rows=0").json()["items"][0]
+    assert (item["name"], item["cells"], item["reasons"]) == ("a/0.png", [], None)
+
+
+def test_a_table_has_no_pictures(ann):
+    assert ann.get("/pictures/1/0/given.png").status_code == 422

@@ -1,0 +1,57 @@
+"""What is judged: names, cells, search, and a fingerprint that notices every change."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from esad.review.material import Material
+
+CELLS = pa.table({"size": [1.5, None, 3.0], "word": ["Red", "", "b%lue"], "day": pa.array([0, 1, None], pa.date32())})
+
+
+def made(cells=CELLS, names=("a", "b", "c")):
+    return Material(title="t", X=cells, known=np.zeros(3, np.int8), names=names, id_name="id", cells=cells)
+
+
+def test_cells_are_text_and_missing_ones_are_empty():
+    assert made().shown(0) == [("size", "1.5"), ("word", "Red"), ("day", "1970-01-01")]
+    assert made().shown(1) == [("size", ""), ("word", ""), ("day", "1970-01-02")]
+
+
+@pytest.mark.parametrize(
+    ("query", "rows"), [("red", [0]), ("%", [2]), ("1970", [0, 1]), ("B", [1, 2]), ("3", [2]), ("zzz", []), ("(", [])]
+)
+def test_search_is_for_plain_text_in_any_cell_or_name(query, rows):
+    assert np.flatnonzero(made().found(query)).tolist() == rows
+
+
+def test_rows_without_names_are_called_by_their_number():
+    rows = made(names=None)
+    assert rows.called(2) == "row 2"
+    assert rows.found("row 1").tolist() == [False, True, False]
+
+
+@given(row=st.integers(0, 2), column=st.sampled_from(["size", "word"]))
+def test_a_fingerprint_notices_every_cell(row, column):
+    changed = CELLS[column].to_pylist()
+    changed[row] = "other" if column == "word" else 99.0
+    other = CELLS.set_column(CELLS.column_names.index(column), column, pa.array(changed))
+    assert made(other).fingerprint() != made().fingerprint()
+    assert made(CELLS.combine_chunks()).fingerprint() == made().fingerprint()
+
+
+def test_a_fingerprint_notices_names_of_columns_and_moved_text():
+    assert made(CELLS.rename_columns(["a", "word", "day"])).fingerprint() != made().fingerprint()
+    one, two = (
+        pa.table({"a": a, "b": b}) for a, b in ((["x", "", "z"], ["", "y", ""]), (["x", "y", "z"], ["", "", ""]))
+    )
+    assert made(one).fingerprint() != made(two).fingerprint()
+
+
+def test_a_fingerprint_notices_every_pixel(kit):
+    first, second = kit.pictures(), kit.pictures()
+    assert first.fingerprint() == second.fingerprint()
+    second.X[5, 0, 3, 3] ^= 1
+    assert first.fingerprint() != second.fingerprint()

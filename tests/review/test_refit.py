@@ -1,0 +1,197 @@
+"""Refits: warm where they can be, compared with the old model, kept or rolled back, and files that are never half."""
+
+import numpy as np
+import pytest
+
+import esad
+from esad import DeepSAD, IsolationForest
+from esad.errors import InputError
+from esad.review.desk import beside
+from esad.review.judged import Scored
+from esad.review.refit import compared, cross_validated, refitted
+from esad.train.callbacks import WarmStart
+
+
+def labelled(n_rows, *rows):
+    y = np.zeros(n_rows, dtype=np.int8)
+    y[list(rows)] = -1
+    return y
+
+
+class Steps:
+    """Counts the steps of every phase and keeps the weights of the last one's start."""
+
+    def __init__(self):
+        self.steps, self.start = {}, None
+
+    def on_start(self, state):
+        self.start = {name: value.clone() for name, value in state.objective.state_dict().items()}
+
+    def on_step(self, state):
+        self.steps[state.phase] = state.step
+
+    def on_end(self, state):
+        pass
+
+
+def test_a_warm_start_begins_with_the_old_weights_and_is_shorter():
+    X = np.random.default_rng(0).normal(size=(80, 3))
+    small = {"hidden": [8], "latent": 2, "n_epochs": 6, "random_state": 0}
+    old = esad.ESAD(n_members=1, **small).fit(X)
+    cold, warm = Steps(), Steps()
+    esad.ESAD(n_members=1, **small).fit(X, labelled(80, 1), callbacks=[cold])
+    weights = old.objective_.state_dict()
+    esad.ESAD(n_members=1, **small).fit(X, labelled(80, 1), callbacks=[WarmStart(weights), warm])
+    assert warm.steps[0] == round(cold.steps[0] / 2)
+    assert all((warm.start[name] == weights[name]).all() for name in weights)
+    assert any((cold.start[name] != weights[name]).any() for name in weights)
+
+
+def test_phases_before_the_last_are_left_out():
+    X = np.random.default_rng(0).normal(size=(80, 3))
+    small = {"hidden": (8,), "latent": 2, "n_epochs": 2, "pretrain_epochs": 3, "random_state": 0}
+    old = DeepSAD(**small).fit(X, labelled(80, 1))
+    warm = Steps()
+    new = DeepSAD(**small).fit(X, labelled(80, 1, 2), callbacks=[WarmStart(old.objective_.state_dict()), warm])
+    assert list(warm.steps) == [1]
+    assert np.isfinite(new.anomaly_score(X)).all()
+
+
+def test_weights_that_do_not_fit_are_refused_and_the_refit_begins_anew():
+    X = np.random.default_rng(0).normal(size=(80, 3))
+    small = {"n_members": 1, "hidden": [8], "latent": 2, "n_epochs": 2, "random_state": 0}
+    old = esad.ESAD(**small).fit(X)
+    with pytest.raises(InputError, match="do not fit"):
+        esad.ESAD(**small).fit(X[:, :2], callbacks=[WarmStart(old.objective_.state_dict())])
+    new, warm = refitted(old, X[:, :2], labelled(80, 1), warm=True)
+    assert not warm
+    assert new.n_features_in_ == 2
+    assert refitted(old, X, labelled(80, 1), warm=True)[1]
+    assert not refitted(old, X, labelled(80, 1), warm=False)[1]
+
+
+@pytest.mark.parametrize("kind", ["held out", "cross", "given", None])
+def test_a_new_model_is_calibrated_as_the_old_one_was(kind):
+    X = np.random.default_rng(0).normal(size=(100, 2))
+    small = {"n_members": 2, "hidden": [4], "latent": 2, "n_epochs": 1, "random_state": 0}
+    old = esad.ESAD(**small).fit(X, calibration_ratio=0.2 if kind == "held out" else None)
+    if kind == "cross":
+        old.calibrate()
+    elif kind == "given":
+        old.calibrate(X[:30])
+    new, _ = refitted(old, X, labelled(100, 3), warm=True)
+    found = None if new.calibration_ is None else new.calibration_.kind
+    assert found == (None if kind == "given" else kind)
+
+
+def scored(scores):
+    detector = IsolationForest(random_state=0).fit(np.random.default_rng(0).normal(size=(20, 1)))
+    detector.offset_ = -float(np.quantile(scores, 0.9))
+    return Scored(detector, np.asarray(scores, dtype=float), None)
+
+
+def test_the_comparison_is_that_of_plain_ranks():
+    rng = np.random.default_rng(0)
+    old, new = scored(rng.random(50)), scored(rng.random(50))
+    y = labelled(50, 4, 9)
+    y[[1, 2, 3]] = 1
+    found = compared(old, new, y)
+    ranks = [{row: place for place, row in enumerate(np.argsort(-one.scores), 1)} for one in (old, new)]
+    assert found["top"]["new"] == sorted(range(50), key=lambda row: ranks[1][row])[:10]
+    assert found["alarms"]["both"] == int(
+        ((old.scores > old.detector.threshold_) & (new.scores > new.detector.threshold_)).sum()
+    )
+    risen = [row for row in range(50) if ranks[1][row] <= 10 and ranks[1][row] < ranks[0][row]]
+    assert found["rose"] == sorted(risen, key=lambda row: ranks[1][row] / ranks[0][row])[:10]
+    fallen = [row for row in range(50) if ranks[0][row] <= 10 and ranks[1][row] > ranks[0][row]]
+    assert found["fell"] == sorted(fallen, key=lambda row: -ranks[1][row] / ranks[0][row])[:10]
+    assert found["median_rank"]["anomaly"]["old"] == np.median([ranks[0][4], ranks[0][9]])
+    same = compared(old, old, np.zeros(50, np.int8))
+    assert (same["rose"], same["fell"], same["correlation"]) == ([], [], pytest.approx(1.0))
+    assert same["median_rank"]["normal"] == {"old": None, "new": None}
+
+
+def test_cross_validation_sees_what_labels_bring():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 6))
+    X[:, 0] *= 4  # far out in the first column is normal
+    odd = np.arange(290, 300)
+    X[odd, 1] = 2.0  # what is odd does not stand out by itself
+    X[odd, 0] = 0.0
+    now = labelled(300, *odd)
+    detector = esad.ESAD(n_members=1, hidden=[16], latent=4, n_epochs=40, random_state=0).fit(X)
+    found = cross_validated(detector, X, np.zeros(300, np.int8), now)
+    assert found["n_folds"] == 5
+    assert found["now"]["auc"] > found["then"]["auc"] + 0.1
+    assert found["now"]["auc_normal"] is None
+    with pytest.raises(InputError, match="two labelled anomalies"):
+        cross_validated(detector, X, now, labelled(300, 1))
+
+
+@pytest.mark.parametrize("method", [pytest.param("forest", marks=pytest.mark.extra), "esad"])
+def test_refit_compare_keep_and_roll_back(make_desk, open_page, kit, method):
+    desk = make_desk(method)
+    ann = open_page(desk).enter("ann")
+    first = desk.model.read_bytes()
+    before = desk.judged.scored.scores.copy()
+    for number in range(kit.n_odd):
+        ann.post("/api/judgements", json={"request": str(number), "row": kit.n_rows - 1 - number, "verdict": "anomaly"})
+    assert ann.post("/api/refit").json()["status"] in ("training", "ready")
+
+    def validated():
+        found = ann.get("/api/state").json()["refit"]
+        assert found["status"] in ("training", "ready"), found
+        return found["status"] == "ready" and (found["validated"] or found["reason"]) and found
+
+    found = kit.wait_for(validated)
+    assert found["warm"] == (method == "esad")
+    assert found["validated"]["n_folds"] == 5
+    lines = ann.get("/api/comparison").json()
+    assert [line["new"] for line in lines["top"]["new"]] == list(range(1, 11))
+    assert desk.model.read_bytes() == first  # nothing changes until it is kept
+    assert (desk.judged.scored.scores == before).all()
+
+    generation = ann.get("/api/state").json()["generation"]
+    assert ann.post("/api/refit/keep").status_code == 200
+    state = ann.get("/api/state").json()
+    assert (state["n_new"], state["generation"], state["model"]["can_roll_back"]) == (0, generation + 1, True)
+    assert beside(desk.model, "previous").read_bytes() == first
+    assert desk.model.read_bytes() != first
+    assert (esad.load(desk.model).anomaly_score(desk.material.X) == desk.judged.scored.scores).all()
+    assert esad.load(desk.model).label_counts_.n_anomaly == kit.n_odd
+
+    kept = desk.model.read_bytes()
+    assert ann.post("/api/refit/roll-back").status_code == 200
+    assert desk.model.read_bytes() == first
+    assert beside(desk.model, "rolled-back").read_bytes() == kept
+    assert (desk.judged.scored.scores == before).all()
+    state = ann.get("/api/state").json()
+    assert (state["n_labelled"], state["n_new"]) == (kit.n_odd, kit.n_odd)  # labels stay
+
+
+def test_a_new_model_can_be_dropped(make_desk, kit):
+    desk = make_desk()
+    first = desk.model.read_bytes()
+    desk.judge("r", 119, "ann", "anomaly")
+    desk.start_refit()
+    kit.wait_for(lambda: desk.refit_state()["status"] == "ready")
+    desk.stop_refit()
+    assert desk.refit_state() == {"status": "none"}
+    assert desk.model.read_bytes() == first
+    assert not beside(desk.model, "previous").exists()
+
+
+def test_a_training_can_be_stopped_and_one_that_fails_says_why(make_desk, kit, monkeypatch):
+    desk = make_desk("esad")
+    desk.judged.scored.detector.set_params(n_epochs=100_000)
+    desk.start_refit()
+    with pytest.raises(InputError, match="under way"):
+        desk.start_refit()
+    refit = desk._refit
+    desk.stop_refit()
+    refit.join(20)
+    assert refit.status == "stopped"
+    desk.judged.scored.detector.set_params(n_epochs="many")
+    desk.start_refit()
+    kit.wait_for(lambda: desk.refit_state()["status"] == "failed")
+    assert "n_epochs" in desk.refit_state()["message"]
