@@ -23,7 +23,7 @@ def rows():
 def test_points_use_a_third_two_thirds_and_all_labels_of_the_training_part(rows, monkeypatch):
     seen = []
 
-    def scores(detector, X, parts, *, seed):
+    def scores(detector, X, parts, *, seed, callbacks):
         seen.append([tuple(np.bincount(part.y + 1, minlength=3).tolist()) for part in parts])
         return [np.arange(len(part.test), dtype=float) for part in parts]
 

@@ -42,4 +42,5 @@ def main(folder: Path) -> None:
             os._exit(0)
 
 
-main(Path(sys.argv[1]))
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -18,7 +18,7 @@ def opened(path):
     return Store(path, fingerprint="abc", n_rows=4)
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(
     said=st.lists(
         st.tuples(st.integers(0, 3), st.sampled_from(["ann", "bob, c"]), st.sampled_from(["anomaly", "normal", "skip"]))

@@ -34,7 +34,7 @@ steps = st.lists(
 
 
 @given(steps=steps)
-@settings(max_examples=25)
+@settings(max_examples=15)
 def test_the_state_is_that_of_a_plain_list_of_steps_also_after_reopening(steps, tmp_path_factory):
     path = tmp_path_factory.mktemp("store") / "labels.db"
     said: list[tuple[str, str, int]] = []
