@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import tiny
 
-from esad.advice.suggest import suggest_labels, typical
+from esad.advice.suggest import border, suggest_labels, typical
 from esad.errors import InputError, LabelError, SchemaError
 
 
@@ -30,17 +30,30 @@ def test_only_unlabelled_rows_are_suggested_each_once(fitted, n):
     np.testing.assert_allclose([one.score for one in found], detector.anomaly_score(X)[rows])
 
 
-def test_some_are_from_the_top_and_most_from_around_the_threshold(fitted):
+def test_most_are_from_the_top_and_some_from_around_the_border(fitted):
     detector, X, y = fitted
     scores = detector.anomaly_score(X)
     found = suggest_labels(detector, X, y, n=10)
     unlabelled = np.flatnonzero(y == 0)
     top = {one.row for one in found if one.why == "top"}
-    assert len(top) == 4
-    assert top <= set(unlabelled[np.argsort(-scores[unlabelled])][:20].tolist())
+    assert len(top) == 7
+    assert top <= set(unlabelled[np.argsort(-scores[unlabelled])][:35].tolist())
+    middle = (np.median(scores[y == -1]) + detector.threshold_) / 2
+    where = min(middle, np.sort(scores[unlabelled])[-10])
     others = [row for row in unlabelled.tolist() if row not in top]
-    nearest = sorted(others, key=lambda row: abs(scores[row] - detector.threshold_))[:30]
+    nearest = sorted(others, key=lambda row: abs(scores[row] - where))[:15]
     assert {one.row for one in found if one.why == "threshold"} <= set(nearest)
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_the_border_lies_among_the_upper_half_of_the_unlabelled_rows(seed):
+    rng = np.random.default_rng(seed)
+    scores = rng.normal(size=40)
+    y = rng.choice(np.array([-1, 0, 0, 0, 1], dtype=np.int8), 40)
+    y[:5] = [-1, 0, 0, 0, 0]
+    found = border(scores, y, threshold=0.5, n=3)
+    assert np.median(scores[y == 0]) <= found <= np.sort(scores[y == 0])[-3]
+    assert border(scores, np.abs(y), threshold=0.5, n=3) == 0.5
 
 
 def test_works_without_labels_and_for_pictures():

@@ -1,10 +1,10 @@
-"""Which rows to label next: some of the most anomalous, some near the threshold, none like another.
+"""Which rows to label next: most of them among the most anomalous, some at the border, none like another.
 
 Rows at the very top are most often anomalies, but many of one kind: the tenth of them teaches little. Of rows at the
-threshold the detector is least sure; whatever they turn out to be, the border moves. So four in ten rows come from
-the top and the others from around the threshold. In both groups five times as many candidates as wanted are put into
-clusters, as many as rows are wanted, and of each cluster the row nearest to its centre is taken: rows that stand for
-others, not the oddest ones.
+border the detector is least sure; whatever they turn out to be, the border moves. So seven in ten rows come from the top
+and the others from around the border. In both groups five times as many candidates as wanted are put into clusters, as
+many as rows are wanted, and of each cluster the row nearest to its centre is taken: rows that stand for others, not the
+oddest ones.
 """
 
 from collections.abc import Callable
@@ -21,9 +21,9 @@ from esad.detector import Detector
 from esad.errors import InputError
 from esad.preprocess.inputs import Rows
 
-__all__ = ["Suggestion", "suggest_labels", "suggested", "typical"]
+__all__ = ["Suggestion", "border", "suggest_labels", "suggested", "typical"]
 
-TOP_RATIO = 0.4  # of the rows asked for
+TOP_RATIO = 0.7  # of the rows asked for
 N_CANDIDATES = 5  # per row wanted
 
 Numbers = NDArray[np.intp]
@@ -41,7 +41,7 @@ class Suggestion:
     score : float
         Its anomaly score.
     why : {"top", "threshold"}
-        Among the most anomalous, or where the detector is least sure.
+        Among the most anomalous, or at the `border`, where the detector is least sure.
     """
 
     row: int
@@ -79,7 +79,7 @@ def suggest_labels(detector: Detector, X: Any, y: ArrayLike | None = None, *, n:
     >>> X = np.r_[rng.normal(size=(95, 2)), rng.normal(7, 1, size=(5, 2))]
     >>> detector = IsolationForest(random_state=0).fit(X)
     >>> [found.why for found in suggest_labels(detector, X, n=4)]
-    ['top', 'top', 'threshold', 'threshold']
+    ['top', 'top', 'top', 'threshold']
     """
     checked = label_check(X, y)
     pool = np.flatnonzero(checked == labels.UNLABELLED)
@@ -88,7 +88,29 @@ def suggest_labels(detector: Detector, X: Any, y: ArrayLike | None = None, *, n:
     if n > len(pool):
         raise InputError(f"`n` must be at most {len(pool)}, the unlabelled rows there are. Got {n}.")
     rows = detector._rows(X)
-    return suggested(rows.__getitem__, detector._total(rows), pool, threshold=detector.threshold_, n=n)
+    scores = detector._total(rows)
+    unsure = border(scores, checked, threshold=detector.threshold_, n=n)
+    return suggested(rows.__getitem__, scores, pool, threshold=unsure, n=n)
+
+
+def border(scores: NDArray[np.float64], y: NDArray[np.int8], *, threshold: float, n: int) -> float:
+    """Where anomalies and normal rows meet: midway from the highest known normal row to the median known anomaly.
+
+    The threshold stands in for known normal rows while there are none, and is the border while no anomaly is known.
+    The upper half of the unlabelled rows but for the n highest holds it.
+
+    Examples
+    --------
+    >>> scores = np.array([0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 9.0, 1.5])
+    >>> y = np.array([0, 0, 0, 0, 0, 0, -1, 1], dtype=np.int8)
+    >>> border(scores, y, threshold=3.0, n=1)  # the middle of 1.5 and 9 would be 5.25
+    5.0
+    """
+    anomalies, normals, pool = (scores[y == kind] for kind in (labels.ANOMALY, labels.NORMAL, labels.UNLABELLED))
+    if not len(anomalies):
+        return threshold
+    middle = (np.median(anomalies) + (normals.max() if len(normals) else threshold)) / 2
+    return float(np.clip(middle, np.median(pool), np.sort(pool)[-min(n, len(pool))]))
 
 
 def suggested(
