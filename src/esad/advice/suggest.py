@@ -1,10 +1,10 @@
 """Which rows to label next: most of them among the most anomalous, some at the border, none like another.
 
 Rows at the very top are most often anomalies, but many of one kind: the tenth of them teaches little. Of rows at the
-border the detector is least sure; whatever they turn out to be, the border moves. So seven in ten rows come from the top
-and the others from around the border. In both groups five times as many candidates as wanted are put into clusters, as
-many as rows are wanted, and of each cluster the row nearest to its centre is taken: rows that stand for others, not the
-oddest ones.
+border the detector is least sure; whatever they turn out to be, the border moves. So seven in ten rows come from the
+top and the others from around the border. In both groups five times as many candidates as wanted are put into clusters,
+as many as rows are wanted, and of each cluster the row nearest to its centre is taken: rows that stand for others, not
+the oddest ones.
 """
 
 from collections.abc import Callable
