@@ -42,7 +42,7 @@ def test_most_are_from_the_top_and_some_from_around_the_border(fitted):
     where = min(middle, np.sort(scores[unlabelled])[-10])
     others = [row for row in unlabelled.tolist() if row not in top]
     nearest = sorted(others, key=lambda row: abs(scores[row] - where))[:15]
-    assert {one.row for one in found if one.why == "threshold"} <= set(nearest)
+    assert {one.row for one in found if one.why == "border"} <= set(nearest)
 
 
 @given(st.integers(0, 2**32 - 1))

@@ -22,7 +22,7 @@ def made(n_rows=N_ROWS, **options):
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(n_rows, 3)).astype(np.float32)
     scores = np.abs(rows).sum(axis=1).astype(np.float64)
-    return Queue(scores, threshold=float(np.quantile(scores, 0.9)), rows_of=rows.__getitem__, **options), rows, scores
+    return Queue(scores, border=float(np.quantile(scores, 0.9)), rows_of=rows.__getitem__, **options), rows, scores
 
 
 def everything(row):
@@ -32,7 +32,7 @@ def everything(row):
 def test_the_first_batch_is_what_is_suggested_both_kinds_spread_over_it():
     queue, rows, scores = made()
     taken = queue.take("ann", BATCH, is_open=everything)
-    wanted = suggested(rows.__getitem__, scores, np.arange(N_ROWS), threshold=queue.threshold, n=BATCH)
+    wanted = suggested(rows.__getitem__, scores, np.arange(N_ROWS), where=queue.border, n=BATCH)
     assert {one.row for one in taken} == {one.row for one in wanted}
     assert [one.why for one in taken[:5]].count("top") == 2
     assert [one.why for one in taken].count("top") == 8

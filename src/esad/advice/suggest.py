@@ -40,7 +40,7 @@ class Suggestion:
         Its number, from 0.
     score : float
         Its anomaly score.
-    why : {"top", "threshold"}
+    why : {"top", "border"}
         Among the most anomalous, or at the `border`, where the detector is least sure.
     """
 
@@ -79,7 +79,7 @@ def suggest_labels(detector: Detector, X: Any, y: ArrayLike | None = None, *, n:
     >>> X = np.r_[rng.normal(size=(95, 2)), rng.normal(7, 1, size=(5, 2))]
     >>> detector = IsolationForest(random_state=0).fit(X)
     >>> [found.why for found in suggest_labels(detector, X, n=4)]
-    ['top', 'top', 'top', 'threshold']
+    ['top', 'top', 'top', 'border']
     """
     checked = label_check(X, y)
     pool = np.flatnonzero(checked == labels.UNLABELLED)
@@ -89,8 +89,8 @@ def suggest_labels(detector: Detector, X: Any, y: ArrayLike | None = None, *, n:
         raise InputError(f"`n` must be at most {len(pool)}, the unlabelled rows there are. Got {n}.")
     rows = detector._rows(X)
     scores = detector._total(rows)
-    unsure = border(scores, checked, threshold=detector.threshold_, n=n)
-    return suggested(rows.__getitem__, scores, pool, threshold=unsure, n=n)
+    where = border(scores, checked, threshold=detector.threshold_, n=n)
+    return suggested(rows.__getitem__, scores, pool, where=where, n=n)
 
 
 def border(scores: NDArray[np.float64], y: NDArray[np.int8], *, threshold: float, n: int) -> float:
@@ -114,22 +114,22 @@ def border(scores: NDArray[np.float64], y: NDArray[np.int8], *, threshold: float
 
 
 def suggested(
-    rows_of: RowsOf, scores: NDArray[np.float64], pool: Numbers, *, threshold: float, n: int
+    rows_of: RowsOf, scores: NDArray[np.float64], pool: Numbers, *, where: float, n: int
 ) -> tuple[Suggestion, ...]:
-    """The same from scores that are known; `rows_of` gives the preprocessed rows of some numbers.
+    """The same from scores and a border that are known; `rows_of` gives the preprocessed rows of some numbers.
 
     Examples
     --------
     >>> rows = np.arange(6, dtype=np.float32)[:, None]
-    >>> [one.row for one in suggested(rows.__getitem__, np.arange(6.0), np.arange(6), threshold=2.0, n=2)]
+    >>> [one.row for one in suggested(rows.__getitem__, np.arange(6.0), np.arange(6), where=2.0, n=2)]
     [3, 2]
     """
     n_top = round(TOP_RATIO * n) or 1
     top = typical(rows_of, pool[np.argsort(-scores[pool], kind="stable")][: N_CANDIDATES * n_top], n_top)
     others = np.setdiff1d(pool, top)
-    distances = np.abs(scores[others] - threshold)
+    distances = np.abs(scores[others] - where)
     near = typical(rows_of, others[np.argsort(distances, kind="stable")][: N_CANDIDATES * (n - n_top)], n - n_top)
-    whys = dict.fromkeys(top.tolist(), "top") | dict.fromkeys(near.tolist(), "threshold")
+    whys = dict.fromkeys(top.tolist(), "top") | dict.fromkeys(near.tolist(), "border")
     ordered = sorted(whys, key=lambda row: (-scores[row], row))
     return tuple(Suggestion(row, float(scores[row]), whys[row]) for row in ordered)
 

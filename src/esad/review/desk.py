@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from esad import labels
+from esad.advice.suggest import border
 from esad.atomic import atomic_path
 from esad.errors import InputError
 from esad.explain.drawing import shown, to_png
@@ -19,7 +20,7 @@ from esad.review import exchange
 from esad.review.judged import Judged, Scored
 from esad.review.material import Material
 from esad.review.outlook import JOIN_SECONDS, Outlook
-from esad.review.queue import FILTERS, Queue, filtered
+from esad.review.queue import BATCH, FILTERS, Queue, filtered
 from esad.review.refit import Refit, compared
 from esad.review.store import Store
 
@@ -73,7 +74,8 @@ class Desk:
         if self._judged is not None:
             self._judged.close()
         self._judged = Judged(scored, self.material)
-        self.queue = Queue(scored.scores, threshold=scored.detector.threshold_, rows_of=self.judged.rows_of)
+        where = border(scored.scores, self.labels(), threshold=scored.detector.threshold_, n=BATCH)
+        self.queue = Queue(scored.scores, border=where, rows_of=self.judged.rows_of)
         for row in np.flatnonzero(self.labels()).tolist():
             self.queue.close(row)
         self.generation += 1

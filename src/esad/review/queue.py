@@ -1,6 +1,6 @@
 """What to judge next, and by whom: the most useful rows first, different ones for different reviewers.
 
-The order is that of `esad.advice.suggest`: some of the most anomalous rows, some at the threshold, none like another,
+The order is that of `esad.advice.suggest`: some of the most anomalous rows, some at the border, none like another,
 found in batches since the labels so far decide which rows are left. A row that is handed out is leased for a while:
 other reviewers get other rows as long as there are any.
 """
@@ -46,7 +46,8 @@ class Queue:
     ----------
     scores : ndarray, (n,)
         Of all rows.
-    threshold : float
+    border : float
+        Score at which the detector is least sure.
     rows_of : callable
         Preprocessed rows by their numbers.
     clock : callable
@@ -55,7 +56,7 @@ class Queue:
     Examples
     --------
     >>> rows = np.arange(50, dtype=np.float32)[:, None]
-    >>> queue = Queue(np.arange(50.0), threshold=45.0, rows_of=rows.__getitem__)
+    >>> queue = Queue(np.arange(50.0), border=45.0, rows_of=rows.__getitem__)
     >>> ann, bob = (queue.take(name, 3, is_open=lambda row: True) for name in ("ann", "bob"))
     >>> len({one.row for one in [*ann, *bob]})
     6
@@ -65,11 +66,11 @@ class Queue:
         self,
         scores: NDArray[np.float64],
         *,
-        threshold: float,
+        border: float,
         rows_of: RowsOf,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.scores, self.threshold = scores, threshold
+        self.scores, self.border = scores, border
         self._rows_of, self._clock = rows_of, clock
         self._found: list[Suggestion] = []
         self._left = np.ones(len(scores), dtype=bool)  # rows that may come into a batch
@@ -117,7 +118,7 @@ class Queue:
         pool = np.flatnonzero(self._left)
         if not len(pool):
             return False
-        batch = suggested(self._rows_of, self.scores, pool, threshold=self.threshold, n=min(BATCH, len(pool)))
+        batch = suggested(self._rows_of, self.scores, pool, where=self.border, n=min(BATCH, len(pool)))
         self._left[[one.row for one in batch]] = False
         self._found += _mixed(batch)
         return True
@@ -126,7 +127,7 @@ class Queue:
 def _mixed(batch: Collection[Suggestion]) -> list[Suggestion]:
     """Both groups of a batch spread evenly over it, so that its beginning is as good as the whole."""
     places: list[tuple[float, Suggestion]] = []
-    for why in ("top", "threshold"):
+    for why in ("top", "border"):
         group = [one for one in batch if one.why == why]
         places += [((index + 0.5) / len(group), one) for index, one in enumerate(group)]
     return [one for _, one in sorted(places, key=lambda place: place[0])]

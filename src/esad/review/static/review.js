@@ -239,7 +239,7 @@ async function awaitReasons(row) {
 
 function draw(item) {
   const badges = [el("span", { class: item.is_alarm ? "badge alarm" : "badge" }, item.is_alarm ? "alarm" : "no alarm")];
-  if (item.why) badges.push(el("span", { class: "badge" }, item.why === "top" ? "among the highest" : "near the threshold"));
+  if (item.why) badges.push(el("span", { class: "badge" }, item.why === "top" ? "among the highest" : "near the border"));
   if (item.known) badges.push(el("span", { class: `badge ${item.known}` }, `in the file: ${item.known}`));
   if (item.mine?.verdict) badges.push(el("span", { class: `badge ${item.mine.verdict}` }, `you: ${item.mine.verdict}`));
   for (const [name, said] of Object.entries(item.others))
