@@ -27,7 +27,7 @@ if not (ROOT / "README.md").is_file():
     pytest.skip("needs the repository: pages are not part of the package", allow_module_level=True)
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-LINKED = [ROOT / "CHANGELOG.md", *PAGES, *sorted((ROOT / "docs" / "decisions").glob("*.md"))]
+LINKED = [ROOT / "CHANGELOG.md", ROOT / "SECURITY.md", *PAGES, *sorted((ROOT / "docs" / "decisions").glob("*.md"))]
 FENCE = re.compile(r"^```(?P<kind>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 

@@ -9,6 +9,7 @@ import pytest
 pytest.importorskip("fastapi")
 httpx = pytest.importorskip("httpx")
 
+from serving import refused  # noqa: E402
 from starlette.requests import Request  # noqa: E402
 from starlette.responses import JSONResponse, Response  # noqa: E402
 
@@ -50,17 +51,6 @@ def ask(method: str, path: str, *, guard: Guard | None = None, **options) -> htt
             return await client.request(method, path, **options)
 
     return asyncio.run(once())
-
-
-def refused(answer: httpx.Response, status: int) -> str:
-    """The message of an error in the one shape."""
-    assert answer.status_code == status, answer.text
-    assert answer.headers["content-type"] == "application/json"
-    error = answer.json()["error"]
-    assert set(error) >= {"status", "code", "message"}
-    assert error["status"] == status
-    assert "\n" not in error["message"]
-    return error["message"]
 
 
 @pytest.mark.parametrize(
@@ -122,6 +112,12 @@ def test_every_answer_carries_the_headers():
         assert answer.headers["x-content-type-options"] == "nosniff"
         assert answer.headers["x-frame-options"] == "DENY"
         assert answer.headers["cache-control"] == "no-store"
+
+
+def test_a_connection_stays_open_unless_a_body_was_not_read():
+    assert "connection" not in ask("GET", "/number", params={"value": 1}).headers
+    assert "connection" not in ask("POST", "/length", content=b"abc").headers
+    assert ask("POST", "/nothing", content=b"abc").headers["connection"] == "close"
 
 
 def test_errors_have_one_shape(caplog):
@@ -189,8 +185,8 @@ def talk(guard: Guard, parts, *, pause: float = 0.0):
 
         scope = {
             "type": "http", "method": "POST", "path": "/length", "raw_path": b"/length", "query_string": b"",
-            "headers": [(b"host", b"localhost"), (b"expect", b"100-continue")], "http_version": "1.1", "scheme": "http",
-            "root_path": "",
+            "headers": [(b"host", b"localhost"), (b"expect", b"100-continue"), (b"transfer-encoding", b"chunked")],
+            "http_version": "1.1", "scheme": "http", "root_path": "",
         }  # fmt: skip
         await guard(scope, receive, send)
         return sent

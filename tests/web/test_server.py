@@ -29,6 +29,7 @@ app = application("example")
 
 @app.get("/slow")
 async def slow(seconds: float = 0.5) -> str:
+    print("asked", flush=True)
     await asyncio.sleep(seconds)
     return "done"
 
@@ -127,7 +128,7 @@ def test_the_stop_answers_what_is_under_way_and_refuses_what_is_new(program, num
     with httpx.Client() as known:
         assert known.get(f"{url}/slow", params={"seconds": 0}).status_code == 200  # its connection stays open
         slow.start()
-        time.sleep(0.2)
+        assert [program.stdout.readline() for _ in range(2)] == ["asked\n"] * 2
         program.send_signal(number)
         time.sleep(0.25)
         late = known.get(f"{url}/slow")

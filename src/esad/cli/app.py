@@ -31,6 +31,7 @@ from esad.cli import (
     report,
     review,
     score,
+    serve,
 )
 
 __all__ = ["app", "run"]
@@ -92,6 +93,7 @@ app.command("report", epilog=report.EXAMPLE)(_guarded(report.report))
 app.command("review", epilog=review.EXAMPLE)(_guarded(review.review))
 app.command("compare", epilog=compare.EXAMPLE)(_guarded(compare.compare))
 app.command("labels", epilog=labels.EXAMPLE)(_guarded(labels.labels))
+app.command("serve", epilog=serve.EXAMPLE)(_guarded(serve.serve))
 app.command("inspect", epilog=inspect.EXAMPLE)(_guarded(inspect.inspect))
 app.command("methods", epilog=methods.EXAMPLE)(_guarded(methods.methods))
 _data = typer.Typer(invoke_without_command=True, rich_markup_mode="rich")

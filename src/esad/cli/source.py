@@ -24,6 +24,7 @@ __all__ = [
     "load_model",
     "open_source",
     "parsed",
+    "refuse_data",
     "scored",
     "warn_of_unknown",
 ]
@@ -35,9 +36,14 @@ def load_model(path: Path) -> "Detector":
     """Load a model; data given in its place is named as such."""
     from esad.loading import load
 
+    refuse_data(path)
+    return load(path)
+
+
+def refuse_data(path: Path) -> None:
+    """Refuse data where a model is expected."""
     if path.is_dir() or path.name.lower().endswith(_TABLES):
         raise ModelFileError(f"{str(path)!r} is data, and a model is expected here. Give a file written by esad fit.")
-    return load(path)
 
 
 def open_source(

@@ -1,5 +1,6 @@
 """Where a CSV file is wrong, said in one line that names the file, the line and the column."""
 
+import collections
 import contextlib
 import csv
 import io
@@ -34,7 +35,7 @@ def check_names(path: Path, names: tuple[str, ...]) -> None:
     """Refuse doubled column names."""
     if len(set(names)) == len(names):
         return
-    doubled = sorted({name for name in names if names.count(name) > 1})
+    doubled = sorted(name for name, count in collections.Counter(names).items() if count > 1)
     shown = ", ".join(repr(name) for name in doubled[:5])
     raise DataFileError(f"Cannot read {str(path)!r}: doubled column names {shown}. Every column needs its own name.")
 

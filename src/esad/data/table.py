@@ -180,6 +180,23 @@ class Table:
         columns = tuple(values.take(rows) for values in self.columns)
         return Table(names=self.names, named=self.named, columns=columns)
 
+    @classmethod
+    def joined(cls, tables: Sequence["Table"]) -> "Table":
+        """Tables of the same columns and kinds, one below the other.
+
+        Examples
+        --------
+        >>> Table.joined([Table.from_any([[1.0, "a"]]), Table.from_any([[2.0, "b"]])]).column(0)
+        array([1., 2.])
+        """
+        first = tables[0]
+        matrices = [table.matrix for table in tables if table.matrix is not None]
+        if len(matrices) == len(tables):
+            return cls(names=first.names, named=first.named, matrix=np.concatenate(matrices))
+        parts = ([table.values(index) for table in tables] for index in range(first.n_columns))
+        columns = tuple(Values(part[0].kind, np.concatenate([values.array for values in part])) for part in parts)
+        return cls(names=first.names, named=first.named, columns=columns)
+
 
 def take_rows(X: Any, rows: NDArray[np.intp]) -> Any:
     """The given rows of any library's table, an array or a list, in the form they came in.

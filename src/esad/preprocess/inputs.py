@@ -98,7 +98,7 @@ class Inputs:
         assert isinstance(self.preprocessor, TabularPreprocessor)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # `transform` has given them
-            table = self.preprocessor.schema_.align(Table.from_any(X))
+            table = self.preprocessor.schema_.align(X if isinstance(X, Table) else Table.from_any(X))
         return [_as_cells(table.column(index), kind) for index, kind in enumerate(self.preprocessor.schema_.kinds)]
 
     def cells(self, rows: NDArray[Any]) -> list[NDArray[Any]]:

@@ -9,11 +9,11 @@ import asyncio
 import contextlib
 import ipaddress
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from esad.errors import RequestError
@@ -63,6 +63,8 @@ class Guard:
     policy : str
         Content security policy of answers that do not bring their own.
     limits : Limits
+    answered : callable, optional
+        Told path, status and seconds of every answer.
 
     Attributes
     ----------
@@ -84,7 +86,13 @@ class Guard:
     """
 
     def __init__(
-        self, app: ASGIApp, *, names: Iterable[str] = (), policy: str = API_POLICY, limits: Limits | None = None
+        self,
+        app: ASGIApp,
+        *,
+        names: Iterable[str] = (),
+        policy: str = API_POLICY,
+        limits: Limits | None = None,
+        answered: Callable[[str, int, float], None] | None = None,
     ) -> None:
         self.app = app
         self.limits = limits or Limits()
@@ -92,16 +100,17 @@ class Guard:
         self.n_active = 0
         self.last_request = 0.0
         self._names = {"localhost", *(name.casefold() for name in names)}
-        self._headers = {
-            "content-security-policy": policy,
-            "x-content-type-options": "nosniff",
-            "x-frame-options": "DENY",
-            "referrer-policy": "no-referrer",
-            "cross-origin-opener-policy": "same-origin",
-            "cross-origin-resource-policy": "same-origin",
-            "cache-control": "no-store",
-        }
+        self._headers = (
+            (b"content-security-policy", policy.encode("ascii")),
+            (b"x-content-type-options", b"nosniff"),
+            (b"x-frame-options", b"DENY"),
+            (b"referrer-policy", b"no-referrer"),
+            (b"cross-origin-opener-policy", b"same-origin"),
+            (b"cross-origin-resource-policy", b"same-origin"),
+            (b"cache-control", b"no-store"),
+        )
         self._n_held = 0
+        self._answered = answered
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or run the application's start and end."""
@@ -114,34 +123,37 @@ class Guard:
         await self._answer(scope, receive, send)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        started = False
-        body = _Body(self, receive)
+        status = 0
+        headers = Headers(scope=scope)
+        body = _Body(self, receive, headers)
 
         async def guarded(message: Message) -> None:
-            nonlocal started
+            nonlocal status
             if message["type"] == "http.response.start":
-                started = True
-                headers = MutableHeaders(raw=message.setdefault("headers", []))
-                for name, value in self._headers.items():
-                    headers.setdefault(name, value)
+                status = message["status"]
+                own = list(message.get("headers", ()))
+                brought = {name for name, _ in own}
+                own += [header for header in self._headers if header[0] not in brought]
                 if self.stopping or not body.complete:
-                    headers["connection"] = "close"
+                    own.append((b"connection", b"close"))
+                message = {**message, "headers": own}
             await send(message)
 
-        self.last_request = time.monotonic()
-        headers = Headers(scope=scope)
+        began = self.last_request = time.monotonic()
         self.n_active += 1
         try:
             self._check(scope["method"], headers)
             await self.app(scope, body.receive, guarded)
         except Exception as error:
-            if not started:
+            if not status:
                 if not body.complete and "expect" not in headers:
                     await body.discard()
                 await error_of(error, where=f"{scope['method']} {scope['path']}")(scope, receive, guarded)
         finally:
             self.n_active -= 1
             self._n_held -= body.n_bytes
+            if status and self._answered is not None:
+                self._answered(scope["path"], status, time.monotonic() - began)
 
     def _check(self, method: str, headers: Headers) -> None:
         """Refuse what needs no look at the body."""
@@ -192,11 +204,11 @@ class Guard:
 class _Body:
     """The body of one request, counted as it arrives."""
 
-    def __init__(self, guard: Guard, receive: Receive) -> None:
+    def __init__(self, guard: Guard, receive: Receive, headers: Headers) -> None:
         self._guard, self._receive = guard, receive
         self._deadline: float | None = None
         self.n_bytes = 0
-        self.complete = False
+        self.complete = headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers
 
     async def receive(self) -> Message:
         """The next part; too much or too late is refused."""

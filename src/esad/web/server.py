@@ -26,8 +26,7 @@ _BACKLOG = 1024
 _MAX_CONNECTIONS = 1000
 _HEADER_SECONDS = 10.0  # until the head of a request has arrived
 _KEEP_ALIVE_SECONDS = 30
-_QUIET_SECONDS = 0.3  # without a new request, before connections are closed
-_DRAIN_SECONDS = 2.0  # at most, of refusing new requests politely
+_QUIET_SECONDS = 0.3  # without a new request, before connections that are kept open are closed
 
 
 def bind(host: str = LOCALHOST, port: int = 0) -> socket.socket:
@@ -99,8 +98,8 @@ def run(
 ) -> None:
     """Serve until told to stop by SIGTERM or Ctrl-C.
 
-    Requests under way are answered. New ones are refused with 503 for a moment, so that nobody's request is cut off,
-    and then not accepted any more. A second Ctrl-C does not wait.
+    At the stop, requests under way are answered, new connections refused, and what comes on connections that are open
+    is answered with 503, so that nobody's request is cut off. A second Ctrl-C does not wait.
 
     Parameters
     ----------
@@ -185,16 +184,34 @@ class _Server(uvicorn.Server):
             self._ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Refuse politely until nothing is under way, then close."""
+        """Take no more connections, answer what comes on those there are, then close them."""
         self._guard.stopping = True
         began = self._guard.last_request = time.monotonic()
-        while not self.force_exit:
+        await self._stop_listening(sockets or [])
+        while self.server_state.connections and not self.force_exit:
             now = time.monotonic()
-            quiet = now - self._guard.last_request > _QUIET_SECONDS or now - began > _DRAIN_SECONDS
-            if (quiet and not self._guard.n_active) or now - began > self._stop_seconds:
+            quiet = now - self._guard.last_request > _QUIET_SECONDS and not self._guard.n_active
+            if quiet or now - began > self._stop_seconds:
                 break
             await asyncio.sleep(0.02)
         await super().shutdown(sockets)
+
+    async def _stop_listening(self, sockets: list[socket.socket]) -> None:
+        """Close the doors; who stands in the queue is let in first, for the system would cut them off."""
+        loop = asyncio.get_running_loop()
+        queued: list[socket.socket] = []
+        for listener in sockets:
+            with contextlib.suppress(OSError):  # nobody left
+                while True:
+                    queued.append(listener.accept()[0])
+        for server in self.servers:
+            server.close()
+        for connection in queued:
+            connection.setblocking(False)
+            await loop.connect_accepted_socket(self._protocol, connection)
+
+    def _protocol(self) -> "_Protocol":
+        return _Protocol(self.config, self.server_state, self.lifespan.state)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

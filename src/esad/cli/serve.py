@@ -1,0 +1,126 @@
+"""`esad serve`: scores over HTTP."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from esad.cli import common, options
+from esad.errors import InputError
+
+__all__ = ["EXAMPLE", "serve"]
+
+EXAMPLE = common.example(
+    "esad serve payments.esad",
+    "esad serve payments.esad --port 9000 --api-keys keys.txt",
+    "esad serve payments.esad --host 0.0.0.0 --host-name scores.example --api-keys keys.txt",
+)
+_WHO, _LIMITS = "Who may ask", "Limits"
+
+
+def serve(
+    model: options.Model,
+    host: Annotated[
+        str,
+        typer.Option(
+            "--host",
+            metavar="ADDRESS",
+            help="Where to listen; 0.0.0.0 is every network of this machine.",
+            rich_help_panel=_WHO,
+        ),
+    ] = "127.0.0.1",
+    port: Annotated[
+        int,
+        typer.Option(
+            "--port", "-p", min=0, max=65535, metavar="N", help="Port; 0 takes a free one.", rich_help_panel=_WHO
+        ),
+    ] = 8000,
+    api_keys: Annotated[
+        Path | None,
+        typer.Option(
+            "--api-keys",
+            metavar="FILE",
+            help="File with one API key a line; the variable ESAD_API_KEYS holds them otherwise.",
+            rich_help_panel=_WHO,
+        ),
+    ] = None,
+    host_name: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--host-name",
+            metavar="NAME",
+            help="Host name that clients use, beside localhost and addresses; may be repeated.",
+            rich_help_panel=_WHO,
+        ),
+    ] = None,
+    max_rows: Annotated[
+        int,
+        typer.Option(
+            "--max-rows", min=1, metavar="N", help="Rows or pictures of one request.", rich_help_panel=_LIMITS
+        ),
+    ] = 10_000,
+    max_body: Annotated[
+        int,
+        typer.Option(
+            "--max-body", min=1, max=1024, metavar="MIB", help="Size of one request in MiB.", rich_help_panel=_LIMITS
+        ),
+    ] = 16,
+    timeout: Annotated[
+        float,
+        typer.Option("--timeout", metavar="SECONDS", help="Time that an answer may take.", rich_help_panel=_LIMITS),
+    ] = 30.0,
+    watch: Annotated[
+        bool,
+        typer.Option(
+            "--watch/--no-watch",
+            help="Serve a new model file as soon as it takes the place of the old one; SIGHUP asks for it at any time.",
+        ),
+    ] = True,
+    as_json: options.Json = False,
+) -> None:
+    """Serve scores over HTTP until stopped by Ctrl-C or SIGTERM.
+
+    Routes: /score and /explain take JSON, CSV, Parquet or pictures; /health, /metrics (Prometheus), /openapi.json. See
+    docs/serve.md.
+    """
+    if not 0 < timeout <= 3600:
+        raise InputError(f"--timeout must be a number of seconds up to 3600. Got {timeout:g}.")
+    from esad.cli.source import refuse_data
+    from esad.extras import require
+
+    require("fastapi", extra="web")
+    from esad.serve.app import Service, Settings
+    from esad.serve.keys import Keys
+    from esad.web import server
+    from esad.web.guard import Limits
+
+    refuse_data(model)
+    keys = Keys.find(api_keys, os.environ)
+    n_bytes = max_body * 2**20
+    settings = Settings(
+        keys=keys,
+        names=tuple(host_name or ()),
+        max_rows=max_rows,
+        seconds=timeout,
+        watch_seconds=2.0 if watch else None,
+        limits=Limits(body_bytes=n_bytes, held_bytes=max(16 * n_bytes, 256 * 2**20)),
+    )
+    service = Service(model, settings)
+    with server.bind(host, port) as listener:
+        if keys is None and not server.is_local(listener):
+            common.warn("anybody who can reach this machine may ask: there are no API keys. Give some with --api-keys.")
+        served = service.models.current
+
+        def ready() -> None:
+            if as_json:
+                common.json_out({"url": server.url_of(listener), "model": served.identity()})
+                sys.stdout.flush()
+                return
+            common.say(f"Serving {model} ({served.method}, version {served.version}) at {server.url_of(listener)}")
+            common.say("Ctrl-C stops it.")
+
+        server.run(service.guard, listener, ready=ready, hang_up=service.hang_up, stop_seconds=timeout)
+    if not as_json:
+        common.say("Stopped.")

@@ -1,0 +1,145 @@
+"""Many small requests as one forward pass.
+
+While a pass runs, requests gather; all of them go into the next one. A request that comes alone does not wait. A row's
+score does not depend on the rows beside it, so nobody can tell.
+"""
+
+import asyncio
+import collections
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from esad.alarms import AlarmRule
+from esad.data.table import Table
+from esad.errors import RequestError
+from esad.serve.bodies import Rows
+from esad.serve.metrics import Metrics
+
+__all__ = ["Batcher", "Scored"]
+
+_MAX_VALUES = 1 << 24  # of pictures in one pass
+
+
+@dataclass(frozen=True, eq=False)
+class Scored:
+    """Scores of one request, and p-values if the model is calibrated."""
+
+    scores: NDArray[np.float64]
+    p_values: NDArray[np.float64] | None
+
+
+@dataclass(eq=False)
+class _Job:
+    rows: Rows
+    answer: "asyncio.Future[Scored]"
+
+
+class Batcher:
+    """A queue in front of one thread that scores.
+
+    Parameters
+    ----------
+    metrics : Metrics
+    max_rows : int
+        Of one pass; a larger request is a pass of its own.
+    max_waiting : int
+        Rows that may wait; more are refused with 503.
+    """
+
+    def __init__(self, metrics: Metrics, *, max_rows: int = 8192, max_waiting: int = 100_000) -> None:
+        self._metrics, self._max_rows, self._max_waiting = metrics, max_rows, max_waiting
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="esad-score")
+        self._jobs: collections.deque[_Job] = collections.deque()
+        self._n_waiting = 0
+        self._runner: asyncio.Task[None] | None = None
+
+    async def score(self, rows: Rows) -> Scored:
+        """Scores of some rows, with those of others who ask at the same time."""
+        if self._n_waiting and self._n_waiting + rows.n_rows > self._max_waiting:
+            raise RequestError(503, "Too many rows are waiting. Try again in a moment.", {"retry-after": "1"})
+        loop = asyncio.get_running_loop()
+        job = _Job(rows, loop.create_future())
+        self._jobs.append(job)
+        self._count(rows.n_rows)
+        if self._runner is None or self._runner.done():
+            self._runner = loop.create_task(self._run())
+        return await job.answer
+
+    def close(self) -> None:
+        """Let the thread end."""
+        self._thread.shutdown(wait=False)
+
+    def _count(self, n_rows: int) -> None:
+        self._n_waiting += n_rows
+        self._metrics.waiting.set(self._n_waiting)
+
+    async def _run(self) -> None:
+        """Pass after pass, until nobody waits."""
+        loop = asyncio.get_running_loop()
+        while batch := self._take():
+            self._metrics.batch_requests.observe(len(batch))
+            self._metrics.batch_rows.observe(sum(job.rows.n_rows for job in batch))
+            answers = await loop.run_in_executor(self._thread, _answers, [job.rows for job in batch])
+            for job, answer in zip(batch, answers, strict=True):
+                if job.answer.done():  # given up meanwhile
+                    continue
+                if isinstance(answer, Scored):
+                    job.answer.set_result(answer)
+                else:
+                    job.answer.set_exception(answer)
+
+    def _take(self) -> list[_Job]:
+        """The next jobs that fit into one pass."""
+        batch: list[_Job] = []
+        n_rows = 0
+        while self._jobs:
+            job = self._jobs[0]
+            if batch and not (n_rows + job.rows.n_rows <= self._most(job.rows) and _alike(batch[0].rows, job.rows)):
+                break
+            self._jobs.popleft()
+            self._count(-job.rows.n_rows)
+            if not job.answer.done():
+                batch.append(job)
+                n_rows += job.rows.n_rows
+        return batch
+
+    def _most(self, rows: Rows) -> int:
+        if isinstance(rows.X, Table):
+            return self._max_rows
+        return min(self._max_rows, max(1, _MAX_VALUES // int(np.prod(rows.X.shape[1:]))))
+
+
+def _alike(first: Rows, other: Rows) -> bool:
+    """Whether rows can be put below each other."""
+    if first.served is not other.served:
+        return False
+    return isinstance(first.X, Table) or (not isinstance(other.X, Table) and first.X.dtype == other.X.dtype)
+
+
+def _answers(batch: Sequence[Rows]) -> Sequence[Scored | Exception]:
+    """One pass for all; should it fail, one for each, so that nobody pays for another's rows."""
+    try:
+        return _pass(batch)
+    except Exception as error:
+        if len(batch) == 1:
+            return [error]
+        return [answer for rows in batch for answer in _answers([rows])]
+
+
+def _pass(batch: Sequence[Rows]) -> list[Scored]:
+    X = batch[0].X if len(batch) == 1 else _joined([rows.X for rows in batch])
+    detector = batch[0].served.detector
+    scores = detector.anomaly_score(X)
+    p_values = AlarmRule(detector.threshold_, detector.calibration_).p_values(detector, X, scores)
+    ends = np.cumsum([rows.n_rows for rows in batch])[:-1]
+    parts = [None] * len(batch) if p_values is None else np.split(p_values, ends)
+    return [Scored(own, part) for own, part in zip(np.split(scores, ends), parts, strict=True)]
+
+
+def _joined(parts: Sequence[Table | NDArray[np.generic]]) -> Table | NDArray[np.generic]:
+    tables = [part for part in parts if isinstance(part, Table)]
+    return Table.joined(tables) if tables else np.concatenate([part for part in parts if not isinstance(part, Table)])

@@ -1,0 +1,178 @@
+"""What the service answers, as OpenAPI schemas; and its OpenAPI document, with examples of the model's own columns."""
+
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from pydantic import BaseModel, Field
+
+from esad.data.frame import Schema
+from esad.serve import bodies
+from esad.serve.model import Served
+
+__all__ = ["Explained", "Health", "Problem", "Reloaded", "Scores", "openapi", "problems"]
+
+_DESCRIPTION = """Scores rows or pictures with one trained model: the higher, the more anomalous.
+
+Errors have one shape, `Problem`. With API keys, send one as `Authorization: Bearer KEY`."""
+_EXAMPLE_CELLS = {"number": 1.5, "boolean": True, "category": "text", "date": "2024-02-29"}
+_CELL = {"type": ["string", "number", "boolean", "null"]}
+_REFUSALS = {
+    400: "The body is not of its type.",
+    401: "An API key is needed.",
+    403: "A page of another site asks, or the service has no keys.",
+    405: "The path takes another method.",
+    408: "The request took too long to arrive.",
+    413: "Too many bytes or rows.",
+    415: "This type of body is not taken.",
+    421: "The service does not go by this host name.",
+    422: "The rows do not fit the model.",
+    503: "Too busy, or stopping. Try again later.",
+}
+
+
+class Model(BaseModel):
+    """Which model answered."""
+
+    file: str
+    version: str = Field(description="The first 16 hexadecimal digits of the model file's SHA-256.")
+    method: str
+    loaded_at: str
+
+
+class Score(BaseModel):
+    """One row's score."""
+
+    row: int = Field(description="Number of the row in the request, from 0.")
+    id: str | float | bool | None = Field(default=None, description="The id column's cell, or the upload's file name.")
+    score: float = Field(description="Higher is more anomalous.")
+    anomaly: bool = Field(description="Whether the score is above the threshold.")
+    p_value: float | None = Field(
+        default=None, description="Of calibrated models: how likely a normal row scores so high."
+    )
+
+
+class Scores(BaseModel):
+    """Scores in the order of the request."""
+
+    model: Model
+    threshold: float
+    n_rows: int
+    n_flagged: int
+    rows: list[Score]
+
+
+class ExplainedRow(BaseModel):
+    """Why one row got its score."""
+
+    row: int
+    id: str | float | bool | None = None
+    score: float
+    anomaly: bool
+    terms: dict[str, dict[str, float]] = Field(description="What the score is the sum of, with each term's base.")
+    columns: list[dict[str, Any]] | None = Field(default=None, description="Of tables: the largest shares first.")
+    hottest: dict[str, float] | None = Field(default=None, description="Of pictures: where to look.")
+    cases: list[dict[str, Any]] = Field(description="The nearest labelled cases, if the model keeps any.")
+
+
+class Explained(BaseModel):
+    """Reasons in the order of the request."""
+
+    model: Model
+    threshold: float
+    rows: list[ExplainedRow]
+
+
+class Health(BaseModel):
+    """Whether the service answers, and with what."""
+
+    status: str
+    model: Model
+    takes: str = Field(description="table or images")
+    problem: str | None = Field(description="Why the model file as it is now is not served.")
+
+
+class Reloaded(BaseModel):
+    """What became of the model file."""
+
+    outcome: str = Field(description="replaced or unchanged")
+    model: Model
+
+
+class _Error(BaseModel):
+    status: int
+    code: str
+    message: str
+    reference: str | None = Field(default=None, description="Of defects: where the log has it.")
+
+
+class Problem(BaseModel):
+    """Why a request was refused."""
+
+    error: _Error
+
+
+def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """The refusals of a route for its OpenAPI entry, those of every route included."""
+    return {status: {"model": Problem, "description": _REFUSALS[status]} for status in (401, 421, 503, *statuses)}
+
+
+def openapi(app: FastAPI, served: Served, *, with_keys: bool) -> dict[str, Any]:
+    """The OpenAPI document of the service while it serves this model."""
+    document = get_openapi(title=app.title, version=app.version, description=_DESCRIPTION, routes=app.routes)
+    content = _request_content(served)
+    for path in ("/score", "/explain"):
+        document["paths"][path]["post"]["requestBody"] = {"required": True, "content": content}
+    if with_keys:
+        schemes = {"key": {"type": "http", "scheme": "bearer"}}
+        document.setdefault("components", {})["securitySchemes"] = schemes
+        for path, operations in document["paths"].items():
+            for operation in operations.values():
+                operation["security"] = [] if path == "/health" else [{"key": []}]
+    return document
+
+
+def _request_content(served: Served) -> dict[str, Any]:
+    schema = served.detector.inputs_.schema
+    binary = {"schema": {"type": "string", "format": "binary"}}
+    if schema is None:
+        channels, height, width = served.detector.inputs_.shape
+        told = f"{width} x {height} pixels, {'grey' if channels == 1 else 'colour'}"
+        files = {"type": "array", "items": {"type": "string", "format": "binary"}, "minItems": 1}
+        form = {"type": "object", "properties": {"files": files}, "required": ["files"]}
+        pictures = {"schema": {"type": "string", "format": "binary", "description": told}}
+        return {bodies.PNG: pictures, bodies.JPEG: pictures, bodies.MULTIPART: {"schema": form}, bodies.NPY: binary}
+    example = {column.name: _EXAMPLE_CELLS[column.kind] for column in schema.columns}
+    text = f"{_line(example)}\n{_line(example.values())}\n"
+    return {
+        bodies.JSON: {"schema": _json_schema(schema), "example": {"rows": [example]}},
+        bodies.CSV: {"schema": {"type": "string"}, "example": text},
+        bodies.TSV: {"schema": {"type": "string"}, "example": text.replace(",", "\t")},
+        bodies.PARQUET: binary,
+        bodies.NPY: binary,
+    }
+
+
+def _json_schema(schema: Schema) -> dict[str, Any]:
+    kinds = {
+        "number": {"type": ["number", "null"]},
+        "boolean": {"type": ["boolean", "null"]},
+        "category": _CELL,
+        "date": {"type": ["string", "null"], "format": "date"},
+    }
+    named = {
+        "type": "object",
+        "properties": {column.name: kinds[column.kind] for column in schema.columns},
+        "required": list(schema.names),
+    }
+    n_columns = len(schema.columns)
+    listed = {"type": "array", "prefixItems": [kinds[column.kind] for column in schema.columns], "items": False}
+    listed |= {"minItems": n_columns, "maxItems": n_columns}
+    rows = {"anyOf": [{"type": "array", "minItems": 1, "items": item} for item in (named, listed)]}
+    return {"type": "object", "properties": {"rows": rows}, "required": ["rows"], "additionalProperties": False}
+
+
+def _line(cells: Any) -> str:
+    """A line of CSV."""
+    texts = ["true" if cell is True else str(cell) for cell in cells]
+    return ",".join('"' + text.replace('"', '""') + '"' if set(text) & set(',"\n') else text for text in texts)

@@ -1,0 +1,61 @@
+"""What Prometheus can ask for, in a registry of its own."""
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+__all__ = ["MEDIA_TYPE", "ROUTES", "Metrics"]
+
+MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+ROUTES = ("/score", "/explain", "/health", "/metrics", "/reload", "/openapi.json")
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 1024, 4096, 16384)
+
+
+class Metrics:
+    """Counters of one service.
+
+    Examples
+    --------
+    >>> metrics = Metrics()
+    >>> metrics.answered("/score", 200, 0.01)
+    >>> 'esad_requests_total{route="/score",status="200"} 1.0' in metrics.text().decode()
+    True
+    """
+
+    def __init__(self) -> None:
+        self.registry = registry = CollectorRegistry()
+        self._requests = Counter("esad_requests", "Requests answered.", ["route", "status"], registry=registry)
+        self._seconds = Histogram(
+            "esad_request_seconds",
+            "Time from the first byte to the answer.",
+            ["route"],
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        self.rows = Counter("esad_rows", "Rows or pictures scored or explained.", ["route"], registry=registry)
+        self.batch_rows = Histogram("esad_batch_rows", "Rows of a forward pass.", buckets=_SIZES, registry=registry)
+        self.batch_requests = Histogram(
+            "esad_batch_requests", "Requests merged into a forward pass.", buckets=_SIZES, registry=registry
+        )
+        self.waiting = Gauge("esad_waiting_rows", "Rows that wait for a forward pass.", registry=registry)
+        self._model = Gauge(
+            "esad_model_info", "The model being served.", ["version", "method", "file"], registry=registry
+        )
+        self.reloads = Counter("esad_reloads", "Times a model file was read again.", ["outcome"], registry=registry)
+        self.stale = Gauge(
+            "esad_model_stale", "1 while the model file cannot be read and an older one serves.", registry=registry
+        )
+
+    def answered(self, path: str, status: int, seconds: float) -> None:
+        """Count an answer; paths that do not exist are one route, whatever they are."""
+        route = path if path in ROUTES else "other"
+        self._requests.labels(route, str(status)).inc()
+        self._seconds.labels(route).observe(seconds)
+
+    def serves(self, version: str, method: str, file: str) -> None:
+        """Name the model."""
+        self._model.clear()
+        self._model.labels(version, method, file).set(1)
+
+    def text(self) -> bytes:
+        """Everything in Prometheus' text form."""
+        return generate_latest(self.registry)
