@@ -34,8 +34,8 @@ def test_the_first_batch_is_what_is_suggested_both_kinds_spread_over_it():
     taken = queue.take("ann", BATCH, is_open=everything)
     wanted = suggested(rows.__getitem__, scores, np.arange(N_ROWS), where=queue.border, n=BATCH)
     assert {one.row for one in taken} == {one.row for one in wanted}
-    assert [one.why for one in taken[:5]].count("top") == 2
-    assert [one.why for one in taken].count("top") == 8
+    assert [one.why for one in taken[:5]].count("top") in (3, 4)
+    assert [one.why for one in taken].count("top") == 14
 
 
 def test_every_row_comes_once_in_the_end():
