@@ -66,6 +66,7 @@ def test_public_names_are_these():
         "errors",
         "discoveries",
         "evaluate",
+        "export",
         "labels",
         "learning_curve",
         "load",

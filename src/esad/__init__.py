@@ -17,6 +17,7 @@ _NAMES = {
     "auc_scorer": "esad.score.metrics",
     "discoveries": "esad.score.conformal",
     "evaluate": "esad.score.metrics",
+    "export": "esad.exporting",
     "learning_curve": "esad.advice.curve",
     "load": "esad.loading",
     "search": "esad.advice.search",

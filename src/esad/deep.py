@@ -9,17 +9,18 @@ import logging
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from esad.detector import Detector, Scores, State, TrainingScores
 from esad.errors import InputError, ModelFileError
 from esad.explain.attribution import Attribution
 from esad.explain.network import NetworkExplainer
+from esad.persist.graph import ObjectiveTerms
 from esad.preprocess.inputs import Rows, reference_rows
 from esad.random import seed_from
 from esad.score.splits import held_out_parts
@@ -253,6 +254,26 @@ class DeepDetector(Detector):
 
     def _attribute(self, rows: Rows, expected: Rows) -> Attribution:
         return self._explainer().attribute(rows)
+
+    # ------------------------------------------------------------------ export
+
+    def _terms_module(self) -> nn.Module:
+        return ObjectiveTerms(self._plain_objective())
+
+    def _plain_objective(self) -> Objective:
+        """A copy of the objective that can be exported."""
+        if self.precision == "bfloat16":
+            raise InputError(
+                f"This {type(self).__name__} computes in bfloat16, and no other runtime repeats its scores. Fit with "
+                "precision='float32' to export it."
+            )
+        plain: Objective = copy.deepcopy(self.objective_).cpu().eval().requires_grad_(False)
+        return plain.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload,no-any-return]
+
+    def _on_cpu(self) -> Self:
+        here = copy.copy(self)
+        here.device, here.objective_ = "cpu", copy.deepcopy(self.objective_).cpu()
+        return here
 
     # ------------------------------------------------------------------ state
 

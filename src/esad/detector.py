@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, OutlierMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
+from torch import nn
 
 from esad import labels
 from esad.data.frame import Table
@@ -79,6 +80,17 @@ class Detector(Deciding, Explaining, OutlierMixin, BaseEstimator):  # type: igno
     @abstractmethod
     def _state(self) -> State:
         """What the method learned, as arrays and plain values."""
+
+    def _terms_module(self) -> nn.Module:
+        """The score as a torch module for `esad.export`.
+
+        Rows (n, *features) of float32 -> what each term adds to each member's score, by name, (members, n) of float64.
+        """
+        raise InputError(f"{type(self).__name__} cannot be exported: its score is not written as tensor operations.")
+
+    def _on_cpu(self) -> Self:
+        """The same detector on the CPU."""
+        return self
 
     @abstractmethod
     def _restore(self, arrays: dict[str, NDArray[Any]], plain: Any) -> None:

@@ -6,11 +6,12 @@ from typing import Any, Self
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from esad import labels
 from esad.deep import Phase
 from esad.detector import Detector, Scores, State, TrainingScores
+from esad.errors import InputError
 from esad.explain.attribution import Attribution
 from esad.networks.spec import NetworkSpec
 from esad.preprocess.inputs import Rows
@@ -76,6 +77,16 @@ class HybridDetector(StandardDetector):
     def _attribute(self, rows: Rows, expected: Rows) -> Attribution:
         return Detector._attribute(self, rows, expected)  # the solved model has no gradient
 
+    def _terms_module(self) -> nn.Module:
+        if self.model_.jumps:
+            raise InputError(
+                f"{type(self).__name__} cannot be exported: its score jumps where a code crosses a cut, and codes of "
+                "another runtime differ in their last digits."
+            )
+        objective = self._plain_objective()
+        assert isinstance(objective, AutoencoderObjective)
+        return nn.Sequential(_Coder(objective), self.model_.module())
+
     def _codes(self, rows: Rows) -> Rows:
         codes = np.empty((len(rows), self.network_.n_codes), dtype=np.float32)
 
@@ -97,3 +108,16 @@ class HybridDetector(StandardDetector):
         super()._restore(own, plain)
         solved = {name.removeprefix(_SOLVED): arrays[name] for name in arrays.keys() - own.keys()}
         self.model_ = self._model().restore(solved, plain["solved"], n_features=self.network_.n_codes)
+
+
+class _Coder(nn.Module):
+    """Rows (n, *features) of float32 -> the codes of the one member, (n, code) of float32."""
+
+    def __init__(self, objective: AutoencoderObjective) -> None:
+        super().__init__()
+        self.objective = objective
+        self.dtype = next(objective.parameters()).dtype
+        self.encode = objective.coder()
+
+    def forward(self, rows: Tensor) -> Tensor:
+        return self.encode(rows.to(self.dtype))[0].float()

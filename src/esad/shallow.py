@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import nn
 
 from esad.detector import Detector, Scores, State, TrainingScores
 from esad.preprocess.inputs import Rows
@@ -36,6 +37,9 @@ class ShallowDetector(Detector):
 
     def _contributions(self, rows: Rows) -> dict[str, Scores]:
         return {"score": self.model_.score(_flat(rows))}
+
+    def _terms_module(self) -> nn.Module:
+        return nn.Sequential(nn.Flatten(), self.model_.module())
 
     def _state(self) -> State:
         return self.model_.state()

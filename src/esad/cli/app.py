@@ -23,6 +23,7 @@ from esad.cli import (
     demo,
     evaluate,
     explain,
+    export,
     failures,
     fit,
     inspect,
@@ -94,6 +95,7 @@ app.command("review", epilog=review.EXAMPLE)(_guarded(review.review))
 app.command("compare", epilog=compare.EXAMPLE)(_guarded(compare.compare))
 app.command("labels", epilog=labels.EXAMPLE)(_guarded(labels.labels))
 app.command("serve", epilog=serve.EXAMPLE)(_guarded(serve.serve))
+app.command("export", epilog=export.EXAMPLE)(_guarded(export.export))
 app.command("inspect", epilog=inspect.EXAMPLE)(_guarded(inspect.inspect))
 app.command("methods", epilog=methods.EXAMPLE)(_guarded(methods.methods))
 _data = typer.Typer(invoke_without_command=True, rich_markup_mode="rich")

@@ -183,7 +183,7 @@ class GEOMObjective(Objective):
         answer, k = self._answerer(), len(self.transformations)
 
         def score(x: Tensor) -> dict[str, Tensor]:
-            total = x.new_zeros(self.n_members, len(x))
+            total = x.new_zeros(self.n_members, x.shape[0])
             for index in range(k):
                 total -= (answer(x[None], index) * (self.alpha[:, index, None] - 1)).sum(2)
             return {"transformation": total / k}

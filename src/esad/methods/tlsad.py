@@ -35,7 +35,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from esad.arguments import Rule, is_not_negative, is_whole
 from esad.deep import BLOCK_PICTURES, Phase
@@ -216,6 +216,10 @@ class TLSAD(StandardDetector):
         if self.backbone_ is None:
             return None
         return copy.deepcopy(self.backbone_).to(self._device_here(), torch.float64).eval().requires_grad_(False)
+
+    def _terms_module(self) -> nn.Module:
+        terms = super()._terms_module()
+        return terms if self.backbone_ is None else nn.Sequential(copy.deepcopy(self.backbone_).cpu().eval(), terms)
 
     def _contributions(self, rows: Rows) -> dict[str, Scores]:
         return super()._contributions(self._features(rows))

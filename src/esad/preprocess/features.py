@@ -95,8 +95,8 @@ class ColumnFeatures:
         """Write the features of a block of cells into `out`, shape (len(values), n_features)."""
         if self.kind == "category":
             out[:] = 0.0
-            positions = (self._position.get(text, len(self.categories)) for text in values)
-            out[np.arange(len(values)), np.fromiter(positions, dtype=np.intp, count=len(values))] = 1.0
+            codes = (self.codes.get(text, self.other_code) for text in values)
+            out[np.arange(len(values)), np.fromiter(codes, dtype=np.intp, count=len(values))] = 1.0
         elif self.kind == "date":
             self._fill_date(values, out)
         elif self.marks_missing:
@@ -136,21 +136,32 @@ class ColumnFeatures:
             cells[raw[:, -1] >= 0.5] = None
         return cells
 
+    @property
+    def other_code(self) -> int:
+        """The feature of categories without a mark of their own."""
+        return len(self.categories)
+
     @cached_property
-    def _position(self) -> dict[str | None, int]:
-        """Feature of each text. A number finds the one category that spells it otherwise: 7 finds "7.0" or "007"."""
+    def codes(self) -> dict[str | None, int]:
+        """The feature of each text, `other_code` for all that are not here; None is a missing cell.
+
+        A number finds the one category that spells it otherwise: 7 finds "7.0" or "007".
+
+        Examples
+        --------
+        >>> ColumnFeatures("category", marks_missing=True, categories=("7.0", "red")).codes
+        {'7': 0, '7.0': 0, 'red': 1, None: 3}
+        """
         spelled: dict[str | None, list[int]] = {}
         for index, category in enumerate(self.categories):
             parsed, bad_row = parse_numbers(np.array([category], dtype=object))
             if bad_row is None:
                 spelled.setdefault(text_of_number(float(parsed[0])), []).append(index)
-        position: dict[str | None, int] = {
-            text: found[0] for text, found in spelled.items() if text and len(found) == 1
-        }
-        position.update((category, index) for index, category in enumerate(self.categories))
+        codes: dict[str | None, int] = {text: found[0] for text, found in spelled.items() if text and len(found) == 1}
+        codes.update((category, index) for index, category in enumerate(self.categories))
         if self.marks_missing:
-            position[None] = len(self.categories) + 1
-        return position
+            codes[None] = self.other_code + 1
+        return codes
 
     def _fill_date(self, values: NDArray[Any], out: NDArray[np.float64]) -> None:
         microseconds = values.astype(np.int64)

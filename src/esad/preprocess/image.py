@@ -8,10 +8,11 @@ from numpy.typing import NDArray
 from esad.errors import InputError, SchemaError
 from esad.preprocess.features import expect
 
-__all__ = ["ImagePreprocessor"]
+__all__ = ["UNIT_LIMITS", "ImagePreprocessor"]
 
 _FORMAT = 1
 _BLOCK_VALUES = 1 << 18  # converted at a time, so that it stays in cache
+UNIT_LIMITS = (-1.0, 2.0)  # floats beyond are plainly on another scale than [0, 1]
 _BYTES, _UNIT, _RANGE = _SCALES = ("bytes", "unit", "range")
 
 
@@ -117,7 +118,7 @@ class ImagePreprocessor:
     def _check_unit(self, images: NDArray[Any]) -> None:
         """Refuse floats that are plainly on another scale than [0, 1]; small excesses are clipped."""
         low, high = float(images.min()), float(images.max())
-        if low < -1.0 or high > 2.0:
+        if low < UNIT_LIMITS[0] or high > UNIT_LIMITS[1]:
             seen = "uint8" if self.scale_ == _BYTES else "float pictures within [0, 1]"
             raise SchemaError(
                 f"Training saw {seen}, so pictures must be uint8 or floats within [0, 1]. "

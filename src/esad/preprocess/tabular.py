@@ -12,9 +12,9 @@ from esad.errors import InputError
 from esad.preprocess.features import ColumnFeatures, expect
 from esad.preprocess.moments import finite_moments, moments_without_extremes
 
-__all__ = ["TabularPreprocessor"]
+__all__ = ["CLIP", "TabularPreprocessor"]
 
-_CLIP = 10.0
+CLIP = 10.0  # standard deviations; farther out counts as this
 _SAMPLE_ROWS = 4096  # to look for extreme values
 _MARK_STD_FLOOR = 0.1  # a mark seen in fewer than 1 % of the rows weighs at most 10
 _BLOCK_BYTES = 1 << 20  # working memory of one block of rows, so that it stays in cache
@@ -34,6 +34,8 @@ class TabularPreprocessor:
     ----------
     schema_ : Schema
         Columns seen in `fit`.
+    features_ : tuple of ColumnFeatures
+        What each column gives.
     n_features_out_ : int
         Number of features.
     feature_sources_ : ndarray of shape (n_features_out_,)
@@ -57,7 +59,7 @@ class TabularPreprocessor:
     scale_: NDArray[np.float64]
     n_features_out_: int
     feature_sources_: NDArray[np.intp]
-    _features: tuple[ColumnFeatures, ...]
+    features_: tuple[ColumnFeatures, ...]
     _value_columns: NDArray[np.intp]
 
     def fit(self, table: Table, reference_mask: NDArray[np.bool_] | None = None) -> "TabularPreprocessor":
@@ -95,7 +97,7 @@ class TabularPreprocessor:
         )
         for index, moments in self._drowned_columns(aligned, reference_mask, std):
             self.mean_[index], std[index] = moments
-        is_mark = [False] * len(self._value_columns) + [mark for part in self._features for mark in part.is_mark]
+        is_mark = [False] * len(self._value_columns) + [mark for part in self.features_ for mark in part.is_mark]
         self.scale_ = np.where(is_mark, np.maximum(std, _MARK_STD_FLOOR), np.where(std == 0.0, 1.0, std))
         return self
 
@@ -134,7 +136,7 @@ class TabularPreprocessor:
             for block in self._raw_blocks(aligned, None):
                 block -= self.mean_
                 block /= self.scale_
-                np.clip(block, -_CLIP, _CLIP, out=block)
+                np.clip(block, -CLIP, CLIP, out=block)
                 rows = out[start : start + len(block)]
                 rows[:] = block
                 missing = np.isnan(rows)
@@ -164,12 +166,12 @@ class TabularPreprocessor:
         [[1.0, 3.0], ['red', 'blue']]
         """
         raw = np.asarray(rows, dtype=np.float64) * self.scale_ + self.mean_
-        return [part.read(raw[:, self.feature_sources_ == index]) for index, part in enumerate(self._features)]
+        return [part.read(raw[:, self.feature_sources_ == index]) for index, part in enumerate(self.features_)]
 
     def feature_names_out(self) -> tuple[str, ...]:
         """Name of every feature, in order."""
         values = [self.schema_.names[index] for index in self._value_columns]
-        parts = zip(self.schema_.names, self._features, strict=True)
+        parts = zip(self.schema_.names, self.features_, strict=True)
         return (*values, *(name for column, part in parts for name in part.names(column)))
 
     def state(self) -> tuple[dict[str, NDArray[np.float64]], dict[str, Any]]:
@@ -177,7 +179,7 @@ class TabularPreprocessor:
         meta = {
             "format": _FORMAT,
             "schema": self.schema_.to_json(),
-            "features": [part.to_json() for part in self._features],
+            "features": [part.to_json() for part in self.features_],
         }
         return {"mean": self.mean_.copy(), "scale": self.scale_.copy()}, meta
 
@@ -213,7 +215,7 @@ class TabularPreprocessor:
 
     def _set(self, schema: Schema, features: tuple[ColumnFeatures, ...]) -> None:
         """Take the layout: plain values of number and boolean columns first, then every column's other features."""
-        self.schema_, self._features = schema, features
+        self.schema_, self.features_ = schema, features
         self._value_columns = np.array([index for index, part in enumerate(features) if part.has_value], dtype=np.intp)
         others = np.repeat(np.arange(len(features)), [part.n_features for part in features])
         self.feature_sources_ = np.concatenate([self._value_columns, others]).astype(np.intp)
@@ -229,7 +231,7 @@ class TabularPreprocessor:
             block = buffer[: rows.stop - start]
             aligned.numbers(rows, self._value_columns, block[:, :n_values])
             value, other = 0, n_values
-            for index, part in enumerate(self._features):
+            for index, part in enumerate(self.features_):
                 if part.n_features:
                     cells = block[:, value] if part.has_value else aligned.column(index)[rows]
                     part.fill(cells, block[:, other : other + part.n_features])

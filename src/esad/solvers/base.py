@@ -1,10 +1,11 @@
 """What a model fitted by a solver must say: how to fit rows, how to score them, and what its state is."""
 
 from abc import ABC, abstractmethod
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import nn
 
 from esad.errors import ModelFileError
 
@@ -19,7 +20,14 @@ class RowModel(ABC):
     """A model of plain rows (n, features): a table's, a picture's pixels in a row, or the codes of a network.
 
     The constructor checks its arguments.
+
+    Attributes
+    ----------
+    jumps : bool
+        Whether the score is a step function, so that rounding of a row can change it by more than rounding.
     """
+
+    jumps: ClassVar[bool] = False
 
     @abstractmethod
     def fit(self, rows: Rows, y: NDArray[np.int8], *, seed: int) -> Self:
@@ -28,6 +36,10 @@ class RowModel(ABC):
     @abstractmethod
     def score(self, rows: Rows) -> Scores:
         """One number per row, higher = more anomalous."""
+
+    @abstractmethod
+    def module(self) -> nn.Module:
+        """`score` as a torch module: rows (n, features) -> {"score": (1, n) of float64}."""
 
     @abstractmethod
     def state(self) -> State:

@@ -5,7 +5,7 @@ c(n) = 2 H(n - 1) - 2 (n - 1) / n,   H(i) ~ ln(i) + 0.5772        Eq. (2)
 """
 
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from sklearn.ensemble import IsolationForest as _Forest
 from esad.arguments import is_whole
 from esad.errors import InputError, ModelFileError
 from esad.solvers.base import RowModel, Rows, Scores, State, presumed_normal_rows
+from esad.solvers.tensors import MIN_PATH, ForestScore
 
 __all__ = ["ForestModel"]
 
@@ -24,6 +25,8 @@ FIELDS = {"feature": np.int32, "cut": np.float64, "left": np.int32, "right": np.
 
 class ForestModel(RowModel):
     """`n_trees` trees of `n_samples` rows each, drawn from unlabelled and normal rows."""
+
+    jumps: ClassVar[bool] = True
 
     def __init__(self, *, n_trees: int, n_samples: int) -> None:
         for name, value in {"n_trees": n_trees, "n_samples": n_samples}.items():
@@ -44,8 +47,12 @@ class ForestModel(RowModel):
         scores = np.empty(len(rows))
         for first in range(0, len(rows), BLOCK_ROWS):
             depth = _mean_depth(self.trees, rows[first : first + BLOCK_ROWS])
-            scores[first : first + BLOCK_ROWS] = 2.0 ** (-depth / max(_average_path(self.n_drawn), 1e-12))
+            scores[first : first + BLOCK_ROWS] = 2.0 ** (-depth / max(_average_path(self.n_drawn), MIN_PATH))
         return scores
+
+    def module(self) -> ForestScore:
+        """Eq. (1) as a torch module."""
+        return ForestScore(self.trees, mean_path=float(_average_path(self.n_drawn)))
 
     def state(self) -> State:
         """The trees."""

@@ -19,6 +19,7 @@ from esad.arguments import is_positive, is_whole
 from esad.errors import InputError, ModelFileError
 from esad.solvers.base import RowModel, Rows, Scores, State, check_arrays, presumed_normal_rows
 from esad.solvers.kernels import check_gamma, kernel_sum, median_gamma, restored_gamma
+from esad.solvers.tensors import KernelScore
 
 __all__ = ["OneClassSVMModel"]
 
@@ -54,6 +55,10 @@ class OneClassSVMModel(RowModel):
     def score(self, rows: Rows) -> Scores:
         """Eq. (2)."""
         return np.asarray(self.rho - kernel_sum(rows, self.support, self.weights, self.width))
+
+    def module(self) -> KernelScore:
+        """Eq. (2) as a torch module."""
+        return KernelScore(self.support, self.weights, self.rho, gamma=self.width)
 
     def state(self) -> State:
         """The support vectors with their weights."""

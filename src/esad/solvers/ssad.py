@@ -40,6 +40,7 @@ from esad.arguments import Rule, check, is_not_negative, is_positive
 from esad.errors import ModelFileError
 from esad.solvers.base import RowModel, Rows, Scores, State, check_arrays
 from esad.solvers.kernels import check_gamma, kernel_sum, median_gamma, restored_gamma
+from esad.solvers.tensors import KernelScore
 from esad.solvers.working_set import Dual, Solution, solve
 
 __all__ = ["SSADModel"]
@@ -82,6 +83,10 @@ class SSADModel(RowModel):
     def score(self, rows: Rows) -> Scores:
         """Eq. (2)."""
         return np.asarray(self.rho - kernel_sum(rows, self.support, self.weights, self.width))
+
+    def module(self) -> KernelScore:
+        """Eq. (2) as a torch module."""
+        return KernelScore(self.support, self.weights, self.rho, gamma=self.width)
 
     def state(self) -> State:
         """The support vectors with their weights, negative for known anomalies."""

@@ -1,0 +1,80 @@
+"""`esad export`: a model as one file that runs without esad."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from esad.cli import common, options
+from esad.cli.source import load_model, open_source
+from esad.errors import InputError, OutputError
+
+__all__ = ["EXAMPLE", "export"]
+
+EXAMPLE = common.example(
+    "esad export payments.esad --out payments.onnx --check new.csv",
+    "esad export payments.esad --format torch --out payments.pt2",
+)
+_SUFFIXES = {"onnx": ".onnx", "torch": ".pt2"}
+_MAX_SHOWN = 30
+
+
+def export(
+    model: options.Model,
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="File to write: .onnx, or .pt2 for torch.")],
+    format: Annotated[
+        str,
+        typer.Option("--format", "-f", metavar="NAME", help="onnx, for onnxruntime, or torch, for torch.export.load."),
+    ] = "onnx",
+    check: Annotated[
+        Path | None,
+        typer.Option("--check", metavar="DATA", help="Rows or pictures to compare the scores on, beside random ones."),
+    ] = None,
+    as_json: options.Json = False,
+) -> None:
+    """Write a model as one file that runs without esad: preprocessing, members, score and threshold.
+
+    The file is kept only if its scores are the model's own, to 1e-4, on random rows and on those of --check.
+    """
+    from esad.exporting import FORMATS, describe
+    from esad.exporting import export as write
+
+    if format not in FORMATS:
+        raise InputError(f"Unknown format {format!r}.{common.hint(format, FORMATS)} There are: {', '.join(FORMATS)}.")
+    if out.suffix.lower() != _SUFFIXES[format]:  # a slip must not replace a model or data
+        raise OutputError(f"Cannot write {str(out)!r}: the name of this file must end in {_SUFFIXES[format]}.")
+    detector = load_model(model)
+    X = None if check is None else next(iter(open_source(check, detector).blocks)).X
+    parity = write(detector, out, format=format, X=X)
+    found = {"file": str(out), "n_bytes": out.stat().st_size, "format": format}
+    found |= {"n_checked": parity.n_rows, "difference": parity.difference, **describe(detector, format)}
+    if as_json:
+        common.json_out(found)
+    else:
+        _show(found)
+
+
+def _show(found: dict[str, Any]) -> None:
+    rows = common.counted(found["n_checked"], "row")
+    common.show_pairs(
+        [
+            ("file", f"{found['file']} ({common.size_text(found['n_bytes'])})"),
+            ("method", found["method"]),
+            ("checked", f"{rows}: scores differ from the model's by {found['difference']:.1e} at most"),
+            ("gives", ", ".join(f"{output['name']} ({output['type']})" for output in found["outputs"])),
+        ]
+    )
+    common.say()
+    shown = [(entry["name"], entry["type"], _holds(entry)) for entry in found["inputs"][:_MAX_SHOWN]]
+    common.show_table(None, ["input", "type", "holds"], shown)
+    if len(found["inputs"]) > _MAX_SHOWN:
+        more = common.counted(len(found["inputs"]) - _MAX_SHOWN, "more input")
+        common.say(f"... and {more}; all of them: --json")
+
+
+def _holds(entry: dict[str, Any]) -> str:
+    if "shape" in entry:
+        return " x ".join(["n", *map(str, entry["shape"])])
+    if "column" in entry:
+        return str(entry["kind"])
+    return f"n x {entry['columns'] if isinstance(entry['columns'], int) else len(entry['columns'])}"

@@ -1,0 +1,41 @@
+"""Export as a torch program (.pt2), which `torch.export.load` reads without esad."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from numpy.typing import NDArray
+
+from esad.persist.interface import by_group, group_inputs
+from esad.preprocess.inputs import Inputs
+
+__all__ = ["FACTS_FILE", "check_installed", "described", "reader", "write"]
+
+FACTS_FILE = "esad.json"  # beside the program, inside the file
+
+described = group_inputs
+
+
+def check_installed() -> None:
+    """Nothing more is needed than esad itself has."""
+
+
+def write(program: Any, inputs: Inputs, path: Path, facts: dict[str, Any]) -> None:
+    """Write one file with the program and, as JSON, what is known about it."""
+    with path.open("wb") as file:
+        torch.export.save(program, file, extra_files={FACTS_FILE: json.dumps(facts)})
+
+
+def reader(path: Path, inputs: Inputs) -> Callable[[Any], dict[str, NDArray[Any]]]:
+    """The written file as a function from aligned data to its outputs."""
+    with path.open("rb") as file:
+        run = torch.export.load(file).module()
+
+    def outputs(data: Any) -> dict[str, NDArray[Any]]:
+        with torch.inference_mode():
+            found = run(*(torch.from_numpy(given) for given in by_group(inputs, data)))
+        return {name: value.numpy() for name, value in found.items()}
+
+    return outputs
