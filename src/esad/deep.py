@@ -261,13 +261,13 @@ class DeepDetector(Detector):
         return ObjectiveTerms(self._plain_objective())
 
     def _plain_objective(self) -> Objective:
-        """A copy of the objective that can be exported."""
+        """A copy of the objective that every runtime can do: in float32, on the CPU."""
         if self.precision == "bfloat16":
             raise InputError(
                 f"This {type(self).__name__} computes in bfloat16, and no other runtime repeats its scores. Fit with "
                 "precision='float32' to export it."
             )
-        plain: Objective = copy.deepcopy(self.objective_).cpu().eval().requires_grad_(False)
+        plain: Objective = copy.deepcopy(self.objective_).cpu().float().eval().requires_grad_(False)
         return plain.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload,no-any-return]
 
     def _on_cpu(self) -> Self:

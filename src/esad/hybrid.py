@@ -116,8 +116,7 @@ class _Coder(nn.Module):
     def __init__(self, objective: AutoencoderObjective) -> None:
         super().__init__()
         self.objective = objective
-        self.dtype = next(objective.parameters()).dtype
         self.encode = objective.coder()
 
     def forward(self, rows: Tensor) -> Tensor:
-        return self.encode(rows.to(self.dtype))[0].float()
+        return self.encode(rows)[0]

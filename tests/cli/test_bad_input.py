@@ -28,6 +28,7 @@ COMMANDS = {
     "evaluate": ("evaluate", "{model}", "{data}", "--truth-column", "verdict"),
     "explain": ("explain", "{model}", "{data}", "--out", "{folder}/out.csv"),
     "review": ("review", "{model}", "{data}", "--labels", "{folder}/out.db"),
+    "export": ("export", "{model}", "--check", "{data}", "--out", "{folder}/out.onnx"),
     "report": ("report", "{model}", "{data}", "--out", "{folder}/out.html"),
 }
 

@@ -13,7 +13,7 @@ from esad.preprocess.tensors import PictureRows, TableRows, exact
 from esad.score.conformal import Calibration
 from esad.train.objective import Objective
 
-__all__ = ["ObjectiveTerms", "ScoreGraph", "traced"]
+__all__ = ["ObjectiveTerms", "PValues", "ScoreGraph", "traced"]
 
 _EXAMPLE_ROWS = 3  # to trace with; 0 and 1 would be taken for constants
 
@@ -24,12 +24,11 @@ class ObjectiveTerms(nn.Module):
     def __init__(self, objective: Objective) -> None:
         super().__init__()
         self.objective = objective
-        self.dtype = next(objective.parameters()).dtype
         self.run = objective.scorer()
 
     def forward(self, rows: Tensor) -> dict[str, Tensor]:
         """The terms by name."""
-        return self.objective.contributions(self.run(rows.to(self.dtype)))
+        return self.objective.contributions(self.run(rows))
 
 
 class ScoreGraph(nn.Module):

@@ -25,7 +25,14 @@ _TYPES = {"numbers": "float64", "codes": "string", "dates": "int64"}
 def input_names(inputs: Inputs) -> list[str] | None:
     """Names of an ONNX file's inputs, one per column; None where an array or pictures go in whole.
 
-    A column's own name, with an underscore behind it where it is the name of an output.
+    A column's own name, with an underscore behind it where it is empty or the name of an output.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> table = Table.from_any(pa.table({"score": [1.0, 2.0], "score_": [1.0, 2.0], "size": [3.0, 4.0]}))
+    >>> input_names(Inputs.fit(table, np.zeros(2, dtype=np.int8), scaling="standard")[0])
+    ['score__', 'score_', 'size']
     """
     schema = inputs.schema
     if schema is None or (not schema.named and set(schema.kinds) <= {"number", "boolean"}):
@@ -33,7 +40,7 @@ def input_names(inputs: Inputs) -> list[str] | None:
     taken, names = {*schema.names, *OUTPUTS}, []
     for column in schema.names:
         name = column
-        while name in OUTPUTS or (name != column and name in taken):
+        while name in ("", *OUTPUTS) or (name != column and name in taken):
             name += "_"
         taken.add(name)
         names.append(name)

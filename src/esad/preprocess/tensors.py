@@ -103,12 +103,15 @@ class TableRows(nn.Module):
         features = [given["numbers"]] if "numbers" in given else []
         places = {name: count() for name in GROUPS}
         for part in self.columns:
-            cells = given[group_of(part)][:, next(places[group_of(part)])]
+            group, place = group_of(part), next(places[group_of(part)])
+            if not part.n_features:
+                continue
+            cells = given[group][:, place]
             if part.kind == "category":
                 features.append((cells[:, None] == torch.arange(part.n_features)).double())
             elif part.kind == "date":
                 features.append(_date_features(cells, part))
-            elif part.marks_missing:
+            else:
                 features.append(cells.isnan().double()[:, None])
         return features
 
