@@ -17,13 +17,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
-
-from esad import ESAD
 
 RESULTS = Path(__file__).parent / "results" / "serve.json"
 N_COLUMNS = 30
 CASES = [(1, 1), (32, 1), (1, 1000), (4, 1000)]  # clients, rows of a request
+ROUNDS = 3  # of all cases; the best of each counts, since others use the machine too
 
 
 @dataclass
@@ -96,13 +94,26 @@ def start(model: Path) -> tuple[subprocess.Popen, int]:
 
 
 def train(folder: Path) -> Path:
+    import pyarrow as pa
+
+    from esad import ESAD
+
     X = np.random.default_rng(0).normal(size=(2000, N_COLUMNS))
     path = folder / "model.esad"
     ESAD(n_epochs=2, random_state=0).fit(pa.table({f"c{i}": X[:, i] for i in range(N_COLUMNS)})).save(path)
     return path
 
 
-def measured(tally: Tally, n_clients: int, n_rows: int, seconds: float) -> dict[str, object]:
+def cpu_seconds(process: subprocess.Popen) -> float:
+    """Processor time of the service so far, which a busy machine does not stretch as much."""
+    fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def measured(process: subprocess.Popen, port: int, n_clients: int, n_rows: int, seconds: float) -> dict[str, object]:
+    before = cpu_seconds(process)
+    tally = load(port, n_clients, n_rows, seconds)
+    cpu = cpu_seconds(process) - before
     times = np.array(tally.seconds)
     return {
         "clients": n_clients,
@@ -111,6 +122,7 @@ def measured(tally: Tally, n_clients: int, n_rows: int, seconds: float) -> dict[
         "rows_per_s": round(len(times) * n_rows / seconds, 1),
         "p50_ms": round(1e3 * float(np.median(times)), 2),
         "p99_ms": round(1e3 * float(np.quantile(times, 0.99)), 2),
+        "cpu_ms_per_request": round(1e3 * cpu / len(times), 3),
         "statuses": tally.statuses,
     }
 
@@ -133,7 +145,8 @@ def main() -> None:
         process, port = start(model)
         try:
             load(port, 4, 1, 0.5)
-            found = [measured(load(port, *case, seconds), *case, seconds) for case in CASES]
+            rounds = [[measured(process, port, *case, seconds) for case in CASES] for _ in range(ROUNDS)]
+            found = [max(same, key=lambda case: case["rows_per_s"]) for same in zip(*rounds, strict=True)]
         finally:
             process.send_signal(signal.SIGTERM)
             process.wait()

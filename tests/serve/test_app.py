@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import os
 import shutil
 import time
 
@@ -195,13 +196,14 @@ def test_a_new_file_takes_the_place_of_the_old_one(asking, replaceable, other):
     assert not ask.service.models.changed()
 
 
-@pytest.mark.parametrize("damage", ["flipped", "cut", "gone", "foreign"])
+@pytest.mark.parametrize("damage", ["flipped", "cut", "gone", "foreign", "folder", "pipe"])
 def test_a_damaged_file_changes_nothing_but_what_is_told(asking, replaceable, caplog, damage):
     ask = asking(replaceable, keys=Keys([KEY]))
     before = ask("POST", "/score", json=ROWS, headers=bearer()).json()
     sound = replaceable.read_bytes()
-    if damage == "gone":
+    if damage in ("gone", "folder", "pipe"):
         replaceable.unlink()
+        {"gone": lambda path: None, "folder": os.mkdir, "pipe": os.mkfifo}[damage](replaceable)
     else:
         middle = len(sound) // 2
         flipped = sound[:middle] + bytes([sound[middle] ^ 1]) + sound[middle + 1 :]
@@ -215,6 +217,8 @@ def test_a_damaged_file_changes_nothing_but_what_is_told(asking, replaceable, ca
     text = ask("GET", "/metrics", headers=bearer()).text
     assert 'esad_reloads_total{outcome="failed"} 1.0' in text
     assert "esad_model_stale 1.0" in text
+    if damage in ("folder", "pipe"):
+        (replaceable.rmdir if damage == "folder" else replaceable.unlink)()
     replaceable.write_bytes(sound)
     ask("POST", "/reload", headers=bearer())
     assert ask("GET", "/health").json()["problem"] is None

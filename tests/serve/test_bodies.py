@@ -265,6 +265,29 @@ def test_parquet_with_nested_columns(send, forest):
     assert "size" in refused(send(forest, bodies.PARQUET, body), 422)
 
 
+ODD = [
+    pa.array([1, None], pa.time64("ns")),
+    pa.array([2**62, None], pa.timestamp("us", "UTC")),
+    pa.array([2**62, None], pa.duration("s")),
+    pa.array([2**31 - 1, None], pa.date32()),
+    pa.array([b"\xff\x00", None]),
+    pa.array([float("nan"), float("inf")]),
+    pa.array([{"a": 1}, None]),
+    pa.array(["a", None]).dictionary_encode(),
+    pa.array([2**64 - 1, None], pa.uint64()),
+    pa.nulls(2),
+]
+
+
+@pytest.mark.parametrize("column", ["serial", "size", "colour", "made", "checked"])
+@pytest.mark.parametrize("values", ODD, ids=lambda values: str(values.type))
+def test_parquet_of_odd_types_is_an_answer_or_a_refusal(send, forest, column, values):
+    whole = long_text_twice(5, 2).append_column("serial", pa.array(["a", "b"]))
+    body = as_parquet(whole.set_column(whole.column_names.index(column), column, values))
+    answer = send(forest, bodies.PARQUET, body)
+    assert answer.status_code in (200, 422), answer.text
+
+
 @pytest.mark.parametrize("form", ["json", "csv", "parquet", "npy"])
 def test_rows_have_a_limit(send, numbers, form):
     def body(n_rows):

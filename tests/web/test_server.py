@@ -14,6 +14,8 @@ import pytest
 pytest.importorskip("fastapi")
 httpx = pytest.importorskip("httpx")
 
+from starlette.responses import Response  # noqa: E402
+
 from esad.errors import InputError  # noqa: E402
 from esad.web import server  # noqa: E402
 from esad.web.answers import application  # noqa: E402
@@ -53,7 +55,7 @@ def program():
             process.kill()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def address():
     with server.in_background(Guard(application("example"))) as url:
         yield "127.0.0.1", int(url.rpartition(":")[2])
@@ -97,6 +99,27 @@ def test_a_head_that_does_not_come_is_given_up(address, monkeypatch):
         assert connection.recv(100).startswith(b"HTTP/1.1 408")
 
 
+def test_a_client_that_does_not_take_its_answer_is_let_go(monkeypatch):
+    monkeypatch.setattr(server, "_KEEP_ALIVE_SECONDS", 0.3)
+    app = application("example")
+
+    @app.get("/much")
+    async def much() -> Response:
+        return Response(bytes(50_000_000))
+
+    with server.in_background(Guard(app)) as url, socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.settimeout(10)
+        connection.connect(("127.0.0.1", int(url.rpartition(":")[2])))
+        connection.sendall(b"GET /much HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        time.sleep(1.0)
+        n_bytes = 0
+        with contextlib.suppress(ConnectionResetError):
+            while part := connection.recv(1_000_000):
+                n_bytes += len(part)
+        assert n_bytes < 50_000_000
+
+
 def test_connections_have_a_limit(address, monkeypatch):
     monkeypatch.setattr(server, "_MAX_CONNECTIONS", 2)
     opened = [socket.create_connection(address, timeout=10) for _ in range(3)]
@@ -120,7 +143,7 @@ def test_a_taken_port_and_wrong_ones():
         server.bind("192.0.2.1")
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.extra)])
 def test_the_stop_answers_what_is_under_way_and_refuses_what_is_new(program, number):
     url = program.stdout.readline().strip()
     answers = []
@@ -141,6 +164,7 @@ def test_the_stop_answers_what_is_under_way_and_refuses_what_is_new(program, num
         httpx.get(f"{url}/slow")
 
 
+@pytest.mark.extra
 def test_hanging_up_is_no_stop(program):
     url = program.stdout.readline().strip()
     program.send_signal(signal.SIGHUP)

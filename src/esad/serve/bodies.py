@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from pydantic_core import from_json
 
 from esad.data.columns import read_array
+from esad.data.csv_faults import one_line
 from esad.data.frame import Schema
 from esad.data.images import as_images
 from esad.data.pictures import read_header
@@ -112,32 +113,33 @@ def _json_rows(body: bytes, served: Served, max_rows: int) -> Rows:
     document = _document(body)
     rows, given = document["rows"], document.get("columns")
     _check_count(len(rows), max_rows)
-    schema = _schema(served)
+    names = served.columns
     id_name = served.detector.notes_.get("id_column")
     kinds = set(map(type, rows))
     if kinds == {dict}:
         if given is not None:
             raise RequestError(422, "`columns` goes with rows that are lists. These are objects.")
-        columns = _columns_of_objects(rows, schema.names)
+        columns = _columns_of_objects(rows, names)
         ids = [row[id_name] for row in rows] if all(id_name in row for row in rows) else None
     elif kinds == {list}:
-        columns, ids = _columns_of_lists(rows, given, schema.names, id_name)
+        columns, ids = _columns_of_lists(rows, given, names, id_name)
     else:
         raise RequestError(422, "`rows` must be objects {column: value}, or lists of values, all of one sort.")
     if ids is not None:
         _check_scalars(ids, str(id_name))
-    return Rows(served, schema.align(_json_table(columns, schema)), ids)
+    return Rows(served, _json_table(columns, served), ids)
 
 
-def _json_table(columns: dict[str, list[Any]], schema: Schema) -> Table:
-    """Columns of cells as a table; numbers alone, which are most of what is asked, in one go."""
+def _json_table(columns: dict[str, list[Any]], served: Served) -> Table:
+    """Columns of cells as a table in the form of training; numbers alone, the usual case, in one go."""
+    schema = _schema(served)
     cells = list(columns.values())
-    if set(schema.kinds) == {"number"} and set(map(type, itertools.chain.from_iterable(cells))) <= _NUMBERS:
+    if served.takes_numbers and set(map(type, itertools.chain.from_iterable(cells))) <= _NUMBERS:
         with contextlib.suppress(OverflowError):  # an integer beyond all floats
             matrix = np.array(cells, dtype=np.float64).T
-            return Table(names=schema.names, named=schema.named, matrix=matrix)
+            return Table(names=served.columns, named=schema.named, matrix=matrix)
     read_columns = tuple(_column(cells, name) for name, cells in columns.items())
-    return Table(names=schema.names, named=schema.named, columns=read_columns)
+    return schema.align(Table(names=served.columns, named=schema.named, columns=read_columns))
 
 
 def _document(body: bytes) -> dict[str, Any]:
@@ -249,8 +251,7 @@ def _check_parquet(path: Path, served: Served, max_rows: int) -> None:
     except InputError:
         raise
     except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError) as error:
-        reason = " ".join(str(error).split())[:200].rstrip(".")
-        raise RequestError(422, f"The body is damaged or no Parquet file ({reason}).") from error
+        raise RequestError(422, f"The body is damaged or no Parquet file ({one_line(error)}).") from error
 
 
 # ---------------------------------------------------------------------- pictures and arrays
@@ -380,3 +381,5 @@ def _renamed(path: Path, name: str) -> Iterator[None]:
         raise
     except InputError as error:
         raise RequestError(422, str(error).replace(repr(str(path)), name).replace(str(path), name)) from error
+    except (pa.ArrowException, OverflowError) as error:  # dates beyond all calendars, nanoseconds of the day
+        raise RequestError(422, f"{name} holds a value that cannot be read: {one_line(error)}.") from error

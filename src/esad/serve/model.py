@@ -1,6 +1,7 @@
 """The model being served: where it came from, and how a new file takes its place."""
 
 import datetime as dt
+import functools
 import hashlib
 import logging
 import threading
@@ -46,6 +47,18 @@ class Served:
     def method(self) -> str:
         """The method's name, as in `esad methods`."""
         return type(self.detector).__module__.rpartition(".")[2]
+
+    @functools.cached_property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns of training; none for pictures."""
+        schema = self.detector.inputs_.schema
+        return () if schema is None else schema.names
+
+    @functools.cached_property
+    def takes_numbers(self) -> bool:
+        """Whether all columns hold numbers."""
+        schema = self.detector.inputs_.schema
+        return schema is not None and set(schema.kinds) == {"number"}
 
     def identity(self) -> dict[str, Any]:
         """What every answer says of the model."""
@@ -114,6 +127,8 @@ class Models:
         raise ModelFileError(f"The model file {str(self._path)!r} keeps changing while it is read.")
 
     def _digest(self) -> str:
+        if not self._path.is_file():  # opening a named pipe would wait for ever
+            return ""
         try:
             with self._path.open("rb") as file:
                 return hashlib.file_digest(file, "sha256").hexdigest()

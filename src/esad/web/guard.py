@@ -27,6 +27,7 @@ PAGE_POLICY = (
     f"{_NOTHING}; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; form-action 'self'"
 )
 _SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
+_MAX_KNOWN_HOSTS = 16  # Host headers that were found right before
 _DISCARD_SECONDS = 2.0  # spent on reading what was refused, so that the client sees the answer and not a reset
 
 
@@ -109,6 +110,7 @@ class Guard:
             (b"cross-origin-resource-policy", b"same-origin"),
             (b"cache-control", b"no-store"),
         )
+        self._known_hosts: set[str] = set()
         self._n_held = 0
         self._answered = answered
 
@@ -160,11 +162,13 @@ class Guard:
         if self.stopping:
             raise RequestError(503, "This server is stopping. Try again later.", {"retry-after": "1"})
         host = headers.get("host", "")
-        if not self._is_ours(host):
+        if host not in self._known_hosts and not self._is_ours(host):
             raise RequestError(
                 421,
                 f"This server does not go by the name {host!r}. Allow the name when you start it, or use localhost.",
             )
+        if len(self._known_hosts) < _MAX_KNOWN_HOSTS:
+            self._known_hosts.add(host)
         origin = headers.get("origin")
         if origin is not None and method not in _SAFE_METHODS and _netloc(origin) != host.casefold():
             raise RequestError(403, f"A page of {origin!r} may not ask here.")

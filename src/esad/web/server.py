@@ -262,6 +262,13 @@ class _Protocol(H11Protocol):
         else:
             self._forget_head()
 
+    def timeout_keep_alive_handler(self) -> None:
+        """Close an idle connection, also one whose other side does not take the answer."""
+        if self.transport.get_write_buffer_size():
+            self.transport.abort()
+        else:
+            super().timeout_keep_alive_handler()
+
     def send_400_response(self, msg: str) -> None:
         """What is no HTTP."""
         self._refuse(400, msg)
