@@ -22,14 +22,8 @@ def rows():
 
 def pretend(monkeypatch, aucs):
     """Replace training: a recipe's AUC in every split is looked up by its learning rate."""
-    current = []
-
-    def scores(detector, X, parts, *, seed):
-        current[:] = aucs[detector.lr]
-        return [None] * len(parts)
-
-    monkeypatch.setattr(module, "held_out_scores", scores)
-    monkeypatch.setattr(module, "auc", lambda scores, is_anomaly: current.pop(0))
+    monkeypatch.setattr(module, "held_out_scores", lambda detector, X, parts, *, seed: aucs[detector.lr])
+    monkeypatch.setattr(module, "auc", lambda scores, is_anomaly: scores)
 
 
 @pytest.mark.parametrize(
@@ -57,13 +51,41 @@ def test_the_furthest_ahead_wins(rows, monkeypatch):
     assert search(tiny("esad"), *rows, recipes=recipes, n_repeats=3).chosen == "faster"
 
 
-def test_too_few_anomalies_leave_the_default_and_train_nothing(rows, monkeypatch):
+def test_with_too_few_anomalies_the_recipes_that_agree_win(rows, monkeypatch):
+    """The default ranks the other way round than all others."""
+    rng = np.random.default_rng(0)
+
+    def scores(detector, X, parts, *, seed):
+        assert all((part.y == -1).sum() == 4 for part in parts)  # no label is held out
+        truths = [X[part.test, 0] for part in parts]
+        sign = -1 if detector.lr == "auto" else 1
+        return [sign * truth + 0.1 * rng.normal(size=len(truth)) for truth in truths]
+
+    monkeypatch.setattr(module, "held_out_scores", scores)
+    X, y = rows[0], np.r_[np.zeros(86, int), -np.ones(4, int)]
+    recipes = {f"lr {lr}": {"lr": lr} for lr in (0.1, 0.2, 0.3)}
+    found = search(tiny("esad"), X, y, recipes=recipes, n_repeats=5)
+    assert found.criterion == "agreement"
+    assert found.chosen in recipes
+    assert found.trials[0].values[0] < 0 < found.trials[1].values[0]
+
+
+def test_recipes_that_agree_leave_the_default(rows, monkeypatch):
+    rng = np.random.default_rng(0)
+
+    def scores(detector, X, parts, *, seed):
+        return [X[part.test, 0] + 0.1 * rng.normal(size=len(part.test)) for part in parts]
+
+    monkeypatch.setattr(module, "held_out_scores", scores)
+    found = search(tiny("esad"), rows[0], None, recipes={"a": {"lr": 0.1}, "b": {"lr": 0.2}}, n_repeats=5)
+    assert (found.chosen, found.criterion) == ("default", "agreement")
+
+
+def test_too_few_rows_leave_the_default_and_train_nothing(rows, monkeypatch):
     monkeypatch.setattr(module, "held_out_scores", lambda *args, **kwargs: pytest.fail("a training began"))
-    for y in (None, np.r_[np.zeros(86, int), -np.ones(4, int)]):
-        found = search(tiny("esad"), rows[0], y)
-        assert found.chosen == "default"
-        assert found.trials == ()
-        assert "too few" in found.reason
+    found = search(tiny("esad"), rows[0][:19], None)
+    assert (found.chosen, found.criterion, found.trials) == ("default", "none", ())
+    assert "too few" in found.reason
 
 
 def test_a_real_search_repeats_itself_and_is_plain_json(rows):

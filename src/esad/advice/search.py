@@ -1,13 +1,16 @@
-"""A handful of recipes tried on the labelled rows; another one than the default only where it is clearly better.
+"""A handful of recipes tried on the rows there are; another one than the default only where it is clearly better.
 
-Every recipe sees the same repeated label-aware splits. The held-out labelled anomalies are ranked against all other
-held-out rows, and each recipe's AUC is held against the default's, split by split. A recipe is taken if
+Every recipe sees the same repeated splits. With five labelled anomalies or more, the held-out labelled anomalies are
+ranked against all other held-out rows, and the value of a recipe in a split is its AUC. With fewer, no label can be
+spared: all of them train, and the value is how well the recipe's ranking of held-out unlabelled rows agrees with the
+mean ranking by the other recipes (Spearman's correlation). Good recipes tend to agree, bad ones err each in its own
+way; what tells two good ones apart is not known, so a lead in agreement must be 0.1 at least. Values are held against
+the default's, split by split, and a recipe is taken if
 
     mean difference > 2 s sqrt(1 / R + q)
 
 with s the standard deviation of the differences over R splits and q = held-out share / training share, Nadeau and
-Bengio's correction for splits that share rows. With too few labelled anomalies nothing is tried and the default stays:
-it was chosen on many tables, which is the best criterion known that needs no label.
+Bengio's correction for splits that share rows.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,13 +19,15 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.stats import rankdata, spearmanr
 from sklearn.base import clone
+from sklearn.model_selection import ShuffleSplit
 
 from esad import labels
 from esad.advice.crossfit import Part, auc, held_out_scores, label_check, thinned
 from esad.data.images import is_images
 from esad.data.table import take_rows
-from esad.detector import Detector
+from esad.detector import Detector, Scores
 from esad.errors import InputError
 from esad.methods._esad_recipe import resolve
 from esad.methods.esad import ESAD
@@ -33,7 +38,9 @@ __all__ = ["LENGTHS", "RECIPES", "Search", "Trial", "search"]
 
 DEFAULT: Final = "default"
 MIN_ANOMALIES: Final = 5
+MIN_UNLABELLED: Final = 20
 N_ERRORS: Final = 2.0  # standard errors by which a recipe must be ahead
+MIN_AGREEMENT: Final = 0.1  # lead in agreement below which recipes count as equally good
 
 # What is tried beside the default on tables: changes of `ESAD`'s parameters.
 RECIPES: Final[dict[str, dict[str, Any]]] = {
@@ -56,8 +63,8 @@ class Trial:
         What it is called.
     parameters : dict
         What it changes.
-    auc : tuple of float
-        AUC of each split.
+    values : tuple of float
+        AUC of each split, or agreement with the other recipes where labels are too few.
     ahead : float
         Mean difference to the default.
     error : float
@@ -66,7 +73,7 @@ class Trial:
 
     name: str
     parameters: dict[str, Any]
-    auc: tuple[float, ...]
+    values: tuple[float, ...]
     ahead: float
     error: float
 
@@ -86,6 +93,8 @@ class Search:
         Not fitted; with the parameters chosen.
     chosen : str
         Name of the recipe taken.
+    criterion : {"auc", "agreement", "none"}
+        What the recipes were judged by.
     trials : tuple of Trial
         Every recipe, the default first; empty if nothing was tried.
     reason : str
@@ -94,12 +103,14 @@ class Search:
 
     detector: Detector
     chosen: str
+    criterion: str
     trials: tuple[Trial, ...]
     reason: str
 
     def to_json(self) -> dict[str, Any]:
         """Plain values that `json.dumps` takes."""
-        return {"chosen": self.chosen, "reason": self.reason, "trials": [asdict(trial) for trial in self.trials]}
+        trials = [asdict(trial) for trial in self.trials]
+        return {"chosen": self.chosen, "criterion": self.criterion, "reason": self.reason, "trials": trials}
 
 
 def search(
@@ -112,7 +123,7 @@ def search(
     test_size: float = 0.3,
     on_trial: Callable[[str, int], None] | None = None,
 ) -> Search:
-    """Choose among a few recipes by the labelled rows.
+    """Choose among a few recipes by the labelled rows, or without them where they are too few.
 
     Parameters
     ----------
@@ -121,45 +132,90 @@ def search(
     X : array, table or pictures
         As for `fit`.
     y : array-like of -1, 0, +1, optional
-        Labels; with fewer than five anomalies the default stays.
+        Labels; with fewer than five anomalies recipes are judged by how well they agree.
     recipes : mapping of str to mapping, optional
         Names, and the parameters that each changes. For `ESAD` on tables a handful is known: `RECIPES`, and trainings
         that stop earlier or later than usual; those that change a parameter given to the detector are left out.
     n_repeats : int
         How many splits to draw; every recipe sees the same ones.
     test_size : float
-        Share of each kind of label that is held out.
+        Share of each kind of label, or of the unlabelled rows, that is held out.
     on_trial : callable, optional
         Called with a recipe's name and its number before it is tried.
 
     Examples
     --------
     >>> from esad import ESAD
-    >>> rng = np.random.default_rng(0)
-    >>> X, y = rng.normal(size=(100, 2)), np.r_[np.zeros(97, int), -np.ones(3, int)]
-    >>> found = search(ESAD(random_state=0), X, y)
+    >>> X = np.random.default_rng(0).normal(size=(10, 2))
+    >>> found = search(ESAD(random_state=0), X, None)
     >>> found.chosen, found.reason
-    ('default', '3 labelled anomalies are too few to choose by; 5 are needed.')
+    ('default', '10 unlabelled rows and 0 labelled anomalies are too few to choose by; 20 or 5 are needed.')
     """
     checked = label_check(X, y)
     changes = _recipes(detector, X, checked, recipes)
-    n_anomaly = labels.counts(checked).n_anomaly
-    if n_anomaly < MIN_ANOMALIES:
-        reason = f"{n_anomaly} labelled anomalies are too few to choose by; {MIN_ANOMALIES} are needed."
-        return Search(clone(detector), DEFAULT, (), reason)
     seed = seed_from(detector.random_state)
     rows = thinned(checked, rng=np.random.default_rng(seed))
     own, checked = take_rows(X, rows), checked[rows]
-    splits = list(LabelAwareSplit(n_repeats, test_size=test_size, random_state=seed).split(checked, checked))
-    parts = [Part(train, checked[train], test) for train, test in splits]
-    trials: list[Trial] = []
+    counts = labels.counts(checked)
+    by_labels = counts.n_anomaly >= MIN_ANOMALIES
+    if not by_labels and counts.n_unlabelled < MIN_UNLABELLED:
+        reason = (
+            f"{counts.n_unlabelled} unlabelled rows and {counts.n_anomaly} labelled anomalies are too few "
+            f"to choose by; {MIN_UNLABELLED} or {MIN_ANOMALIES} are needed."
+        )
+        return Search(clone(detector), DEFAULT, "none", (), reason)
+    split = _labelled_parts if by_labels else _unlabelled_parts
+    parts = split(checked, n_repeats, test_size, seed)
+    scores: list[list[Scores]] = []  # of every recipe, for every part
     for number, (name, change) in enumerate(changes.items()):
         if on_trial is not None:
             on_trial(name, number)
-        scores = held_out_scores(clone(detector).set_params(**change), own, parts, seed=seed)
-        aucs = np.array([auc(s, checked[part.test] == labels.ANOMALY) for s, part in zip(scores, parts, strict=True)])
-        trials.append(_trial(name, dict(change), aucs, np.array(trials[0].auc) if trials else aucs, test_size))
-    return _decided(detector, trials)
+        scores.append(held_out_scores(clone(detector).set_params(**change), own, parts, seed=seed))
+    values = _aucs(scores, parts, checked) if by_labels else _agreements(scores)
+    trials = [_trial(name, changes[name], own, values[0], test_size) for name, own in zip(changes, values, strict=True)]
+    return _decided(detector, trials, by_labels=by_labels)
+
+
+def _labelled_parts(y: NDArray[np.int8], n_repeats: int, test_size: float, seed: int) -> list[Part]:
+    """Splits that hold out some labels of each kind."""
+    splits = LabelAwareSplit(n_repeats, test_size=test_size, random_state=seed).split(y, y)
+    return [Part(train, y[train], test) for train, test in splits]
+
+
+def _unlabelled_parts(y: NDArray[np.int8], n_repeats: int, test_size: float, seed: int) -> list[Part]:
+    """Splits that hold out unlabelled rows only."""
+    unlabelled = np.flatnonzero(y == labels.UNLABELLED)
+    parts = []
+    for _, held_out in ShuffleSplit(n_repeats, test_size=test_size, random_state=seed).split(unlabelled):
+        train = np.setdiff1d(np.arange(len(y)), unlabelled[held_out])
+        parts.append(Part(train, y[train], np.sort(unlabelled[held_out])))
+    return parts
+
+
+def _aucs(scores: list[list[Scores]], parts: list[Part], y: NDArray[np.int8]) -> NDArray[np.float64]:
+    """AUC of the held-out anomalies, (recipes, splits)."""
+    return np.array(
+        [[auc(s, y[part.test] == labels.ANOMALY) for s, part in zip(own, parts, strict=True)] for own in scores]
+    )
+
+
+def _agreements(scores: list[list[Scores]]) -> NDArray[np.float64]:
+    """Spearman's correlation with the mean ranking by the other recipes, (recipes, splits).
+
+    Examples
+    --------
+    >>> same, other = np.array([1.0, 2.0, 3.0, 4.0]), np.array([4.0, 3.0, 2.0, 1.0])
+    >>> _agreements([[same], [same], [same], [other]]).ravel().tolist()
+    [1.0, 1.0, 1.0, -1.0]
+    """
+    values = np.zeros((len(scores), len(scores[0])))
+    for number, of_split in enumerate(zip(*scores, strict=True)):
+        ranks = np.array([rankdata(s) for s in of_split])  # (recipes, rows)
+        for recipe, own in enumerate(ranks):
+            others = (ranks.sum(0) - own) / max(1, len(ranks) - 1)
+            is_flat = np.ptp(own) == 0 or np.ptp(others) == 0
+            values[recipe, number] = 0.0 if is_flat else spearmanr(own, others).statistic
+    return values
 
 
 def _recipes(
@@ -196,18 +252,21 @@ def _is_same(value: Any, other: Any) -> bool:
 
 
 def _trial(
-    name: str, change: dict[str, Any], aucs: NDArray[np.float64], base: NDArray[np.float64], test_size: float
+    name: str, change: Mapping[str, Any], values: NDArray[np.float64], base: NDArray[np.float64], test_size: float
 ) -> Trial:
-    difference = aucs - base
+    difference = values - base
     error = corrected_error(difference, test_size=test_size)
-    return Trial(name, change, tuple(aucs.tolist()), float(difference.mean()), error)
+    return Trial(name, dict(change), tuple(values.tolist()), float(difference.mean()), error)
 
 
-def _decided(detector: Detector, trials: list[Trial]) -> Search:
+def _decided(detector: Detector, trials: list[Trial], *, by_labels: bool) -> Search:
     """The recipe that is furthest ahead among those that are clearly ahead, or the default."""
-    clear = [trial for trial in trials[1:] if trial.is_clearly_ahead]
+    criterion, rows = ("auc", "labels") if by_labels else ("agreement", "unlabelled rows")
+    least = 0.0 if by_labels else MIN_AGREEMENT
+    clear = [trial for trial in trials[1:] if trial.is_clearly_ahead and trial.ahead >= least]
     if not clear:
-        return Search(clone(detector), DEFAULT, tuple(trials), "No recipe is ahead of the default by more than noise.")
+        reason = f"No recipe is ahead of the default by more than noise ({criterion} on held-out {rows})."
+        return Search(clone(detector), DEFAULT, criterion, tuple(trials), reason)
     best = max(clear, key=lambda trial: trial.ahead)
-    reason = f"{best.name}: AUC {best.ahead:+.3f} ± {best.error:.3f} against the default on held-out labels."
-    return Search(clone(detector).set_params(**best.parameters), best.name, tuple(trials), reason)
+    reason = f"{best.name}: {criterion} {best.ahead:+.3f} ± {best.error:.3f} against the default on held-out {rows}."
+    return Search(clone(detector).set_params(**best.parameters), best.name, criterion, tuple(trials), reason)
