@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from esad import processes
 from esad.detector import Detector, Scores, State, TrainingScores
 from esad.errors import InputError, ModelFileError
 from esad.explain.attribution import Attribution
@@ -83,13 +84,17 @@ class DeepDetector(Detector):
                 unseen_by=torch.from_numpy(unseen_by).to(device),
             )
 
+        identity = self._identity([phase.settings for phase in phases])
+        together = processes.current()
+        together.check_alike(identity, "data, labels or parameters")
         curves = train_phases(
             phases,
             data_of,
             seed=self.seed_,
             callbacks=[*watch, *callbacks],
             last_callbacks=stopper,
-            identity=self._identity([phase.settings for phase in phases]),
+            identity=identity,
+            processes=together,
         )
         self.objective_ = phases[-1].objective
         self.loss_curves_ = {name: curve.numpy() for name, curve in curves.items()}
@@ -146,7 +151,7 @@ class DeepDetector(Detector):
             return TrainingData.apart(x, torch.from_numpy(labels).to(x.device))
 
         watch = stopping.WatchSplits(x, y, seen)
-        train_phases(phases, data_of, seed=self.seed_, last_callbacks=[watch])
+        train_phases(phases, data_of, seed=self.seed_, last_callbacks=[watch], processes=processes.current())
         step = stopping.chosen_step(watch.steps, np.array(watch.aucs))
         logger.info("early stopping by splits: %s", "at the end" if step is None else f"after step {step}")
         return [] if step is None else [stopping.StopAt(step)]

@@ -4,21 +4,25 @@ A member draws from its own generator only, so it sees the same numbers whether 
 with others.
 """
 
+import copy
 from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from esad import processes
 from esad.errors import InputError
+from esad.processes import Part
 
 __all__ = ["MemberRandom", "member_seeds", "seed_from"]
 
 
 def seed_from(random_state: int | np.random.RandomState | np.random.Generator | None) -> int:
-    """Turn scikit-learn's `random_state` into one integer seed; `None` takes fresh entropy."""
+    """Turn scikit-learn's `random_state` into one integer seed; `None` takes fresh entropy, in all processes alike."""
     if random_state is None:
-        return int(np.random.SeedSequence().generate_state(1, np.uint32)[0])
+        fresh = int(np.random.SeedSequence().generate_state(1, np.uint32)[0])
+        return int(processes.current().from_first(fresh))
     if isinstance(random_state, np.random.RandomState):
         return int(random_state.randint(2**31 - 1))
     if isinstance(random_state, np.random.Generator):
@@ -63,6 +67,20 @@ class MemberRandom:
         self.device = device or torch.device("cpu")
         self.dtype = dtype
         self._generators = [torch.Generator(self.device).manual_seed(seed) for seed in seeds]
+        self._part = Part()
+
+    def for_part(self, part: Part) -> "MemberRandom":
+        """The same streams for a part of a batch: draws are made for the whole batch and the part's rows are given.
+
+        Examples
+        --------
+        >>> whole, half = MemberRandom([1]), MemberRandom([1]).for_part(Part(1, 2))
+        >>> bool((whole.normal(6, 3)[:, 1::2] == half.normal(3, 3)).all())
+        True
+        """
+        view = copy.copy(self)
+        view._part = part
+        return view
 
     @property
     def n_members(self) -> int:
@@ -72,13 +90,15 @@ class MemberRandom:
     def _fill(
         self, shape: tuple[int, ...], dtype: torch.dtype, draw: Callable[[Tensor, torch.Generator], object]
     ) -> Tensor:
+        if shape and self._part.n_parts > 1:
+            shape = (shape[0] * self._part.n_parts, *shape[1:])
         out = torch.empty((self.n_members, *shape), dtype=dtype, device=self.device)
         for member, generator in zip(out, self._generators, strict=True):
             draw(member, generator)
-        return out
+        return self._part.of(out)
 
     def normal(self, *shape: int) -> Tensor:
-        """Standard normal numbers, (members, *shape)."""
+        """Standard normal numbers, (members, *shape); the first axis of `shape` counts the rows of a batch."""
         return self._fill(shape, self.dtype, lambda t, g: t.normal_(generator=g))
 
     def uniform(self, *shape: int) -> Tensor:
@@ -91,7 +111,10 @@ class MemberRandom:
 
     def permutation(self, n: int) -> Tensor:
         """A permutation of 0 .. n - 1 per member, (members, n)."""
-        return self._fill((n,), torch.int64, lambda t, g: torch.randperm(n, generator=g, out=t))
+        out = torch.empty((self.n_members, n), dtype=torch.int64, device=self.device)
+        for member, generator in zip(out, self._generators, strict=True):
+            torch.randperm(n, generator=generator, out=member)
+        return out
 
     def register(self, graph: torch.cuda.CUDAGraph) -> None:
         """Let a graph draw from these streams anew at every replay."""

@@ -8,7 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
+from esad import processes
 from esad.detector import Detector, Scores, State, TrainingScores
+from esad.errors import InputError
 from esad.preprocess.inputs import Rows
 from esad.random import seed_from
 from esad.score.splits import held_out_parts
@@ -30,6 +32,11 @@ class ShallowDetector(Detector):
         return True
 
     def _fit_rows(self, rows: Rows, y: NDArray[np.int8], callbacks: Sequence[Callback]) -> TrainingScores:
+        if not processes.current().is_alone:
+            raise InputError(
+                f"{type(self).__name__} is solved for, not trained in steps: it cannot be shared by several processes. "
+                "Run it without torchrun."
+            )
         seed = seed_from(self.random_state)
         left_out = held_out_parts(y, seed) == 0 if self._holds_out() else np.zeros(len(y), dtype=bool)
         self.model_ = self._model()

@@ -1,16 +1,18 @@
 """The loop: the same bits again, members as if alone, clipping, schedules, resuming."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
-from esad.errors import TrainingError
+from esad.errors import InputError, TrainingError
 from esad.methods._esad_objective import ESADObjective, LossSettings
 from esad.networks.spec import NetworkSpec
 from esad.persist.checkpoint import Checkpoint
 from esad.random import MemberRandom, member_seeds
 from esad.train.callbacks import EarlyStopping, StopTraining
-from esad.train.loop import Settings, _draw_labelled, clip_per_member, train
+from esad.train.loop import Settings, _draw_labelled, _shared_evenly, clip_per_member, train
 from esad.train.objective import HELD_OUT, TrainingData
 
 SETTINGS = Settings(n_steps=25, batch_size=16, labelled_batch_size=6, lr=5e-3)
@@ -24,9 +26,9 @@ def rows(n=60, features=5):
     return x, y
 
 
-def run(seeds, *, settings=SETTINGS, callbacks=(), kind="mlp", loss=None, data=None):
+def run(seeds, *, settings=SETTINGS, callbacks=(), kind="mlp", loss=None, data=None, hidden=(8, 6)):
     x, y = data or rows()
-    spec = NetworkSpec(kind, in_shape=tuple(x.shape[1:]), hidden=(8, 6), latent=3, n_members=len(seeds))
+    spec = NetworkSpec(kind, in_shape=tuple(x.shape[1:]), hidden=hidden, latent=3, n_members=len(seeds))
     loss = loss or LossSettings(input_noise=(0.3,) * len(seeds), reduction="sum", gain=10.0, offset=0.1)
     objective = ESADObjective(spec, loss).double()
     random = MemberRandom(seeds, dtype=torch.float64)
@@ -64,6 +66,32 @@ def test_member_seeds_do_not_depend_on_the_number_of_members():
 def test_the_same_seeds_give_the_same_bits():
     first, second = run([1, 2])[0].state_dict(), run([1, 2])[0].state_dict()
     assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+def test_a_batch_taken_in_parts_is_the_same_step_where_there_is_no_batch_norm():
+    whole, parts = (
+        run([1, 2], settings=replace(SETTINGS, labelled_batch_size=8, accumulate=n), hidden=()) for n in (1, 4)
+    )
+    for name, value in whole[0].state_dict().items():
+        torch.testing.assert_close(parts[0].state_dict()[name], value, rtol=1e-9, atol=1e-12)
+    for name, curve in whole[1].items():
+        torch.testing.assert_close(parts[1][name], curve)
+
+
+def test_batch_norm_sees_one_part_at_a_time():
+    whole, parts = (run([1], settings=replace(SETTINGS, labelled_batch_size=8, accumulate=n))[0] for n in (1, 4))
+    assert not torch.allclose(whole.state_dict()["decoder.weights"], parts.state_dict()["decoder.weights"])
+
+
+def test_batches_that_cannot_be_parted_evenly_grow_or_shrink_a_little():
+    x, y = rows(n=60)
+    data = TrainingData.shared(x, y, n_members=1)  # 51 unlabelled rows
+    grown = _shared_evenly(replace(SETTINGS, batch_size=16, labelled_batch_size=7), data, 3)
+    assert (grown.batch_size, grown.labelled_batch_size) == (18, 9)
+    assert _shared_evenly(replace(SETTINGS, batch_size=51), data, 4).batch_size == 48
+    assert _shared_evenly(SETTINGS, data, 2) is SETTINGS
+    with pytest.raises(InputError, match="51 unlabelled rows cannot be taken in 64 parts"):
+        _shared_evenly(SETTINGS, data, 64)
 
 
 def test_other_seeds_give_other_weights():

@@ -5,6 +5,7 @@ Exit codes: 0 done · 1 training failed, or the system refused (disk, memory) ·
 """
 
 import functools
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -34,6 +35,7 @@ from esad.cli import (
     score,
     serve,
 )
+from esad.errors import InputError
 
 __all__ = ["app", "run"]
 
@@ -78,11 +80,18 @@ def _guarded(
         paths = [kwargs[name] for name in ("out", "test_out") if kwargs.get(name) is not None]
         results = failures.Results(paths if files is None else files(*paths).values())
         try:
+            _refuse_several(command)
             command(*args, **kwargs)
         except KeyboardInterrupt as interrupt:
             raise common.Interrupted(results.told()) from interrupt
 
     return wrapped
+
+
+def _refuse_several(command: Callable[..., None]) -> None:
+    """Other commands would do the same work several times over, and write to the same place."""
+    if command is not fit.fit and int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise InputError(f"torchrun is for esad fit. Run esad {command.__name__} by itself.")
 
 
 app.command("fit", epilog=fit.EXAMPLE)(_guarded(fit.fit))
@@ -131,7 +140,8 @@ def run(args: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if args is None else args)
     with failures.signals_raise(), failures.warnings_as_lines():
         try:
-            code = app(arguments, prog_name="esad", standalone_mode=False, obj=arguments)
+            with failures.silent_unless_first():
+                code = app(arguments, prog_name="esad", standalone_mode=False, obj=arguments)
         except (Exception, KeyboardInterrupt) as error:
             return failures.report(error)
     return code if isinstance(code, int) else 0

@@ -1,6 +1,7 @@
 """Failures as one line on stderr and an exit code; a traceback is left for what is a defect of ours."""
 
 import errno
+import io
 import logging
 import os
 import re
@@ -9,7 +10,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout
 from difflib import get_close_matches
 from pathlib import Path
 from types import FrameType
@@ -20,7 +21,16 @@ import typer
 from esad.cli import common
 from esad.errors import EsadError, TrainingError
 
-__all__ = ["Results", "report", "signals_raise", "warnings_as_lines"]
+__all__ = [
+    "OneOfSeveral",
+    "Results",
+    "is_first",
+    "report",
+    "signals_raise",
+    "silent_unless_first",
+    "together",
+    "warnings_as_lines",
+]
 
 # The base of typer's usage errors; typer moved it between packages, BadParameter stayed where it is.
 _USAGE_ERROR: type[Any] = typer.BadParameter.__mro__[1]
@@ -58,8 +68,55 @@ def _identity(path: Path) -> tuple[int, int, int] | None:
     return status.st_ino, status.st_mtime_ns, status.st_size
 
 
+class OneOfSeveral(Exception):  # noqa: N818  carries what went wrong as its cause
+    """A failure in one of several processes that train together; one of them speaks."""
+
+    def __init__(self, *, speaks: bool) -> None:
+        super().__init__()
+        self.speaks = speaks
+
+
+@contextmanager
+def together() -> Iterator[None]:
+    """Join the other processes that a launcher has started, if any; what fails in several of them is told once."""
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        yield
+        return
+    from esad.processes import join
+
+    with join() as processes:
+        try:
+            with processes.losses_told():
+                yield
+        except (EsadError, OSError, common.Interrupted) as error:
+            raise OneOfSeveral(speaks=processes.is_first_to_fail()) from error
+
+
+def is_first() -> bool:
+    """Whether this process was started alone, or is the first of several."""
+    return os.environ.get("RANK", "0") == "0"
+
+
+@contextmanager
+def silent_unless_first() -> Iterator[None]:
+    """Of several processes only the first shows how it gets on."""
+    if is_first():
+        yield
+        return
+    with open(os.devnull, "w", encoding="utf-8") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):
+        yield
+
+
 def report(error: BaseException) -> int:
     """Say in one line what went wrong and give the exit code; what is nobody's mistake but ours is raised again."""
+    speaks = is_first()
+    if isinstance(error, OneOfSeveral) and error.__cause__ is not None:
+        speaks, error = error.speaks, error.__cause__
+    with nullcontext() if speaks else redirect_stderr(io.StringIO()):
+        return _report(error)
+
+
+def _report(error: BaseException) -> int:
     if isinstance(error, common.Interrupted | KeyboardInterrupt):
         common.interrupted(str(error) or "no result was written.")
         return 143 if isinstance(error.__cause__, _Ended) or isinstance(error, _Ended) else 130

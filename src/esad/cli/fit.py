@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from esad.cli import common, job, options
+from esad.cli import common, failures, job, options
 from esad.cli import fit_options as own
 from esad.cli.build import Choice, build_detector, settings_checked, threshold_rule
 from esad.cli.progress import bar
@@ -75,30 +75,33 @@ def fit(
     )
     job.check_out(out, [data, *([labels_csv] if labels_csv else [])])
     common.check_method(method)
-    training = read_training(data, reading)
-    detector = build_detector(choice)
-    rule = threshold_rule(choice, detector, training)
-    talks = not (quiet or as_json)
-    if talks:
-        show_reading(data, training)
-    searched = _searched(detector, training, shown=not quiet) if search else None
-    if searched is not None:
-        detector = searched.detector
+    with failures.together():
+        training = read_training(data, reading)
+        detector = build_detector(choice)
+        rule = threshold_rule(choice, detector, training)
+        talks = not (quiet or as_json)
         if talks:
-            common.say(f"Recipe: {searched.chosen}. {searched.reason}")
-    checkpoint = job.open_checkpoint(out, every_seconds=checkpoint_every, resume=resume)
-    with settings_checked(choice):
-        summary = job.fit_and_save(
-            detector,
-            training,
-            rule=rule,
-            choice=choice,
-            checkpoint=checkpoint,
-            out=out,
-            keep_cases=keep_cases,
-            command=context.obj,
-            shown=not quiet,
-        )
+            show_reading(data, training)
+        searched = _searched(detector, training, shown=not quiet) if search else None
+        if searched is not None:
+            detector = searched.detector
+            if talks:
+                common.say(f"Recipe: {searched.chosen}. {searched.reason}")
+        checkpoint = job.open_checkpoint(out, every_seconds=checkpoint_every, resume=resume)
+        with settings_checked(choice):
+            summary = job.fit_and_save(
+                detector,
+                training,
+                rule=rule,
+                choice=choice,
+                checkpoint=checkpoint,
+                out=out,
+                keep_cases=keep_cases,
+                command=context.obj,
+                shown=not quiet,
+            )
+    if not failures.is_first():
+        return
     if as_json:
         found = {} if searched is None else {"search": searched.to_json()}
         common.json_out({"model": str(out), "method": method, "data": training.to_json()} | found | summary)

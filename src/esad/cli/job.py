@@ -1,5 +1,6 @@
 """One training from the command line: with a bar, checkpoints, a way out by Ctrl-C and a way back by --resume."""
 
+import os
 import shlex
 import time
 from collections.abc import Sequence
@@ -8,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from esad.cli import common
 from esad.cli.build import Choice
-from esad.cli.failures import Results
+from esad.cli.failures import Results, is_first
 from esad.cli.progress import GracefulStop, TrainingBar, bar
 from esad.cli.training import TrainingSet
 from esad.errors import OutputError
@@ -45,6 +46,7 @@ def open_checkpoint(out: Path, *, every_seconds: float, resume: bool) -> "Checkp
     from esad.persist.checkpoint import Checkpoint
 
     path = checkpoint_path(out)
+    resume = resume or int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0  # by the launcher, after a loss
     if resume and not path.exists():
         common.note(f"there is no checkpoint {str(path)!r} to resume from: training from the beginning.")
     if not resume and path.exists():
@@ -66,6 +68,7 @@ def fit_and_save(
 ) -> dict[str, Any]:
     """Train, set the threshold, save, and only then drop the checkpoint; returns what came out, seconds included.
 
+    Of several processes only the first goes on after the training.
     All that takes long is done before the model is saved: an interruption finds either no model or a finished command.
     """
     started, results = time.perf_counter(), Results([out])
@@ -73,6 +76,8 @@ def fit_and_save(
         with bar(shown=shown) as progress, GracefulStop(checkpoint) as stop:
             callbacks: list[Callback] = [checkpoint, TrainingBar(progress, f"training {type(detector).__name__}"), stop]
             detector.fit(training.X, training.y, calibration_ratio=choice.calibration_ratio, callbacks=callbacks)
+        if not is_first():
+            return {}
         if choice.cross_calibration:
             detector.calibrate()
         if rule is not None and rule.rule == "false_alarm" and detector.calibration_ is not None:
@@ -109,4 +114,5 @@ def _way_back(path: Path, command: Sequence[str]) -> str:
     if not path.exists():
         return "no model was written."
     arguments = [*command, *([] if "--resume" in command else ["--resume"])]
-    return f"no model was written. Go on with: {shlex.join(['esad', *arguments])}"
+    launcher = "torchrun ... -m " if int(os.environ.get("WORLD_SIZE", "1")) > 1 else ""
+    return f"no model was written. Go on with: {launcher}{shlex.join(['esad', *arguments])}"

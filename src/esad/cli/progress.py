@@ -125,8 +125,8 @@ class GracefulStop:
         self._training = True
 
     def on_step(self, state: "LoopState") -> None:
-        """Stop between two steps."""
-        if self._asked is not None:
+        """Stop between two steps; of several processes the first does, which ends the others too."""
+        if self._asked is not None and state.processes.is_first:
             self._training = False
             self._checkpoint.write(state)
             raise self._asked

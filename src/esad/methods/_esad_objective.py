@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from esad.networks.mlp import FrozenMLP, StackedMLP
 from esad.networks.spec import NetworkSpec
+from esad.processes import Processes
 from esad.random import MemberRandom
 from esad.score.threshold import ONE_SIGMA_BELOW
 from esad.train.objective import Batch, Objective, Scorer
@@ -151,7 +152,7 @@ class ESADObjective(Objective):
         error_u = self._squared(rebuilt_u - batch.unlabelled)
         error_l = self._squared(rebuilt_l - self._target(batch))
         norm_l = self._labelled_norm(norm_l, batch.y)
-        norm_d = self._decoy_norm(norm_d, norm_u, turns)
+        norm_d = self._decoy_norm(norm_d, norm_u, turns, batch.processes)
         terms = {
             "reconstruction": settings.error_scale * (_mean(error_u) + _mean(error_l)),  # Eq. (5)
             "norm": settings.lambda_norm * (_mean(norm_u) + _mean(norm_l) + _mean(norm_d)),  # Eq. (6)
@@ -293,16 +294,17 @@ class ESADObjective(Objective):
         turns = random_turns(pictures, batch.random, identity=False)
         return rotate(pictures, turns), turns
 
-    def _decoy_norm(self, norm: Tensor, normal_norm: Tensor, turns: Tensor) -> Tensor:
+    def _decoy_norm(self, norm: Tensor, normal_norm: Tensor, turns: Tensor, processes: Processes) -> Tensor:
         """The inverse norm, weighted: a turn that leaves pictures as normal as they were must not count as one.
 
         A decoy is told apart if its norm is above the median of the unlabelled pictures: half of them by chance.
         """
         if norm.shape[1] == 0:
             return norm
-        by_turn = (turns[..., None] == torch.arange(N_TURNS, device=turns.device)).to(norm.dtype)  # (.., decoys, turns)
         with torch.no_grad():
-            caught = (norm > normal_norm.median(1, keepdim=True).values).to(norm.dtype)
+            of_decoys, of_normal, all_turns = (processes.rows_of_all(rows) for rows in (norm, normal_norm, turns))
+            by_turn = (all_turns[..., None] == torch.arange(N_TURNS, device=turns.device)).to(norm.dtype)
+            caught = (of_decoys > of_normal.median(1, keepdim=True).values).to(norm.dtype)  # (members, decoys)
             count = by_turn.sum(1)
             share = (caught[..., None] * by_turn).sum(1) / count.clamp(min=1)
             found = (2 * share - 1).clamp(min=MIN_TOLD_APART)
@@ -329,7 +331,7 @@ class ESADObjective(Objective):
 
     def _normal_rows(self, batch: Batch) -> Tensor:
         """One presumed normal row for every labelled row: unlabelled ones, or the labelled rows if there are none."""
-        pool = batch.unlabelled if batch.unlabelled.shape[1] else batch.labelled
+        pool = batch.processes.rows_of_all(batch.unlabelled if batch.unlabelled.shape[1] else batch.labelled)
         picked = batch.random.integers(pool.shape[1], batch.labelled.shape[1])
         return pool[torch.arange(self.n_members, device=pool.device)[:, None], picked]
 

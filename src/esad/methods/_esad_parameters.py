@@ -3,7 +3,7 @@
 from typing import Any
 
 from esad import arguments
-from esad.arguments import Rule, is_auto, is_not_negative, is_positive, is_truth, is_whole, list_of
+from esad.arguments import WHOLE, Rule, is_auto, is_not_negative, is_positive, is_truth, is_whole, list_of
 from esad.errors import InputError
 from esad.train.loop import OPTIMIZERS, SCHEDULES
 
@@ -38,6 +38,7 @@ RULES: dict[str, Rule] = {
     ),
     "flip": Rule("True, False or 'auto'", is_truth, ("auto",)),
     "compiled": Rule("True or False", is_truth),
+    "accumulate": WHOLE,
     "decoys": Rule(
         "a share between 0 and 1, or 'auto'", lambda value: is_not_negative(value) and value <= 1, ("auto",)
     ),

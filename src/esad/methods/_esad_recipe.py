@@ -76,7 +76,14 @@ PUBLISHED: dict[str, Any] = {
 }
 
 FEW_ANOMALIES = 5  # with more of them than this, labelled rows get less input noise: they cover their kind better
-SINCE_0_1 = {"shift", "flip", "decoys", "decoys_alone", "compiled"}  # fields that files of version 0.1.0 do not have
+SINCE_0_1 = {
+    "shift",
+    "flip",
+    "decoys",
+    "decoys_alone",
+    "compiled",
+    "accumulate",
+}  # fields that files of version 0.1.0 do not have
 PICTURE_PIXELS = 784  # a picture's error counts as if it had this many pixels
 
 
@@ -188,6 +195,7 @@ def _settings(chosen: dict[str, Any], y: NDArray[np.int8], kind: str) -> Setting
         min_anomaly_ratio=0.5 if chosen["recipe"] != "published" else 0.0,
         beta_2=0.999 if kind == "table" else 0.99,
         compiled=bool(chosen["compiled"]),
+        accumulate=int(chosen["accumulate"]),
     )
 
 

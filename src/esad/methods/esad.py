@@ -100,6 +100,9 @@ class ESAD(DeepDetector):
         Passes over the unlabelled rows.
     batch_size, labelled_batch_size : int or "auto"
         Unlabelled and labelled rows per step.
+    accumulate : int
+        Parts that the rows of a step are taken in, one after the other, to train on large pictures in little memory.
+        Batch norm then sees one part at a time; but for that, the step is the same.
     clip : float, None or "auto"
         Largest gradient norm per member; None switches it off.
     weight_decay : float
@@ -175,6 +178,7 @@ class ESAD(DeepDetector):
         n_epochs: int | str = "auto",
         batch_size: int | str = "auto",
         labelled_batch_size: int | str = "auto",
+        accumulate: int = 1,
         clip: float | str | None = "auto",
         weight_decay: float = 0.0,
         early_stopping: bool | str = False,
@@ -213,6 +217,7 @@ class ESAD(DeepDetector):
         self.n_epochs = n_epochs
         self.batch_size = batch_size
         self.labelled_batch_size = labelled_batch_size
+        self.accumulate = accumulate
         self.clip = clip
         self.weight_decay = weight_decay
         self.early_stopping = early_stopping

@@ -8,12 +8,13 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
+from esad.networks.norm import OverProcesses, batch_norm_of_all
 from esad.random import MemberRandom
 
 __all__ = ["StackedConv", "crop", "fold_members", "pad_to_multiple", "reset_weights", "unfold_members"]
 
 
-class StackedConv(nn.Module):
+class StackedConv(OverProcesses, nn.Module):
     """Convolution (same size out), then optionally batch norm and an activation, per member."""
 
     def __init__(
@@ -40,8 +41,10 @@ class StackedConv(nn.Module):
         x = self.convolution(x)
         if self.norm is None:
             return x
-        if self.training and x[:, 0].numel() == 1:  # one value has no variance
+        if self.training and x[:, 0].numel() * self.processes.size == 1:  # one value has no variance
             return F.leaky_relu_(_with_running_statistics(self.norm, x), self.slope)
+        if self.training and not self.processes.is_alone:
+            return F.leaky_relu_(batch_norm_of_all(self.norm, x, self.processes), self.slope)
         return F.leaky_relu_(self.norm(x), self.slope)
 
 

@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
+from esad.networks.norm import OverProcesses, moments_of_all
 from esad.random import MemberRandom
 
 __all__ = ["FrozenMLP", "StackedMLP"]
@@ -19,7 +20,7 @@ __all__ = ["FrozenMLP", "StackedMLP"]
 MOMENTUM = 0.1
 
 
-class StackedMLP(nn.Module):
+class StackedMLP(OverProcesses, nn.Module):
     """`n_members` perceptrons of the same shape.
 
     Parameters
@@ -86,11 +87,17 @@ class StackedMLP(nn.Module):
         With the batch innermost, batch norm without an affine part is layer norm over the last axis.
         """
         mean, variance = self.get_buffer(f"mean_{index}"), self.get_buffer(f"variance_{index}")
-        batch = h.shape[2]
+        batch = h.shape[2] * self.processes.size
         if not self.training or batch == 1:
             scale = (variance + self.eps).rsqrt()
             return F.leaky_relu_((h - mean[:, :, None]) * scale[:, :, None], self.slope)
-        normal, batch_mean, inverse_std = torch.native_layer_norm(h, (batch,), None, None, self.eps)
+        if self.processes.is_alone:
+            normal, batch_mean, inverse_std = torch.native_layer_norm(h, (batch,), None, None, self.eps)
+        else:
+            h = h.to(mean.dtype)
+            batch_mean, batch_variance = moments_of_all(h, (2,), self.processes)
+            inverse_std = (batch_variance + self.eps).rsqrt()
+            normal = (h - batch_mean) * inverse_std
         with torch.no_grad():
             unbiased = (inverse_std.pow(-2) - self.eps).clamp_(min=0.0).mul_(batch / (batch - 1))
             mean.lerp_(batch_mean.squeeze(2).to(mean.dtype), MOMENTUM)

@@ -39,13 +39,13 @@ class Checkpoint:
         self._written_at = time.monotonic()
 
     def on_start(self, state: LoopState) -> None:
-        """Load an earlier state if asked to."""
-        if self.resume and self.path.exists():
+        """Load an earlier state if asked to; of several processes the first reads it for all."""
+        if self.resume and state.processes.from_first(self.path.exists()):
             self._load(state)
 
     def on_step(self, state: LoopState) -> None:
-        """Write when it is time."""
-        if time.monotonic() - self._written_at < self.every_seconds:
+        """Write when it is time; all processes have the same state, one writes it."""
+        if not state.processes.is_first or time.monotonic() - self._written_at < self.every_seconds:
             return
         try:
             self.write(state)
@@ -68,7 +68,7 @@ class Checkpoint:
         self.path.unlink(missing_ok=True)
 
     def _load(self, state: LoopState) -> None:
-        manifest, arrays = bundle.read(self.path)
+        manifest, arrays = state.processes.read_by_first(lambda: bundle.read(self.path))
         if manifest.get("kind") != KIND:
             raise ModelFileError(f"{str(self.path)!r} is not a checkpoint of esad.")
         if manifest.get("identity") != state.identity:

@@ -1,20 +1,26 @@
 """The only training loop: draws batches, steps, clips, schedules, reports, checkpoints and resumes.
 
 Every method trains through `train`. The data stays on the device; unlabelled and labelled rows are drawn apart,
-because the losses average them apart.
+because the losses average them apart. A batch may be taken in equal parts, by several processes or one after the other:
+all random numbers are drawn for the whole batch, so that the parts together are what one process would see at once.
 """
 
 import contextlib
+import logging
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
 from esad.errors import InputError, TrainingError
+from esad.networks.norm import OverProcesses
+from esad.processes import ALONE, Part, Processes
 from esad.random import MemberRandom
 from esad.train.callbacks import Callback, StopTraining
 from esad.train.graphs import N_WARM_UP, Recording, own_stream
@@ -25,6 +31,7 @@ __all__ = ["OPTIMIZERS", "SCHEDULES", "LoopState", "Settings", "clip_per_member"
 
 OPTIMIZERS = ("adam", "adamw", "sgd")
 SCHEDULES = ("cosine", "halving", "constant")
+logger = logging.getLogger("esad")
 CHECK_EVERY = 50  # steps between looks at the loss for NaN: each look waits for the device
 
 
@@ -46,6 +53,7 @@ class Settings:
     min_anomaly_ratio: float = 0.5  # of the labelled draws
     beta_2: float = 0.999  # of Adam
     compiled: bool = False  # fuse the forward and backward pass; worth its half minute on a GPU in long trainings
+    accumulate: int = 1  # parts that a batch is taken in, one after the other
 
     def lr_at(self, step: int) -> float:
         """Learning rate of step 0, 1, ...
@@ -81,15 +89,19 @@ class LoopState:
         identity: str = "",
         phase: int = 0,
         n_phases: int = 1,
+        processes: Processes = ALONE,
     ) -> None:
         self.objective = objective
         self.data = data
-        self.settings = settings
+        self.processes = processes
+        self.n_parts = processes.size * settings.accumulate
+        self.settings = _shared_evenly(settings, data, self.n_parts)
         self.random = random
         self.identity = identity  # names data, labels and parameters; a checkpoint must match
         self.phase, self.n_phases = phase, n_phases  # of a training in several parts
         self.parameters = list(objective.parameters())
         self.optimizer = _make_optimizer(self.parameters, settings)
+        self.replica = None if processes.is_alone else _replica(objective)
         self.step = 0
         self.losses: dict[str, Tensor] = {}  # name -> (n_steps,), mean over members
         self.kept: dict[str, Tensor] = {}  # what callbacks need to go on after an interruption
@@ -149,17 +161,25 @@ def train(
     identity: str = "",
     phase: int = 0,
     n_phases: int = 1,
+    processes: Processes = ALONE,
 ) -> dict[str, Tensor]:
     """Train all members at once and return the loss curves, {term: (steps,)}.
 
-    The objective is left in evaluation mode with the last (or, with early stopping, the best) weights.
+    The objective is left in evaluation mode with the last (or, with early stopping, the best) weights. With several
+    processes each takes its part of every batch, and all of them end with the same weights.
     """
     if settings.optimizer not in OPTIMIZERS:
         raise InputError(f"`optimizer` must be one of {', '.join(OPTIMIZERS)}. Got {settings.optimizer!r}.")
     objective.train()
     objective.prepare(data)
-    state = LoopState(objective, data, settings, random, identity=identity, phase=phase, n_phases=n_phases)
-    with own_stream(data.x.device), compiled(objective) if settings.compiled else contextlib.nullcontext():
+    state = LoopState(
+        objective, data, settings, random, identity=identity, phase=phase, n_phases=n_phases, processes=processes
+    )
+    with (
+        own_stream(data.x.device),
+        compiled(objective) if settings.compiled else contextlib.nullcontext(),
+        _norm_over(objective, processes),
+    ):
         _run(state, callbacks)
     objective.eval()
     objective.finish(data)
@@ -168,7 +188,7 @@ def train(
 
 def _run(state: LoopState, callbacks: Sequence[Callback]) -> None:
     recording: Recording | None = None
-    can_record = state.data.x.is_cuda and state.objective.recordable
+    can_record = state.data.x.is_cuda and state.objective.recordable and state.n_parts == 1
     try:
         for callback in callbacks:
             callback.on_start(state)
@@ -214,24 +234,92 @@ def _draw_ahead(state: LoopState, n_steps: int) -> None:
 
 def _update(state: LoopState, unlabelled: Tensor) -> dict[str, Tensor]:
     """Forward, backward and a step of the optimiser on these of the unlabelled rows; the terms' means over members."""
+    settings = state.settings
+    labelled = _draw_labelled(state.data, settings, state.random)
+    state.optimizer.zero_grad(set_to_none=True)
+    stream = state.random.state() if settings.accumulate > 1 else None
+    parts = []
+    for number in range(settings.accumulate):
+        if stream is not None:  # every part of the batch sees its own rows of the same draws
+            state.random.set_state(stream)
+        part = Part(state.processes.rank + number * state.processes.size, state.n_parts)
+        is_last = number == settings.accumulate - 1
+        with contextlib.nullcontext() if is_last or state.replica is None else state.replica.no_sync():
+            parts.append(_backward(state, part, unlabelled, labelled))
+    if settings.clip is not None:
+        clip_per_member(state.parameters, state.objective.n_members, settings.clip)
+    state.optimizer.step()
+    names = list(parts[0])
+    values = [torch.stack(list(terms.values())) for terms in parts]  # of (terms,)
+    whole = values[0] if len(values) == 1 else torch.stack(values).mean(0)
+    return dict(zip(names, state.processes.mean(whole), strict=True))
+
+
+def _backward(state: LoopState, part: Part, unlabelled: Tensor, labelled: Tensor) -> dict[str, Tensor]:
+    """Add the gradients of a part of the batch to those that are there; the terms' means over members."""
     data, settings = state.data, state.settings
-    labelled = _draw_labelled(data, settings, state.random)
+    unlabelled, labelled = part.of(unlabelled), part.of(labelled)
     batch = Batch(
         unlabelled=data.x[data.unlabelled.gather(1, unlabelled)],
         labelled=data.x[data.labelled.gather(1, labelled)],
         y=data.y.gather(1, labelled),
-        random=state.random,
+        random=state.random.for_part(part),
+        processes=state.processes,
     )
-    state.optimizer.zero_grad(set_to_none=True)
     with autocast(settings.precision, data.x.device):
-        terms = state.objective.loss(batch)
+        terms = (state.replica or state.objective.loss)(batch)
     stacked = torch.stack(list(terms.values()))  # (terms, members)
     # members do not share weights, so the gradient of the sum is every member's own gradient
-    stacked.sum().backward()  # type: ignore[no-untyped-call]
-    if settings.clip is not None:
-        clip_per_member(state.parameters, state.objective.n_members, settings.clip)
-    state.optimizer.step()
+    total = stacked.sum()
+    (total if settings.accumulate == 1 else total / settings.accumulate).backward()  # type: ignore[no-untyped-call]
     return dict(zip(terms, stacked.detach().mean(1), strict=True))
+
+
+class _Loss(nn.Module):
+    """The loss as a module's forward pass, which is what torch averages gradients of over processes."""
+
+    def __init__(self, objective: Objective) -> None:
+        super().__init__()
+        self.objective = objective
+
+    def forward(self, batch: Batch) -> dict[str, Tensor]:
+        """The objective's terms."""
+        return self.objective.loss(batch)
+
+
+def _replica(objective: Objective) -> DistributedDataParallel:
+    """The loss of this process's rows, whose gradients are the mean over all processes."""
+    with warnings.catch_warnings():  # newer versions of torch have another word for it
+        warnings.simplefilter("ignore", FutureWarning)
+        # statistics of batch norm are alike everywhere: there is nothing to broadcast
+        return DistributedDataParallel(_Loss(objective), broadcast_buffers=False)
+
+
+def _shared_evenly(settings: Settings, data: TrainingData, n_parts: int) -> Settings:
+    """Batches that can be taken in so many equal parts: a few rows more or, where there are no more, fewer."""
+    n_drawn = min(settings.batch_size, data.n_unlabelled)
+    if n_parts == 1 or (n_drawn % n_parts == 0 and settings.labelled_batch_size % n_parts == 0):
+        return settings
+    if 0 < data.n_unlabelled < n_parts:
+        raise InputError(f"{data.n_unlabelled} unlabelled rows cannot be taken in {n_parts} parts. Take fewer.")
+    even = -(-n_drawn // n_parts) * n_parts
+    n_even = even if even <= data.n_unlabelled else even - n_parts
+    m_even = -(-settings.labelled_batch_size // n_parts) * n_parts
+    logger.info("%d unlabelled and %d labelled rows a step, to be taken in %d equal parts", n_even, m_even, n_parts)
+    return replace(settings, batch_size=n_even or settings.batch_size, labelled_batch_size=m_even)
+
+
+@contextlib.contextmanager
+def _norm_over(objective: Objective, processes: Processes) -> Iterator[None]:
+    """Let batch norm take its statistics from the whole batch."""
+    modules = [module for module in objective.modules() if isinstance(module, OverProcesses)]
+    for module in modules:
+        module.processes = processes
+    try:
+        yield
+    finally:
+        for module in modules:
+            module.processes = ALONE
 
 
 def clip_per_member(parameters: Sequence[Tensor], n_members: int, limit: float) -> None:

@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from esad.processes import ALONE, Processes
 from esad.random import MemberRandom
 
 __all__ = ["HELD_OUT", "Batch", "Objective", "Scorer", "TrainingData", "all_unlabelled", "presumed_normal"]
@@ -120,12 +121,15 @@ class Batch:
         -1 or +1.
     random : MemberRandom
         For noise, permutations and rotations.
+    processes : Processes
+        Those that hold the other rows of the batch, for what depends on all of them.
     """
 
     unlabelled: Tensor
     labelled: Tensor
     y: Tensor
     random: MemberRandom
+    processes: Processes = ALONE
 
 
 class Objective(nn.Module, ABC):
@@ -147,7 +151,11 @@ class Objective(nn.Module, ABC):
 
     @abstractmethod
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        """Named, already weighted terms, each (members,); the loop minimises their sum."""
+        """Named, already weighted terms, each (members,); the loop minimises their sum.
+
+        A term is a mean over the rows of the batch, so that the mean over equal parts of a batch is that of the whole;
+        what depends on all rows at once asks `batch.processes` for those of other processes.
+        """
 
     @abstractmethod
     def scorer(self) -> Scorer:

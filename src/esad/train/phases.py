@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from esad.processes import ALONE, Processes
 from esad.random import MemberRandom, member_seeds
 from esad.train.callbacks import Callback
 from esad.train.loop import Settings, train
@@ -45,6 +46,7 @@ def train_phases(
     callbacks: Sequence[Callback] = (),
     last_callbacks: Sequence[Callback] = (),
     identity: str = "",
+    processes: Processes = ALONE,
 ) -> dict[str, Tensor]:
     """Train one phase after the other; the last phase's objective is the model, and its loss curves are returned.
 
@@ -61,6 +63,8 @@ def train_phases(
         For every phase, and first of all for the last one.
     identity : str
         Names the whole training, for checkpoints.
+    processes : Processes
+        Those that train together.
     """
     previous: Objective | None = None
     curves: dict[str, Tensor] = {}
@@ -86,6 +90,7 @@ def train_phases(
                 identity=identity,
                 phase=number,
                 n_phases=len(phases),
+                processes=processes,
             )
         previous = objective
     return curves

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import torch
 
+from esad import processes
 from esad.errors import InputError
 
 __all__ = ["PRECISIONS", "autocast", "compiled", "dtype_of", "in_parallel", "in_turn", "resolve_device", "threads_for"]
@@ -29,6 +30,8 @@ def resolve_device(device: str) -> torch.device:
         raise InputError(f"{allowed} Got {device!r}.")
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if ":" in device and not processes.current().is_alone:
+        raise InputError(f"Each of several processes takes a GPU of its own: `device` must be 'cuda'. Got {device!r}.")
     try:
         resolved = torch.device(device)
         torch.empty(0, device=resolved)
