@@ -6,10 +6,12 @@ import copy
 import hashlib
 import json
 import logging
+import math
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, Self
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import torch
@@ -17,6 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from esad import processes
+from esad.arguments import is_auto
 from esad.detector import Detector, Scores, State, TrainingScores
 from esad.errors import InputError, ModelFileError
 from esad.explain.attribution import Attribution
@@ -28,9 +31,12 @@ from esad.score.splits import held_out_parts
 from esad.train import stopping
 from esad.train.callbacks import Callback, EarlyStopping, LogProgress
 from esad.train.loop import Settings
-from esad.train.objective import HELD_OUT, Objective, Scorer, TrainingData
+from esad.train.objective import HELD_OUT, Objective, Refilling, Scorer, TrainingData
 from esad.train.phases import Phase, place, train_phases
 from esad.train.runtime import autocast, dtype_of, in_parallel, in_turn, resolve_device
+
+if TYPE_CHECKING:
+    from esad.streaming import Portion
 
 __all__ = ["DeepDetector", "Phase"]
 
@@ -74,15 +80,32 @@ class DeepDetector(Detector):
         unseen_by = held_out_parts(kept, self.seed_) if self._holds_out() else np.full(len(y), -1)
         phases = self._phases(rows, y, device)
 
+        self._train(phases, x, kept, unseen_by, callbacks=[*watch, *callbacks], last_callbacks=stopper)
+        return self._training_scores(rows, y, unseen_by, drawn=kept != HELD_OUT)
+
+    def _train(
+        self,
+        phases: list[Phase],
+        x: Tensor,
+        y: NDArray[np.int8],
+        unseen_by: NDArray[np.int64],
+        *,
+        callbacks: Sequence[Callback],
+        last_callbacks: Sequence[Callback] = (),
+        refill: Refilling | None = None,
+    ) -> None:
+        """Run the phases on the rows `x` with labels `y`, of which each member leaves a part out."""
+
         def data_of(number: int) -> TrainingData:
             phase = phases[number]
-            seen = kept if phase.y is None else np.where(kept == HELD_OUT, kept, phase.y)
-            return TrainingData.shared(
+            seen = y if phase.y is None else np.where(y == HELD_OUT, y, phase.y)
+            data = TrainingData.shared(
                 x,
-                torch.from_numpy(seen).to(device),
+                torch.from_numpy(seen).to(x.device),
                 n_members=phase.objective.n_members,
-                unseen_by=torch.from_numpy(unseen_by).to(device),
+                unseen_by=torch.from_numpy(unseen_by).to(x.device),
             )
+            return replace(data, refill=refill)
 
         identity = self._identity([phase.settings for phase in phases])
         together = processes.current()
@@ -91,14 +114,38 @@ class DeepDetector(Detector):
             phases,
             data_of,
             seed=self.seed_,
-            callbacks=[*watch, *callbacks],
-            last_callbacks=stopper,
+            callbacks=callbacks,
+            last_callbacks=last_callbacks,
             identity=identity,
             processes=together,
         )
         self.objective_ = phases[-1].objective
         self.loss_curves_ = {name: curve.numpy() for name, curve in curves.items()}
-        return self._training_scores(rows, y, unseen_by, drawn=kept != HELD_OUT)
+
+    def _check_streams(self) -> None:
+        own = type(self)
+        if own._fit_rows is not DeepDetector._fit_rows or own._training_scores is not DeepDetector._training_scores:
+            super()._check_streams()
+        if self.early_stopping:
+            raise InputError("`early_stopping` needs all rows at hand and cannot be used with a stream. Leave it out.")
+
+    def _fit_portion(self, portion: Portion, callbacks: Sequence[Callback]) -> TrainingScores:
+        from esad.streaming import Refill  # only here: arrays need no pyarrow
+
+        device, dtype = resolve_device(self.device), dtype_of(self.precision)
+        self.seed_ = seed_from(self.random_state)
+        watch = [LogProgress()] if self.verbose else []
+        x = torch.from_numpy(portion.rows).to(device, dtype)
+        phases = self._phases(portion.rows, portion.y, device)
+        refill = None
+        if not portion.is_whole:
+            refill = Refill(portion, x, estimator=type(self).__name__)
+            if not is_auto(getattr(self, "n_epochs", "auto")):  # epochs are passes over all rows
+                phases = [_lengthened(phase, portion.n_unlabelled / portion.n_slots) for phase in phases]
+        nobody = np.full(len(portion.y), -1)
+        self._train(phases, x, portion.y, nobody, callbacks=[*watch, *callbacks], refill=refill)
+        nobody = np.full(len(portion.scored_y), -1)
+        return self._training_scores(portion.scored, portion.scored_y, nobody, drawn=nobody == 0)
 
     def _training_scores(
         self, rows: Rows, y: NDArray[np.int8], unseen_by: NDArray[np.int64], *, drawn: NDArray[np.bool_]
@@ -323,3 +370,9 @@ class DeepDetector(Detector):
                 raise ModelFileError(f"its weights {name!r} are not all finite")
             if name.rpartition(".")[2].startswith(("variance", "running_var", "spread")) and (value < 0).any():
                 raise ModelFileError(f"its weights {name!r} must not be negative")
+
+
+def _lengthened(phase: Phase, factor: float) -> Phase:
+    """The phase with more steps."""
+    n_steps = math.ceil(phase.settings.n_steps * factor)
+    return replace(phase, settings=replace(phase.settings, n_steps=n_steps, halve_every=math.ceil(n_steps / 4)))

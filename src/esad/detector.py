@@ -13,7 +13,7 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,6 +23,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from esad import labels
+from esad.arguments import check_share
 from esad.data.frame import Table
 from esad.deciding import Deciding
 from esad.errors import InputError, LabelError
@@ -30,13 +31,17 @@ from esad.explain.cases import Cases
 from esad.explaining import Explaining
 from esad.persist import bundle
 from esad.preprocess.inputs import Inputs, Rows, read, reference_rows
-from esad.preprocess.profile import Profile, profiled_rows
+from esad.preprocess.profile import MAX_ROWS, Profile, profiled_rows
 from esad.random import seed_from
 from esad.score.conformal import Calibration
 from esad.score.splits import calibration_rows
 from esad.score.threshold import Threshold
 from esad.scoring import Scores
 from esad.train.callbacks import Callback
+
+if TYPE_CHECKING:
+    from esad.data.stream import Stream
+    from esad.streaming import Portion, Survey
 
 __all__ = ["Detector", "Scores", "State", "TrainingScores"]
 
@@ -130,8 +135,74 @@ class Detector(Deciding, Explaining, OutlierMixin, BaseEstimator):  # type: igno
             chosen = calibration_rows(checked, calibration_ratio, seed_from(self.random_state))
             held_out, data, checked = _taken(data, chosen), _taken(data, ~chosen), checked[~chosen]
         rows = self._learn_inputs(data, checked)
+        self._decide(self._fit_rows(rows, checked, callbacks), checked, held_out)
+        return self
+
+    def fit_stream(
+        self, source: Stream | Survey, *, calibration_ratio: float | None = None, callbacks: Sequence[Callback] = ()
+    ) -> Self:
+        """Learn from rows or pictures that do not fit into memory.
+
+        One pass learns the preprocessing and keeps a uniform sample and the labelled rows; the training then draws from
+        rows at hand that are replaced by others of the stream once all have been drawn. A tenth of the sample, 50,000
+        rows at most, stays out of the training: thresholds and drift rest on these rows.
+
+        Parameters
+        ----------
+        source : Stream or Survey
+            From `esad.data.stream.open_stream`; or what a pass over it told already, of the same seed.
+        calibration_ratio, callbacks
+            As in `fit`; a calibration gets 50,000 rows at most.
+
+        Examples
+        --------
+        >>> import tempfile, numpy as np, pyarrow as pa, pyarrow.parquet as pq
+        >>> from esad import ESAD
+        >>> from esad.data.stream import open_stream
+        >>> columns = np.random.default_rng(0).normal(size=(3, 500))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     pq.write_table(pa.table(dict(zip("abc", columns))), f"{folder}/part-0.parquet")
+        ...     detector = ESAD(n_epochs=2, random_state=0).fit_stream(open_stream(folder))
+        >>> detector.label_counts_.n_unlabelled
+        500
+        """
+        from esad.streaming import Portion, Survey  # only here: arrays need no pyarrow
+
+        self._forget()
+        name = type(self).__name__
+        self._threshold_rule()  # refuses a wrong one before anything takes long
+        self._check_streams()
+        survey = source if isinstance(source, Survey) else Survey.of(source, seed=seed_from(self.random_state))
+        self._check_kind(survey.kind)
+        if calibration_ratio is not None:
+            check_share("`calibration_ratio`", calibration_ratio)
+        n_calibration = survey.n_calibration(calibration_ratio)
+        self.inputs_ = survey.inputs(scaling=self._scaling())
+        portion = Portion.of(survey, self.inputs_, n_calibration=n_calibration, estimator=name)
+        if portion.n_slots + len(portion.y) < 2:
+            raise InputError(f"{name} cannot learn from {survey.n_by_label[0]} unlabelled rows. Give more.")
+        self._check_needed(portion.y)
+        described = read(survey.unlabelled.rows(n_calibration, n_calibration + MAX_ROWS))
+        self._describe_inputs(portion.rows, portion.y, described)
+        self.label_counts_ = survey.counts
+        held_out = read(survey.unlabelled.rows(0, n_calibration)) if n_calibration else None
+        self._decide(self._fit_portion(portion, callbacks), portion.scored_y, held_out)
+        return self
+
+    def _check_streams(self) -> None:
+        """Refuse what a method cannot do with rows that are not all at hand."""
+        raise InputError(
+            f"{type(self).__name__} looks at all rows at once and cannot learn from a stream. Take ESAD or another "
+            "method that is trained in steps, or give data that fits into memory."
+        )
+
+    def _fit_portion(self, portion: Portion, callbacks: Sequence[Callback]) -> TrainingScores:
+        """Train on a stream, and score rows that the training has not seen, then the labelled ones."""
+        raise NotImplementedError
+
+    def _decide(self, scores: TrainingScores, checked: NDArray[np.int8], held_out: Table | NDArray[Any] | None) -> None:
+        """Keep the scores of the training rows and set the threshold; calibrate with rows that were held out."""
         threshold = self._threshold_rule()
-        scores = self._fit_rows(rows, checked, callbacks)
         self.training_scores_, self.training_labels_ = scores.held_out, checked
         self.training_unseen_by_ = scores.unseen_by
         if threshold.rule == "contamination":  # a share of these very rows, as scikit-learn means it
@@ -141,7 +212,6 @@ class Detector(Deciding, Explaining, OutlierMixin, BaseEstimator):  # type: igno
         if held_out is not None:
             held_out_scores = self._total(self.inputs_.rows_of(held_out, estimator=type(self).__name__))
             self.calibration_ = Calibration.of([held_out_scores], "held out")
-        return self
 
     def _prepare(self, X: Any, y: ArrayLike | None) -> tuple[Rows, NDArray[np.int8]]:
         """Check what was given, learn the preprocessing, and give the rows and labels that a method trains on."""
@@ -150,34 +220,43 @@ class Detector(Deciding, Explaining, OutlierMixin, BaseEstimator):  # type: igno
 
     def _read(self, X: Any, y: ArrayLike | None) -> tuple[Table | NDArray[Any], NDArray[np.int8]]:
         """Check what was given and forget an earlier fit."""
-        for name in [name for name in vars(self) if name.endswith("_")]:
-            delattr(self, name)  # a fit that fails must not leave half of an old one
+        self._forget()
         data = read(X)
         n_rows = data.n_rows if isinstance(data, Table) else len(data)
-        kind = "table" if isinstance(data, Table) else "images"
-        if kind not in self.takes:
-            words = {"table": "tables", "images": "pictures"}
-            taken = " and ".join(words[taken] for taken in self.takes)
-            raise InputError(f"{type(self).__name__} takes {taken}. Got {words[kind]}.")
+        self._check_kind("table" if isinstance(data, Table) else "images")
         if n_rows < 2:
             raise InputError(f"{type(self).__name__} cannot learn from {n_rows} sample: give two rows or more.")
         self._threshold_rule()  # refuses a wrong one before anything takes long
         return data, labels.check(y, n_rows)
 
+    def _forget(self) -> None:
+        """A fit that fails must not leave half of an old one."""
+        for name in [name for name in vars(self) if name.endswith("_")]:
+            delattr(self, name)
+
+    def _check_kind(self, kind: str) -> None:
+        if kind not in self.takes:
+            words = {"table": "tables", "images": "pictures"}
+            taken = " and ".join(words[taken] for taken in self.takes)
+            raise InputError(f"{type(self).__name__} takes {taken}. Got {words[kind]}.")
+
     def _learn_inputs(self, data: Table | NDArray[Any], checked: NDArray[np.int8]) -> Rows:
         """Learn the preprocessing from the rows to train on, and give them preprocessed."""
         self._check_needed(checked)
         self.inputs_, rows = Inputs.fit(data, checked, scaling=self._scaling())
+        self._describe_inputs(rows, checked, _taken(data, profiled_rows(reference_rows(checked))))
+        return rows
+
+    def _describe_inputs(self, rows: Rows, y: NDArray[np.int8], profiled: Table | NDArray[Any]) -> None:
+        """What is kept of the training rows beside the model; some of them, as they came, for the profile."""
         self._describe_features()
         self._warn_of_ids()
-        self.label_counts_ = labels.counts(checked)
-        self.fingerprint_ = _fingerprint(rows, checked)
-        self.cases_ = Cases.of(rows, checked)
+        self.label_counts_ = labels.counts(y)
+        self.fingerprint_ = _fingerprint(rows, y)
+        self.cases_ = Cases.of(rows, y)
         self.notes_: dict[str, Any] = {}
         self.calibration_ = None
-        profiled = _taken(data, profiled_rows(reference_rows(checked)))
         self.profile_ = Profile.fit(self.inputs_.described(profiled, estimator=type(self).__name__))
-        return rows
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "offset_")

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from esad import registry
+from esad.arguments import check_share
 from esad.cli import common
 from esad.cli.training import TrainingSet
 from esad.errors import EsadError, InputError
@@ -159,6 +160,9 @@ def _calibration_rows(choice: Choice, training: TrainingSet) -> int:
         return 0
     if choice.cross_calibration:
         raise InputError("Give --calibration-ratio or --cross-calibration, not both.")
+    if training.survey is not None:
+        check_share("--calibration-ratio", choice.calibration_ratio)
+        return training.survey.n_calibration(choice.calibration_ratio)
     y = np.zeros(training.n_rows, dtype=np.int8) if training.y is None else training.y
     return int(calibration_rows(y, choice.calibration_ratio, choice.seed).sum())
 
@@ -167,7 +171,7 @@ def _n_cross(detector: "Detector", training: TrainingSet) -> int:
     """How many unlabelled rows some member will leave out."""
     from esad.score.splits import held_out_rows
 
-    n_members = _n_members(detector, training)
+    n_members = None if training.survey is not None else _n_members(detector, training)
     return held_out_rows(training.labels()["n_unlabelled"], n_members) if n_members else 0
 
 
@@ -175,6 +179,11 @@ def _check_false_alarm(rule: "Threshold", detector: "Detector", training: Traini
     """Refuse a rate for which too few rows will be left: of the unlabelled, only those that a member has not seen."""
     from esad.score.splits import N_PARTS, held_out_rows
 
+    if training.survey is not None:
+        error = _refusal(rule, {"n_normal": 0, "n_anomaly": 0}, training.survey.n_held_out())
+        if error is not None:
+            raise error
+        return
     counts, n_members = training.labels(), _n_members(detector, training)
     n_unlabelled = counts["n_unlabelled"]
     n_held_out = held_out_rows(n_unlabelled, n_members) if n_members else 0

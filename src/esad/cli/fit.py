@@ -11,6 +11,7 @@ from esad.cli import common, failures, job, options
 from esad.cli import fit_options as own
 from esad.cli.build import Choice, build_detector, settings_checked, threshold_rule
 from esad.cli.progress import bar
+from esad.cli.streamed import open_parts, survey_parts
 from esad.cli.training import Reading, TrainingSet, read_training
 from esad.errors import InputError
 
@@ -25,6 +26,7 @@ EXAMPLE = common.example(
     "esad fit payments.csv --label-column label --out payments.esad",
     "esad fit parts.csv -l bad --anomaly-value 1 --id-column serial --out parts.esad",
     "esad fit pictures/ --out pictures.esad",
+    "esad fit 'parts/2024-*.parquet' -l label --out parts.esad",
 )
 _MAX_SHOWN = 30
 
@@ -51,6 +53,7 @@ def fit(
     false_alarm_rate: own.FalseAlarmRate = None,
     threshold_from_labels: own.FromLabels = False,
     keep_cases: own.KeepCases = False,
+    stream: own.Stream = None,
     resume: own.Resume = False,
     checkpoint_every: own.CheckpointEvery = 20.0,
     quiet: own.Quiet = False,
@@ -76,8 +79,13 @@ def fit(
     job.check_out(out, [data, *([labels_csv] if labels_csv else [])])
     common.check_method(method)
     with failures.together():
-        training = read_training(data, reading)
+        parts = open_parts(data, reading, wanted=stream)
         detector = build_detector(choice)
+        if parts is None:
+            training = read_training(data, reading)
+        else:
+            detector._check_streams()
+            training = survey_parts(parts, data, reading, seed=seed, shown=not quiet)
         rule = threshold_rule(choice, detector, training)
         talks = not (quiet or as_json)
         if talks:
@@ -115,6 +123,8 @@ def _searched(detector: "Detector", training: TrainingSet, *, shown: bool) -> "S
 
     if type(detector).__name__ != "ESAD" or training.schema is None:
         raise InputError("There are recipes for ESAD on tables only. Leave --search out.")
+    if training.survey is not None:
+        raise InputError("--search needs all rows at hand, and this data is read in parts. Leave --search out.")
     with bar(shown=shown) as progress:
         task = progress.add_task("searching", total=None)
         return search(
@@ -130,12 +140,12 @@ def show_reading(data: Path, training: TrainingSet) -> None:
     if training.schema is None:
         channels, height, width = training.X.shape[1:]
         colour = "grey" if channels == 1 else "colour"
-        pictures = common.counted(training.n_rows, f"{colour} picture")
+        pictures = common.counted(training.n_read, f"{colour} picture")
         common.say(f"{data}: {pictures} of {width} x {height} pixels")
     else:
         columns = training.schema.columns
-        rows = [_column_row(column, training.n_rows) for column in columns[:_MAX_SHOWN]]
-        n_rows, n_columns = common.counted(training.n_rows, "row"), common.counted(len(columns), "column")
+        rows = [_column_row(column, training.n_read) for column in columns[:_MAX_SHOWN]]
+        n_rows, n_columns = common.counted(training.n_read, "row"), common.counted(len(columns), "column")
         title = f"{data}: {n_rows}, {n_columns} to learn from"
         common.show_table(title, ["column", "kind", "missing", "distinct", ""], rows, right=["missing", "distinct"])
         if len(columns) > _MAX_SHOWN:
@@ -144,6 +154,8 @@ def show_reading(data: Path, training: TrainingSet) -> None:
     for name in training.left_out:
         common.say(f"Left out: {name!r} looks like an id (text, different in every row).")
         common.say(f"          To carry it into the scores, pass --id-column {shlex.quote(name)}.")
+    if training.survey is not None:
+        common.say("Read in parts: what is not at hand is read again when the training needs it.")
     labels = training.labels()
     if training.y is None:
         common.say("Labels: none, so the training is unsupervised." + _how_to_label(training))
@@ -178,7 +190,10 @@ def _calibration(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _show_summary(summary: dict[str, Any], out: Path) -> None:
-    flagged = f"{common.counted(summary['n_flagged'], 'training row')} ({common.percent(summary['flagged_ratio'])})"
+    rows = common.counted(summary["n_flagged"], "training row")
+    if summary["n_sample"] is not None:
+        rows = f"{summary['n_flagged']:,} of {summary['n_sample']:,} rows that were held out"
+    flagged = f"{rows} ({common.percent(summary['flagged_ratio'])})"
     if "n_labelled_anomaly" in summary:
         labelled = common.counted(summary["n_labelled_anomaly"], "labelled anomaly", "labelled anomalies")
         flagged += f", {summary['n_labelled_anomaly_flagged']:,} of the {labelled} among them"

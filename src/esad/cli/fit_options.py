@@ -22,6 +22,7 @@ __all__ = [
     "Resume",
     "Search",
     "Settings",
+    "Stream",
 ]
 
 _TRAINING, _THRESHOLD, _RUNNING = "Training", "Threshold (one of these)", "Running"
@@ -105,6 +106,16 @@ KeepCases = Annotated[
         help="Keep the labelled rows in the model file, for esad explain to name the nearest; whoever has the file "
         "can read them.",
         rich_help_panel=_TRAINING,
+    ),
+]
+Stream = Annotated[
+    bool | None,
+    typer.Option(
+        "--stream/--no-stream",
+        help="Read Parquet files or pictures in parts, in bounded memory. By default several files are, and whatever "
+        "would fill an eighth of the memory.",
+        show_default=False,
+        rich_help_panel=_RUNNING,
     ),
 ]
 Resume = Annotated[

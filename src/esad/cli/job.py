@@ -75,7 +75,10 @@ def fit_and_save(
     try:
         with bar(shown=shown) as progress, GracefulStop(checkpoint) as stop:
             callbacks: list[Callback] = [checkpoint, TrainingBar(progress, f"training {type(detector).__name__}"), stop]
-            detector.fit(training.X, training.y, calibration_ratio=choice.calibration_ratio, callbacks=callbacks)
+            if training.survey is None:
+                detector.fit(training.X, training.y, calibration_ratio=choice.calibration_ratio, callbacks=callbacks)
+            else:
+                detector.fit_stream(training.survey, calibration_ratio=choice.calibration_ratio, callbacks=callbacks)
         if not is_first():
             return {}
         if choice.cross_calibration:
@@ -102,7 +105,12 @@ def fit_and_save(
 def _summary(detector: "Detector", training: TrainingSet) -> dict[str, Any]:
     """What the model does on the rows it learned from."""
     flagged = detector.anomaly_score(training.X) > detector.threshold_
-    found = {"threshold": detector.threshold_, "n_flagged": int(flagged.sum()), "flagged_ratio": float(flagged.mean())}
+    found: dict[str, Any] = {
+        "threshold": detector.threshold_,
+        "n_flagged": int(flagged.sum()),
+        "flagged_ratio": float(flagged.mean()),
+    }
+    found["n_sample"] = None if training.survey is None else training.n_rows
     found["n_calibration"] = 0 if detector.calibration_ is None else detector.calibration_.n_rows
     if training.y is not None and (training.y < 0).any():
         found["n_labelled_anomaly_flagged"] = int(flagged[training.y < 0].sum())

@@ -16,13 +16,18 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from esad.data.frame import Schema
+    from esad.streaming import Survey
 
 __all__ = [
     "Reading",
     "TrainingSet",
     "check_column",
+    "check_roles",
     "column_labels",
+    "mention_doubts",
+    "mention_numbers_as_text",
     "names_the_answer",
+    "notes_of",
     "picture_labels",
     "read_training",
     "refuse_model",
@@ -58,6 +63,14 @@ class TrainingSet:
     schema: "Schema | None"  # None for pictures
     left_out: tuple[str, ...] = ()  # columns that look like ids
     notes: dict[str, Any] = field(default_factory=dict)  # what scoring must know
+    survey: "Survey | None" = (
+        None  # of data that is read in parts; X and y are then rows that the training does not see
+    )
+
+    @property
+    def n_read(self) -> int:
+        """How many rows there are, those that are not at hand included."""
+        return self.n_rows if self.survey is None else self.survey.source.n_rows
 
     def labels(self) -> dict[str, int]:
         """How many rows carry each label."""
@@ -65,12 +78,14 @@ class TrainingSet:
 
         from esad.labels import counts
 
+        if self.survey is not None:
+            return asdict(self.survey.counts)
         return asdict(counts(np.zeros(self.n_rows) if self.y is None else self.y))
 
     def to_json(self) -> dict[str, Any]:
         """What `esad fit --json` says about the data."""
         columns = [] if self.schema is None else self.schema.to_json()["columns"]
-        read = {"n_rows": self.n_rows, "columns": columns, "left_out": list(self.left_out)}
+        read = {"n_rows": self.n_read, "columns": columns, "left_out": list(self.left_out)}
         return read | {"labels": self.labels()} | ({} if self.schema else {"shape": list(self.X.shape[1:])})
 
 
@@ -122,7 +137,7 @@ def _read_file(path: Path, reading: Reading) -> TrainingSet:
     if reading.labels_csv is not None:
         raise InputError("--labels-csv is for a folder of pictures. For a table give --label-column.")
     names = column_names(path)
-    _check_roles(path, names, reading)
+    check_roles(path, names, reading)
     table = read_table(path, columns=[name for name in names if name not in reading.ignore])
     _check_enough(path, table.num_rows, "row")
     y = None
@@ -132,13 +147,14 @@ def _read_file(path: Path, reading: Reading) -> TrainingSet:
     if features.num_columns == 0:
         raise DataFileError(f"{str(path)!r} has no column left to learn from.")
     features, schema, left_out = _without_ids(path, features)
-    _mention_doubts(features, schema, reading)
+    mention_doubts(features, schema, reading)
     return TrainingSet(
-        X=features, y=y, n_rows=table.num_rows, schema=schema, left_out=left_out, notes=_notes(reading, left_out)
+        X=features, y=y, n_rows=table.num_rows, schema=schema, left_out=left_out, notes=notes_of(reading, left_out)
     )
 
 
-def _check_roles(path: Path, names: Sequence[str], reading: Reading) -> None:
+def check_roles(path: Path, names: Sequence[str], reading: Reading) -> None:
+    """Refuse columns that are not there, or named for two roles."""
     check_column(reading.label_column, names, path, "--label-column")
     check_column(reading.id_column, names, path, "--id-column")
     for name in reading.ignore:
@@ -158,7 +174,7 @@ def _without_ids(path: Path, features: "pa.Table") -> "tuple[pa.Table, Schema, t
     from esad.data.frame import Schema, Table
 
     schema = Schema.infer(Table.from_any(features))
-    _mention_numbers_as_text(features, schema)
+    mention_numbers_as_text(features, schema)
     ids = tuple(column.name for column in schema.columns if column.proposes_id)
     if not ids:
         return features, schema, ()
@@ -168,12 +184,13 @@ def _without_ids(path: Path, features: "pa.Table") -> "tuple[pa.Table, Schema, t
     return features.drop_columns(list(ids)), replace(schema, columns=kept), ids
 
 
-def _mention_doubts(features: "pa.Table", schema: "Schema", reading: Reading) -> None:
+def mention_doubts(features: "pa.Table", schema: "Schema", reading: Reading) -> None:
     """Point at columns that are often a mistake among those to learn from."""
     for column in schema.columns:
         mostly_blank = column.n_missing > schema.n_rows / 2 and column.n_distinct in (1, 2)
         if mostly_blank and column.kind == "category" and reading.label_column is None:
-            value = shlex.quote(str(features[column.name].drop_null()[0]))
+            words = features[column.name].drop_null()
+            value = shlex.quote(str(words[0])) if len(words) else "WORD"
             fix = f"--label-column {shlex.quote(column.name)} --anomaly-value {value}"
             common.note(f"column {column.name!r} is blank but for a few words. If these are labels, pass {fix}.")
     for name in features.column_names:
@@ -191,7 +208,7 @@ def names_the_answer(name: str) -> bool:
     return name.casefold().strip().removeprefix("is_") in _ANSWERS
 
 
-def _mention_numbers_as_text(features: "pa.Table", schema: "Schema") -> None:
+def mention_numbers_as_text(features: "pa.Table", schema: "Schema") -> None:
     """Point at text columns that are nearly all numbers, or numbers with separators, signs or units."""
     for column in schema.columns:
         if column.kind != "category" or (column.n_distinct or 0) < _MIN_COUNTED_ROWS:
@@ -220,7 +237,7 @@ def _counting(features: "pa.Table") -> Iterable[str]:
                 yield kind.name
 
 
-def _notes(reading: Reading, left_out: tuple[str, ...]) -> dict[str, Any]:
+def notes_of(reading: Reading, left_out: tuple[str, ...]) -> dict[str, Any]:
     """Columns that a scored file may have beside those of the model, without a word."""
     notes: dict[str, Any] = {"ignored_columns": [*reading.ignore, *left_out]}
     if reading.label_column is not None:

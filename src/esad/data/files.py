@@ -15,11 +15,21 @@ from esad.data.frame import Schema
 from esad.data.scores import ScoreWriter
 from esad.errors import DataFileError
 
-__all__ = ["SUFFIXES", "ScoreWriter", "column_names", "count_rows", "open_batches", "read_table"]
+__all__ = [
+    "PARQUET",
+    "SUFFIXES",
+    "ScoreWriter",
+    "column_names",
+    "count_rows",
+    "open_batches",
+    "parquet_blocks",
+    "parquet_groups",
+    "read_table",
+]
 
 _CSV = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
-_PARQUET = (".parquet", ".pq")
-SUFFIXES = _CSV + _PARQUET
+PARQUET = (".parquet", ".pq")
+SUFFIXES = _CSV + PARQUET
 _MAX_CELLS = 1 << 22  # of one batch: 32 MiB as float64, however wide the table
 _DAMAGE = (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError)  # all seen on files with flipped bytes
 _PANDAS_INDEX = re.compile(r"__index_level_\d+__")
@@ -125,7 +135,7 @@ def open_batches(
     names = _selected(file, columns)
     n_rows = max(1, min(batch_rows, _MAX_CELLS // max(1, len(names))))
     if _is_parquet(file):
-        return _rebatched(file, _parquet_batches(file, names, n_rows), n_rows, may_be_empty)
+        return _rebatched(file, parquet_blocks(file, names, n_rows), n_rows, may_be_empty)
     types = {} if schema is None else _csv_types(schema, names)
     return _rebatched(file, csv_text.stream(file, types=types, columns=names), n_rows, may_be_empty)
 
@@ -198,7 +208,7 @@ def _checked(path: str | os.PathLike[str]) -> Path:
 
 
 def _is_parquet(file: Path) -> bool:
-    return file.name.lower().endswith(_PARQUET)
+    return file.name.lower().endswith(PARQUET)
 
 
 def _parquet(file: Path) -> pq.ParquetFile:
@@ -212,11 +222,26 @@ def _parquet_names(file: Path, source: pq.ParquetFile) -> tuple[str, ...]:
     return names
 
 
-def _parquet_batches(file: Path, names: tuple[str, ...], n_rows: int) -> Generator[pa.RecordBatch]:
+def parquet_blocks(
+    file: Path, names: tuple[str, ...], n_rows: int, group: int | None = None
+) -> Generator[pa.RecordBatch]:
+    """Rows of a Parquet file, or of one of its row groups, at most so many at a time."""
+    groups = None if group is None else [group]
     try:
         with _parquet(file) as source:
-            for batch in source.iter_batches(batch_size=n_rows, columns=list(names)):
+            for batch in source.iter_batches(batch_size=n_rows, columns=list(names), row_groups=groups):
                 yield batch.select(list(names)).replace_schema_metadata(None)
+    except _DAMAGE as error:
+        raise _damaged(file, error) from error
+
+
+def parquet_groups(path: str | os.PathLike[str]) -> list[tuple[int, int]]:
+    """Rows and bytes of each row group, from the end of the file."""
+    file = _checked(path)
+    try:
+        with _parquet(file) as source:
+            groups = [source.metadata.row_group(index) for index in range(source.metadata.num_row_groups)]
+            return [(group.num_rows, group.total_byte_size) for group in groups]
     except _DAMAGE as error:
         raise _damaged(file, error) from error
 

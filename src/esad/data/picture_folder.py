@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from esad.data.pictures import SUFFIXES, Header, read_header, read_pixels
 from esad.errors import DataFileError, InputError
 
-__all__ = ["ImageFolder", "open_images", "read_folder"]
+__all__ = ["ImageFolder", "Listing", "list_folder", "open_images", "read_folder"]
 
 _MAX_VALUES = 1 << 25  # of one batch, however large the pictures
 
@@ -78,7 +78,7 @@ def read_folder(path: _Path, *, labels_csv: _Path | None = None, channels: int |
     >>> pictures.label_words.tolist()
     ['anomaly', 'unlabelled']
     """
-    listing = _list(path, labels_csv, channels)
+    listing = list_folder(path, labels_csv, channels)
     return listing.read(0, len(listing.ids))
 
 
@@ -109,14 +109,14 @@ def open_images(
     ...     [len(batch.images) for batch in open_images(folder, batch_rows=2)]
     [2, 1]
     """
-    listing = _list(path, labels_csv, channels)
+    listing = list_folder(path, labels_csv, channels)
     form = listing.form
-    n_rows = max(1, min(batch_rows, _MAX_VALUES // (form.n_channels * form.height * form.width)))
+    n_rows = max(1, min(batch_rows, _MAX_VALUES // form.n_values))
     return (listing.read(start, start + n_rows) for start in range(0, len(listing.ids), n_rows))
 
 
 @dataclass(frozen=True, eq=False)
-class _Listing:
+class Listing:
     """What is in a folder, before any pixel is read."""
 
     folder: Path
@@ -125,15 +125,22 @@ class _Listing:
     form: Header
 
     def read(self, start: int, stop: int) -> ImageFolder:
-        ids = self.ids[start:stop]
-        shape = (len(ids), self.form.n_channels, self.form.height, self.form.width)
+        """Some pictures that follow each other."""
+        numbers = range(*slice(start, stop).indices(len(self.ids)))
+        words = None if self.label_words is None else self.label_words[start:stop]
+        return ImageFolder(self.ids[start:stop], self.pixels(numbers), words)
+
+    def pixels(self, numbers: Sequence[int]) -> NDArray[Any]:
+        """The pictures of these numbers, (n, channels, height, width)."""
+        shape = (len(numbers), self.form.n_channels, self.form.height, self.form.width)
         images = np.empty(shape, dtype=np.float32 if self.form.is_deep else np.uint8)
-        for index, name in enumerate(ids):
-            images[index] = read_pixels(self.folder / name, self.form)
-        return ImageFolder(ids, images, None if self.label_words is None else self.label_words[start:stop])
+        for index, number in enumerate(numbers):
+            images[index] = read_pixels(self.folder / self.ids[number], self.form)
+        return images
 
 
-def _list(path: _Path, labels_csv: _Path | None, channels: int | None) -> _Listing:
+def list_folder(path: _Path, labels_csv: _Path | None = None, channels: int | None = None) -> Listing:
+    """What is in a folder; all sizes are checked."""
     if channels not in (None, 1, 3):
         raise InputError(f"`channels` must be 1 (grey), 3 (RGB) or None. Got {channels!r}.")
     folder = Path(path)
@@ -150,7 +157,7 @@ def _list(path: _Path, labels_csv: _Path | None, channels: int | None) -> _Listi
     if not ids:
         raise DataFileError(f"Cannot read pictures from {str(folder)!r}: no PNG or JPEG file in it or its sub-folders.")
     words = _words_of_folders(ids) if labels_csv is None else _words_of_csv(folder, ids, Path(labels_csv))
-    return _Listing(folder, ids, words, _common_form(folder, ids, channels))
+    return Listing(folder, ids, words, _common_form(folder, ids, channels))
 
 
 def _find(folder: Path, labels_csv: _Path | None) -> tuple[tuple[str, ...], list[str]]:

@@ -41,6 +41,11 @@ class Header:
     n_channels: int
     is_deep: bool
 
+    @property
+    def n_values(self) -> int:
+        """Numbers in a picture."""
+        return self.n_channels * self.height * self.width
+
 
 def read_header(path: Path) -> Header:
     """Read size and mode of a picture without decoding it."""

@@ -11,7 +11,7 @@ from esad.data.frame import Column
 from esad.data.parse import Kind, parse_numbers, text_of_number
 from esad.errors import ModelFileError
 
-__all__ = ["MAX_CATEGORIES", "ColumnFeatures", "expect", "most_frequent"]
+__all__ = ["CYCLES", "MAX_CATEGORIES", "ColumnFeatures", "Cycle", "covered_cycles", "expect", "most_frequent"]
 
 Cycle = Literal["day", "week", "year"]
 CYCLES: tuple[Cycle, ...] = get_args(Cycle)
@@ -63,7 +63,7 @@ class ColumnFeatures:
             return cls(column.kind, marks_missing)
         if column.kind == "category":
             return cls(column.kind, marks_missing, categories=most_frequent(values))
-        return cls(column.kind, marks_missing, cycles=_covered_cycles(values[~np.isnat(values)].astype(np.int64)))
+        return cls(column.kind, marks_missing, cycles=covered_cycles(values[~np.isnat(values)].astype(np.int64)))
 
     @property
     def has_value(self) -> bool:
@@ -212,7 +212,7 @@ def most_frequent(texts: NDArray[Any]) -> tuple[str, ...]:
     return tuple(sorted(sorted(counts, key=lambda text: (-counts[text], text))[:MAX_CATEGORIES]))
 
 
-def _covered_cycles(microseconds: NDArray[np.int64]) -> tuple[Cycle, ...]:
+def covered_cycles(microseconds: NDArray[np.int64]) -> tuple[Cycle, ...]:
     """The day if times of day differ; the week and the year if the dates span a whole one."""
     if not len(microseconds):
         return ()

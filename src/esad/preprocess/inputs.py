@@ -34,6 +34,11 @@ def reference_rows(y: NDArray[np.int8]) -> NDArray[np.bool_]:
     return np.ones(len(y), dtype=bool)
 
 
+def _check_scaling(scaling: str) -> None:
+    if scaling not in SCALINGS:
+        raise InputError(f"`scaling` must be one of {', '.join(SCALINGS)}. Got {scaling!r}.")
+
+
 def _shape(data: Table | NDArray[Any]) -> tuple[int, ...]:
     return (data.n_rows, data.n_columns) if isinstance(data, Table) else data.shape
 
@@ -116,8 +121,7 @@ class Inputs:
     @classmethod
     def fit(cls, data: Table | NDArray[Any], y: NDArray[np.int8], *, scaling: str) -> tuple["Inputs", Rows]:
         """Learn all scales from the presumed normal rows and give every row transformed."""
-        if scaling not in SCALINGS:
-            raise InputError(f"`scaling` must be one of {', '.join(SCALINGS)}. Got {scaling!r}.")
+        _check_scaling(scaling)
         reference = reference_rows(y)
         if isinstance(data, Table):
             tabular = TabularPreprocessor().fit(data, reference)
@@ -127,11 +131,23 @@ class Inputs:
             rows = image.transform(data)
             inputs = cls(image, mean_picture=rows[reference].mean(axis=0, dtype=np.float64).astype(np.float32))
         if scaling == "minmax" and inputs.kind == "table":
-            inputs.minimum = rows[reference].min(axis=0)
-            span = rows[reference].max(axis=0) - inputs.minimum
-            inputs.span = np.where(span > 0, span, np.float32(1))
+            inputs._set_limits(rows[reference])
             rows = inputs._rescale(rows)
         return inputs, rows
+
+    @classmethod
+    def of_table(cls, preprocessor: TabularPreprocessor, sample: Table, *, scaling: str) -> "Inputs":
+        """Take a fitted preprocessing; "minmax" gets its limits from a sample of the presumed normal rows."""
+        _check_scaling(scaling)
+        inputs = cls(preprocessor)
+        if scaling == "minmax":
+            inputs._set_limits(preprocessor.transform(sample))
+        return inputs
+
+    def _set_limits(self, rows: Rows) -> None:
+        self.minimum = rows.min(axis=0)
+        span = rows.max(axis=0) - self.minimum
+        self.span = np.where(span > 0, span, np.float32(1))
 
     def transform(self, X: Any, *, estimator: str) -> Rows:
         """New data as rows; the wrong kind of data is an error."""

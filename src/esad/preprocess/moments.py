@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["finite_moments", "moments_without_extremes"]
+__all__ = ["careful_moments", "finite_moments", "moments_without_extremes"]
 
 _EXTREME = 100.0  # robust standard deviations from the median at which a value no longer counts
 _SUSPECT = 3.0  # times the robust standard deviation at which extreme values are looked for
@@ -66,7 +66,7 @@ def finite_moments(
         std = np.sqrt(np.maximum(squares / n_finite - offset**2, 0.0))
     safe = np.isfinite(mean) & np.isfinite(std) & (squares > _SAFE_SUM)
     for index in np.flatnonzero(~safe[:n_unbounded]):
-        mean[index], std[index] = _careful_moments(column(int(index)))
+        mean[index], std[index] = careful_moments(column(int(index)))
     return mean, std
 
 
@@ -83,7 +83,7 @@ def _fill_shift(shift: NDArray[np.float64], block: NDArray[np.float64]) -> None:
             shift[index] = block[finite.argmax(), index]
 
 
-def _careful_moments(values: NDArray[np.float64]) -> tuple[float, float]:
+def careful_moments(values: NDArray[np.float64]) -> tuple[float, float]:
     """Moments of one column of any magnitude, in three passes."""
     values = np.ascontiguousarray(values)
     values = values[np.isfinite(values)]
@@ -123,4 +123,4 @@ def moments_without_extremes(
     if not 0.0 < _EXTREME * spread < np.inf or std < _SUSPECT * spread:
         return None
     values = column()
-    return _careful_moments(values[np.abs(values - median) <= _EXTREME * spread])
+    return careful_moments(values[np.abs(values - median) <= _EXTREME * spread])

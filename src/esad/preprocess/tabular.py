@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from esad.data.frame import Schema, Table
 from esad.errors import InputError
 from esad.preprocess.features import ColumnFeatures, expect
-from esad.preprocess.moments import finite_moments, moments_without_extremes
+from esad.preprocess.moments import careful_moments, finite_moments, moments_without_extremes
+from esad.preprocess.statistics import TableStatistics
 
 __all__ = ["CLIP", "TabularPreprocessor"]
 
@@ -97,9 +98,45 @@ class TabularPreprocessor:
         )
         for index, moments in self._drowned_columns(aligned, reference_mask, std):
             self.mean_[index], std[index] = moments
+        self._set_scale(std)
+        return self
+
+    @classmethod
+    def from_statistics(cls, statistics: TableStatistics, sample: Table) -> "TabularPreprocessor":
+        """What `fit` would learn from all rows, from their statistics and some of the reference rows.
+
+        The sample serves columns whose scale a few extreme values would set: their moments are those of the sample.
+
+        Examples
+        --------
+        >>> table = Table.from_any([[1.0, "red"], [3.0, "blue"], [None, "red"]])
+        >>> statistics = TableStatistics()
+        >>> statistics.add(table, np.ones(3, dtype=bool))
+        >>> both = TabularPreprocessor.from_statistics(statistics, table), TabularPreprocessor().fit(table)
+        >>> bool((both[0].transform(table) == both[1].transform(table)).all())
+        True
+        """
+        schema = statistics.schema()
+        self = cls()
+        self._set(schema, tuple(column.features() for column in statistics.columns))
+        values, others = [], []
+        for column, part in zip(statistics.columns, self.features_, strict=True):
+            scales = np.stack(column.scales(part, statistics.n_reference))  # (mean and std, features)
+            values.append(scales[:, : int(part.has_value)])
+            others.append(scales[:, int(part.has_value) :])
+        self.mean_, std = np.concatenate(values + others, axis=1)
+        aligned = schema.align(sample)
+        for index, number in enumerate(self._value_columns):
+            if not (np.isfinite(self.mean_[index]) and np.isfinite(std[index])):
+                self.mean_[index], std[index] = careful_moments(aligned.column(number))
+        for index, moments in self._drowned_columns(aligned, None, std):
+            self.mean_[index], std[index] = moments
+        self._set_scale(std)
+        return self
+
+    def _set_scale(self, std: NDArray[np.float64]) -> None:
         is_mark = [False] * len(self._value_columns) + [mark for part in self.features_ for mark in part.is_mark]
         self.scale_ = np.where(is_mark, np.maximum(std, _MARK_STD_FLOOR), np.where(std == 0.0, 1.0, std))
-        return self
 
     def _drowned_columns(
         self, aligned: Table, mask: NDArray[np.bool_] | None, std: NDArray[np.float64]

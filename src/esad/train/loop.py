@@ -129,6 +129,8 @@ class LoopState:
         state |= {f"losses.{name}": curve for name, curve in self.losses.items()}
         state |= {f"kept.{name}": value for name, value in self.kept.items()}
         state |= {"order": self.order, "random": self.random.state(), "step": torch.tensor(self.step)}
+        if self.data.refill is not None:
+            state["refills"] = torch.tensor(self.data.refill.n_done)
         return {name: value.detach().clone() for name, value in state.items()}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
@@ -149,6 +151,8 @@ class LoopState:
         self.order = state["order"].to(self.data.x.device)
         self.random.set_state(state["random"])
         self.step = int(state["step"])
+        if self.data.refill is not None:
+            self.data.refill.restore(int(state["refills"]))
 
 
 def train(
@@ -189,6 +193,7 @@ def train(
 def _run(state: LoopState, callbacks: Sequence[Callback]) -> None:
     recording: Recording | None = None
     can_record = state.data.x.is_cuda and state.objective.recordable and state.n_parts == 1
+    can_record = can_record and state.data.refill is None  # a recorded step knows its rows ahead
     try:
         for callback in callbacks:
             callback.on_start(state)
@@ -229,6 +234,8 @@ def _draw_ahead(state: LoopState, n_steps: int) -> None:
     """Let the order hold the rows of so many steps; what is left of an epoch comes before a new one."""
     n = n_steps * min(state.settings.batch_size, state.data.n_unlabelled)
     while state.order.shape[1] < n:
+        if state.data.refill is not None and state.step:
+            state.data.refill()
         state.order = torch.cat([state.order, state.random.permutation(state.data.n_unlabelled)], dim=1)
 
 

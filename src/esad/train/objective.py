@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Protocol
 
 import numpy as np
 import torch
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from esad.processes import ALONE, Processes
 from esad.random import MemberRandom
 
-__all__ = ["HELD_OUT", "Batch", "Objective", "Scorer", "TrainingData", "all_unlabelled", "presumed_normal"]
+__all__ = ["HELD_OUT", "Batch", "Objective", "Refilling", "Scorer", "TrainingData", "all_unlabelled", "presumed_normal"]
 
 HELD_OUT = 2  # marks rows that no member draws
 
@@ -38,6 +38,18 @@ def presumed_normal(y: NDArray[np.int8]) -> NDArray[np.int8]:
     return np.where((y < 0) & (y >= 0).any(), np.int8(HELD_OUT), np.int8(0))
 
 
+class Refilling(Protocol):
+    """What changes the rows at hand, a number of times that an interrupted training can come back to."""
+
+    n_done: int
+
+    def __call__(self) -> None:
+        """Put other rows in place of the unlabelled ones."""
+
+    def restore(self, n_done: int) -> None:
+        """Be where so many calls have led to."""
+
+
 @dataclass(frozen=True)
 class TrainingData:
     """Rows on the device, and which of them each member may draw.
@@ -54,6 +66,8 @@ class TrainingData:
         Their labels, -1 or +1.
     n_anomalies : int
         How many of the labelled rows, counted from the front, are anomalies.
+    refill : callable, optional
+        Puts other unlabelled rows into `x` once all of them have been drawn, of data that does not fit into memory.
     """
 
     x: Tensor
@@ -61,6 +75,7 @@ class TrainingData:
     labelled: Tensor
     y: Tensor
     n_anomalies: int
+    refill: "Refilling | None" = None
 
     @classmethod
     def shared(cls, x: Tensor, y: Tensor, *, n_members: int, unseen_by: Tensor | None = None) -> "TrainingData":

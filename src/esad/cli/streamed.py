@@ -1,0 +1,120 @@
+"""Training data that is read in parts: when that is done, and what `esad fit` knows of it after one pass."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from esad.cli import common
+from esad.cli.progress import bar
+from esad.cli.training import (
+    Reading,
+    TrainingSet,
+    check_roles,
+    column_labels,
+    mention_doubts,
+    mention_numbers_as_text,
+    notes_of,
+    picture_labels,
+    refuse_model,
+)
+from esad.errors import DataFileError, InputError
+
+if TYPE_CHECKING:
+    from esad.data.stream import PictureStream, TableStream
+
+__all__ = ["open_parts", "survey_parts"]
+
+MEMORY_SHARE = 0.125  # of the machine's memory; a fit takes several times what its rows take
+_CELL_BYTES = 8
+
+
+def open_parts(path: Path, reading: Reading, *, wanted: bool | None) -> "TableStream | PictureStream | None":
+    """The data as a stream if it is asked for, of several files, or too large; None to read it whole."""
+    from esad.data.stream import find_tables
+
+    refuse_model(path)
+    files = find_tables(path)
+    several = len(files) > 1 or (len(files) == 1 and files[0] != path)
+    if wanted is False and several:
+        raise InputError("Several files are always read in parts. Leave --no-stream out, or give one file.")
+    if wanted is False or (path.is_file() and not files):
+        if wanted:
+            raise InputError("Only Parquet files and pictures can be read in parts. Leave --stream out, or convert.")
+        return None
+    if files:
+        stream = _tables(path, files, reading)
+        n_bytes = stream.n_rows * len(stream.columns) * _CELL_BYTES
+        return stream if wanted or several or n_bytes > MEMORY_SHARE * _memory() else None
+    if not path.is_dir() or reading.label_column or reading.id_column or reading.ignore:
+        return None  # will be refused where it is read whole
+    pictures = _pictures(path, reading)
+    return pictures if wanted or pictures.n_bytes > MEMORY_SHARE * _memory() else None
+
+
+def _memory() -> float:
+    """Bytes of memory that the machine has."""
+    try:
+        return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    except (AttributeError, OSError, ValueError):
+        return 8.0 * 2**30
+
+
+def _tables(path: Path, files: tuple[Path, ...], reading: Reading) -> "TableStream":
+    from esad.data.files import column_names
+    from esad.data.stream import TableStream
+
+    if reading.labels_csv is not None:
+        raise InputError("--labels-csv is for a folder of pictures. For a table give --label-column.")
+    check_roles(files[0], column_names(files[0]), reading)
+    name = reading.label_column
+    stream = TableStream(
+        files,
+        label_column=name,
+        ignore=[*reading.ignore, *([] if reading.id_column is None else [reading.id_column])],
+        meaning=lambda values: column_labels(values, reading, name=name or ""),
+    )
+    if stream.n_rows < 2:
+        raise DataFileError(f"Cannot learn from {str(path)!r}: it holds {common.counted(stream.n_rows, 'row')}.")
+    return stream
+
+
+def _pictures(path: Path, reading: Reading) -> "PictureStream":
+    from esad.data.picture_folder import list_folder
+    from esad.data.stream import PictureStream
+
+    listing = list_folder(path, labels_csv=reading.labels_csv)
+    return PictureStream(listing, meaning=lambda words: picture_labels(path, words, reading))
+
+
+def survey_parts(
+    stream: "TableStream | PictureStream", path: Path, reading: Reading, *, seed: int, shown: bool
+) -> TrainingSet:
+    """Read all rows once, with a bar."""
+    from esad.streaming import Survey
+
+    with bar(rows=True, shown=shown) as progress:
+        task = progress.add_task("reading", total=stream.n_rows)
+        survey = Survey.of(stream, seed=seed, on_block=lambda n_rows: progress.advance(task, n_rows))
+    schema = None
+    left_out: tuple[str, ...] = ()
+    if survey.kind == "table":
+        left_out = tuple(column.name for column in survey.statistics.schema().columns if column.proposes_id)
+        if len(left_out) == len(survey.statistics.columns):
+            held = common.listed(left_out)
+            raise DataFileError(f"{str(path)!r} has only columns of text that differs in every row: {held}.")
+        survey.leave_out(left_out)
+        schema = survey.statistics.schema()
+        sample = survey.unlabelled.rows(0, len(survey.unlabelled))
+        mention_numbers_as_text(sample, schema)
+        mention_doubts(sample, schema, reading)
+    X, y = survey.held_out()
+    has_labels = survey.counts.n_anomaly + survey.counts.n_normal > 0
+    return TrainingSet(
+        X=X,
+        y=y if has_labels else None,
+        n_rows=len(y),
+        schema=schema,
+        left_out=left_out,
+        notes={} if schema is None else notes_of(reading, left_out),
+        survey=survey,
+    )

@@ -1,0 +1,277 @@
+"""Fits on data that is read in parts: like those on all rows at once, resumable, in bounded memory."""
+
+import json
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.metrics import roc_auc_score
+from support import tiny
+
+import esad
+from esad import ESAD, registry, streaming
+from esad.cli.app import run
+from esad.data import scenario
+from esad.data.sample import Sample, priorities
+from esad.data.stream import find_tables, open_stream
+from esad.errors import DataFileError, InputError, LabelError
+from esad.persist.checkpoint import Checkpoint
+from esad.streaming import Portion, Refill, Survey
+from esad.train.callbacks import StopTraining
+
+WORDS = {-1: "anomaly", 0: None, 1: "normal"}
+
+
+def write_parts(folder, X, y=None, *, n_parts=3, group_rows=50):
+    """Rows as Parquet files."""
+    folder.mkdir(exist_ok=True)
+    columns = {f"x{index}": X[:, index] for index in range(X.shape[1])}
+    if y is not None:
+        columns["label"] = pa.array([WORDS[label] for label in y.tolist()], type=pa.string())
+    for number, rows in enumerate(np.array_split(np.arange(len(X)), n_parts)):
+        part = pa.table(columns).take(pa.array(rows))
+        pq.write_table(part, folder / f"part-{number}.parquet", row_group_size=group_rows)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def drawn():
+    return scenario.table(registry.load_data_set("breast_cancer"), labelled_ratio=0.05, pollution_ratio=0.05, seed=0)
+
+
+@pytest.fixture
+def parts(tmp_path, drawn):
+    return write_parts(tmp_path / "parts", drawn.X_train, drawn.y_train)
+
+
+@pytest.fixture
+def small_buffer(monkeypatch):
+    """Room for few rows only, so that they are replaced during the training."""
+    monkeypatch.setattr(streaming, "N_SLOTS", 64)
+    monkeypatch.setattr(streaming, "N_HELD_OUT", 30)
+
+
+# ---------------------------------------------------------------------- samples
+
+
+@given(cuts=st.lists(st.integers(0, 300), max_size=5), n_most=st.integers(1, 80), seed=st.integers(0, 9))
+def test_a_sample_does_not_depend_on_blocks_order_and_shards(cuts, n_most, seed):
+    numbers = np.arange(300)
+    expected = numbers[np.argsort(priorities(numbers, seed))][:n_most]
+    bounds = sorted({0, 300, *cuts})
+    shards = [Sample(n_most, seed=seed), Sample(n_most, seed=seed)]
+    for index, (first, last) in enumerate(pairwise(bounds)):
+        shards[index % 2].add(numbers[first:last], numbers[first:last] * 10)
+    shards[1].merge(shards[0])
+    np.testing.assert_array_equal(shards[1].numbers, expected)
+    np.testing.assert_array_equal(shards[1].rows(0, n_most), expected * 10)
+
+
+def test_a_sample_is_uniform():
+    counts = np.zeros(100)
+    for seed in range(400):
+        sample = Sample(20, seed=seed)
+        sample.add(np.arange(100), np.arange(100))
+        counts[sample.numbers] += 1
+    assert abs(counts - 80).max() < 5 * np.sqrt(80 * 0.8)
+
+
+# ---------------------------------------------------------------------- streams
+
+
+def test_streams_give_every_row_once_with_its_number_and_label(parts, drawn):
+    stream = open_stream(parts, label_column="label")
+    assert stream.n_rows == len(drawn.X_train)
+    for blocks in (stream.blocks(), stream.shuffled(np.random.default_rng(0))):
+        seen = list(blocks)
+        numbers = np.concatenate([block.numbers for block in seen])
+        assert sorted(numbers.tolist()) == list(range(stream.n_rows))
+        np.testing.assert_array_equal(np.concatenate([block.y for block in seen]), drawn.y_train[numbers])
+        first = np.concatenate([block.X["x0"].to_numpy() for block in seen])
+        np.testing.assert_array_equal(first, drawn.X_train[numbers, 0])
+    assert not np.array_equal(numbers, np.arange(stream.n_rows))  # the last was shuffled
+
+
+def test_folders_patterns_and_files_are_found(parts):
+    assert [file.name for file in find_tables(parts)] == ["part-0.parquet", "part-1.parquet", "part-2.parquet"]
+    assert len(find_tables(f"{parts}/part-[01].parquet")) == 2
+    assert find_tables(parts / "part-0.parquet") == (parts / "part-0.parquet",)
+    with pytest.raises(DataFileError, match="no file matches"):
+        find_tables(f"{parts}/none-*.parquet")
+
+
+def test_parts_with_other_columns_are_refused(parts):
+    pq.write_table(pa.table({"x0": [1.0]}), parts / "part-9.parquet")
+    with pytest.raises(DataFileError, match=r"part-9.parquet' has no column 'x1'"):
+        open_stream(parts, label_column="label")
+
+
+# ---------------------------------------------------------------------- fits
+
+
+def test_the_preprocessing_is_that_of_all_rows(parts, drawn):
+    survey = Survey.of(open_stream(parts, label_column="label"), seed=0)
+    inputs = survey.inputs(scaling="standard")
+    whole = ESAD(n_epochs=1, random_state=0).fit(drawn.X_train, drawn.y_train).inputs_
+    np.testing.assert_allclose(inputs.preprocessor.mean_, whole.preprocessor.mean_, rtol=1e-10)
+    np.testing.assert_allclose(inputs.preprocessor.scale_, whole.preprocessor.scale_, rtol=1e-9)
+
+
+def compared(drawn, folder, **settings):
+    """AUC of two streamed and two ordinary fits of other seeds, and how alike their ranks are."""
+    stream = open_stream(write_parts(folder, drawn.X_train, drawn.y_train), label_column="label")
+    test = pa.table({f"x{index}": drawn.X_test[:, index] for index in range(drawn.X_test.shape[1])})
+    scores = [ESAD(random_state=seed, **settings).fit_stream(stream).anomaly_score(test) for seed in (0, 1)]
+    for seed in (0, 1):
+        whole = ESAD(random_state=seed, **settings).fit(drawn.X_train, drawn.y_train)
+        scores.append(whole.anomaly_score(drawn.X_test))
+    ranks = np.corrcoef([one.argsort().argsort() for one in scores])
+    return [roc_auc_score(drawn.truth_test, one) for one in scores], ranks
+
+
+def test_scores_are_those_of_a_fit_in_memory_within_the_noise_of_seeds(tmp_path, drawn, small_buffer):
+    aucs, ranks = compared(drawn, tmp_path / "parts", n_members=2, n_epochs=30)
+    assert np.mean(aucs[:2]) > np.mean(aucs[2:]) - 0.02
+    assert ranks[:2, 2:].min() > ranks[2, 3] - 0.05
+
+
+@pytest.mark.extra
+def test_so_they_are_on_a_table_of_adbench(tmp_path, monkeypatch):
+    monkeypatch.setattr(streaming, "N_SLOTS", 512)
+    try:
+        cover = registry.load_data_set("47_yeast")
+    except DataFileError:
+        pytest.skip("the table is not here")
+    drawn = scenario.table(cover, labelled_ratio=0.01, pollution_ratio=0.05, seed=0)
+    aucs, ranks = compared(drawn, tmp_path / "parts")
+    assert abs(np.mean(aucs[:2]) - np.mean(aucs[2:])) < 0.03
+    assert ranks[:2, 2:].min() > ranks[2, 3] - 0.1
+
+
+def test_rows_that_were_held_out_are_never_trained_on(parts, small_buffer):
+    survey = Survey.of(open_stream(parts, label_column="label"), seed=0)
+    inputs = survey.inputs(scaling="standard")
+    portion = Portion.of(survey, inputs, n_calibration=20, estimator="ESAD")
+    kept = {row.tobytes() for row in portion.scored[portion.scored_y == 0]}
+    kept |= {row.tobytes() for row in portion.rows[portion.n_slots :]}
+    x = torch.from_numpy(portion.rows.copy())
+    refill, seen = Refill(portion, x, estimator="ESAD"), set()
+    for _ in range(2 * -(-portion.n_unlabelled // portion.n_slots)):
+        seen |= {row.tobytes() for row in x[: portion.n_slots].numpy()}
+        refill()
+    assert not seen & kept
+    assert len(seen) == portion.n_unlabelled  # every other row has had its turn
+
+
+def test_an_interrupted_fit_goes_on_to_the_same_bits(parts, tmp_path, small_buffer):
+    class Stop:
+        def on_start(self, state): ...
+
+        def on_end(self, state): ...
+
+        def on_step(self, state):
+            if state.step == 25:
+                assert state.data.refill.n_done > 2
+                raise StopTraining
+
+    def fit(*callbacks):
+        detector = ESAD(n_members=2, n_epochs=20, random_state=0)
+        return detector.fit_stream(open_stream(parts, label_column="label"), callbacks=callbacks)
+
+    whole = fit()
+    checkpoint = tmp_path / "checkpoint"
+    fit(Checkpoint(checkpoint, every_seconds=0), Stop())
+    resumed = fit(Checkpoint(checkpoint, resume=True))
+    np.testing.assert_array_equal(resumed.training_scores_, whole.training_scores_)
+
+
+def test_thresholds_calibration_and_drift_work(parts, drawn):
+    stream = open_stream(parts, label_column="label")
+    detector = ESAD(n_epochs=5, random_state=0).fit_stream(stream, calibration_ratio=0.3)
+    test = pa.table({f"x{index}": drawn.X_test[:, index] for index in range(drawn.X_test.shape[1])})
+    assert 0 < detector.p_value(test).min() < 0.05
+    assert detector.fit_threshold(contamination=0.1).predict(test).min() == -1
+    assert detector.drift(test).found is not None
+    assert detector.label_counts_.n_unlabelled == (drawn.y_train == 0).sum()
+
+
+@pytest.mark.parametrize("method", ["deep_sad", "autoencoder", "classifier"])
+def test_other_methods_that_are_trained_in_steps_can_be_streamed(parts, method, small_buffer):
+    detector = tiny(method)
+    assert np.isfinite(detector.fit_stream(open_stream(parts, label_column="label")).training_scores_).all()
+
+
+@pytest.mark.parametrize("method", ["iforest", "ocsvm_hybrid", "tlsad"])
+def test_methods_that_look_at_all_rows_say_so(parts, method):
+    with pytest.raises(InputError, match="cannot learn from a stream"):
+        registry.method(method)(random_state=0).fit_stream(open_stream(parts, label_column="label"))
+
+
+def test_what_cannot_be_streamed_is_refused(parts, tmp_path):
+    with pytest.raises(InputError, match="early_stopping"):
+        ESAD(early_stopping=True).fit_stream(open_stream(parts, label_column="label"))
+    known = write_parts(tmp_path / "known", np.zeros((10, 2)), np.ones(10, dtype=int))
+    with pytest.raises(LabelError, match="needs unlabelled rows"):
+        ESAD().fit_stream(open_stream(known, label_column="label"))
+
+
+def test_pictures_are_streamed(tmp_path, monkeypatch):
+    pillow = pytest.importorskip("PIL.Image")
+    monkeypatch.setattr(streaming, "N_SLOTS", 16)
+    rng = np.random.default_rng(0)
+    for word, n_pictures in (("unlabelled", 40), ("anomaly", 4)):
+        (tmp_path / word).mkdir()
+        for number in range(n_pictures):
+            pixels = rng.integers(0, 100, size=(8, 8), dtype=np.uint8) + np.uint8(150 * (word == "anomaly"))
+            pillow.fromarray(pixels).save(tmp_path / word / f"{number}.png")
+    detector = ESAD(n_epochs=3, hidden=(4, 4), latent=4, random_state=0).fit_stream(open_stream(tmp_path))
+    assert detector.label_counts_.n_anomaly == 4
+    assert detector.inputs_.mean_picture.mean() == pytest.approx(50 / 255, abs=0.02)
+    assert run(["fit", str(tmp_path), "--stream", "--out", str(tmp_path / "m.esad"), "--set", "n_epochs=1", "-q"]) == 0
+
+
+# ---------------------------------------------------------------------- the command line
+
+
+def test_several_files_are_one_table_on_the_command_line(parts, tmp_path, capsys):
+    out = tmp_path / "m.esad"
+    fast = ["--set", "n_epochs=2", "--members", "1"]
+    assert run(["fit", f"{parts}/*.parquet", "-l", "label", "--out", str(out), "--json", *fast]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["data"]["n_rows"] == open_stream(parts).n_rows
+    assert said["data"]["labels"]["n_unlabelled"] > said["n_sample"] > 0
+    assert np.isfinite(esad.load(out).threshold_)
+
+
+@pytest.mark.parametrize(
+    ("args", "line"),
+    [
+        (["--no-stream"], "Several files are always read in parts"),
+        (["--method", "iforest"], "cannot learn from a stream"),
+        (["--search"], "Leave --search out"),
+        (["--cross-calibration"], "Take --calibration-ratio"),
+        (["--false-alarm-rate", "0.0001"], "false"),
+        (["--calibration-ratio", "2"], "--calibration-ratio"),
+    ],
+)
+def test_what_does_not_go_together_is_one_line(parts, tmp_path, capsys, args, line):
+    assert run(["fit", str(parts), "-l", "label", "--out", str(tmp_path / "m.esad"), *args]) == 2
+    errors = [text for text in capsys.readouterr().err.splitlines() if text.startswith("error: ")]
+    assert len(errors) == 1 and line in errors[0]
+    assert not (tmp_path / "m.esad").exists()
+
+
+def test_large_data_is_read_in_parts_without_being_asked(parts, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("esad.cli.streamed._memory", lambda: 1000.0)
+    out = str(tmp_path / "m.esad")
+    file = str(parts / "part-0.parquet")
+    args = ["fit", file, "-l", "label", "--out", out, "--json", "--set", "n_epochs=1", "--members", "1"]
+    assert run(args) == 0
+    assert json.loads(capsys.readouterr().out)["n_sample"] is not None
+    assert run([*args, "--no-stream"]) == 0
+    assert json.loads(capsys.readouterr().out)["n_sample"] is None
