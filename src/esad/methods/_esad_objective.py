@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from esad.networks.mlp import FrozenMLP, StackedMLP
 from esad.networks.spec import NetworkSpec
-from esad.processes import Processes
+from esad.processes import ALONE, Processes
 from esad.random import MemberRandom
 from esad.score.threshold import ONE_SIGMA_BELOW
 from esad.train.objective import Batch, Objective, Scorer
@@ -294,7 +294,7 @@ class ESADObjective(Objective):
         turns = random_turns(pictures, batch.random, identity=False)
         return rotate(pictures, turns), turns
 
-    def _decoy_norm(self, norm: Tensor, normal_norm: Tensor, turns: Tensor, processes: Processes) -> Tensor:
+    def _decoy_norm(self, norm: Tensor, normal_norm: Tensor, turns: Tensor, processes: Processes = ALONE) -> Tensor:
         """The inverse norm, weighted: a turn that leaves pictures as normal as they were must not count as one.
 
         A decoy is told apart if its norm is above the median of the unlabelled pictures: half of them by chance.
