@@ -17,7 +17,7 @@ from esad.review.store import Store
 
 pytestmark = pytest.mark.extra
 
-N_MOMENTS = 300
+N_MOMENTS = 200
 SERVER = Path(__file__).with_name("killed_server.py")
 
 

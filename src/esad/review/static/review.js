@@ -223,6 +223,13 @@ function show(row) {
     fresh(row).then((found) => current === row && draw(found), (error) => toast(error.message));
   }
   if (item?.pending && noun === "row") awaitReasons(row);
+  else if (item) refreshCases(item);
+}
+
+async function refreshCases(item) {
+  const known = JSON.stringify(item.cases); // an item that was held ready may not know the latest labels
+  const found = await fresh(item.row).catch(() => null);
+  if (found && current === item.row && JSON.stringify(found.cases) !== known) draw(found);
 }
 
 async function awaitReasons(row) {
@@ -292,7 +299,7 @@ function reasons(item) {
     const bar = el("span", { class: one.share >= 0 ? "bar" : "bar against" });
     bar.style.width = `${(100 * Math.abs(one.share)) / largest}%`;
     return el("tr", {}, el("td", {}, one.column), el("td", { class: "share" }, bar),
-      el("td", { class: "number" }, signed(one.share, 2)), el("td", {}, one.observed), el("td", { class: "soft" }, one.expected));
+      el("td", { class: "number" }, signed(one.share, 2)), el("td", { class: "value" }, one.observed), el("td", { class: "value soft" }, one.expected));
   });
   const rest = (words, value) => el("tr", { class: "soft" }, el("td", {}, words), el("td", { class: "share" }),
     el("td", { class: "number" }, signed(value, 2)), el("td"), el("td"));

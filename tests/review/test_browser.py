@@ -1,0 +1,332 @@
+"""In Chromium: ten rows by keyboard, refit, compare, roll back; two reviewers; markup as text; speed; screens.
+
+Screenshots go to the folder that ESAD_SCREENSHOTS names, where it is set: `docs/images/review` has some of them.
+"""
+
+import os
+import shutil
+import statistics
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from sklearn.metrics import roc_auc_score
+
+from esad import ESAD, IsolationForest, registry
+from esad.review.access import Access
+from esad.review.app import guarded, review_app
+from esad.review.desk import Desk, beside
+from esad.review.judged import Scored
+from esad.review.material import Material
+from esad.review.store import Store
+from esad.web.server import in_background
+
+pytestmark = pytest.mark.extra
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+WIDE, PHONE = {"width": 1280, "height": 860}, {"width": 390, "height": 844}
+# Milliseconds from a key press until the next item is there: the page's own clock, from the event to the frame after.
+LATENCY = """
+(key) => new Promise((done) => {
+  const before = document.getElementById("item").dataset.row;
+  const start = performance.now();
+  new MutationObserver((_, watch) => {
+    if (document.getElementById("item").dataset.row === before) return;
+    watch.disconnect();
+    requestAnimationFrame(() => done(performance.now() - start));
+  }).observe(document.getElementById("item"), { attributes: true, childList: true });
+  setTimeout(() => done(10000), 10000);
+  document.body.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
+})
+"""
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    if CHROMIUM is None:
+        pytest.skip("needs Chromium")
+    playwright = pytest.importorskip("playwright.sync_api")
+    with playwright.sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def serve(chromium):
+    """Puts a desk on the web and lets reviewers in, each in a browser profile of their own."""
+
+    @contextmanager
+    def serving(desk):
+        access, contexts = Access(), []
+        with in_background(guarded(review_app(desk, access))) as url:
+
+            def enter(name="ann", **options):
+                context = chromium.new_context(viewport=WIDE, **options)
+                contexts.append(context)
+                page = context.new_page()
+                page.set_default_timeout(30_000)
+                page.problems = []
+                page.on("pageerror", lambda error: page.problems.append(str(error)))
+                page.on("console", lambda said: said.type == "error" and page.problems.append(said.text))
+                page.goto(f"{url}/?token={access.new_link(name)}")
+                page.wait_for_selector("#item[data-row]")
+                return page
+
+            yield SimpleNamespace(url=url, enter=enter)
+            for context in contexts:
+                context.close()
+
+    return serving
+
+
+def shot(page, name):
+    if folder := os.environ.get("ESAD_SCREENSHOTS"):
+        page.wait_for_timeout(300)
+        page.screenshot(path=Path(folder) / f"{name}.png")
+
+
+def press(page, key):
+    """Press a key and wait until the next item is there and the verdict is saved."""
+    before = page.get_attribute("#item", "data-row")
+    page.keyboard.press(key)
+    page.wait_for_selector(f'#item:not([data-row="{before}"])')
+    page.wait_for_selector("#saved:text-is('saved')")
+    return int(before)
+
+
+def test_ten_rows_by_keyboard_refit_compare_and_roll_back(make_desk, serve, kit):
+    desk = make_desk("esad")
+    first = desk.model.read_bytes()
+    odd = set(range(kit.n_rows - kit.n_odd, kit.n_rows))
+    with serve(desk) as site:
+        page = site.enter()
+        assert page.url == f"{site.url}/"  # the token is gone from the address
+        page.wait_for_selector("#item td:text-is('x0')")
+        shot(page, "first")
+        said = {}
+        for _ in range(10):
+            row = int(page.get_attribute("#item", "data-row"))
+            said[press(page, "a" if row in odd else "n")] = "anomaly" if row in odd else "normal"
+        assert {row: verdict["ann"] for row, verdict in desk.store.verdicts().items()} == said
+        n_anomalies = list(said.values()).count("anomaly")
+        page.wait_for_selector(f"#progress:has-text('10 labelled, {n_anomalies} anomal')")
+        last = press(page, "u")  # the tenth again
+        page.wait_for_selector(f'#item[data-row="{list(said)[-1]}"]')
+        page.wait_for_selector("#progress:has-text('9 labelled')")
+        assert last != list(said)[-1]
+        press(page, "a" if said[list(said)[-1]] == "anomaly" else "n")
+        page.keyboard.press("e")
+        page.fill("#note-text", "seen twice")
+        page.keyboard.press("Control+Enter")
+        page.wait_for_selector("#item .note:text-is('seen twice')")
+        page.keyboard.press("s")
+
+        page.keyboard.press("r")
+        page.click("#start")
+        page.wait_for_selector("#keep")
+        page.wait_for_selector("#refit-body :is(th:has-text('folds'), p:has-text('needs two'))")
+        assert "from the old weights" in page.inner_text("#refit-body")
+        shot(page, "compare")
+        page.click("#drop")
+        assert desk.model.read_bytes() == first
+        page.wait_for_selector("#refit-button:has-text('10 new')")
+        page.click("#refit-button")
+        page.click("#start")
+        page.click("#keep")
+        page.wait_for_selector("#refit-button:text-is('Refit')")
+        assert desk.model.read_bytes() != first
+        assert beside(desk.model, "previous").read_bytes() == first
+        page.keyboard.press("r")
+        page.click("#roll-back")
+        page.wait_for_selector("#refit-button:has-text('10 new')")
+        assert desk.model.read_bytes() == first
+        assert page.problems == []
+
+
+def test_the_worked_example(serve, tmp_path):
+    """Tumours without a label: ten rows by keyboard, answered from the truth, and a better ranking."""
+    tumours = registry.load_data_set("breast_cancer")
+    cells = pa.table(dict(zip(tumours.columns, tumours.X.T, strict=True)))
+    n_rows = len(tumours.truth)
+    material = Material(
+        title="tumours.csv", X=cells, known=np.zeros(n_rows, np.int8), names=None, id_name="row", cells=cells
+    )
+    detector = ESAD(n_members=2, n_epochs=60, random_state=0).fit(cells)
+    detector.calibrate()
+    detector.save(tmp_path / "tumours.esad")
+    store = Store(tmp_path / "l.db", fingerprint="tumours", n_rows=n_rows)
+    desk = Desk(material, store, Scored.of(detector, cells), tmp_path / "tumours.esad")
+    try:
+        before = roc_auc_score(tumours.truth, desk.judged.scored.scores)
+        with serve(desk) as site:
+            page = site.enter()
+            for _ in range(10):
+                row = int(page.get_attribute("#item", "data-row"))
+                press(page, "a" if tumours.truth[row] else "n")
+            page.wait_for_selector("#item .cases button")
+            page.wait_for_selector("#item td.value")
+            page.wait_for_selector("#progress:has-text('expected gain'), #progress:has-text('10 labelled')")
+            page.wait_for_timeout(3000)
+            shot(page, "item")
+            page.emulate_media(color_scheme="dark")
+            page.set_viewport_size(PHONE)
+            shot(page, "phone")
+            page.emulate_media(color_scheme="light")
+            page.set_viewport_size(WIDE)
+            page.keyboard.press("r")
+            page.click("#start")
+            page.wait_for_selector("#refit-body th:has-text('folds')")
+            shot(page, "compare")
+            page.click("#keep")
+            page.wait_for_selector("#refit-button:text-is('Refit')")
+            assert page.problems == []
+        unlabelled = desk.labels() == 0
+        after = roc_auc_score(tumours.truth[unlabelled], desk.judged.scored.scores[unlabelled])
+        assert after > before + 0.02, (before, after)
+    finally:
+        desk.close()
+
+
+def test_two_reviewers_at_once(make_desk, serve):
+    desk = make_desk()
+    with serve(desk) as site:
+        ann, bob = site.enter("ann"), site.enter("bob")
+        rows = {name: [press(page, "n") for _ in range(5)] for name, page in (("ann", ann), ("bob", bob))}
+        assert set(rows["ann"]).isdisjoint(rows["bob"])
+        bob.select_option("#filter", "second")
+        bob.wait_for_selector("#list [aria-current=true]")
+        row = int(bob.get_attribute("#item", "data-row"))
+        assert row in rows["ann"]
+        assert "ann" not in bob.inner_text("#item")  # a second opinion is one's own
+        bob.keyboard.press("a")
+        bob.wait_for_selector("#progress:has-text('1 disagreement')")
+        ann.select_option("#filter", "disagreements")
+        ann.wait_for_selector(f'#item[data-row="{row}"] .badge:text-is("bob: anomaly")')
+        assert desk.store.verdicts()[row] == {"ann": "normal", "bob": "anomaly"}
+        assert desk.labels()[row] == 0
+        assert ann.problems == bob.problems == []
+
+
+def test_markup_in_the_data_is_shown_and_not_run(make_desk, serve, kit):
+    material = kit.rows()
+    evil = [f"{kit.evil}{row}" for row in range(material.n_rows)]
+    material = Material(
+        title=kit.evil, X=material.X, known=material.known, names=evil, id_name=kit.evil, cells=material.cells
+    )
+    with serve(make_desk(material=material)) as site:
+        page = site.enter(kit.evil[:60])
+        page.wait_for_selector("#item td")
+        assert page.inner_text("#item h2").startswith("<script>")
+        assert kit.evil in page.inner_text("h1")
+        page.keyboard.press("e")
+        page.fill("#note-text", kit.evil)
+        page.click("#note-save")
+        page.wait_for_selector("#item .note:has-text('<script>')")
+        press(page, "a")
+        page.fill("#search", "<script>")
+        page.wait_for_selector("#list button:has-text('<script>')")
+        assert page.title() == f"{kit.evil} · review"
+        assert page.evaluate("document.querySelectorAll('script').length") == 1
+        assert page.evaluate("document.querySelectorAll('#item img, #list img, #item script').length") == 0
+        assert page.problems == []
+
+
+def test_touch_and_lists_and_search(make_desk, serve):
+    desk = make_desk()
+    with serve(desk) as site:
+        page = site.enter(has_touch=True, is_mobile=True)
+        first = int(page.get_attribute("#item", "data-row"))
+        page.tap("#anomaly")
+        page.wait_for_selector(f'#item:not([data-row="{first}"])')
+        page.wait_for_selector("#saved:text-is('saved')")
+        assert desk.store.verdicts() == {first: {"ann": "anomaly"}}
+        page.fill("#search", "s11")
+        page.wait_for_selector("#list button:has-text('S11')")
+        assert page.locator("#list button").count() == 10 - (first >= 110)
+        page.fill("#search", "no such thing")
+        page.wait_for_selector("#item .empty")
+        assert page.problems == []
+
+
+def test_what_is_not_saved_is_said_and_sent_again(make_desk, serve):
+    desk = make_desk()
+    with serve(desk) as site:
+        page = site.enter()
+        first = int(page.get_attribute("#item", "data-row"))
+        page.route("**/api/judgements", lambda route: route.abort())
+        page.keyboard.press("a")
+        page.wait_for_selector("#saved.lost:has-text('not saved: 1')")
+        assert desk.store.verdicts() == {}
+        page.unroute("**/api/judgements")
+        page.wait_for_selector("#saved:text-is('saved')")
+        assert desk.store.verdicts() == {first: {"ann": "anomaly"}}
+        assert len(desk.store) == 1
+
+
+def quick_desk(material, folder):
+    """A model of a part, since training is not what is measured."""
+    X = material.X[:2000] if isinstance(material.X, np.ndarray) else material.X.slice(0, 2000)
+    detector = IsolationForest(n_trees=20, random_state=0).fit(X)
+    store = Store(folder / "l.db", fingerprint="many", n_rows=material.n_rows)
+    return Desk(material, store, Scored.of(detector, material.X), folder / "m.esad")
+
+
+@pytest.mark.parametrize("kind", ["rows", "pictures"])
+def test_many_stay_smooth(serve, kind, tmp_path):
+    """100,000 rows, 20,000 pictures: the first page within a second, the next item within a tenth of one."""
+    rng = np.random.default_rng(0)
+    if kind == "rows":
+        cells = pa.table({f"x{index}": rng.normal(size=100_000) for index in range(20)})
+        material = Material(
+            title="many", X=cells, known=np.zeros(100_000, np.int8), names=None, id_name="row", cells=cells
+        )
+    else:
+        pictures = rng.integers(0, 255, (20_000, 1, 28, 28), dtype=np.uint8)
+        names = [f"{number}.png" for number in range(20_000)]
+        material = Material(
+            title="many", X=pictures, known=np.zeros(20_000, np.int8), names=names, id_name="file", cells=None
+        )
+    desk = quick_desk(material, tmp_path)
+    try:
+        with serve(desk) as site:
+            page = site.enter()
+            spent = page.evaluate(
+                "() => performance.getEntriesByType('resource').concat(performance.getEntriesByType('navigation'))"
+                ".reduce((last, one) => Math.max(last, one.name.includes('/pictures/') ? 0 : one.responseEnd), 0)"
+            )
+            page.wait_for_timeout(1500)
+            times = []
+            for key in "nanannsnnannansnnann":
+                times.append(page.evaluate(LATENCY, key))
+                page.wait_for_timeout(120)  # nobody is quicker than that for long
+            page.wait_for_selector("#saved:text-is('saved')")
+            assert len(desk.store.verdicts()) == 20
+            assert spent < 1000, f"the first page took {spent:.0f} ms"
+            assert statistics.median(times) < 100, times
+            assert page.problems == []
+    finally:
+        desk.close()
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("kind", ["esad", "pictures"])
+def test_screens_wide_and_phone_light_and_dark(make_desk, serve, kind, dark, tmp_path):
+    pillow = pytest.importorskip("PIL.Image")
+    with serve(make_desk(kind)) as site:
+        page = site.enter(color_scheme="dark" if dark else "light")
+        for key in "ann":
+            press(page, key)
+        for name, size in (("wide", WIDE), ("phone", PHONE)):
+            page.set_viewport_size(size)
+            page.wait_for_timeout(400)
+            assert page.evaluate("document.documentElement.scrollWidth") <= size["width"]
+            page.screenshot(path=tmp_path / "s.png")
+            shot(page, f"{kind}-{name}-{'dark' if dark else 'light'}")
+            with pillow.open(tmp_path / "s.png") as picture:
+                corner = picture.convert("L").getpixel((4, 4))
+            assert corner < 60 if dark else corner > 200
+        assert page.problems == []
