@@ -39,10 +39,10 @@ def test_nothing_acknowledged_is_lost_and_nothing_is_doubled(tmp_path):
     try:
         for _ in range(N_MOMENTS):
             found = start()
-            deadline = time.monotonic() + rng.uniform(0.0, 0.12)
             killed = False
             with httpx.Client(base_url=found["url"], timeout=5) as client:
                 client.get(found["link"])
+                deadline = time.monotonic() + rng.uniform(0.0, 0.15)
                 while not killed:
                     if unanswered is None:
                         verdict = str(rng.choice(["anomaly", "normal"]))
