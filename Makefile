@@ -1,6 +1,6 @@
 # make demo   sets up, trains on data that ships with scikit-learn, says what it found
 # make test   sets up and passes the tests
-.PHONY: help setup test test-extra demo bench-adbench bench-images bench-pictures bench-speed bench-tables bench-tables-rest clean
+.PHONY: help setup test test-extra demo bench-adbench bench-images bench-pictures bench-scaling bench-speed bench-tables bench-tables-rest clean
 .DELETE_ON_ERROR:
 
 PYTHON ?= python3
@@ -15,7 +15,7 @@ help:
 	@echo 'make demo        train on a small data set and show the result'
 	@echo 'make test        linters, types, layers and the tests'
 	@echo 'make test-extra  slow and heavy tests'
-	@echo 'make bench-NAME  adbench, images, tables, tables-rest (need ESAD_DATA), speed; see benchmarks/'
+	@echo 'make bench-NAME  adbench, images, tables, tables-rest (need ESAD_DATA), speed, scaling; see benchmarks/'
 	@echo 'make clean       remove .venv and caches'
 
 setup: $(STAMP)
@@ -84,6 +84,9 @@ $(PEERS)/.installed: pyproject.toml constraints.txt benchmarks/requirements-peer
 
 bench-adbench: $(PEERS)/.installed
 	$(PEERS)/bin/python benchmarks/tables_adbench.py
+
+bench-scaling: setup $(PEERS)/.installed
+	$(BIN)/python benchmarks/scaling.py grow bars plot --peers $(PEERS)/bin/python
 
 bench-speed: $(PEERS)/.installed
 	$(PEERS)/bin/python benchmarks/speed.py

@@ -15,7 +15,7 @@ pytestmark = [
     pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for workers in Linux' process table"),
 ]
 WORKER = {"local": "esad.scale.work", "ray": "ray::_attempt_alone"}
-N_SHARDS = 24
+N_SHARDS = 16
 
 
 @pytest.fixture
@@ -67,18 +67,6 @@ def test_after_a_killed_worker_and_a_killed_driver_every_row_is_there_once(engin
     said, warned = again.communicate(timeout=120)
     assert again.returncode == 0, warned
     assert f'"n_scored": {N_SHARDS}' in said
-    without_leftovers(out)
-    check(long, out)
-
-
-def test_a_killed_worker_costs_nothing(forest, long, check, tmp_path):
-    out = tmp_path / "out"
-    process = start(forest[1], long, out, "--engine", "local", "--jobs", "2")
-    for n_seen in (1, 4, 8):
-        wait_for(lambda n_seen=n_seen: n_written(out) >= n_seen, process)
-        os.kill(wait_for(lambda: worker_of(process.pid, WORKER["local"]), process), signal.SIGKILL)
-    _, warned = process.communicate(timeout=120)
-    assert process.returncode == 0, warned
     without_leftovers(out)
     check(long, out)
 

@@ -157,7 +157,9 @@ class _ParquetSink:
 
     def write(self, rows: pa.Table) -> None:
         if self._writer is None:
-            self._writer = pq.ParquetWriter(self._file, rows.schema)
+            # Ids and scores hardly repeat: a dictionary of them costs time and space.
+            repeating = [name for name in rows.column_names if name == "p_value"]
+            self._writer = pq.ParquetWriter(self._file, rows.schema, use_dictionary=repeating)
         self._writer.write_table(rows.cast(self._writer.schema))
 
     def close(self) -> None:

@@ -34,12 +34,12 @@ def count_between(edges: NDArray[np.float64], values: NDArray[np.float64]) -> ND
         return inside.astype(np.intp)
 
     cell_of, cell_of_edge = cells(values), cells(edges)
-    n_in_cell = np.bincount(cell_of, minlength=_N_CELLS + 1)
-    has_edge = np.zeros(len(n_in_cell), dtype=bool)
-    has_edge[cell_of_edge] = True
+    n_in_cell = np.bincount(cell_of, minlength=_N_CELLS)
+    n_edges = np.bincount(cell_of_edge, minlength=len(n_in_cell))
+    has_edge = n_edges > 0
     n_in_cell[has_edge] = 0
-    place = np.searchsorted(cell_of_edge, np.arange(len(n_in_cell)))  # edges below each cell without one
-    counts = np.bincount(place, weights=n_in_cell, minlength=n_counts).astype(np.int64)
+    n_below = np.cumsum(n_edges)  # edges below each cell without one
+    counts = np.bincount(n_below, weights=n_in_cell, minlength=n_counts).astype(np.int64)
     unclear = values[has_edge[cell_of]]
     return counts + np.bincount(np.searchsorted(edges, unclear), minlength=n_counts)
 

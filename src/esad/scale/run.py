@@ -14,7 +14,7 @@ from esad.scale.records import Record, file_hash, identity, stamp
 from esad.scale.shards import BOOKS, Shard, plan
 from esad.scale.work import Answer, Job
 
-__all__ = ["Outcome", "score_shards"]
+__all__ = ["Outcome", "Settings", "score_shards"]
 
 
 @dataclass
@@ -139,7 +139,7 @@ def score_shards(
     if engine not in ENGINES:
         raise InputError(f"The engine must be one of {', '.join(ENGINES)}. Got {engine!r}.")
     folder = Path(out)
-    settings = _Settings.of(model, id_column, alpha)
+    settings = Settings.of(model, id_column, alpha)
     shards = plan([data] if isinstance(data, str | os.PathLike) else data, folder, form=form)
     settings = replace(settings, drift_level=settings.drift_level / len(shards))  # one level for all together
     _make_folders(folder, shards)
@@ -176,8 +176,8 @@ def score_shards(
 
 
 @dataclass(frozen=True)
-class _Settings:
-    """What is the same for all shards."""
+class Settings:
+    """What is the same for all shards of a run."""
 
     model: str
     model_hash: str
@@ -186,7 +186,7 @@ class _Settings:
     drift_level: float
 
     @classmethod
-    def of(cls, model: str | os.PathLike[str], id_column: str | None, alpha: float | None) -> "_Settings":
+    def of(cls, model: str | os.PathLike[str], id_column: str | None, alpha: float | None) -> "Settings":
         """Check the model and what is asked of it."""
         from esad.loading import load
         from esad.score.drift import LEVEL
