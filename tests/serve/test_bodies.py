@@ -162,6 +162,17 @@ def test_json_that_does_not_fit(send, forest, document, words):
     assert words in refused(send(forest, bodies.JSON, json.dumps(document)), 422)
 
 
+@pytest.mark.parametrize("piece", [b"[],", b"{},", b'{"a":[]},'])
+def test_json_of_nothing_but_brackets_is_not_even_read(send, forest, piece, monkeypatch):
+    monkeypatch.setattr(bodies, "from_json", None)
+    assert "lists and objects" in refused(send(forest, bodies.JSON, b'{"rows":[' + piece * 200_000 + b"1]}"), 413)
+
+
+def test_brackets_in_texts_are_fine(send, forest):
+    body = json.dumps({"rows": [one_row(colour="[{(an error)}]")["rows"][0]] * 500})
+    assert send(forest, bodies.JSON, body, max_rows=500).json()["n_rows"] == 500
+
+
 @pytest.mark.parametrize("value", [1e308, -1e308, 10**400, 0, None, "", "7", True, 1e-320])
 def test_json_numbers_at_the_edge(send, forest, value):
     body = json.dumps(one_row(size=value))
@@ -232,6 +243,11 @@ def test_parquet_that_would_become_too_much_is_refused(send, forest, monkeypatch
     for encoded in (True, False):  # one long text, kept once and meant a thousand times; or squeezed
         body = as_parquet(long_text_twice(10_000, 1000), compression="zstd", use_dictionary=encoded)
         assert len(body) < 200_000
+        assert "Unpacked" in refused(send(forest, bodies.PARQUET, body), 413)
+    typed_so = long_text_twice(10_000, 1000)
+    for kind in (pa.string(), pa.large_string(), pa.binary()):
+        colours = typed_so["colour"].cast(kind).combine_chunks().dictionary_encode()
+        body = as_parquet(typed_so.set_column(1, "colour", colours))
         assert "Unpacked" in refused(send(forest, bodies.PARQUET, body), 413)
 
 

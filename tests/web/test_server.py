@@ -14,6 +14,7 @@ import pytest
 pytest.importorskip("fastapi")
 httpx = pytest.importorskip("httpx")
 
+from starlette.requests import Request  # noqa: E402
 from starlette.responses import Response  # noqa: E402
 
 from esad.errors import InputError  # noqa: E402
@@ -90,6 +91,21 @@ def test_what_is_no_http_is_told_in_the_one_shape(address, sent):
     head, _, body = raw(address, sent).partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 4"), head
     assert json.loads(body)["error"]["status"] in (400, 404)
+
+
+def test_clients_that_go_away_are_no_defect(caplog):
+    app = application("example")
+
+    @app.post("/length")
+    async def length(request: Request) -> int:
+        return len(await request.body())
+
+    with server.in_background(Guard(app)) as url:
+        for _ in range(5):
+            with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])), timeout=10) as connection:
+                connection.sendall(b"POST /length HTTP/1.1\r\nHost: localhost\r\nContent-Length: 50\r\n\r\nhalf")
+        assert httpx.post(f"{url}/length", content=b"whole").json() == 5
+    assert not caplog.records
 
 
 def test_a_head_that_does_not_come_is_given_up(address, monkeypatch):

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pydantic_core import from_json
@@ -53,7 +54,7 @@ PNG, JPEG, MULTIPART = "image/png", "image/jpeg", "multipart/form-data"
 _NUMBERS = {int, float, type(None)}
 _SCALARS = {str, int, float, bool, type(None)}
 _MAX_EXPANDED = 2**28  # bytes that a Parquet file or a set of pictures may become
-_PARQUET_ROWS = 256  # looked at in one go
+_PARQUET_ROWS = 64  # looked at in one go
 _SUFFIXES = {CSV: ".csv", TSV: ".tsv", PARQUET: ".parquet", PNG: ".png", JPEG: ".jpg"}
 
 
@@ -110,6 +111,8 @@ def read_uploads(uploads: Sequence[tuple[str, bytes]], served: Served, *, max_ro
 
 
 def _json_rows(body: bytes, served: Served, max_rows: int) -> Rows:
+    if body.count(b"[") + body.count(b"{") > 10 * max_rows + len(body) // 64:  # each would become an object in memory
+        raise RequestError(413, "There are too many lists and objects in the body. Send less at a time.")
     document = _document(body)
     rows, given = document["rows"], document.get("columns")
     _check_count(len(rows), max_rows)
@@ -245,13 +248,26 @@ def _check_parquet(path: Path, served: Served, max_rows: int) -> None:
             features = [name for name in source.schema_arrow.names if name in known]
             n_rows, n_bytes = 0, 0
             for batch in source.iter_batches(batch_size=_PARQUET_ROWS, columns=features, use_threads=False):
-                n_rows, n_bytes = n_rows + batch.num_rows, n_bytes + batch.nbytes
+                n_rows, n_bytes = n_rows + batch.num_rows, n_bytes + sum(map(_n_bytes, batch.columns))
                 _check_count(n_rows, max_rows)
                 _check_expanded(n_bytes)
     except InputError:
         raise
     except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError) as error:
         raise RequestError(422, f"The body is damaged or no Parquet file ({one_line(error)}).") from error
+
+
+def _n_bytes(column: pa.Array) -> int:
+    """What a column takes when a text that is kept once and meant often is spelt out."""
+    if not pa.types.is_dictionary(column.type) or not _is_text(column.type.value_type):
+        return int(column.nbytes)
+    return int(column.nbytes) + (pc.sum(pc.binary_length(column.dictionary).take(column.indices)).as_py() or 0)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return any(
+        of(kind) for of in (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
+    )
 
 
 # ---------------------------------------------------------------------- pictures and arrays

@@ -10,7 +10,7 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from esad.errors import InputError, RequestError
@@ -50,6 +50,8 @@ def error_of(error: BaseException, *, where: str = "") -> Response:
         return error_response(error.status, str(error), error.headers)
     if isinstance(error, InputError):
         return error_response(422, str(error))
+    if isinstance(error, ClientDisconnect):  # nobody will read this
+        return error_response(400, "The request was cut off.")
     reference = secrets.token_hex(4)
     _LOG.error("internal error %s%s: %r", reference, where and f" in {where}", error, exc_info=error)
     return error_response(500, f"Something went wrong here; the log has it as {reference}.", reference=reference)
