@@ -6,11 +6,10 @@ the others refuse with an error cannot be refused inside a file: such rows are m
 """
 
 import math
-from collections import Counter
-from itertools import count
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from esad.preprocess.features import ColumnFeatures, Cycle
@@ -58,28 +57,38 @@ class TableRows(nn.Module):
     span: Tensor
     is_boolean: Tensor
     n_codes: Tensor
+    marked: Tensor  # place among the numbers of each that has a mark for missing
+    coded: Tensor  # place among the categories of each category mark
+    code: Tensor  # the code that it marks
+    order: Tensor  # where each feature lies when they come group by group
 
     def __init__(self, inputs: Inputs) -> None:
         super().__init__()
         preprocessor = inputs.preprocessor
         assert isinstance(preprocessor, TabularPreprocessor)
-        self.columns = preprocessor.features_
-        by_group = {name: [part for part in self.columns if group_of(part) == name] for name in GROUPS}
-        self.groups = [name for name in GROUPS if by_group[name]]
+        by_group = {name: [part for part in preprocessor.features_ if group_of(part) == name] for name in GROUPS}
+        self.widths = {name: len(by_group[name]) for name in GROUPS if by_group[name]}
+        self.dates = by_group["dates"]
         booleans = [part.kind == "boolean" for part in by_group["numbers"]]
         self.has_booleans, self.has_minmax = any(booleans), inputs.minimum is not None
         self.register_buffer("mean", torch.from_numpy(preprocessor.mean_.copy()))
         self.register_buffer("scale", torch.from_numpy(preprocessor.scale_.copy()))
         self.register_buffer("is_boolean", torch.tensor(booleans, dtype=torch.bool))
-        self.register_buffer("n_codes", torch.tensor([part.n_features for part in by_group["codes"]]))
+        sizes = torch.tensor([part.n_features for part in by_group["codes"]], dtype=torch.int64)
+        marked = [place for place, part in enumerate(by_group["numbers"]) if part.marks_missing]
+        self.register_buffer("n_codes", sizes)
+        self.register_buffer("marked", torch.tensor(marked, dtype=torch.int64))
+        self.register_buffer("coded", torch.repeat_interleave(sizes))
+        self.register_buffer("code", torch.cat([torch.arange(0), *map(torch.arange, sizes)]))
+        self.register_buffer("order", torch.from_numpy(_order(preprocessor)))
         if inputs.minimum is not None and inputs.span is not None:
             self.register_buffer("minimum", torch.from_numpy(inputs.minimum.copy()))
             self.register_buffer("span", torch.from_numpy(inputs.span.copy()))
 
     def forward(self, *groups: Tensor) -> tuple[Tensor, Tensor]:
         """Rows, and which of them the library would refuse."""
-        given = dict(zip(self.groups, groups, strict=True))
-        scaled = (torch.cat(self._features(given), dim=1) - self.mean) / self.scale
+        given = dict(zip(self.widths, groups, strict=True))
+        scaled = (self._features(given) - self.mean) / self.scale
         rows = torch.where(scaled.isnan(), 0.0, scaled).clamp(-CLIP, CLIP).float()
         if self.has_minmax:
             rows = (rows - self.minimum) / self.span
@@ -94,26 +103,28 @@ class TableRows(nn.Module):
 
     def examples(self, n_rows: int) -> list[Tensor]:
         """Zeros of the form that `forward` takes."""
-        widths = Counter(map(group_of, self.columns))
         types = {"numbers": torch.float64, "codes": torch.int64, "dates": torch.int64}
-        return [torch.zeros(n_rows, widths[name], dtype=types[name]) for name in self.groups]
+        return [torch.zeros(n_rows, width, dtype=types[name]) for name, width in self.widths.items()]
 
-    def _features(self, given: dict[str, Tensor]) -> list[Tensor]:
-        """The features before scaling, in the order of `TabularPreprocessor`: plain values first."""
-        features = [given["numbers"]] if "numbers" in given else []
-        places = {name: count() for name in GROUPS}
-        for part in self.columns:
-            group, place = group_of(part), next(places[group_of(part)])
-            if not part.n_features:
-                continue
-            cells = given[group][:, place]
-            if part.kind == "category":
-                features.append((cells[:, None] == torch.arange(part.n_features)).double())
-            elif part.kind == "date":
-                features.append(_date_features(cells, part))
-            else:
-                features.append(cells.isnan().double()[:, None])
-        return features
+    def _features(self, given: dict[str, Tensor]) -> Tensor:
+        """The features before scaling, (n, features), in the order of `TabularPreprocessor`."""
+        features = []
+        if "numbers" in given:
+            features += [given["numbers"], given["numbers"][:, self.marked].isnan().double()]
+        if "codes" in given:
+            features.append((given["codes"][:, self.coded] == self.code).double())
+        for place, part in enumerate(self.dates):
+            features.append(_date_features(given["dates"][:, place], part))
+        return torch.cat(features, dim=1)[:, self.order]
+
+
+def _order(preprocessor: TabularPreprocessor) -> NDArray[np.int64]:
+    """Where each feature lies among values, marks of numbers, marks of categories, and features of dates."""
+    parts = preprocessor.features_
+    columns = [index for name in GROUPS for index, part in enumerate(parts) if group_of(part) == name]
+    grouped = np.repeat(columns, [parts[index].n_features for index in columns])
+    n_values = preprocessor.n_features_out_ - len(grouped)
+    return np.concatenate([np.arange(n_values), n_values + np.argsort(grouped, kind="stable")]).astype(np.int64)
 
 
 def _date_features(microseconds: Tensor, part: ColumnFeatures) -> Tensor:
