@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
+from esad import IsolationForest
 from esad.errors import InputError, ModelFileError, OutputError
 from esad.scale import engines, run, score_shards
 from esad.scale.engines import MAX_ATTEMPTS, Engine, LostWorker, answers
@@ -75,7 +76,7 @@ def test_a_second_run_leaves_everything_as_it_is(forest, shards, tmp_path):
     assert called == [(f"part-{part}.parquet", None) for part in range(5)]
 
 
-@pytest.mark.parametrize("damage", ["missing", "cut", "no record", "broken record", "touched", "changed"])
+@pytest.mark.parametrize("damage", ["missing", "cut", "no record", "[]", "{}", '{"name": ', "touched", "changed"])
 def test_only_what_is_missing_or_no_longer_true_is_scored_again(forest, shards, check, write, tmp_path, damage):
     out = tmp_path / "out"
     score_shards(forest[1], shards, out, n_jobs=1)
@@ -87,8 +88,8 @@ def test_only_what_is_missing_or_no_longer_true_is_scored_again(forest, shards, 
         os.truncate(target, 100)
     elif damage == "no record":
         record.unlink()
-    elif damage == "broken record":
-        record.write_text('{"name": ')
+    elif damage[0] in "[{":
+        record.write_text(damage)
     elif damage == "touched":
         os.utime(shard, ns=(0, 0))
     else:
@@ -188,6 +189,16 @@ def test_drift_unknown_columns_and_lost_ids_are_told_per_shard(forest, tmp_path)
     assert "a.parquet" not in found.drifted
     assert found.records["b.parquet"].unknown == ("shift",)
     assert (found.records["a.parquet"].lost_id, found.records["b.parquet"].lost_id) == (None, "id")
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_warnings_of_workers_are_given_once(shards, tmp_path, capfd, n_jobs):
+    unnamed = IsolationForest(n_trees=5, random_state=0).fit(np.random.default_rng(0).normal(size=(50, 2)))
+    unnamed.notes_ = {"id_column": "id"}
+    unnamed.save(tmp_path / "unnamed.esad")
+    with pytest.warns(UserWarning, match="fitted without feature names") as given:
+        found = score_shards(tmp_path / "unnamed.esad", shards, tmp_path / "out", n_jobs=n_jobs)
+    assert (len(given), len(found.records), capfd.readouterr().err) == (1, 5, "")
 
 
 def test_scores_of_shards_that_are_gone_are_told(forest, shards, tmp_path):

@@ -162,7 +162,7 @@ class Processes(Engine):
     def _started(self) -> "subprocess.Popen[str]":
         # In a session of its own: Ctrl-C is for the one that was started, which then ends its workers.
         process = subprocess.Popen(
-            [sys.executable, "-c", "from esad.scale.work import serve; serve()"],
+            [sys.executable, "-P", "-c", "from esad.scale.work import serve; serve()"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -39,6 +39,8 @@ class Record:
         Columns that the model has no use for.
     lost_id : str or None
         The id column of the training file, where the shard lacks it.
+    warned : tuple of str
+        Warnings that scoring gave.
     """
 
     name: str
@@ -51,6 +53,7 @@ class Record:
     drifted: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
     lost_id: str | None = None
+    warned: tuple[str, ...] = ()
 
     def write(self, path: str) -> None:
         """Keep it."""
@@ -62,13 +65,13 @@ class Record:
         """The record at a path; None if there is none that can be read."""
         try:
             return cls.from_json(json.loads(Path(path).read_text(encoding="utf-8")))
-        except (OSError, ValueError, TypeError):
+        except (OSError, ValueError, TypeError, KeyError):
             return None
 
     @classmethod
     def from_json(cls, plain: dict[str, Any]) -> Self:
         """Undo `asdict` and JSON."""
-        return cls(**plain | {name: tuple(plain[name]) for name in ("drifted", "unknown")})
+        return cls(**plain | {name: tuple(plain[name]) for name in ("drifted", "unknown", "warned")})
 
     def vouches(self, identity: str, target: str) -> bool:
         """Whether the scores at `target` are whole and what is asked for."""

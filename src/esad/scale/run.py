@@ -2,6 +2,7 @@
 
 import json
 import os
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -170,6 +171,8 @@ def score_shards(
                     outcome.records[job.name] = answer.record
                 if on_done is not None:
                     on_done(job.name, answer)
+    for text in dict.fromkeys(text for record in outcome.records.values() for text in record.warned):
+        warnings.warn(text, UserWarning, stacklevel=2)
     with atomic_path(folder / BOOKS / "summary.json") as temporary:
         temporary.write_text(json.dumps(outcome.to_json(), indent=1) + "\n", encoding="utf-8")
     return outcome

@@ -11,8 +11,9 @@ import os
 import signal
 import sys
 import time
+import warnings
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
@@ -92,7 +93,10 @@ def attempt(job: Job) -> Answer:
             record = Record.read(job.record)
             if record is None or not record.vouches(job.identity, job.target):
                 _remove_stale(job, record)
-                record = _score(job)
+                with warnings.catch_warnings(record=True) as warned:
+                    warnings.simplefilter("always", UserWarning)
+                    record = _score(job)
+                record = replace(record, warned=tuple(dict.fromkeys(str(each.message) for each in warned)))
                 record.write(job.record)
             return Answer("done", record)
     except (EsadError, OSError) as error:
