@@ -54,7 +54,8 @@ def write(folder: Path, n_rows: int) -> None:
         n = min(FILE_ROWS, n_rows - first)
         columns, truth = rows(n, 0, first=first)
         words = np.full(n, None, dtype=object)
-        words[np.flatnonzero(truth)[: -(-N_LABELLED // n_files)]] = "anomaly"
+        anomalies, n_labelled = np.flatnonzero(truth), -(-N_LABELLED // n_files)
+        words[anomalies[:: len(anomalies) // n_labelled][:n_labelled]] = "anomaly"
         table = pa.table(columns | {"label": pa.array(words, type=pa.string())})
         pq.write_table(table, folder / f"part-{number:03d}.parquet", row_group_size=GROUP_ROWS)
 
@@ -75,9 +76,11 @@ def fit(data: Path, model: Path, *options: str) -> dict[str, Any]:
     return {"seconds": seconds, "seconds_training": training, "peak_mib": usage.ru_maxrss / 1024}
 
 
-def judged(model: Path) -> dict[str, float]:
-    """How well new rows are told apart."""
+def judged(model: Path, n_rows: int) -> dict[str, float]:
+    """How well new rows of the same times are told apart."""
     columns, truth = rows(20_000, 1)
+    moments = np.random.default_rng(2).integers(0, n_rows, 20_000) * 1_500_000
+    columns["moment"] = pa.array(moments.astype("M8[us]"))
     scores = esad.load(model).anomaly_score(pa.table(columns))
     return {"auc": float(roc_auc_score(truth, scores)), "ap": float(average_precision_score(truth, scores))}
 
@@ -103,7 +106,7 @@ def main() -> None:
         for way, (path, option) in ways.items():
             options = [option, *([] if given.epochs is None else ["--set", f"n_epochs={given.epochs}"])]
             line = {"n_rows": n_rows, "way": way, "epochs": given.epochs, "mib_on_disk": size / 2**20}
-            lines.append(line | fit(path, model, *options) | judged(model))
+            lines.append(line | fit(path, model, *options) | judged(model, n_rows))
             print(json.dumps(lines[-1]), flush=True)
             if given.out is not None:
                 given.out.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
