@@ -122,6 +122,21 @@ def test_the_preprocessing_is_that_of_all_rows(parts, drawn):
     np.testing.assert_allclose(inputs.preprocessor.scale_, whole.preprocessor.scale_, rtol=1e-9)
 
 
+def test_surveys_of_shards_merge_into_the_survey_of_all(parts, drawn):
+    stream = open_stream(parts, label_column="label")
+    whole, blocks = Survey.of(stream, seed=3), list(stream.blocks())
+    shards = [Survey.empty(stream, blocks[0], seed=3) for _ in range(2)]
+    for index, block in enumerate(blocks):
+        shards[index % 2].add(block)
+    shards[1].merge(shards[0])
+    assert shards[1].counts == whole.counts
+    np.testing.assert_array_equal(shards[1].unlabelled.numbers, whole.unlabelled.numbers)
+    np.testing.assert_array_equal(shards[1].anomalies.numbers, whole.anomalies.numbers)
+    merged, single = (survey.inputs(scaling="minmax") for survey in (shards[1], whole))
+    np.testing.assert_allclose(merged.preprocessor.scale_, single.preprocessor.scale_, rtol=1e-12)
+    np.testing.assert_allclose(merged.minimum, single.minimum, rtol=1e-6)
+
+
 def compared(drawn, folder, **settings):
     """AUC of two streamed and two ordinary fits of other seeds, and how alike their ranks are."""
     stream = open_stream(write_parts(folder, drawn.X_train, drawn.y_train), label_column="label")
@@ -144,10 +159,10 @@ def test_scores_are_those_of_a_fit_in_memory_within_the_noise_of_seeds(tmp_path,
 def test_so_they_are_on_a_table_of_adbench(tmp_path, monkeypatch):
     monkeypatch.setattr(streaming, "N_SLOTS", 512)
     try:
-        cover = registry.load_data_set("47_yeast")
+        table = registry.load_data_set("47_yeast")
     except DataFileError:
         pytest.skip("the table is not here")
-    drawn = scenario.table(cover, labelled_ratio=0.01, pollution_ratio=0.05, seed=0)
+    drawn = scenario.table(table, labelled_ratio=0.01, pollution_ratio=0.05, seed=0)
     aucs, ranks = compared(drawn, tmp_path / "parts")
     assert abs(np.mean(aucs[:2]) - np.mean(aucs[2:])) < 0.03
     assert ranks[:2, 2:].min() > ranks[2, 3] - 0.1
