@@ -452,6 +452,8 @@ def tables(stored: dict[str, Any]) -> str:
         if name == "processes":
             words += f" (by processor seconds: {found['by_processor_seconds']:.2f}; bare matrix products meanwhile: "
             words += f"{found['what_the_machine_gave']:.2f})"
+        if name == "deepod":
+            words += f" (the default, five members: {found['ratio_of_the_default']:.2f})"
         limit = f"at most {found['bar']:g}" if name == "bare" else f"at least {found['bar']:g}"
         lines.append(
             f"| {words} | {found['ratio']:.2f} | {limit} | {'reached' if found['reached'] else '**missed**'} |"
