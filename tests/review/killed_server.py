@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from esad.review.store import Store
 from esad.web.server import bind, run, url_of
 
 N_ROWS = 400
+HUNG_SECONDS = 10  # a fork of a process with threads may hang before it serves: nothing of ours
 
 
 def main(folder: Path) -> None:
@@ -26,20 +28,38 @@ def main(folder: Path) -> None:
     scored = Scored.of(IsolationForest(random_state=0).fit(cells), cells)
     fingerprint = material.fingerprint()
     print(json.dumps({"n_rows": N_ROWS, "fingerprint": fingerprint}), flush=True)
-    children = []
+    child = None
     for _ in sys.stdin:
-        for child in children:
+        if child is not None:
             os.waitpid(child, 0)  # the lock of a killed server is gone when it is
-        child = os.fork()
-        children = [child]
-        if child == 0:
-            store = Store(folder / "labels.db", fingerprint=fingerprint, n_rows=N_ROWS)
-            access, listener = Access(), bind()
-            url = url_of(listener)
-            told = {"url": url, "link": f"{url}/?token={access.new_link('ann')}", "pid": os.getpid()}
-            app = review_app(Desk(material, store, scored, folder / "m.esad"), access)
-            run(guarded(app), listener, ready=lambda told=told: print(json.dumps(told), flush=True))
-            os._exit(0)
+        told = ""
+        while not told:
+            reading, writing = os.pipe()
+            child = os.fork()
+            if child == 0:
+                signal.alarm(HUNG_SECONDS)
+                serve(folder, material, scored, fingerprint, writing)
+            os.close(writing)
+            with os.fdopen(reading) as pipe:
+                told = pipe.readline()
+            if not told and os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != -signal.SIGALRM:
+                sys.exit("a server did not start")
+        print(told, end="", flush=True)
+
+
+def serve(folder: Path, material: Material, scored: Scored, fingerprint: str, writing: int) -> None:
+    store = Store(folder / "labels.db", fingerprint=fingerprint, n_rows=N_ROWS)
+    access, listener = Access(), bind()
+    url = url_of(listener)
+    told = {"url": url, "link": f"{url}/?token={access.new_link('ann')}", "pid": os.getpid()}
+
+    def ready() -> None:
+        signal.alarm(0)
+        os.write(writing, json.dumps(told).encode() + b"\n")
+
+    app = review_app(Desk(material, store, scored, folder / "m.esad"), access)
+    run(guarded(app), listener, ready=ready)
+    os._exit(0)
 
 
 if __name__ == "__main__":

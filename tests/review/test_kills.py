@@ -63,8 +63,7 @@ def test_nothing_acknowledged_is_lost_and_nothing_is_doubled(tmp_path):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(found["pid"], signal.SIGKILL)
     finally:
-        zygote.stdin.close()
-        zygote.wait(timeout=30)
+        zygote.communicate(timeout=30)
     with Store(tmp_path / "labels.db", fingerprint=about["fingerprint"], n_rows=n_rows) as store:
         entries = dict(store._database.execute("select request, item || entry from journal").fetchall())
         assert len(store) == len(entries)  # none twice

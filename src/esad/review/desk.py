@@ -78,6 +78,8 @@ class Desk:
         self.queue = Queue(scored.scores, border=where, rows_of=self.judged.rows_of)
         for row in np.flatnonzero(self.labels()).tolist():
             self.queue.close(row)
+        self.queue.prepare()
+        _ = scored.histogram, scored.ranks  # kept from now on: the first page need not wait for them
         self.generation += 1
         known = self.store.known_to(scored.detector.fingerprint_)
         self._then = self.material.known if known is None else known  # what the model was trained with

@@ -103,6 +103,11 @@ class Queue:
             self._leases[one.row] = _Lease(reviewer, now + LEASE_SECONDS)
         return chosen
 
+    def prepare(self) -> None:
+        """Find the first batch now, so that nobody waits for it."""
+        if not self._found:
+            self._more()
+
     def close(self, row: int) -> None:
         """A row was judged: it needs no lease and comes into no further batch."""
         self._leases.pop(row, None)
