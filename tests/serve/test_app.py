@@ -297,6 +297,15 @@ def test_requests_at_one_time_are_merged_and_keep_their_own_scores(parts):
     assert [answer.json()["rows"] for answer in together] == alone
 
 
+def test_scores_and_reasons_at_one_time_do_not_disturb_each_other(parts):
+    service = Service(parts)
+    body = {"rows": [{"size": 1.5, "colour": "red", "made": "2024-03-01", "checked": False}] * 2}
+    routes = ["/score", "/explain", "/score", "/score"] * 6
+    alone = {route: crowd(service, [(route, body)])[0].json()["rows"] for route in ("/score", "/explain")}
+    for route, answer in zip(routes, crowd(service, [(route, body) for route in routes]), strict=True):
+        assert answer.json()["rows"] == alone[route]
+
+
 def test_numbers_and_mixed_rows_are_merged_too(numbers):
     service = Service(numbers)
     sent = [{"rows": [[1.5, 2, None]]}, {"rows": [["1.5", 2, None]]}, {"rows": [[1.5, 2.0, None]]}] * 4

@@ -2,6 +2,8 @@
 
 import contextlib
 import json
+import os
+import pty
 import signal
 import socket
 import subprocess
@@ -186,3 +188,17 @@ def test_hanging_up_is_no_stop(program):
     program.send_signal(signal.SIGHUP)
     assert program.stdout.readline() == "hung up\n"
     assert httpx.get(f"{url}/slow", params={"seconds": 0}).json() == "done"
+
+
+@pytest.mark.extra
+def test_a_terminal_that_is_closed_is_a_stop():
+    ours, theirs = pty.openpty()
+    with subprocess.Popen([sys.executable, "-c", PROGRAM], stdin=theirs, stdout=subprocess.PIPE, text=True) as process:
+        os.close(theirs)
+        process.stdout.readline()
+        process.send_signal(signal.SIGHUP)
+        assert process.stdout.readline() == "hung up\n"
+        os.close(ours)
+        process.send_signal(signal.SIGHUP)
+        assert process.stdout.read() == "ended\n"
+    assert process.returncode == 0

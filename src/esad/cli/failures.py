@@ -10,7 +10,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout
+from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout, suppress
 from difflib import get_close_matches
 from pathlib import Path
 from types import FrameType
@@ -209,6 +209,7 @@ class _Notes(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         tell = common.warn if record.levelno >= logging.ERROR else common.note
-        tell(record.getMessage())
-        if record.exc_info:  # a defect of ours
-            traceback.print_exception(*record.exc_info)
+        with suppress(OSError):  # whoever would read it is gone
+            tell(record.getMessage())
+            if record.exc_info:  # a defect of ours
+                traceback.print_exception(*record.exc_info)

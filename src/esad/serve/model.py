@@ -104,8 +104,8 @@ class Models:
                 outcome = "unchanged" if new.version == self.current.version else "replaced"
                 self.problem = None
                 if outcome == "replaced":
-                    _LOG.warning("model version %s takes the place of %s", new.version, self.current.version)
-                    self.current = new
+                    old, self.current = self.current, new
+                    _LOG.warning("model version %s takes the place of %s", new.version, old.version)
             self._metrics.reloads.labels(outcome).inc()
             self._tell()
             return outcome

@@ -110,7 +110,7 @@ def run(
     ready : callable, optional
         Called when the first request can be answered.
     hang_up : callable, optional
-        Called in the loop's thread on SIGHUP.
+        Called in the loop's thread on SIGHUP, unless that comes from a terminal being closed: that is a stop.
     stop_seconds : float
         How long requests under way may take after the stop.
     """
@@ -225,6 +225,7 @@ class _Server(uvicorn.Server):
             handlers[signal.SIGHUP] = self._hung_up
         before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
         self._loop = asyncio.get_running_loop()
+        self._had_terminal = _has_terminal()
         try:
             yield
         finally:
@@ -232,8 +233,20 @@ class _Server(uvicorn.Server):
                 signal.signal(number, handler)
 
     def _hung_up(self, number: int, frame: FrameType | None) -> None:
+        """SIGHUP: from somebody who wants a reload, or because the terminal was closed, which is a stop."""
         assert self._hang_up is not None
-        self._loop.call_soon_threadsafe(self._hang_up)
+        if self._had_terminal and not _has_terminal():
+            self.should_exit = True
+        else:
+            self._loop.call_soon_threadsafe(self._hang_up)
+
+
+def _has_terminal() -> bool:
+    """Whether somebody sits at a terminal; one that was closed is none."""
+    try:
+        return os.isatty(0)
+    except OSError:
+        return False
 
 
 class _Protocol(H11Protocol):
