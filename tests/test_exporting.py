@@ -1,5 +1,6 @@
 """Exported files say what the library says, without the library, and nothing else is ever kept."""
 
+import errno
 import json
 import subprocess
 import sys
@@ -310,7 +311,7 @@ def test_float_pictures_cannot_check_a_file_for_bytes(tmp_path):
 @pytest.mark.extra
 def test_esad_s_own_recipe_for_colour_pictures(tmp_path):
     fit = ESAD(n_members=1, n_epochs=1, hidden=(4, 4), latent=4, random_state=0).fit(PICTURES)
-    assert esad.export(fit, tmp_path / "m.onnx", X=PICTURES).holds
+    assert esad.export(fit, tmp_path / "m.pt2", format="torch", X=PICTURES).holds
 
 
 # ---------------------------------------------------------------------- torch
@@ -378,6 +379,16 @@ def test_an_exporter_that_fails_is_one_clear_error(plain, tmp_path, monkeypatch)
 
     monkeypatch.setattr(torch.export, "save", fail)
     with pytest.raises(errors.InputError, match=r"cannot be exported to torch: no such operator$"):
+        esad.export(plain, tmp_path / "file", format="torch")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_full_disk_is_one_clear_error(plain, tmp_path, monkeypatch):
+    def fail(self, data):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", fail)
+    with pytest.raises(errors.OutputError, match="No space left on device"):
         esad.export(plain, tmp_path / "file", format="torch")
     assert not list(tmp_path.iterdir())
 

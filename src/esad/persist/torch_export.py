@@ -1,5 +1,6 @@
 """Export as a torch program (.pt2), which `torch.export.load` reads without esad."""
 
+import io
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -24,8 +25,9 @@ def check_installed() -> None:
 
 def write(program: Any, inputs: Inputs, path: Path, facts: dict[str, Any]) -> None:
     """Write one file with the program and, as JSON, what is known about it."""
-    with path.open("wb") as file:
-        torch.export.save(program, file, extra_files={FACTS_FILE: json.dumps(facts)})
+    whole = io.BytesIO()  # on a full disk torch's own writer ends the process
+    torch.export.save(program, whole, extra_files={FACTS_FILE: json.dumps(facts)})
+    path.write_bytes(whole.getbuffer())
 
 
 def reader(path: Path, inputs: Inputs) -> Callable[[Any], dict[str, NDArray[Any]]]:
