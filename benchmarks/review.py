@@ -21,7 +21,8 @@ import numpy as np
 from labels import Drawn
 from runs import RESULTS, versions
 
-from esad.review.queue import Queue
+from esad.advice.suggest import border
+from esad.review.queue import BATCH, Queue
 from esad.review.refit import refitted
 
 FOLDER = RESULTS / "review"
@@ -40,7 +41,9 @@ def measure(table: str, seed: int) -> dict[str, object]:
     points = [{"n_labels": 0, "n_anomalies": 0, "warm": drawn.judge(detector), "cold": drawn.judge(detector)}]
     for _ in range(N_ROUNDS):
         rows = detector._rows(drawn.X)
-        queue = Queue(detector.anomaly_score(drawn.X), threshold=detector.threshold_, rows_of=rows.__getitem__)
+        scores = detector.anomaly_score(drawn.X)
+        where = border(scores, y, threshold=detector.threshold_, n=BATCH)
+        queue = Queue(scores, border=where, rows_of=rows.__getitem__)
         for row in np.flatnonzero(y):
             queue.close(int(row))
         for one in queue.take("oracle", N_EACH, is_open=lambda row: y[row] == 0):

@@ -242,3 +242,13 @@ def test_pictures_come_by_number_and_nothing_else_comes(make_desk, open_page):
 
 def test_a_table_has_no_pictures(ann):
     assert ann.get("/pictures/1/0/given.png").status_code == 422
+
+
+def test_a_page_opens_when_every_row_is_labelled(make_desk, open_page, kit):
+    material = kit.rows()
+    material.known[:] = 1
+    material.known[-kit.n_odd :] = -1
+    ann = open_page(make_desk(material=material)).enter("ann")
+    assert ann.get("/api/next").json() == {"items": []}
+    assert ann.get("/api/state").json()["n_labelled"] == kit.n_rows
+    assert "nothing left to find" in ann.post("/api/refit").json()["error"]["message"]

@@ -96,8 +96,8 @@ def suggest_labels(detector: Detector, X: Any, y: ArrayLike | None = None, *, n:
 def border(scores: NDArray[np.float64], y: NDArray[np.int8], *, threshold: float, n: int) -> float:
     """Where anomalies and normal rows meet: midway from the highest known normal row to the median known anomaly.
 
-    The threshold stands in for known normal rows while there are none, and is the border while no anomaly is known.
-    The upper half of the unlabelled rows but for the n highest holds it.
+    The threshold stands in for known normal rows while there are none, and is the border while no anomaly is known, or
+    no row is unlabelled. The upper half of the unlabelled rows but for the n highest holds it.
 
     Examples
     --------
@@ -107,7 +107,7 @@ def border(scores: NDArray[np.float64], y: NDArray[np.int8], *, threshold: float
     5.0
     """
     anomalies, normals, pool = (scores[y == kind] for kind in (labels.ANOMALY, labels.NORMAL, labels.UNLABELLED))
-    if not len(anomalies):
+    if not len(anomalies) or not len(pool):
         return threshold
     middle = (np.median(anomalies) + (normals.max() if len(normals) else threshold)) / 2
     return float(np.clip(middle, np.median(pool), np.sort(pool)[-min(n, len(pool))]))
