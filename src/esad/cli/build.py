@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from esad import registry
-from esad.arguments import check_share
 from esad.cli import common
 from esad.cli.training import TrainingSet
 from esad.errors import EsadError, InputError
@@ -161,6 +160,8 @@ def _calibration_rows(choice: Choice, training: TrainingSet) -> int:
     if choice.cross_calibration:
         raise InputError("Give --calibration-ratio or --cross-calibration, not both.")
     if training.survey is not None:
+        from esad.arguments import check_share
+
         check_share("--calibration-ratio", choice.calibration_ratio)
         return training.survey.n_calibration(choice.calibration_ratio)
     y = np.zeros(training.n_rows, dtype=np.int8) if training.y is None else training.y
