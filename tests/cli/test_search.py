@@ -21,10 +21,12 @@ def test_the_recipe_is_named_and_the_trials_are_in_the_json(esad, labelled, kit,
     assert "Recipe: " in esad("fit", labelled, *roles, *kit.tiny).out
 
 
-def test_with_few_labels_the_default_stays_and_says_so(esad, parts, kit, tmp_path):
-    done = esad("fit", parts, "-l", "verdict", "--out", tmp_path / "out.esad", "--search", *kit.tiny)
+def test_with_few_labels_recipes_are_judged_by_their_agreement(esad, parts, kit, tmp_path):
+    done = esad("fit", parts, "-l", "verdict", "--out", tmp_path / "out.esad", "--search", "--json", *kit.tiny)
     assert done.code == 0
-    assert "Recipe: default. 3 labelled anomalies are too few to choose by; 5 are needed." in done.out
+    found = json.loads(done.out)["search"]
+    assert found["criterion"] == "agreement"
+    assert {trial["name"] for trial in found["trials"]} >= {found["chosen"], "default"}
 
 
 def test_other_methods_have_no_recipes(esad, labelled, tmp_path):

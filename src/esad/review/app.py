@@ -18,7 +18,7 @@ from esad.review.store import MAX_NAME, MAX_NOTE, MAX_REQUEST
 from esad.web.answers import application, json_response
 from esad.web.guard import PAGE_POLICY, Guard, Limits
 
-__all__ = ["guarded", "review_app"]
+__all__ = ["Invitation", "Note", "Undo", "Verdict", "guarded", "review_app"]
 
 MAX_BODY: Final = 16 << 20  # bytes, of labels to import
 MAX_ASKED: Final = 20  # items of one request
