@@ -24,7 +24,7 @@ def test_the_recipe_is_named_and_the_trials_are_in_the_json(esad, labelled, kit,
 def test_with_few_labels_recipes_are_judged_by_their_agreement(esad, parts, kit, tmp_path):
     done = esad("fit", parts, "-l", "verdict", "--out", tmp_path / "out.esad", "--search", "--json", *kit.tiny)
     assert done.code == 0
-    found = json.loads(done.out)["search"]
+    found = done.json["search"]
     assert found["criterion"] == "agreement"
     assert {trial["name"] for trial in found["trials"]} >= {found["chosen"], "default"}
 

@@ -10,7 +10,18 @@ from esad.data.frame import Schema
 from esad.serve import bodies
 from esad.serve.model import Served
 
-__all__ = ["Explained", "ExplainedRow", "Health", "Model", "Problem", "Reloaded", "Score", "Scores", "openapi", "problems"]
+__all__ = [
+    "Explained",
+    "ExplainedRow",
+    "Health",
+    "Model",
+    "Problem",
+    "Reloaded",
+    "Score",
+    "Scores",
+    "openapi",
+    "problems",
+]
 
 _DESCRIPTION = """Scores rows or pictures with one trained model: the higher, the more anomalous.
 
