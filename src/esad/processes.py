@@ -21,7 +21,7 @@ from torch.distributed.rendezvous import rendezvous
 
 from esad.errors import EsadError, InputError, TrainingError
 
-__all__ = ["ALONE", "Part", "Processes", "current", "join"]
+__all__ = ["ALONE", "Part", "Processes", "current", "join", "met"]
 
 T = TypeVar("T")
 TIMEOUT = timedelta(minutes=10)  # for a process that neither answers nor ends
@@ -197,16 +197,21 @@ def _group() -> Iterator[Processes]:
     if dist.is_initialized():
         yield Processes(dist.get_rank(), dist.get_world_size())
         return
-    shared, rank, size = next(rendezvous("env://", timeout=TIMEOUT))
-    # a launcher may keep its store over restarts, with addresses of processes that are gone
-    store = PrefixStore(f"esad/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", shared)
-    processes = Processes(rank, size, store)
+    processes = met()
+    store, rank, size = processes.store, processes.rank, processes.size
     with processes.losses_told():
         dist.init_process_group(_backend(), store=store, rank=rank, world_size=size, timeout=TIMEOUT)
     try:
         yield processes
     finally:
         dist.destroy_process_group()
+
+
+def met() -> Processes:
+    """The processes that the launcher has started, as far as they share a store and no more."""
+    shared, rank, size = next(rendezvous("env://", timeout=TIMEOUT))
+    # a launcher may keep its store over restarts, with addresses of processes that are gone
+    return Processes(rank, size, PrefixStore(f"esad/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", shared))
 
 
 def _backend() -> str:

@@ -109,11 +109,21 @@ def silent_unless_first() -> Iterator[None]:
 
 def report(error: BaseException) -> int:
     """Say in one line what went wrong and give the exit code; what is nobody's mistake but ours is raised again."""
-    speaks = is_first()
     if isinstance(error, OneOfSeveral) and error.__cause__ is not None:
         speaks, error = error.speaks, error.__cause__
+    else:
+        speaks = _speaks()
     with nullcontext() if speaks else redirect_stderr(io.StringIO()):
         return _report(error)
+
+
+def _speaks() -> bool:
+    """Whether this process is alone, or the first of several to fail before they were joined."""
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        return True
+    from esad.processes import met
+
+    return met().is_first_to_fail()
 
 
 def _report(error: BaseException) -> int:
