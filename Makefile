@@ -35,7 +35,7 @@ test: setup
 
 test-extra: setup
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[spark]'
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m extra tests
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m extra tests
 
 demo: setup
 	$(BIN)/esad demo
