@@ -7,10 +7,14 @@ import secrets
 import stat
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from esad.errors import OutputError
 
-__all__ = ["atomic_path", "check_writable", "replace"]
+if TYPE_CHECKING:
+    import sqlite3
+
+__all__ = ["atomic_path", "check_writable", "replace", "transaction"]
 
 # What the operating system says when the place written to is full, failing or read-only.
 _WRITE_FAILURES = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.ENXIO})
@@ -168,3 +172,27 @@ def _is_about(error: OSError, temporary: Path) -> bool:
 def _output_error(path: str | os.PathLike[str], error: OSError) -> OutputError:
     reason = os.strerror(error.errno) if error.errno else str(error)
     return OutputError(f"Cannot write {os.fspath(path)!r}: {reason}. Nothing was written there.")
+
+
+@contextlib.contextmanager
+def transaction(database: "sqlite3.Connection") -> Iterator[None]:
+    """Make the changes of a block to a database whole or, after a failure or a kill, not at all.
+
+    Examples
+    --------
+    >>> import sqlite3
+    >>> database = sqlite3.connect(":memory:", isolation_level=None)
+    >>> _ = database.execute("create table numbers (value)")
+    >>> with contextlib.suppress(KeyboardInterrupt), transaction(database):
+    ...     _ = database.execute("insert into numbers values (1)")
+    ...     raise KeyboardInterrupt
+    >>> database.execute("select count(*) from numbers").fetchone()
+    (0,)
+    """
+    database.execute("begin immediate")
+    try:
+        yield
+    except BaseException:
+        database.execute("rollback")
+        raise
+    database.execute("commit")

@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
+from esad.atomic import transaction
 from esad.errors import DataFileError, InputError, OutputError
 
 __all__ = ["Result", "Store", "this_machine"]
@@ -194,14 +195,8 @@ class Store:
     @contextmanager
     def _writing(self) -> Iterator[None]:
         """One transaction: after a kill it was made whole or not at all."""
-        with self._reading():
-            self._database.execute("begin immediate")
-            try:
-                yield
-            except BaseException:
-                self._database.execute("rollback")
-                raise
-            self._database.execute("commit")
+        with self._reading(), transaction(self._database):
+            yield
 
     @contextmanager
     def _reading(self) -> Iterator[None]:

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from esad import labels
+from esad.atomic import transaction
 from esad.errors import DataFileError, InputError, OutputError
 
 __all__ = ["MAX_NOTE", "VERDICTS", "Entry", "Opinion", "Store", "check_reviewer"]
@@ -321,14 +322,8 @@ class Store:
     @contextmanager
     def _writing(self) -> Iterator[None]:
         """One transaction: after a kill it was made whole or not at all."""
-        with self._guarded():
-            self._database.execute("begin immediate")
-            try:
-                yield
-            except BaseException:
-                self._database.execute("rollback")
-                raise
-            self._database.execute("commit")
+        with self._guarded(), transaction(self._database):
+            yield
 
     @contextmanager
     def _guarded(self) -> Iterator[None]:
