@@ -13,7 +13,7 @@ from esad.errors import InputError, OutputError
 from esad.scale.engines import ENGINES, answers, engine_for
 from esad.scale.records import Record, file_hash, identity, stamp
 from esad.scale.shards import BOOKS, Shard, plan
-from esad.scale.work import Answer, Job
+from esad.scale.work import Answer, Common, Job
 
 __all__ = ["Outcome", "Settings", "score_shards"]
 
@@ -178,15 +178,8 @@ def score_shards(
     return outcome
 
 
-@dataclass(frozen=True)
-class Settings:
-    """What is the same for all shards of a run."""
-
-    model: str
-    model_hash: str
-    id_column: str | None
-    last_rank: int | None
-    drift_level: float
+class Settings(Common):
+    """What is the same for all shards of a run, checked; makes their jobs."""
 
     @classmethod
     def of(cls, model: str | os.PathLike[str], id_column: str | None, alpha: float | None) -> "Settings":
@@ -204,7 +197,13 @@ class Settings:
                 raise InputError("`alpha` needs p-values, and the model has no calibration. See: esad calibrate")
             calibration.check_level(alpha, name="`alpha`")
             last_rank = calibration.last_rank(alpha)
-        return cls(os.path.abspath(model), file_hash(model), id_column, last_rank, LEVEL)
+        return cls(
+            model=os.path.abspath(model),
+            model_hash=file_hash(model),
+            id_column=id_column,
+            last_rank=last_rank,
+            drift_level=LEVEL,
+        )
 
     def job(self, shard: Shard, folder: Path) -> Job:
         """The task of one shard."""

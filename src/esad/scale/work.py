@@ -26,11 +26,32 @@ from esad.scale.records import Record, file_hash, stamp
 if TYPE_CHECKING:
     from esad.detector import Detector
 
-__all__ = ["Answer", "Job", "attempt", "serve", "use_one_thread"]
+__all__ = ["Answer", "Common", "Job", "attempt", "serve", "use_one_thread"]
 
 
-@dataclass(frozen=True)
-class Job:
+@dataclass(frozen=True, kw_only=True)
+class Common:
+    """What all jobs of a run share.
+
+    Attributes
+    ----------
+    model, model_hash : str
+        The model file, which must be the same on every machine.
+    id_column : str or None
+    last_rank : int or None
+        See `AlarmRule`.
+    drift_level : float
+    """
+
+    model: str
+    model_hash: str
+    id_column: str | None
+    last_rank: int | None
+    drift_level: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job(Common):
     """One shard to score, as plain values.
 
     Attributes
@@ -43,12 +64,6 @@ class Job:
         What the record must say for the scores to count.
     stamp : tuple
         The shard's, when the run began.
-    model, model_hash : str
-        The model file, which must be the same on every machine.
-    id_column : str or None
-    last_rank : int or None
-        See `AlarmRule`.
-    drift_level : float
     """
 
     name: str
@@ -57,11 +72,6 @@ class Job:
     record: str
     identity: str
     stamp: tuple[int, int]
-    model: str
-    model_hash: str
-    id_column: str | None
-    last_rank: int | None
-    drift_level: float
 
     @classmethod
     def from_json(cls, plain: dict[str, Any]) -> Self:
