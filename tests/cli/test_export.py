@@ -68,7 +68,7 @@ def test_an_onnx_file_gives_the_scores_of_esad_score(esad, model, parts, kit, tm
     ("options", "words"),
     [
         (("--out", "m.onnx", "--format", "onx"), "Unknown format 'onx'. Did you mean 'onnx'? There are: onnx, torch."),
-        (("--out", "m.pt2"), "'m.pt2': the name of this file must end in .onnx."),
+        (("--out", "m.pt2"), "'m.pt2': the name of a file of --format onnx must end in .onnx."),
         (("--out", "m.onnx", "-f", "torch"), "must end in .pt2."),
         (("--out", "no/m.onnx"), "the folder 'no' does not exist"),
         (("--out", "folder.onnx"), "it is a folder"),

@@ -42,7 +42,8 @@ def export(
     if format not in FORMATS:
         raise InputError(f"Unknown format {format!r}.{common.hint(format, FORMATS)} There are: {', '.join(FORMATS)}.")
     if out.suffix.lower() != _SUFFIXES[format]:  # a slip must not replace a model or data
-        raise OutputError(f"Cannot write {str(out)!r}: the name of this file must end in {_SUFFIXES[format]}.")
+        ends = f"the name of a file of --format {format} must end in {_SUFFIXES[format]}"
+        raise OutputError(f"Cannot write {str(out)!r}: {ends}.")
     detector = load_model(model)
     X = None if check is None else next(iter(open_source(check, detector).blocks)).X
     parity = write(detector, out, format=format, X=X)
