@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
 import torch
@@ -17,8 +18,9 @@ import esad
 from esad import ESAD, registry, streaming
 from esad.cli.app import run
 from esad.data import scenario
+from esad.data.parts import find_tables
 from esad.data.sample import Sample, priorities
-from esad.data.stream import find_tables, open_stream
+from esad.data.stream import open_stream
 from esad.errors import DataFileError, InputError, LabelError
 from esad.persist.checkpoint import Checkpoint
 from esad.streaming import Portion, Refill, Survey
@@ -27,15 +29,20 @@ from esad.train.callbacks import StopTraining
 WORDS = {-1: "anomaly", 0: None, 1: "normal"}
 
 
-def write_parts(folder, X, y=None, *, n_parts=3, group_rows=50):
-    """Rows as Parquet files."""
+def write_parts(folder, X, y=None, *, n_parts=3, group_rows=50, suffix=".parquet"):
+    """Rows as Parquet or CSV files."""
     folder.mkdir(exist_ok=True)
     columns = {f"x{index}": X[:, index] for index in range(X.shape[1])}
     if y is not None:
         columns["label"] = pa.array([WORDS[label] for label in y.tolist()], type=pa.string())
     for number, rows in enumerate(np.array_split(np.arange(len(X)), n_parts)):
         part = pa.table(columns).take(pa.array(rows))
-        pq.write_table(part, folder / f"part-{number}.parquet", row_group_size=group_rows)
+        file = folder / f"part-{number}{suffix}"
+        if suffix == ".parquet":
+            pq.write_table(part, file, row_group_size=group_rows)
+        else:
+            with pa.output_stream(str(file), compression="detect") as opened:
+                pa_csv.write_csv(part, opened)
     return folder
 
 
@@ -47,6 +54,13 @@ def drawn():
 @pytest.fixture
 def parts(tmp_path, drawn):
     return write_parts(tmp_path / "parts", drawn.X_train, drawn.y_train)
+
+
+@pytest.fixture(params=[".csv", ".csv.gz"])
+def csv_parts(tmp_path, drawn, request, monkeypatch):
+    """The same rows as CSV, in more parts than files."""
+    monkeypatch.setattr("esad.data.csv_parts.PART_BYTES", 8000)
+    return write_parts(tmp_path / "csv", drawn.X_train, drawn.y_train, suffix=request.param)
 
 
 @pytest.fixture
@@ -84,7 +98,10 @@ def test_a_sample_is_uniform():
 # ---------------------------------------------------------------------- streams
 
 
-def test_streams_give_every_row_once_with_its_number_and_label(parts, drawn):
+@pytest.mark.parametrize("form", [".parquet", ".csv", ".csv.gz"])
+def test_streams_give_every_row_once_with_its_number_and_label(tmp_path, drawn, monkeypatch, form):
+    monkeypatch.setattr("esad.data.csv_parts.PART_BYTES", 8000)
+    parts = write_parts(tmp_path / "parts", drawn.X_train, drawn.y_train, suffix=form)
     stream = open_stream(parts, label_column="label")
     assert stream.n_rows == len(drawn.X_train)
     for blocks in (stream.blocks(), stream.shuffled(np.random.default_rng(0))):
@@ -111,7 +128,40 @@ def test_parts_with_other_columns_are_refused(parts):
         open_stream(parts, label_column="label")
 
 
+def test_csv_beside_pictures_is_no_table(tmp_path):
+    (tmp_path / "labels.csv").write_text("file,label\n1.png,anomaly\n")
+    assert find_tables(tmp_path) == (tmp_path / "labels.csv",)
+    (tmp_path / "1.png").write_bytes(b"")
+    assert find_tables(tmp_path) == ()
+    for name in ("_temporary", ".hidden"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.parquet").write_bytes(b"")
+    assert find_tables(tmp_path) == ()
+
+
 # ---------------------------------------------------------------------- fits
+
+
+def test_csv_gives_the_model_that_parquet_gives(parts, csv_parts, drawn):
+    test = pa.table({f"x{index}": drawn.X_test[:, index] for index in range(drawn.X_test.shape[1])})
+    scores = [
+        ESAD(n_members=2, n_epochs=5, random_state=0)
+        .fit_stream(open_stream(folder, label_column="label"))
+        .anomaly_score(test)
+        for folder in (parts, csv_parts)
+    ]
+    np.testing.assert_array_equal(*scores)
+
+
+def test_longer_fits_draw_every_row_of_csv_too(csv_parts, small_buffer):
+    survey = Survey.of(open_stream(csv_parts, label_column="label"), seed=0)
+    portion = Portion.of(survey, survey.inputs(scaling="standard"), n_calibration=0, estimator="ESAD")
+    x = torch.from_numpy(portion.rows.copy())
+    refill, seen = Refill(portion, x, estimator="ESAD"), set()
+    for _ in range(2 * -(-portion.n_unlabelled // portion.n_slots)):
+        refill()
+        seen |= {row.tobytes() for row in x[: portion.n_slots].numpy()}
+    assert len(seen) == portion.n_unlabelled
 
 
 def test_the_preprocessing_is_that_of_all_rows(parts, drawn):
@@ -261,6 +311,35 @@ def test_several_files_are_one_table_on_the_command_line(parts, tmp_path, capsys
     assert said["data"]["n_rows"] == open_stream(parts).n_rows
     assert said["data"]["labels"]["n_unlabelled"] > said["n_sample"] > 0
     assert np.isfinite(esad.load(out).threshold_)
+
+
+def test_csv_is_streamed_on_the_command_line_with_the_columns_of_the_whole_file(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("esad.data.csv_parts.PART_BYTES", 300)
+    rng = np.random.default_rng(0)
+    lines = [
+        f"{size:.3f},{count % 7},{count % 2 == 0},," for size, count in zip(rng.normal(size=90), range(90), strict=True)
+    ]
+    lines[-1] = "0.5,many,True,2.5,anomaly"  # settles three columns, and is the only label
+    file = tmp_path / "t.csv"
+    file.write_text("\n".join(["size,count,even,late,label", *lines]))
+    args = ["--out", str(tmp_path / "m.esad"), "-l", "label", "--json", "--set", "n_epochs=1", "--members", "1"]
+    assert run(["fit", str(file), "--stream", *args]) == 0
+    streamed = json.loads(capsys.readouterr().out)
+    assert run(["fit", str(file), *args]) == 0
+    whole = json.loads(capsys.readouterr().out)
+    assert streamed["n_sample"] is not None and whole["n_sample"] is None
+    assert streamed["data"] == whole["data"]
+    kinds = {column["name"]: column["kind"] for column in whole["data"]["columns"]}
+    assert kinds == {"size": "number", "count": "category", "even": "boolean", "late": "number"}
+    assert whole["data"]["labels"]["n_anomaly"] == 1
+
+
+def test_a_large_csv_is_streamed_without_being_asked(csv_parts, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("esad.cli.streamed._memory", lambda: 1000.0)
+    file = str(next(csv_parts.iterdir()))
+    args = ["fit", file, "--ignore", "label", "--out", str(tmp_path / "m.esad"), "--json", "--set", "n_epochs=1"]
+    assert run(args) == 0
+    assert json.loads(capsys.readouterr().out)["n_sample"] is not None
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from esad.data.frame import Table
 from esad.data.sample import Sample, joined, priorities, taken
 from esad.data.stream import Block, Stream, TableStream
-from esad.errors import LabelError
+from esad.errors import LabelError, SchemaError
 from esad.labels import LabelCounts
 from esad.preprocess.image import ImagePreprocessor
 from esad.preprocess.inputs import Inputs, Rows, read
@@ -93,7 +93,7 @@ class Survey:
         """Take in some rows."""
         reference = block.y == 0
         if isinstance(block.X, pa.Table):
-            self.statistics.add(Table.from_any(block.X), reference)
+            self._add_table(Table.from_any(block.X), reference, block)
         else:
             images = ImagePreprocessor().fit(block.X).transform(block.X)
             total = images[reference].sum(axis=0, dtype=np.float64)
@@ -103,6 +103,12 @@ class Survey:
             self.n_by_label[label] += len(chosen)
             if len(chosen):
                 sample.add(block.numbers[chosen], taken(block.X, chosen))
+
+    def _add_table(self, table: Table, reference: NDArray[np.bool_], block: Block) -> None:
+        try:
+            self.statistics.add(table, reference)
+        except SchemaError as error:
+            raise SchemaError(f"Cannot use {str(block.file)!r}: {error}") from error
 
     def merge(self, other: Self) -> None:
         """Take in the survey of another shard, whose rows have other numbers."""

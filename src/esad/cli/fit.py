@@ -79,7 +79,7 @@ def fit(
     job.check_out(out, [data, *([labels_csv] if labels_csv else [])])
     common.check_method(method)
     with failures.together():
-        parts = open_parts(data, reading, wanted=stream)
+        parts = open_parts(data, reading, wanted=stream, shown=not quiet)
         detector = build_detector(choice)
         if parts is None:
             training = read_training(data, reading)

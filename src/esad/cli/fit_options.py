@@ -112,7 +112,7 @@ Stream = Annotated[
     bool | None,
     typer.Option(
         "--stream/--no-stream",
-        help="Read Parquet files or pictures in parts, in bounded memory. By default several files are, and whatever "
+        help="Read tables or pictures in parts, in bounded memory. By default several files are, and whatever "
         "would fill an eighth of the memory.",
         show_default=False,
         rich_help_panel=_RUNNING,

@@ -25,30 +25,33 @@ if TYPE_CHECKING:
 __all__ = ["open_parts", "survey_parts"]
 
 MEMORY_SHARE = 0.125  # of the machine's memory; a fit takes several times what its rows take
-_CELL_BYTES = 8
 
 
-def open_parts(path: Path, reading: Reading, *, wanted: bool | None) -> "TableStream | PictureStream | None":
+def open_parts(
+    path: Path, reading: Reading, *, wanted: bool | None, shown: bool
+) -> "TableStream | PictureStream | None":
     """The data as a stream if it is asked for, of several files, or too large; None to read it whole."""
-    from esad.data.stream import find_tables
+    from esad.data.parts import find_tables
 
     refuse_model(path)
-    files = find_tables(path)
+    files = find_tables(path) if reading.labels_csv is None else ()
     several = len(files) > 1 or (len(files) == 1 and files[0] != path)
-    if wanted is False and several:
-        raise InputError("Several files are always read in parts. Leave --no-stream out, or give one file.")
-    if wanted is False or (path.is_file() and not files):
-        if wanted:
-            raise InputError("Only Parquet files and pictures can be read in parts. Leave --stream out, or convert.")
+    if wanted is False:
+        if several:
+            raise InputError("Several files are always read in parts. Leave --no-stream out, or give one file.")
         return None
     if files:
-        stream = _tables(path, files, reading)
-        n_bytes = stream.n_rows * len(stream.columns) * _CELL_BYTES
-        return stream if wanted or several or n_bytes > MEMORY_SHARE * _memory() else None
+        return _tables(path, files, reading, shown=shown) if wanted or several or _is_large(path) else None
     if not path.is_dir() or reading.label_column or reading.id_column or reading.ignore:
         return None  # will be refused where it is read whole
     pictures = _pictures(path, reading)
     return pictures if wanted or pictures.n_bytes > MEMORY_SHARE * _memory() else None
+
+
+def _is_large(file: Path) -> bool:
+    from esad.data.files import n_cell_bytes
+
+    return n_cell_bytes(file) > MEMORY_SHARE * _memory()
 
 
 def _memory() -> float:
@@ -59,20 +62,21 @@ def _memory() -> float:
         return 8.0 * 2**30
 
 
-def _tables(path: Path, files: tuple[Path, ...], reading: Reading) -> "TableStream":
+def _tables(path: Path, files: tuple[Path, ...], reading: Reading, *, shown: bool) -> "TableStream":
     from esad.data.files import column_names
     from esad.data.stream import TableStream
 
-    if reading.labels_csv is not None:
-        raise InputError("--labels-csv is for a folder of pictures. For a table give --label-column.")
     check_roles(files[0], column_names(files[0]), reading)
     name = reading.label_column
-    stream = TableStream(
-        files,
-        label_column=name,
-        ignore=[*reading.ignore, *([] if reading.id_column is None else [reading.id_column])],
-        meaning=lambda values: column_labels(values, reading, name=name or ""),
-    )
+    with bar(shown=shown) as progress:
+        task = progress.add_task("looking", total=sum(file.stat().st_size for file in files))
+        stream = TableStream(
+            files,
+            label_column=name,
+            ignore=[*reading.ignore, *([] if reading.id_column is None else [reading.id_column])],
+            meaning=lambda values: column_labels(values, reading, name=name or ""),
+            on_bytes=lambda n_bytes: progress.advance(task, n_bytes),
+        )
     if stream.n_rows < 2:
         raise DataFileError(f"Cannot learn from {str(path)!r}: it holds {common.counted(stream.n_rows, 'row')}.")
     return stream

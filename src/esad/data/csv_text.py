@@ -15,7 +15,7 @@ import pyarrow.csv as pa_csv
 from esad.data.csv_faults import Dialect, check_closed, check_names, explain, not_utf8, one_line
 from esad.errors import DataFileError
 
-__all__ = ["read", "sniff", "stream"]
+__all__ = ["fault", "last_text", "options", "read", "sniff", "stream"]
 
 _SAMPLE_BYTES = 1 << 18
 _MAX_HEADER_BYTES = 1 << 26
@@ -92,43 +92,59 @@ def _read_with(path: Path, dialect: Dialect, names: tuple[str, ...], types: Mapp
     if not names:
         return pa.table({})
     try:
-        table = pa_csv.read_csv(str(path), **_options(dialect, names, types, use_threads=True))
+        table = pa_csv.read_csv(str(path), **options(dialect, names, types, use_threads=True))
     except (pa.ArrowException, OSError) as error:
-        texts = {name: pa.string() for name in names}
-        collections.deque(_stream_with(path, dialect, names, texts), maxlen=0)  # its error knows the line
-        raise explain(path, dialect, error) from error
-    check_closed(path, dialect, _last_text(table, dialect))
+        raise fault(path, dialect, names, error) from error
+    check_closed(path, dialect, last_text(table, dialect))
     return table.select(names)
+
+
+def fault(path: Path, dialect: Dialect, names: tuple[str, ...], error: Exception) -> DataFileError:
+    """What is wrong with a file that could not be read; only a reader that goes line by line knows where."""
+    try:
+        collections.deque(_stream_with(path, dialect, names, dict.fromkeys(names, pa.string())), maxlen=0)
+    except DataFileError as found:
+        return found
+    return explain(path, dialect, error)
 
 
 def _stream_with(
     path: Path, dialect: Dialect, names: tuple[str, ...], types: Mapping[str, pa.DataType]
 ) -> Generator[pa.RecordBatch]:
-    last_text = None
+    last = None
     try:
         # pyarrow knows the row of an error only in a single thread, which costs this reader nothing
-        with pa_csv.open_csv(str(path), **_options(dialect, names, types, use_threads=False)) as reader:
+        with pa_csv.open_csv(str(path), **options(dialect, names, types, use_threads=False)) as reader:
             for batch in reader:
-                last_text = _last_text(batch, dialect) if batch.num_rows > 0 else last_text
+                last = last_text(batch, dialect) if batch.num_rows > 0 else last
                 yield batch.select(names)
     except (pa.ArrowException, OSError) as error:
         raise explain(path, dialect, error) from error
-    check_closed(path, dialect, last_text)
+    check_closed(path, dialect, last)
 
 
-def _last_text(rows: pa.Table | pa.RecordBatch, dialect: Dialect) -> str | None:
+def last_text(rows: pa.Table | pa.RecordBatch, dialect: Dialect) -> str | None:
     """Last cell of the last column, if it is text."""
     column = rows.column(dialect.names[-1])
     return column[-1].as_py() if pa.types.is_string(column.type) and len(column) > 0 else None
 
 
-def _options(
-    dialect: Dialect, names: tuple[str, ...], types: Mapping[str, pa.DataType], *, use_threads: bool
+def options(
+    dialect: Dialect,
+    names: tuple[str, ...],
+    types: Mapping[str, pa.DataType],
+    *,
+    use_threads: bool,
+    has_header: bool = True,
 ) -> dict[str, Any]:
     """Keyword arguments for pyarrow's CSV readers, which always read the last column too (see `check_closed`)."""
     last = dialect.names[-1]
     return {
-        "read_options": pa_csv.ReadOptions(use_threads=use_threads, block_size=dialect.n_block_bytes),
+        "read_options": pa_csv.ReadOptions(
+            use_threads=use_threads,
+            block_size=dialect.n_block_bytes,
+            column_names=None if has_header else list(dialect.names),
+        ),
         "parse_options": pa_csv.ParseOptions(delimiter=dialect.delimiter, newlines_in_values=True),
         "convert_options": pa_csv.ConvertOptions(
             column_types={last: pa.string(), **types} if last not in names else dict(types),

@@ -21,6 +21,7 @@ __all__ = [
     "ScoreWriter",
     "column_names",
     "count_rows",
+    "n_cell_bytes",
     "open_batches",
     "parquet_blocks",
     "parquet_groups",
@@ -31,6 +32,7 @@ _CSV = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
 PARQUET = (".parquet", ".pq")
 SUFFIXES = _CSV + PARQUET
 _MAX_CELLS = 1 << 22  # of one batch: 32 MiB as float64, however wide the table
+_COMPRESSION = 5  # of CSV text by gzip, about
 _DAMAGE = (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError)  # all seen on files with flipped bytes
 _PANDAS_INDEX = re.compile(r"__index_level_\d+__")
 
@@ -135,7 +137,7 @@ def open_batches(
     names = _selected(file, columns)
     n_rows = max(1, min(batch_rows, _MAX_CELLS // max(1, len(names))))
     if _is_parquet(file):
-        return _rebatched(file, parquet_blocks(file, names, n_rows), n_rows, may_be_empty)
+        return _rebatched(file, parquet_blocks(file, None, names, n_rows), n_rows, may_be_empty)
     types = {} if schema is None else _csv_types(schema, names)
     return _rebatched(file, csv_text.stream(file, types=types, columns=names), n_rows, may_be_empty)
 
@@ -184,6 +186,14 @@ def count_rows(path: str | os.PathLike[str]) -> int | None:
         raise _damaged(file, error) from error
 
 
+def n_cell_bytes(path: str | os.PathLike[str]) -> int:
+    """About what the cells of a file take in memory: eight bytes each, in CSV as many as their text."""
+    n_rows = count_rows(path)
+    if n_rows is not None:
+        return n_rows * len(column_names(path)) * 8
+    return os.path.getsize(path) * (_COMPRESSION if Path(path).name.lower().endswith(".gz") else 1)
+
+
 def _checked(path: str | os.PathLike[str]) -> Path:
     """Path of a regular file of a known format that is not empty."""
     file, shown = Path(path), repr(os.fspath(path))
@@ -222,10 +232,8 @@ def _parquet_names(file: Path, source: pq.ParquetFile) -> tuple[str, ...]:
     return names
 
 
-def parquet_blocks(
-    file: Path, names: tuple[str, ...], n_rows: int, group: int | None = None
-) -> Generator[pa.RecordBatch]:
-    """Rows of a Parquet file, or of one of its row groups, at most so many at a time."""
+def parquet_blocks(file: Path, group: int | None, names: tuple[str, ...], n_rows: int) -> Generator[pa.RecordBatch]:
+    """Rows of one row group of a Parquet file, or of all, at most so many at a time."""
     groups = None if group is None else [group]
     try:
         with _parquet(file) as source:
@@ -235,13 +243,12 @@ def parquet_blocks(
         raise _damaged(file, error) from error
 
 
-def parquet_groups(path: str | os.PathLike[str]) -> list[tuple[int, int]]:
-    """Rows and bytes of each row group, from the end of the file."""
+def parquet_groups(path: str | os.PathLike[str]) -> list[int]:
+    """Rows of each row group, from the end of the file."""
     file = _checked(path)
     try:
         with _parquet(file) as source:
-            groups = [source.metadata.row_group(index) for index in range(source.metadata.num_row_groups)]
-            return [(group.num_rows, group.total_byte_size) for group in groups]
+            return [source.metadata.row_group(index).num_rows for index in range(source.metadata.num_row_groups)]
     except _DAMAGE as error:
         raise _damaged(file, error) from error
 

@@ -1,10 +1,11 @@
-"""Data that does not fit into memory, block by block: Parquet files and folders of pictures, in order or shuffled."""
+"""Data that does not fit into memory, block by block: tables and folders of pictures, in order or shuffled."""
 
 import copy
-import glob
 import os
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -14,11 +15,12 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from esad import labels
-from esad.data.files import PARQUET, column_names, parquet_blocks, parquet_groups
+from esad.data.files import column_names
+from esad.data.parts import Part, find_tables, parts_of
 from esad.data.picture_folder import Listing, list_folder
 from esad.errors import DataFileError
 
-__all__ = ["Block", "PictureStream", "Stream", "TableStream", "find_tables", "open_stream"]
+__all__ = ["Block", "PictureStream", "Stream", "TableStream", "open_stream"]
 
 BLOCK_ROWS = 1 << 16
 MAX_CELLS = 1 << 21  # of a block, however wide the table: 16 MiB as float64
@@ -32,11 +34,12 @@ Meaning = Callable[[Any], Labels]
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Some rows: an arrow table or pictures (n, channels, height, width), their labels and their numbers."""
+    """Some rows: an arrow table or pictures (n, channels, height, width), their labels, their numbers, their file."""
 
     X: Any
     y: Labels
     numbers: NDArray[np.int64]
+    file: Path | None = None
 
 
 class Stream(Protocol):
@@ -56,7 +59,9 @@ class Stream(Protocol):
 def open_stream(
     path: str | os.PathLike[str], *, label_column: str | None = None, ignore: Sequence[str] = ()
 ) -> "TableStream | PictureStream":
-    """Open a Parquet file, a folder or a pattern of Parquet files, or a folder of pictures.
+    """Open a CSV or Parquet file, a folder or a pattern of them, or a folder of pictures.
+
+    CSV is read once at the opening, to learn what its columns hold.
 
     Parameters
     ----------
@@ -84,30 +89,8 @@ def open_stream(
     return PictureStream(list_folder(path))
 
 
-def find_tables(path: str | os.PathLike[str]) -> tuple[Path, ...]:
-    """Parquet files that a path means: itself, those below a folder, or those that a pattern matches; none if none."""
-    text = os.fspath(path)
-    place = Path(text)
-    if place.is_dir():
-        found = (file for file in place.rglob("*") if file.name.lower().endswith(PARQUET) and file.is_file())
-        return tuple(sorted(file for file in found if not any(part.startswith(".") for part in _below(file, place))))
-    if place.exists() or not any(mark in text for mark in "*?["):
-        return (place,) if text.lower().endswith(PARQUET) else ()
-    matches = sorted(Path(match) for match in glob.glob(text, recursive=True))
-    if not matches:
-        raise DataFileError(f"Cannot read {text!r}: no file matches.")
-    others = [str(match) for match in matches if not match.name.lower().endswith(PARQUET)]
-    if others:
-        raise DataFileError(f"Cannot read {others[0]!r}: several files must be Parquet, and end in .parquet or .pq.")
-    return tuple(matches)
-
-
-def _below(file: Path, folder: Path) -> tuple[str, ...]:
-    return file.relative_to(folder).parts
-
-
 class TableStream:
-    """The rows of Parquet files with the same columns.
+    """The rows of CSV and Parquet files with the same columns, in any order.
 
     Parameters
     ----------
@@ -117,6 +100,8 @@ class TableStream:
         Columns that are not read.
     meaning : callable, optional
         From the different values of the label column to labels; `esad.labels.from_column` by default.
+    on_bytes : callable, optional
+        Called with the number of bytes whenever some of a CSV file have been looked at.
     """
 
     def __init__(
@@ -126,40 +111,33 @@ class TableStream:
         label_column: str | None = None,
         ignore: Sequence[str] = (),
         meaning: Meaning = labels.from_column,
+        on_bytes: Callable[[int], None] | None = None,
     ) -> None:
-        self.files, self.label_column = tuple(files), label_column
-        names = column_names(self.files[0])
-        for name in [*ignore, *([] if label_column is None else [label_column])]:
-            if name not in names:
-                raise DataFileError(f"{str(self.files[0])!r} has no column {name!r}.")
-        self.columns = tuple(name for name in names if name not in {label_column, *ignore})
-        if not self.columns:
-            raise DataFileError(f"{str(self.files[0])!r} has no column left to learn from.")
-        for file in self.files[1:]:
-            lacking = [name for name in names if name not in ignore and name not in column_names(file)]
-            if lacking:
-                raise DataFileError(f"{str(file)!r} has no column {lacking[0]!r}, which {str(self.files[0])!r} has.")
-        self._groups = self._listed()  # (file, row group, number of the first row)
+        self.label_column = label_column
+        aside = [*ignore, *([] if label_column is None else [label_column])]
+        self.columns = _common_columns(files, aside, ignore)
+        parts = parts_of(files, self._wanted, on_bytes=on_bytes)
+        self._parts = list(zip(parts, accumulate((part.n_rows for part in parts), initial=0), strict=False))
+        self._n_rows = sum(part.n_rows for part in parts)
+        if not self._n_rows:
+            raise DataFileError(f"Cannot read {str(files[0])!r}: there are columns but no rows.")
         self._meanings = {} if label_column is None else self._read_meanings(label_column, meaning)
-
-    def _listed(self) -> list[tuple[Path, int, int]]:
-        groups, self._n_rows, self.n_bytes = [], 0, 0
-        for file in self.files:
-            for index, (n_rows, n_bytes) in enumerate(parquet_groups(file)):
-                groups.append((file, index, self._n_rows))
-                self._n_rows, self.n_bytes = self._n_rows + n_rows, self.n_bytes + n_bytes
-        return groups
 
     @property
     def n_rows(self) -> int:
         """How many rows there are."""
         return self._n_rows
 
+    @property
+    def _wanted(self) -> tuple[str, ...]:
+        """Columns that are read."""
+        return (*self.columns, *([] if self.label_column is None else [self.label_column]))
+
     def _read_meanings(self, label_column: str, meaning: Meaning) -> dict[Any, int]:
         """What each value of the label column means, from one look at that column alone."""
         found: dict[Any, None] = {}
-        for file, group, _ in self._groups:
-            for batch in parquet_blocks(file, (label_column,), BLOCK_ROWS, group):
+        for part, _ in self._parts:
+            for batch in part.batches((label_column,), BLOCK_ROWS):
                 found |= dict.fromkeys(pc.unique(batch.column(0)).to_pylist())
             if len(found) > _MAX_WORDS:
                 break  # no labels, as will be said
@@ -174,16 +152,16 @@ class TableStream:
 
     def blocks(self) -> Iterator[Block]:
         """All rows, file by file."""
-        for group in self._groups:
-            yield from self._read(group)
+        for part, first in self._parts:
+            yield from self._read(part, first)
 
     def shuffled(self, rng: np.random.Generator) -> Iterator[Block]:
-        """Row groups in random order, several of them at a time; rows within a block stay in order."""
-        waiting = [self._groups[index] for index in rng.permutation(len(self._groups))]
+        """Parts in random order, several of them at a time; rows within a block stay in order."""
+        waiting = [self._parts[index] for index in rng.permutation(len(self._parts))]
         reading: list[Iterator[Block]] = []
         while waiting or reading:
             while waiting and len(reading) < N_OPEN:
-                reading.append(self._read(waiting.pop(), n_open=N_OPEN))
+                reading.append(self._read(*waiting.pop(), n_open=N_OPEN))
             for source in list(reading):
                 block = next(source, None)
                 if block is None:
@@ -191,15 +169,14 @@ class TableStream:
                 else:
                     yield block
 
-    def _read(self, group: tuple[Path, int, int], *, n_open: int = 1) -> Iterator[Block]:
-        file, index, first = group
-        wanted = (*self.columns, *([] if self.label_column is None else [self.label_column]))
-        n_rows = max(1, min(BLOCK_ROWS, MAX_CELLS // len(wanted)) // n_open)
-        for batch in parquet_blocks(file, wanted, n_rows, index):
-            numbers = np.arange(first, first + batch.num_rows)
-            y = self._labels(batch)
-            yield Block(pa.Table.from_batches([batch.select(list(self.columns))]), y, numbers)
-            first += batch.num_rows
+    def _read(self, part: Part, first: int, *, n_open: int = 1) -> Iterator[Block]:
+        n_rows = max(1, min(BLOCK_ROWS, MAX_CELLS // len(self._wanted)) // n_open)
+        for batch in part.batches(self._wanted, n_rows):
+            if batch.num_rows:
+                numbers = np.arange(first, first + batch.num_rows)
+                table = pa.Table.from_batches([batch.select(list(self.columns))])
+                yield Block(table, self._labels(batch), numbers, part.file)
+                first += batch.num_rows
 
     def _labels(self, batch: pa.RecordBatch) -> Labels:
         if self.label_column is None:
@@ -208,6 +185,29 @@ class TableStream:
         known = [self._meanings[value] for value in encoded.dictionary.to_pylist()]
         positions = encoded.indices.fill_null(len(known)).to_numpy(zero_copy_only=False)
         return np.asarray(np.array([*known, self._meanings.get(None, 0)], dtype=np.int8)[positions])
+
+
+def _common_columns(files: Sequence[Path], aside: Sequence[str], ignore: Sequence[str]) -> tuple[str, ...]:
+    """The columns of the first file but those `aside`; all files must have them, but for those to `ignore`."""
+    first, names = files[0], column_names(files[0])
+    for name in aside:
+        if name not in names:
+            raise DataFileError(f"{str(first)!r} has no column {name!r}.")
+    columns = tuple(name for name in names if name not in aside)
+    if not columns:
+        raise DataFileError(f"{str(first)!r} has no column left to learn from.")
+    others: dict[str, Path] = {}
+    for file in files[1:]:
+        given = column_names(file)
+        lacking = [name for name in names if name not in given and name not in ignore]
+        if lacking:
+            raise DataFileError(f"{str(file)!r} has no column {lacking[0]!r}, which {str(first)!r} has.")
+        others |= {name: file for name in given if name not in names}
+    if others:
+        name, file = next(iter(others.items()))
+        message = f"Columns that {str(first)!r} does not have are left out: {name!r} of {str(file)!r}"
+        warnings.warn(message + (f" and {len(others) - 1} more." if len(others) > 1 else "."), stacklevel=4)
+    return columns
 
 
 class PictureStream:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from esad.data.files import SUFFIXES
+from esad.data.parts import is_table
 from esad.errors import DataFileError, InputError, OutputError
 from esad.wording import counted
 
@@ -14,7 +15,6 @@ __all__ = ["BOOKS", "FORMATS", "Shard", "plan"]
 
 BOOKS = "_esad"  # folder below the scores; readers of whole folders skip names that begin so
 FORMATS = {"csv": ".csv", "parquet": ".parquet"}
-_HIDDEN = (".", "_")  # as Spark, Hive and Arrow have it
 
 
 @dataclass(frozen=True)
@@ -114,10 +114,7 @@ def _tables(paths: Iterable[Path], root: Path, out: Path) -> dict[str, str]:
     return {
         str(path.relative_to(root)): str(path)
         for path in paths
-        if path.name.lower().endswith(SUFFIXES)
-        and not any(part.startswith(_HIDDEN) for part in path.relative_to(root).parts)
-        and path.is_file()
-        and not (has_scores and out in Path(os.path.realpath(path)).parents)
+        if is_table(path, root) and not (has_scores and out in Path(os.path.realpath(path)).parents)
     }
 
 
