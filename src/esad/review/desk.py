@@ -154,19 +154,21 @@ class Desk:
                 return not decided and reviewer not in said and self.material.known[row] == labels.UNLABELLED
 
             taken = self.queue.take(reviewer, n, is_open=is_open, have=have)
-            return self.items([one.row for one in taken], reviewer, {one.row: one.why for one in taken})
+            self.judged.want([one.row for one in taken], first=False)
+            y = self.labels()
+            return [self._item(one.row, reviewer, y, one.why) for one in taken]
 
-    def items(self, rows: Sequence[int], reviewer: str, whys: dict[int, str] | None = None) -> list[dict[str, Any]]:
-        """Everything to show about some rows."""
+    def items(self, rows: Sequence[int], reviewer: str) -> list[dict[str, Any]]:
+        """Everything to show about some rows; their reasons are looked for before all others."""
         wrong = [row for row in rows if not 0 <= row < self.material.n_rows]
         if wrong:
             raise InputError(f"Rows must be between 0 and {self.material.n_rows - 1}. Got {wrong[0]}.")
         with self._lock:
             self.judged.want(rows)
             y = self.labels()
-            return [self._item(row, reviewer, y, (whys or {}).get(row)) for row in rows]
+            return [self._item(row, reviewer, y) for row in rows]
 
-    def _item(self, row: int, reviewer: str, y: NDArray[np.int8], why: str | None) -> dict[str, Any]:
+    def _item(self, row: int, reviewer: str, y: NDArray[np.int8], why: str | None = None) -> dict[str, Any]:
         scored, material = self.judged.scored, self.material
         said = {name: asdict(opinion) for name, opinion in self.store.opinions(row).items()}
         mine = said.pop(reviewer, None)

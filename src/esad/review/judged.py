@@ -20,8 +20,9 @@ from esad.review.material import Material
 __all__ = ["Explained", "Judged", "Scored"]
 
 BLOCK: Final = 4096  # pictures scored at a time
+MAX_WANTED: Final = 64
 KEPT: Final = 2000  # explanations kept
-AHEAD: Final = 4  # rows explained at a time
+AT_ONCE: Final = {"row": 8, "picture": 1}  # explained at a time: pictures take long, and the first is needed first
 MAX_CASES: Final = 500  # labelled rows that an item is held against, the newest ones
 N_COLUMNS: Final = 8  # of the reasons, with the largest shares
 N_BINS: Final = 48
@@ -90,7 +91,7 @@ class Scored:
 
 
 class Judged:
-    """A model in use: explanations are found in the background, those asked for last first.
+    """A model in use: explanations are found in the background.
 
     Parameters
     ----------
@@ -102,6 +103,7 @@ class Judged:
         self.scored, self.material = scored, material
         self._explained: OrderedDict[int, Explained | None] = OrderedDict()  # None: it failed
         self._wanted: deque[int] = deque()
+        self._under_way: list[int] = []
         self._vectors: dict[int, Rows] = {}
         self._changed = threading.Condition()
         self._closed = False
@@ -121,11 +123,12 @@ class Judged:
 
     # ------------------------------------------------------------------ reasons
 
-    def want(self, rows: Iterable[int]) -> None:
-        """Explain these next, in this order."""
+    def want(self, rows: Iterable[int], *, first: bool = True) -> None:
+        """Explain these in this order: next, or after those that were asked for before."""
         with self._changed:
-            asked = [row for row in rows if row not in self._explained]
-            self._wanted = deque([*asked, *(row for row in self._wanted if row not in asked)][:64])
+            asked = [row for row in rows if row not in self._explained and row not in self._under_way]
+            waiting = [row for row in self._wanted if row not in asked]
+            self._wanted = deque([*asked, *waiting][:MAX_WANTED] if first else [*waiting, *asked][-MAX_WANTED:])
             self._changed.notify_all()
 
     def explained(self, row: int, *, wait: float = 0.0) -> Explained | None:
@@ -147,13 +150,15 @@ class Judged:
                 self._changed.wait_for(lambda: self._wanted or self._closed)
                 if self._closed:
                     return
-                rows = [self._wanted.popleft() for _ in range(min(AHEAD, len(self._wanted)))]
+                n = min(AT_ONCE[self.material.noun], len(self._wanted))
+                self._under_way = rows = [self._wanted.popleft() for _ in range(n)]
             try:
                 found = self._explain(rows)
             except Exception:  # a row that cannot be explained can still be judged
                 found = dict.fromkeys(rows)
             with self._changed:
                 self._explained |= found
+                self._under_way = []
                 while len(self._explained) > KEPT:
                     self._explained.popitem(last=False)
                 self._changed.notify_all()

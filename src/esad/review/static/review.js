@@ -1,6 +1,6 @@
 // The review page. Data of the user becomes text nodes and nothing else; there is no innerHTML in here.
 
-const AHEAD = 6; // items held ready
+const AHEAD = 10; // items held ready
 const $ = (id) => document.getElementById(id);
 const noun = document.body.dataset.noun;
 
@@ -14,6 +14,7 @@ let current = null; // row that is shown
 let shownBefore = []; // rows that were shown, for going back
 let generation = null;
 let filling = null;
+let isDry = false; // the server has no further row for the queue
 
 history.replaceState(null, "", "/"); // the token has done its work
 
@@ -81,20 +82,33 @@ async function send() {
       pause = 250;
       first.done?.(answer);
     } catch (error) {
-      if (error.status >= 400 && error.status < 500 && error.status !== 408) {
+      if (error.status >= 400 && error.status < 500 && error.status !== 401 && error.status !== 408) {
         outbox.shift();
-        toast(`Not saved: ${error.message}`);
+        await refused(first, error);
       } else {
         tellSaved(true);
+        if (error.status === 401) toast("Not saved yet: open the page in another tab by a new link from the terminal.");
         await new Promise((wake) => setTimeout(wake, pause));
         pause = Math.min(2 * pause, 5000);
         continue;
       }
     }
     tellSaved(false);
+    if (current === first.body.row && cache.has(current)) draw(cache.get(current)); // no longer "not saved yet"
   }
   sending = false;
   soon(120);
+}
+
+async function refused(sent, error) {
+  const { row } = sent.body;
+  const name = cache.get(row)?.name;
+  toast(name ? `Not saved, ${name}: ${error.message}` : `Not saved: ${error.message}`);
+  if (row === undefined) return;
+  cache.delete(row); // it shows a verdict that is none
+  const entry = list?.entries.find((one) => one.row === row);
+  if (entry) entry.verdict = null;
+  await fresh(row).catch(() => null);
 }
 
 function tellSaved(lost) {
@@ -116,25 +130,29 @@ addEventListener("beforeunload", (event) => {
 // ------------------------------------------------------------------ what comes next
 
 const unsaved = () => outbox.filter((one) => one.path === "/api/judgements").map((one) => one.body.row);
+const isUnsaved = (row) => outbox.some((one) => one.body.row === row);
 
 function keep(items) {
   for (const item of items) {
     item.why ??= cache.get(item.row)?.why ?? null; // only the queue says why
     cache.set(item.row, item);
-    if (noun === "picture") for (const kind of ["given", "heat", "expected"]) preload(item, kind);
+    if (noun === "picture") for (const kind of item.pending ? ["given"] : KINDS) picture(item, kind);
   }
   while (cache.size > 400) cache.delete(cache.keys().next().value);
 }
 
+const KINDS = ["given", "heat", "expected"];
 const pictureOf = (item, kind) => `/pictures/${item.generation}/${item.row}/${kind}.png`;
-const preloaded = new Map();
-function preload(item, kind) {
+const pictures = new Map(); // path -> image, loaded and decoded before it is shown
+function picture(item, kind) {
   const path = pictureOf(item, kind);
-  if (preloaded.has(path)) return;
-  const image = new Image();
-  image.src = path;
-  preloaded.set(path, image);
-  if (preloaded.size > 120) preloaded.delete(preloaded.keys().next().value);
+  if (!pictures.has(path)) {
+    const image = el("img", { src: path, alt: `${item.name}, ${CAPTIONS[kind]}` });
+    image.decode().catch(() => pictures.delete(path)); // it can be asked for again
+    pictures.set(path, image);
+    if (pictures.size > 20 * AHEAD) pictures.delete(pictures.keys().next().value);
+  }
+  return pictures.get(path);
 }
 
 function refill() {
@@ -151,6 +169,7 @@ async function fill() {
       const { items } = await ask(`/api/next?n=${missing}&have=${have}`);
       if (list !== null) return;
       keep(items);
+      isDry = items.length < missing;
       queue.push(...items.map((item) => item.row).filter((row) => !queue.includes(row)));
     } else {
       const wanted = list.entries.slice(place, place + AHEAD).map((entry) => entry.row);
@@ -160,6 +179,28 @@ async function fill() {
   } catch (error) {
     if (error.status) toast(error.message);
   }
+  pursue();
+}
+
+// Reasons take the server a while. They are asked for until those of all items held ready are there, the current one
+// first: nobody looks at an item and waits for them unless judging faster than reasons are found.
+let pursuing = false;
+async function pursue() {
+  if (pursuing) return;
+  pursuing = true;
+  for (let pause = 100; ; pause = Math.min(1.3 * pause, 1000)) {
+    await new Promise((wake) => setTimeout(wake, pause));
+    const rows = list === null ? queue : list.entries.slice(place, place + AHEAD).map((entry) => entry.row);
+    const pending = [...new Set([current, ...rows])].filter((row) => cache.get(row)?.pending).slice(0, 2 * AHEAD);
+    if (!pending.length) break;
+    const found = await ask(`/api/items?rows=${pending.join(",")}`).catch(() => null);
+    if (!found) continue;
+    const ready = found.items.filter((item) => !item.pending);
+    keep(ready);
+    if (ready.some((item) => item.row === current)) draw(cache.get(current));
+    if (ready.length) pause = 100;
+  }
+  pursuing = false;
 }
 
 async function fresh(row) {
@@ -171,6 +212,7 @@ async function fresh(row) {
 async function begin() {
   queue = [];
   place = 0;
+  isDry = false;
   await refill();
   show(list === null ? queue[0] : list.entries[0]?.row);
 }
@@ -212,43 +254,39 @@ function show(row) {
   for (const id of ["anomaly", "normal", "skip", "note"]) $(id).disabled = current === null;
   markList();
   if (current === null) {
-    const words = list === null ? `No ${noun} is left to judge.` : `Nothing is left here.`;
-    $("item").replaceChildren(el("div", { class: "empty" }, el("b", {}, words), "Choose another list, or refit."));
+    delete $("item").dataset.row;
+    $("item").replaceChildren(list === null && !isDry ? el("p", { class: "wait" }, "Loading …") : nothingLeft());
     return;
   }
   const item = cache.get(row);
-  if (item) draw(item);
-  else {
+  if (item) {
+    draw(item);
+    refresh(item);
+  } else {
     $("item").replaceChildren(el("p", { class: "wait" }, "Loading …"));
     fresh(row).then((found) => current === row && draw(found), (error) => toast(error.message));
   }
-  if (item?.pending && noun === "row") awaitReasons(row);
-  else if (item) refreshCases(item);
+  pursue();
 }
 
-async function refreshCases(item) {
-  const known = JSON.stringify(item.cases); // an item that was held ready may not know the latest labels
+function nothingLeft() {
+  const words = list === null ? `No ${noun} is left to judge.` : `Nothing is left here.`;
+  return el("div", { class: "empty" }, el("b", {}, words), "Choose another list, or refit.");
+}
+
+// An item that was held ready may not know the latest labels, nor its reasons.
+async function refresh(item) {
+  const essence = ({ cases, pending }) => JSON.stringify([cases, pending]);
   const found = await fresh(item.row).catch(() => null);
-  if (found && current === item.row && JSON.stringify(found.cases) !== known) draw(found);
-}
-
-async function awaitReasons(row) {
-  for (let tries = 0; tries < 100 && current === row; tries++) {
-    await new Promise((wake) => setTimeout(wake, tries < 10 ? 120 : 400));
-    if (current !== row) return;
-    const item = await fresh(row).catch(() => null);
-    if (item && !item.pending) {
-      if (current === row) draw(item);
-      return;
-    }
-  }
+  if (found && current === item.row && essence(found) !== essence(item)) draw(found);
 }
 
 function draw(item) {
   const badges = [el("span", { class: item.is_alarm ? "badge alarm" : "badge" }, item.is_alarm ? "alarm" : "no alarm")];
   if (item.why) badges.push(el("span", { class: "badge" }, item.why === "top" ? "among the highest" : "near the border"));
   if (item.known) badges.push(el("span", { class: `badge ${item.known}` }, `in the file: ${item.known}`));
-  if (item.mine?.verdict) badges.push(el("span", { class: `badge ${item.mine.verdict}` }, `you: ${item.mine.verdict}`));
+  if (item.mine?.verdict)
+    badges.push(el("span", { class: `badge ${item.mine.verdict}` }, `you: ${item.mine.verdict}${isUnsaved(item.row) ? ", not saved yet" : ""}`));
   for (const [name, said] of Object.entries(item.others))
     if (said.verdict) badges.push(el("span", { class: `badge ${said.verdict}` }, `${name}: ${said.verdict}`));
   const facts = [
@@ -260,7 +298,7 @@ function draw(item) {
     el("div", { class: "head" }, el("h2", {}, item.name), el("div", { class: "badges" }, ...badges)),
     el("div", { class: "facts" }, ...facts.map(([big, small]) => el("div", {}, el("b", {}, big), el("span", {}, small)))),
     state ? spread(item.score) : null,
-    noun === "picture" ? pictures(item) : reasons(item),
+    noun === "picture" ? gallery(item) : reasons(item),
     notes(item),
     cases(item),
     item.cells.length ? part("All cells", el("dl", { class: "cells" }, ...item.cells.map(cell))) : null,
@@ -310,11 +348,12 @@ function reasons(item) {
   return part("Why", el("table", {}, el("thead", {}, head), el("tbody", {}, ...rows)));
 }
 
-function pictures(item) {
-  const words = { given: "as given", heat: "where the score comes from", expected: "as the model expects it" };
-  const figures = Object.entries(words).map(([kind, text]) =>
-    el("figure", {}, el("img", { src: pictureOf(item, kind), alt: `${item.name}, ${text}` }), el("figcaption", {}, text)));
-  return el("div", { class: "pictures" }, ...figures);
+const CAPTIONS = { given: "as given", heat: "where the score comes from", expected: "as the model expects it" };
+
+function gallery(item) {
+  const shown = (kind) =>
+    kind === "given" || !item.pending ? picture(item, kind) : el("div", { class: "blank", role: "img", "aria-label": "Looking for reasons …" });
+  return el("div", { class: "pictures" }, ...KINDS.map((kind) => el("figure", {}, shown(kind), el("figcaption", {}, CAPTIONS[kind]))));
 }
 
 function notes(item) {
