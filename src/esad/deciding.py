@@ -11,7 +11,7 @@ from esad.errors import InputError
 from esad.preprocess.profile import Profile
 from esad.score.conformal import Calibration
 from esad.score.drift import LEVEL, MIN_DISTANCE, Drift, DriftMonitor
-from esad.score.threshold import Threshold
+from esad.score.threshold import Applied, Basis, Threshold
 from esad.scoring import Scores, Scoring
 
 __all__ = ["Deciding"]
@@ -25,6 +25,8 @@ class Deciding(Scoring):
     training_scores_, training_labels_, training_unseen_by_ : ndarray
         What `TrainingScores` has of the training rows; a detector read from a file has none.
     calibration_ : Calibration or None
+    applied_ : Applied or None
+        How the threshold was set; None where an older file does not say.
     profile_ : Profile or None
     """
 
@@ -32,6 +34,7 @@ class Deciding(Scoring):
     training_labels_: NDArray[np.int8]
     training_unseen_by_: NDArray[np.int64] | None
     calibration_: Calibration | None
+    applied_: Applied | None
     profile_: Profile | None
 
     def fit_threshold(
@@ -71,7 +74,7 @@ class Deciding(Scoring):
         assert rule is not None
         if X is not None:
             scores = self.anomaly_score(X)
-            self.offset_ = -rule.fit(scores, labels.check(y, len(scores), warn=False))
+            self._set_threshold(rule.fit(scores, labels.check(y, len(scores), warn=False)), rule, "given")
         elif hasattr(self, "training_scores_"):
             self._apply_to_training(rule)
         else:
@@ -86,7 +89,11 @@ class Deciding(Scoring):
         unseen = known & (y == labels.UNLABELLED)
         if rule.rule != "labels" and unseen.any():
             known = unseen
-        self.offset_ = -rule.fit(scores[known], y[known])
+        self._set_threshold(rule.fit(scores[known], y[known]), rule, "training")
+
+    def _set_threshold(self, value: float, rule: Threshold, basis: Basis) -> None:
+        self.offset_ = -value
+        self.applied_ = Applied(rule, basis, value)
 
     def calibrate(
         self,
@@ -137,7 +144,7 @@ class Deciding(Scoring):
     def set_calibration(self, calibration: Calibration, *, alpha: float | None = None) -> Self:
         """Take a calibration made of this detector's scores; `alpha` as in `calibrate`."""
         if alpha is not None:
-            self.offset_ = -calibration.threshold(alpha)
+            self._set_threshold(calibration.threshold(alpha), Threshold("false_alarm", alpha), "calibration")
         self.calibration_ = calibration
         return self
 

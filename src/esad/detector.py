@@ -206,7 +206,7 @@ class Detector(Deciding, Explaining, OutlierMixin, BaseEstimator):  # type: igno
         self.training_scores_, self.training_labels_ = scores.held_out, checked
         self.training_unseen_by_ = scores.unseen_by
         if threshold.rule == "contamination":  # a share of these very rows, as scikit-learn means it
-            self.offset_ = -threshold.fit(scores.total, checked)
+            self._set_threshold(threshold.fit(scores.total, checked), threshold, "training")
         else:
             self._apply_to_training(threshold)
         if held_out is not None:
@@ -290,6 +290,8 @@ class Detector(Deciding, Explaining, OutlierMixin, BaseEstimator):  # type: igno
             "data_fingerprint": self.fingerprint_,
             "notes": self.notes_,
         }
+        if self.applied_ is not None:
+            manifest["applied"] = self.applied_.to_json()
         arrays = {f"inputs.{name}": value for name, value in input_arrays.items()}
         arrays |= {f"model.{name}": value for name, value in model_arrays.items()}
         if self.calibration_ is not None:

@@ -65,7 +65,7 @@ class HybridDetector(StandardDetector):
         checked = labels.check(y, len(rows), warn=False)
         seen = held_out_parts(checked, self.seed_) != 0
         self.model_ = self._model().fit(self._codes(rows)[seen], checked[seen], seed=self.seed_)
-        self.calibration_ = None
+        self.calibration_, self.applied_ = None, None
         return self
 
     def _contributions(self, rows: Rows) -> dict[str, Scores]:

@@ -84,7 +84,7 @@ def fit_stack(
         part.detector.objective_ = _share(phases[-1].objective, part.phases[-1].objective, number).eval()
         part.detector.loss_curves_ = {name: curve.numpy() for name, curve in curves.items()}
         part.detector._training_scores(part.rows, part.y, part.unseen_by, drawn=np.ones(len(part.y), dtype=bool))
-        part.detector.offset_ = 0.0
+        part.detector.offset_, part.detector.applied_ = 0.0, None
     return True
 
 

@@ -1,15 +1,22 @@
 """Refits: warm where they can be, compared with the old model, kept or rolled back, and files that are never half."""
 
+import copy
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import esad
 from esad import DeepSAD, IsolationForest
 from esad.errors import InputError
+from esad.review.carried import carry_threshold, what_is_lost
 from esad.review.desk import beside
 from esad.review.judged import Scored
 from esad.review.refit import compared, cross_validated, refitted
 from esad.train.callbacks import WarmStart
+
+FOREST = IsolationForest(random_state=0).fit(np.random.default_rng(0).normal(size=(20, 1)))
 
 
 def labelled(n_rows, *rows):
@@ -84,8 +91,91 @@ def test_a_new_model_is_calibrated_as_the_old_one_was(kind):
     assert found == (None if kind == "given" else kind)
 
 
+def by_rate(detector, X):
+    detector.fit_threshold(false_alarm_rate=0.1)
+
+
+def by_labels(detector, X):
+    detector.fit_threshold(from_labels=True)
+
+
+def by_alpha(detector, X):
+    detector.calibrate(alpha=0.15, pollution_ratio=0.05)
+
+
+def by_given_rows(detector, X):
+    detector.calibrate(X[:50], alpha=0.1)
+
+
+def by_given_labels(detector, X):
+    detector.fit_threshold(X[:50], contamination=0.2)
+
+
+def by_hand(detector, X):
+    detector.offset_ -= 0.25
+
+
+def as_an_older_file(detector, X):
+    detector.applied_ = None
+
+
+@pytest.mark.parametrize(
+    ("set_it", "words"),
+    [
+        (lambda detector, X: None, ""),
+        (by_rate, "as before: at most 10 % false alarms."),
+        (by_labels, "as before: where the labels are parted best."),
+        (by_alpha, "as before: at most 15 % false alarms."),
+        (by_given_rows, "on rows that are not here: the new one raises as many alarms"),
+        (by_given_labels, "on rows that are not here: the new one raises as many alarms"),
+        (by_hand, "by hand: the new one raises as many alarms"),
+        (as_an_older_file, "does not say how its threshold was set: the new one raises as many"),
+    ],
+)
+def test_a_threshold_is_set_again_in_the_same_way(set_it, words, tmp_path):
+    X = np.random.default_rng(0).normal(size=(200, 2))
+    y = labelled(200, 1, 2)
+    detector = esad.ESAD(n_members=2, hidden=[4], latent=2, n_epochs=2, random_state=0).fit(X, y)
+    set_it(detector, X)
+    detector.save(tmp_path / "m.esad")
+    old = Scored.of(esad.load(tmp_path / "m.esad"), X)
+    y[[3, 4]] = -1
+    new = Scored.of(refitted(old.detector, X, y, warm=True)[0], X)
+    own = new.detector.threshold_
+    assert words in carry_threshold(old, new)
+    fresh = esad.ESAD(**new.detector.get_params())
+    fresh.__dict__.update(vars(new.detector))
+    if "as before" in words:  # the same call on the new model gives the same threshold
+        set_it(fresh, X)
+        assert new.detector.threshold_ == fresh.threshold_ != own
+        assert str(new.detector.applied_) == str(old.detector.applied_)
+    elif words:
+        assert new.is_alarm.sum() == old.is_alarm.sum()
+    else:
+        assert new.detector.threshold_ == own
+    gone = set_it is by_given_rows
+    assert ("has no p-values" in what_is_lost(old, new)) == gone
+    if set_it is by_alpha:
+        assert new.detector.calibration_.pollution_ratio == 0.05
+
+
+@given(
+    before=st.lists(st.floats(-5, 5), min_size=2, max_size=12),
+    after=st.lists(st.integers(-3, 3), min_size=12, max_size=12),
+    threshold=st.floats(-6, 6),
+)
+def test_as_many_alarms_as_before_unless_scores_are_equal(before, after, threshold):
+    old, new = scored(before), scored(after[: len(before)])
+    old.detector.offset_, old.detector.applied_ = -threshold, None
+    carry_threshold(old, new)
+    n_before, n_after = int(old.is_alarm.sum()), int(new.is_alarm.sum())
+    assert n_after <= n_before
+    ties = sum(score == new.detector.threshold_ for score in new.scores)
+    assert n_before <= n_after + ties
+
+
 def scored(scores):
-    detector = IsolationForest(random_state=0).fit(np.random.default_rng(0).normal(size=(20, 1)))
+    detector = copy.copy(FOREST)
     detector.offset_ = -float(np.quantile(scores, 0.9))
     return Scored(detector, np.asarray(scores, dtype=float), None)
 
@@ -146,6 +236,7 @@ def test_refit_compare_keep_and_roll_back(make_desk, open_page, kit, method):
     found = kit.wait_for(validated)
     assert found["warm"] == (method == "esad")
     assert found["validated"]["n_folds"] == 5
+    assert found["remarks"] == []
     lines = ann.get("/api/comparison").json()
     assert [line["new"] for line in lines["top"]["new"]] == list(range(1, 11))
     assert desk.model.read_bytes() == first  # nothing changes until it is kept

@@ -46,10 +46,19 @@ def _described(path: Path, detector: "Detector") -> dict[str, Any]:
         "shape": None if schema is not None else list(inputs.shape),
         "labels": manifest["label_counts"],
         "threshold": detector.threshold_,
+        "threshold_rule": _rule(detector),
         "calibration": None if calibration is None else str(calibration),
         "notes": detector.notes_,
         "data_fingerprint": detector.fingerprint_,
     }
+
+
+def _rule(detector: "Detector") -> str | None:
+    """How the threshold was set; None where an older file does not say."""
+    applied = detector.applied_
+    if applied is None or applied.value == detector.threshold_:
+        return None if applied is None else str(applied)
+    return "set by hand"
 
 
 def _changed(detector: "Detector", parameters: dict[str, Any]) -> dict[str, Any]:
@@ -60,6 +69,7 @@ def _changed(detector: "Detector", parameters: dict[str, Any]) -> dict[str, Any]
 
 def _show(found: dict[str, Any]) -> None:
     labels, notes = found["labels"], found["notes"]
+    rule = "" if found["threshold_rule"] is None else f" ({found['threshold_rule']})"
     changed = ", ".join(f"{name}={value!r}" for name, value in found["changed_parameters"].items())
     pairs = [
         ("model", f"{found['file']} ({common.size_text(found['n_bytes'])})"),
@@ -72,7 +82,7 @@ def _show(found: dict[str, Any]) -> None:
             "labels",
             f"{labels['n_anomaly']:,} anomaly, {labels['n_normal']:,} normal, {labels['n_unlabelled']:,} unlabelled",
         ),
-        ("threshold", f"{found['threshold']:.6g}: rows with a higher score are flagged"),
+        ("threshold", f"{found['threshold']:.6g}{rule}: rows with a higher score are flagged"),
         ("calibration", found["calibration"] or "none, so there are no p-values"),
         *((name.replace("_", " "), _listed(value)) for name, value in notes.items() if not _is_empty(value)),
         ("fingerprint", f"{found['data_fingerprint']} of the training data"),

@@ -321,6 +321,7 @@ class Desk:
         if comparison is not None:
             found |= {"n_labelled": int(np.count_nonzero(comparison.y)), "warm": comparison.warm}
             found |= {"validated": comparison.validated, "reason": comparison.reason}
+            found["remarks"] = comparison.remarks
         return found
 
     def comparison(self) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 import threading
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
@@ -17,6 +17,7 @@ from esad.deep import DeepDetector
 from esad.detector import Detector
 from esad.errors import InputError
 from esad.random import seed_from
+from esad.review.carried import carry_threshold, what_is_lost
 from esad.review.judged import Scored
 from esad.review.watch import Stopped, Watch
 from esad.train.callbacks import Callback, WarmStart
@@ -56,7 +57,8 @@ def refitted(
     calibration = old.calibration_
     ratio = None
     if calibration is not None and calibration.kind == "held out":
-        ratio = min(0.5, calibration.n_rows / max(1, int((y == labels.UNLABELLED).sum())))
+        n_held_out = calibration.n_rows / (1 - calibration.pollution_ratio)
+        ratio = min(0.5, n_held_out / max(1, int((y == labels.UNLABELLED).sum())))
     watch = Watch(tell, is_stopped=is_stopped)
     new: Detector = clone(old)
     begins_warm = warm and isinstance(old, DeepDetector)
@@ -69,8 +71,8 @@ def refitted(
                 begins_warm = False
         if not begins_warm:
             new.fit(X, y, calibration_ratio=ratio, callbacks=[watch])
-    if calibration is not None and calibration.kind == "cross":
-        new.calibrate()
+    if calibration is not None and calibration.kind != "given":
+        new.calibrate(pollution_ratio=calibration.pollution_ratio)
     new.notes_ = dict(old.notes_)
     return new, begins_warm
 
@@ -86,6 +88,8 @@ class Comparison:
         Labels the new one was trained with.
     warm : bool
         Whether it began with the old weights.
+    remarks : tuple of str
+        What became of the threshold and the p-values, where that needs saying.
     validated : dict or None
         What `cross_validated` found, None while it is not known.
     reason : str
@@ -96,6 +100,7 @@ class Comparison:
     new: Scored
     y: Labels
     warm: bool
+    remarks: tuple[str, ...] = ()
     validated: dict[str, Any] | None = None
     reason: str = ""
 
@@ -214,13 +219,14 @@ class Refit:
                 self.old.detector, self.X, self.y, warm=self.warm, tell=self._tell, is_stopped=self._stop.is_set
             )
             scored = Scored.of(new, self.X)
+            remarks = (carry_threshold(self.old, scored), what_is_lost(self.old, scored))
         except Stopped:
             self.status = "stopped"
             return
         except Exception as error:
             self.status, self.message = "failed", " ".join(str(error).split()) or type(error).__name__
             return
-        self.comparison = Comparison(self.old, scored, self.y, was_warm)
+        self.comparison = Comparison(self.old, scored, self.y, was_warm, tuple(filter(None, remarks)))
         self.progress, self.status = 1.0, "ready"
         self._validate()
 
@@ -242,5 +248,4 @@ class Refit:
                 )
         except Exception as error:
             reason = " ".join(str(error).split()) or type(error).__name__
-        old, new, y, warm = self.comparison.old, self.comparison.new, self.y, self.comparison.warm
-        self.comparison = Comparison(old, new, y, warm, found, reason)
+        self.comparison = replace(self.comparison, validated=found, reason=reason)

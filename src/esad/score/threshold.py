@@ -1,9 +1,9 @@
-"""Where an alarm begins: four rules that turn training scores into one threshold."""
+"""Where an alarm begins: four rules that turn training scores into one threshold, and how one came about."""
 
 import math
 import sys
 from dataclasses import dataclass
-from typing import Final, Literal, get_args
+from typing import Any, Final, Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,9 +11,10 @@ from numpy.typing import ArrayLike, NDArray
 from esad import labels
 from esad.errors import InputError, LabelError
 
-__all__ = ["ONE_SIGMA_BELOW", "Rule", "Threshold"]
+__all__ = ["ONE_SIGMA_BELOW", "Applied", "Basis", "Rule", "Threshold"]
 
 Rule = Literal["auto", "contamination", "false_alarm", "labels"]
+Basis = Literal["training", "calibration", "given"]
 Scores = NDArray[np.float64]
 
 _MAX_LEVEL: Final = {"contamination": 0.5, "false_alarm": 1.0}  # the rules that need a level
@@ -94,6 +95,52 @@ class Threshold:
         else:
             value = _robust(_reference(checked, y_checked))
         return min(max(value, -_LARGEST), _LARGEST)
+
+
+@dataclass(frozen=True)
+class Applied:
+    """A rule, the rows it was applied to, and the threshold that came out.
+
+    Attributes
+    ----------
+    rule : Threshold
+    basis : {"training", "calibration", "given"}
+        The training rows, those that p-values are calibrated on, or rows given later.
+    value : float
+        A detector with another threshold than this had it set by hand.
+
+    Examples
+    --------
+    >>> applied = Applied(Threshold("false_alarm", 0.01), "training", 2.5)
+    >>> str(applied), Applied.from_json(applied.to_json()) == applied
+    ('at most 1 % false alarms', True)
+    """
+
+    rule: Threshold
+    basis: Basis
+    value: float
+
+    def __str__(self) -> str:
+        share = f"{100 * (self.rule.level or 0.0):.3g} %"
+        return {
+            "auto": "three deviations above the median",
+            "contamination": f"{share} of the rows flagged",
+            "false_alarm": f"at most {share} false alarms",
+            "labels": "where the labels are parted best",
+        }[self.rule.rule]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        level = None if self.rule.level is None else float(self.rule.level)
+        return {"rule": self.rule.rule, "level": level, "basis": self.basis, "value": float(self.value)}
+
+    @classmethod
+    def from_json(cls, plain: dict[str, Any]) -> Self:
+        """Undo `to_json`, checking everything."""
+        value, basis = plain["value"], plain["basis"]
+        if basis not in get_args(Basis) or not isinstance(value, float | int) or not math.isfinite(value):
+            raise InputError("how its threshold was set is damaged")
+        return cls(Threshold(plain["rule"], plain["level"]), basis, float(value))
 
 
 def _check(scores: ArrayLike, y: ArrayLike | None) -> tuple[Scores, NDArray[np.int8]]:

@@ -559,7 +559,7 @@ async function drawRefit() {
 
 function comparison() {
   const { alarms, correlation, median_rank, rose, fell, top } = compared;
-  const { validated: found, reason, n_labelled, warm } = state.refit;
+  const { validated: found, reason, n_labelled, warm, remarks } = state.refit;
   const arrow = (a, b) => `${a} → ${b}`;
   const ranked = (rank) => (rank === null ? "–" : whole.format(Math.round(rank)));
   const tile = (big, small) => el("div", { class: "tile" }, el("b", {}, big), el("span", {}, small));
@@ -575,6 +575,7 @@ function comparison() {
   return [
     el("p", { class: "soft" }, words),
     el("div", { class: "tiles" }, ...tiles),
+    ...remarks.map((remark) => el("p", { class: "remark" }, remark)),
     part("On labels that training has not seen", validation(found, reason)),
     el("div", { class: "pair" }, side("Rose most (rank)", rose), side("Fell most (rank)", fell)),
     el("div", { class: "pair" }, side("Old top ten", top.old), side("New top ten", top.new)),
