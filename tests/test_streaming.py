@@ -122,10 +122,89 @@ def test_folders_patterns_and_files_are_found(parts):
         find_tables(f"{parts}/none-*.parquet")
 
 
-def test_parts_with_other_columns_are_refused(parts):
-    pq.write_table(pa.table({"x0": [1.0]}), parts / "part-9.parquet")
-    with pytest.raises(DataFileError, match=r"part-9.parquet' has no column 'x1'"):
-        open_stream(parts, label_column="label")
+def part(n_rows=40, **changes):
+    """A small table with a few labels; `changes` are other columns, None to leave one out."""
+    rng = np.random.default_rng(n_rows)
+    columns = {"size": rng.normal(size=n_rows), "count": rng.integers(9, size=n_rows)}
+    columns |= {"kind": rng.choice(["a", "b"], n_rows), "when": pa.array(np.arange(n_rows) * 10**6, pa.timestamp("us"))}
+    columns |= {"label": pa.array((["anomaly"] * 2 + [None] * n_rows)[:n_rows], pa.string())} | changes
+    return pa.table({name: column for name, column in columns.items() if column is not None})
+
+
+def fitted(folder, *tables, args=("-l", "label")):
+    """Exit code of a fit on some files: tables, or the bytes of one."""
+    folder.mkdir(exist_ok=True)
+    for number, table in enumerate(tables):
+        file = folder / f"part-{number}.parquet"
+        file.write_bytes(table) if isinstance(table, bytes) else pq.write_table(table, file)
+    model = folder.with_suffix(".esad")
+    code = run(["fit", str(folder), *args, "--out", str(model), "--set", "n_epochs=1", "--members", "1", "-q"])
+    assert model.exists() == (code == 0)
+    return code
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        part(0),
+        part().select(["label", "when", "kind", "count", "size"]),
+        part(count=np.arange(40) / 2, size=pa.array(np.arange(40, dtype="f4"))),
+        part(count=pa.array(range(40)).cast(pa.decimal128(22, 2))),
+        part(kind=pa.array(["a", "c"] * 20).dictionary_encode()),
+        part(kind=pa.array(["a", "c"] * 20, pa.large_string()), size=pa.nulls(40)),
+        part(when=pa.array(np.arange(40) * 10**9, pa.timestamp("ns", "UTC"))),
+        part(when=pa.array(list(range(40)), pa.date32())),
+        part(label=pa.nulls(40)),
+        part(label=[np.nan] * 40),  # as pandas writes a column without any label
+    ],
+)
+def test_files_that_say_the_same_in_other_words_are_one_table(tmp_path, capsys, second):
+    for number, tables in enumerate([(part(), second), (second, part())]):
+        assert fitted(tmp_path / f"parts-{number}", *tables) == 0, capsys.readouterr().err
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("second", "line"),
+    [
+        (part(count=None), "part-1.parquet' has no column 'count', which"),
+        (part(label=None), "part-1.parquet' has no column 'label', which"),
+        (part(kind=range(40)), "'kind' holds text in"),
+        (part(size=["1"] * 40), "'size' holds numbers in"),
+        (part(when=["2024-01-01"] * 40), "'when' holds dates in"),
+        (part(count=[True] * 40), "and bool in"),
+        (part(label=["anomly"] * 40), "anomly"),
+        (pa.Table.from_arrays([part()["size"]] * 2, names=["size", "size"]), "part-1.parquet': doubled column names"),
+        (b"", "part-1.parquet': it is empty"),
+        (b"PAR1" + b"x" * 300 + b"PAR1", "part-1.parquet': it is damaged"),
+    ],
+)
+def test_files_that_do_not_go_together_are_one_line(tmp_path, capsys, second, line):
+    assert fitted(tmp_path / "parts", part(), second) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("error: ") and said.count("\n") == 1 and line in said
+
+
+def test_a_column_of_lists_is_refused_with_its_file(tmp_path, capsys):
+    odd = part(kind=[[1, 2]] * 40)
+    assert fitted(tmp_path / "parts", odd, odd) == 2
+    assert "part-0.parquet': Column 'kind' holds a" in capsys.readouterr().err
+
+
+def test_columns_that_only_some_files_have_are_left_out_with_a_warning(tmp_path, capsys):
+    assert fitted(tmp_path / "parts", part(), part(more=[1] * 40, most=[2] * 40)) == 0
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and "'more' of" in said and "and 1 more" in said
+
+
+def test_files_without_rows_or_labels(tmp_path, capsys):
+    assert fitted(tmp_path / "empty", part(0), part(0)) == 2
+    assert "columns but no rows" in capsys.readouterr().err
+    assert fitted(tmp_path / "few", part(5), part(4)) == 2
+    assert "10 unlabelled rows or more. Got 5 of 9" in capsys.readouterr().err
+    assert fitted(tmp_path / "none", part(label=None), part(label=None), args=()) == 0
+    assert fitted(tmp_path / "all", part(), part(), args=("-l", "label", "--calibration-ratio", "0.95")) == 2
+    assert "leaves 72 rows to calibrate with and 0 to train on" in capsys.readouterr().err
 
 
 def test_csv_beside_pictures_is_no_table(tmp_path):
@@ -281,7 +360,7 @@ def test_what_cannot_be_streamed_is_refused(parts, tmp_path):
     with pytest.raises(InputError, match="early_stopping"):
         ESAD(early_stopping=True).fit_stream(open_stream(parts, label_column="label"))
     known = write_parts(tmp_path / "known", np.zeros((10, 2)), np.ones(10, dtype=int))
-    with pytest.raises(LabelError, match="needs unlabelled rows"):
+    with pytest.raises(LabelError, match=r"10 unlabelled rows or more\. Got 0 of 10"):
         ESAD().fit_stream(open_stream(known, label_column="label"))
 
 

@@ -122,14 +122,17 @@ class DeepDetector(Detector):
         self.objective_ = phases[-1].objective
         self.loss_curves_ = {name: curve.numpy() for name, curve in curves.items()}
 
-    def _check_streams(self) -> None:
+    def _stream_fitter(self) -> Callable[[Portion, Sequence[Callback]], TrainingScores]:
         own = type(self)
         if own._fit_rows is not DeepDetector._fit_rows or own._training_scores is not DeepDetector._training_scores:
-            super()._check_streams()
+            return super()._stream_fitter()
         if self.early_stopping:
             raise InputError("`early_stopping` needs all rows at hand and cannot be used with a stream. Leave it out.")
+        resolve_device(self.device), dtype_of(self.precision)  # refuse what is not here
+        return self._fit_portion
 
     def _fit_portion(self, portion: Portion, callbacks: Sequence[Callback]) -> TrainingScores:
+        """Train on a stream, and score rows that the training has not seen."""
         from esad.streaming import Refill  # only here: arrays need no pyarrow
 
         device, dtype = resolve_device(self.device), dtype_of(self.precision)

@@ -11,8 +11,8 @@ import hashlib
 import os
 import warnings
 from abc import abstractmethod
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -23,7 +23,6 @@ from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from esad import labels
-from esad.arguments import check_share
 from esad.data.frame import Table
 from esad.deciding import Deciding
 from esad.errors import InputError, LabelError
@@ -36,7 +35,7 @@ from esad.random import seed_from
 from esad.score.conformal import Calibration
 from esad.score.splits import calibration_rows
 from esad.score.threshold import Threshold
-from esad.scoring import Scores
+from esad.scoring import Scores, TrainingScores
 from esad.train.callbacks import Callback
 
 if TYPE_CHECKING:
@@ -46,25 +45,6 @@ if TYPE_CHECKING:
 __all__ = ["Detector", "Scores", "State", "TrainingScores"]
 
 State = tuple[dict[str, NDArray[Any]], dict[str, Any]]
-
-
-@dataclass(frozen=True)
-class TrainingScores:
-    """Scores of the training rows.
-
-    Attributes
-    ----------
-    total : ndarray, (n,)
-        As `anomaly_score` gives them.
-    held_out : ndarray, (n,)
-        Unlabelled rows by the member that has not seen them, NaN where all members have; labelled rows by all.
-    unseen_by : ndarray of int, (n,), or None
-        The member that has not seen the row, -1 where all have; None when every row was seen by all.
-    """
-
-    total: Scores
-    held_out: Scores
-    unseen_by: NDArray[np.int64] | None = None
 
 
 class Detector(Deciding, Explaining, OutlierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -171,34 +151,29 @@ class Detector(Deciding, Explaining, OutlierMixin, BaseEstimator):  # type: igno
         self._forget()
         name = type(self).__name__
         self._threshold_rule()  # refuses a wrong one before anything takes long
-        self._check_streams()
+        fit_portion = self._stream_fitter()
         survey = source if isinstance(source, Survey) else Survey.of(source, seed=seed_from(self.random_state))
         self._check_kind(survey.kind)
-        if calibration_ratio is not None:
-            check_share("`calibration_ratio`", calibration_ratio)
         n_calibration = survey.n_calibration(calibration_ratio)
         self.inputs_ = survey.inputs(scaling=self._scaling())
         portion = Portion.of(survey, self.inputs_, n_calibration=n_calibration, estimator=name)
-        if portion.n_slots + len(portion.y) < 2:
-            raise InputError(f"{name} cannot learn from {survey.n_by_label[0]} unlabelled rows. Give more.")
         self._check_needed(portion.y)
         described = read(survey.unlabelled.rows(n_calibration, n_calibration + MAX_ROWS))
         self._describe_inputs(portion.rows, portion.y, described)
         self.label_counts_ = survey.counts
         held_out = read(survey.unlabelled.rows(0, n_calibration)) if n_calibration else None
-        self._decide(self._fit_portion(portion, callbacks), portion.scored_y, held_out)
+        self._decide(fit_portion(portion, callbacks), portion.scored_y, held_out)
         return self
 
-    def _check_streams(self) -> None:
-        """Refuse what a method cannot do with rows that are not all at hand."""
+    def _stream_fitter(self) -> Callable[[Portion, Sequence[Callback]], TrainingScores]:
+        """What trains on a stream and scores rows that the training has not seen, then the labelled ones.
+
+        Refuses, before anything is read, what a method cannot do with rows that are not all at hand.
+        """
         raise InputError(
             f"{type(self).__name__} looks at all rows at once and cannot learn from a stream. Take ESAD or another "
             "method that is trained in steps, or give data that fits into memory."
         )
-
-    def _fit_portion(self, portion: Portion, callbacks: Sequence[Callback]) -> TrainingScores:
-        """Train on a stream, and score rows that the training has not seen, then the labelled ones."""
-        raise NotImplementedError
 
     def _decide(self, scores: TrainingScores, checked: NDArray[np.int8], held_out: Table | NDArray[Any] | None) -> None:
         """Keep the scores of the training rows and set the threshold; calibrate with rows that were held out."""

@@ -1,6 +1,7 @@
 """Scores and what follows from them alone; the directions are stated in `esad.detector`."""
 
 from abc import abstractmethod
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -9,9 +10,28 @@ from sklearn.utils.validation import check_is_fitted
 
 from esad.preprocess.inputs import Inputs, Rows
 
-__all__ = ["Scores", "Scoring"]
+__all__ = ["Scores", "Scoring", "TrainingScores"]
 
 Scores = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class TrainingScores:
+    """Scores of the training rows.
+
+    Attributes
+    ----------
+    total : ndarray, (n,)
+        As `anomaly_score` gives them.
+    held_out : ndarray, (n,)
+        Unlabelled rows by the member that has not seen them, NaN where all members have; labelled rows by all.
+    unseen_by : ndarray of int, (n,), or None
+        The member that has not seen the row, -1 where all have; None when every row was seen by all.
+    """
+
+    total: Scores
+    held_out: Scores
+    unseen_by: NDArray[np.int64] | None = None
 
 
 class Scoring:

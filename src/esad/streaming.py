@@ -15,10 +15,11 @@ import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 
+from esad.arguments import check_share
 from esad.data.frame import Table
 from esad.data.sample import Sample, joined, priorities, taken
 from esad.data.stream import Block, Stream, TableStream
-from esad.errors import LabelError, SchemaError
+from esad.errors import InputError, LabelError, SchemaError
 from esad.labels import LabelCounts
 from esad.preprocess.image import ImagePreprocessor
 from esad.preprocess.inputs import Inputs, Rows, read
@@ -31,6 +32,7 @@ __all__ = ["Portion", "Refill", "Survey"]
 N_SLOTS = 1 << 17  # rows that are at hand for training at a time: all that a training of 1,000 default steps draws
 N_HELD_OUT = MAX_ROWS  # rows that stay out of the training
 HELD_OUT_RATIO = 0.1
+MIN_UNLABELLED = 10  # so that one can be held out
 MAX_VALUES = 1 << 26  # numbers in either of them, however wide the rows
 MAX_LABELLED = 100_000  # labelled rows of each kind that are kept at hand
 
@@ -71,8 +73,11 @@ class Survey:
             if on_block is not None:
                 on_block(len(block.y))
         assert survey is not None  # no stream is empty
-        if not survey.n_by_label[0]:
-            raise LabelError("Data that is streamed needs unlabelled rows, and there are none: every row has a label.")
+        if survey.n_by_label[0] < MIN_UNLABELLED:
+            raise LabelError(
+                f"Data that is read in parts must have {MIN_UNLABELLED} unlabelled rows or more. "
+                f"Got {survey.n_by_label[0]} of {source.n_rows} rows."
+            )
         return survey
 
     @classmethod
@@ -93,7 +98,7 @@ class Survey:
         """Take in some rows."""
         reference = block.y == 0
         if isinstance(block.X, pa.Table):
-            self._add_table(Table.from_any(block.X), reference, block)
+            self._add_table(block, reference)
         else:
             images = ImagePreprocessor().fit(block.X).transform(block.X)
             total = images[reference].sum(axis=0, dtype=np.float64)
@@ -104,9 +109,9 @@ class Survey:
             if len(chosen):
                 sample.add(block.numbers[chosen], taken(block.X, chosen))
 
-    def _add_table(self, table: Table, reference: NDArray[np.bool_], block: Block) -> None:
+    def _add_table(self, block: Block, reference: NDArray[np.bool_]) -> None:
         try:
-            self.statistics.add(table, reference)
+            self.statistics.add(Table.from_any(block.X), reference)
         except SchemaError as error:
             raise SchemaError(f"Cannot use {str(block.file)!r}: {error}") from error
 
@@ -174,7 +179,18 @@ class Survey:
 
     def n_calibration(self, ratio: float | None) -> int:
         """How many more a calibration gets; of very many rows, as many as are held out at most."""
-        return 0 if ratio is None else min(_most(N_HELD_OUT, self._width), round(ratio * len(self.unlabelled)))
+        if ratio is None:
+            return 0
+        check_share("`calibration_ratio`", ratio)
+        n_most = len(self.unlabelled) - self.n_held_out()
+        n_rows = min(_most(N_HELD_OUT, self._width), round(ratio * len(self.unlabelled)))
+        if not 1 <= n_rows < n_most:
+            n_left = max(0, n_most - n_rows)
+            raise InputError(
+                f"`calibration_ratio` of {ratio:g} leaves {n_rows} rows to calibrate with and {n_left} to train on. "
+                "Both need one at least. Give more rows or another share."
+            )
+        return n_rows
 
     @property
     def _width(self) -> int:

@@ -84,7 +84,7 @@ def fit(
         if parts is None:
             training = read_training(data, reading)
         else:
-            detector._check_streams()
+            detector._stream_fitter()  # refuses before all is read
             training = survey_parts(parts, data, reading, seed=seed, shown=not quiet)
         rule = threshold_rule(choice, detector, training)
         talks = not (quiet or as_json)

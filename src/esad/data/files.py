@@ -24,7 +24,7 @@ __all__ = [
     "n_cell_bytes",
     "open_batches",
     "parquet_blocks",
-    "parquet_groups",
+    "parquet_layout",
     "read_table",
 ]
 
@@ -243,12 +243,13 @@ def parquet_blocks(file: Path, group: int | None, names: tuple[str, ...], n_rows
         raise _damaged(file, error) from error
 
 
-def parquet_groups(path: str | os.PathLike[str]) -> list[int]:
-    """Rows of each row group, from the end of the file."""
+def parquet_layout(path: str | os.PathLike[str]) -> tuple[list[int], dict[str, pa.DataType]]:
+    """Rows of each row group and the types of the columns, from the end of the file."""
     file = _checked(path)
     try:
         with _parquet(file) as source:
-            return [source.metadata.row_group(index).num_rows for index in range(source.metadata.num_row_groups)]
+            counts = [source.metadata.row_group(index).num_rows for index in range(source.metadata.num_row_groups)]
+            return counts, dict(zip(source.schema_arrow.names, source.schema_arrow.types, strict=True))
     except _DAMAGE as error:
         raise _damaged(file, error) from error
 
@@ -296,4 +297,6 @@ def _no_rows(file: Path) -> DataFileError:
 
 
 def _damaged(file: Path, error: Exception) -> DataFileError:
+    if isinstance(error, DataFileError):  # is said already
+        return error
     return DataFileError(f"Cannot read {str(file)!r}: it is damaged or no Parquet file ({one_line(error)}).")

@@ -2,7 +2,7 @@
 
 import glob
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -10,8 +10,9 @@ from pathlib import Path
 import pyarrow as pa
 
 from esad.data import csv_parts, pictures
-from esad.data.files import PARQUET, SUFFIXES, parquet_blocks, parquet_groups
-from esad.errors import DataFileError
+from esad.data.csv_parts import Types
+from esad.data.files import PARQUET, SUFFIXES, parquet_blocks, parquet_layout
+from esad.errors import DataFileError, SchemaError
 
 __all__ = ["Part", "find_tables", "is_table", "parts_of"]
 
@@ -26,33 +27,80 @@ class Part:
     ----------
     file : Path
     n_rows : int
-    batches : callable
+    read : callable
         Gives some columns, at most so many rows at a time.
+    types : dict of str to DataType
+        What columns are turned into; others stay as they are.
     """
 
     file: Path
     n_rows: int
-    batches: Callable[[tuple[str, ...], int], Iterator[pa.RecordBatch]]
+    read: Callable[[tuple[str, ...], int], Iterator[pa.RecordBatch]]
+    types: Types
+
+    def batches(self, names: tuple[str, ...], n_rows: int) -> Iterator[pa.RecordBatch]:
+        """Its rows, at most so many at a time."""
+        for batch in self.read(names, n_rows):
+            if all(self.types.get(field.name, field.type) == field.type for field in batch.schema):
+                yield batch
+            else:
+                columns = zip(names, batch.columns, strict=True)
+                turned = [column.cast(self.types.get(name, column.type), safe=False) for name, column in columns]
+                yield pa.RecordBatch.from_arrays(turned, names=list(names))
 
 
 def parts_of(
-    files: Sequence[Path], columns: Sequence[str], *, on_bytes: Callable[[int], None] | None = None
+    files: Sequence[Path],
+    columns: Sequence[str],
+    *,
+    label_column: str | None = None,
+    on_bytes: Callable[[int], None] | None = None,
 ) -> list[Part]:
-    """The parts of tables with the same columns.
+    """The parts of tables with the same columns, which are then of the same types in all of them.
 
-    CSV is read once for it, which `on_bytes` can watch: columns hold the same in all files, text where these do not
-    agree.
+    CSV is read once for it, which `on_bytes` can watch: its columns are text where the files do not agree. Labels stay
+    as they are, for only their meaning counts.
     """
-    scanned = {file: csv_parts.scan(file, columns, on_bytes=on_bytes) for file in files if not _is_parquet(file)}
-    types = csv_parts.settled(found for _, found in scanned.values())
+    wanted = [*columns, *([] if label_column is None else [label_column])]
+    scanned = {file: csv_parts.scan(file, wanted, on_bytes=on_bytes) for file in files if not _is_parquet(file)}
+    csv_types = csv_parts.settled(found for _, found in scanned.values())
+    groups = {file: parquet_layout(file) for file in files if _is_parquet(file)}
+    held = {file: types for file, (_, types) in groups.items()} | dict.fromkeys(scanned, csv_types)
+    types = {name: _common_type(name, {file: held[file][name] for file in files}) for name in columns}
     parts = []
     for file in files:
         if file in scanned:
-            parts += [Part(file, part.n_rows, partial(part.batches, types)) for part in scanned[file][0]]
+            parts += [Part(file, part.n_rows, partial(part.batches, csv_types), types) for part in scanned[file][0]]
         else:
-            counts = enumerate(parquet_groups(file))
-            parts += [Part(file, n_rows, partial(parquet_blocks, file, group)) for group, n_rows in counts]
+            counts = enumerate(groups[file][0])
+            parts += [Part(file, n_rows, partial(parquet_blocks, file, group), types) for group, n_rows in counts]
     return parts
+
+
+def _common_type(name: str, found: Mapping[Path, pa.DataType]) -> pa.DataType:
+    """The type for a column that files hold in several; an error when they mean different things."""
+    plain = {file: type_.value_type if pa.types.is_dictionary(type_) else type_ for file, type_ in found.items()}
+    held = {file: type_ for file, type_ in plain.items() if not pa.types.is_null(type_)}
+    if len(set(held.values())) < 2:
+        return next(iter(held.values()), pa.null())
+    meant = {_meaning(type_): file for file, type_ in reversed(held.items())}
+    if len(meant) > 1:
+        (one, its), (other, others) = list(meant.items())[-1:-3:-1]
+        raise SchemaError(
+            f"Column {name!r} holds {one} in {str(its)!r} and {other} in {str(others)!r}. Write it alike in all files."
+        )
+    return _TYPES[next(iter(meant))]
+
+
+_TYPES = {"numbers": pa.float64(), "text": pa.string(), "dates": pa.timestamp("us")}
+
+
+def _meaning(type_: pa.DataType) -> str:
+    if pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_decimal(type_):
+        return "numbers"
+    if pa.types.is_string(type_) or pa.types.is_large_string(type_) or pa.types.is_string_view(type_):
+        return "text"
+    return "dates" if pa.types.is_timestamp(type_) or pa.types.is_date(type_) else str(type_)
 
 
 def find_tables(path: str | os.PathLike[str]) -> tuple[Path, ...]:

@@ -116,7 +116,7 @@ class TableStream:
         self.label_column = label_column
         aside = [*ignore, *([] if label_column is None else [label_column])]
         self.columns = _common_columns(files, aside, ignore)
-        parts = parts_of(files, self._wanted, on_bytes=on_bytes)
+        parts = parts_of(files, self.columns, label_column=label_column, on_bytes=on_bytes)
         self._parts = list(zip(parts, accumulate((part.n_rows for part in parts), initial=0), strict=False))
         self._n_rows = sum(part.n_rows for part in parts)
         if not self._n_rows:
@@ -138,7 +138,7 @@ class TableStream:
         found: dict[Any, None] = {}
         for part, _ in self._parts:
             for batch in part.batches((label_column,), BLOCK_ROWS):
-                found |= dict.fromkeys(pc.unique(batch.column(0)).to_pylist())
+                found |= dict.fromkeys(_words(pc.unique(batch.column(0))))
             if len(found) > _MAX_WORDS:
                 break  # no labels, as will be said
         values = list(found)
@@ -182,9 +182,14 @@ class TableStream:
         if self.label_column is None:
             return np.zeros(batch.num_rows, dtype=np.int8)
         encoded = batch.column(self.label_column).dictionary_encode()
-        known = [self._meanings[value] for value in encoded.dictionary.to_pylist()]
+        known = [self._meanings[value] for value in _words(encoded.dictionary)]
         positions = encoded.indices.fill_null(len(known)).to_numpy(zero_copy_only=False)
         return np.asarray(np.array([*known, self._meanings.get(None, 0)], dtype=np.int8)[positions])
+
+
+def _words(values: pa.Array) -> list[Any]:
+    """Values of a label column; NaN, which does not even equal itself, is missing."""
+    return [None if value != value else value for value in values.to_pylist()]
 
 
 def _common_columns(files: Sequence[Path], aside: Sequence[str], ignore: Sequence[str]) -> tuple[str, ...]:
