@@ -1,7 +1,7 @@
 """Rows or pictures for a fitted model, block by block, so that memory does not grow with the file."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +42,8 @@ class Source:
         Columns that the model has no use for and that nothing explains.
     lost_id : str or None
         The id column of the training file, where this file lacks it.
+    broken : dict of str to str
+        Pictures that could not be read so far, and why.
     """
 
     blocks: Iterator[Block]
@@ -50,6 +52,7 @@ class Source:
     n_rows: int | None
     unknown: tuple[str, ...] = ()
     lost_id: str | None = None
+    broken: dict[str, str] = field(default_factory=dict)
 
 
 def open_table(
@@ -122,14 +125,20 @@ def columns_for(
     return list(schema.names), [name for name in names if name not in trained and name not in aside]
 
 
-def open_pictures(path: Path, detector: "Detector", *, labels_csv: Path | None = None) -> Source:
-    """Open a folder of pictures; their ids are the paths below it."""
+def open_pictures(
+    path: Path, detector: "Detector", *, labels_csv: Path | None = None, set_aside: bool = False
+) -> Source:
+    """Open a folder of pictures; their ids are the paths below it.
+
+    One that cannot be read is an error or, with `set_aside`, noted as broken and left out.
+    """
     from esad.data.images import open_images
 
     channels = detector.inputs_.preprocessor.shape_[0]  # type: ignore[union-attr]  # of pictures
+    broken: dict[str, str] = {}
 
     def blocks() -> Iterator[Block]:
-        batches = open_images(path, labels_csv=labels_csv, channels=channels)
+        batches = open_images(path, labels_csv=labels_csv, channels=channels, broken=broken if set_aside else None)
         return (Block(batch.images, list(batch.ids), batch.label_words, len(batch.ids)) for batch in batches)
 
-    return Source(blocks(), blocks, "file", None)
+    return Source(blocks(), blocks, "file", None, broken=broken)

@@ -54,6 +54,7 @@ def fit(
     threshold_from_labels: own.FromLabels = False,
     keep_cases: own.KeepCases = False,
     stream: own.Stream = None,
+    skip_broken: own.SkipBroken = False,
     resume: own.Resume = False,
     checkpoint_every: own.CheckpointEvery = 20.0,
     quiet: own.Quiet = False,
@@ -63,7 +64,9 @@ def fit(
 
     Without labels the training is unsupervised. How the data was read is shown before the training starts.
     """
-    reading = Reading(label_column, id_column, tuple(ignore or ()), anomaly_value, normal_value, labels_csv)
+    reading = Reading(
+        label_column, id_column, tuple(ignore or ()), anomaly_value, normal_value, labels_csv, skip_broken
+    )
     choice = Choice(
         method,
         seed,

@@ -22,6 +22,7 @@ __all__ = [
     "Resume",
     "Search",
     "Settings",
+    "SkipBroken",
     "Stream",
 ]
 
@@ -116,6 +117,12 @@ Stream = Annotated[
         "would fill an eighth of the memory.",
         show_default=False,
         rich_help_panel=_RUNNING,
+    ),
+]
+SkipBroken = Annotated[
+    bool,
+    typer.Option(
+        "--skip-broken", help="Leave out pictures that cannot be read, and say which.", rich_help_panel=_RUNNING
     ),
 ]
 Resume = Annotated[

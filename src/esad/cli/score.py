@@ -78,7 +78,7 @@ def score(
 
     The scores file has the id column (or the row number, from 0), score, anomaly and, if the model is calibrated,
     p_value. Files of any length are read block by block. Many files give a folder with one file of scores each; what
-    is there already is not scored again.
+    is there already is not scored again. Files and pictures that cannot be read are set aside, and the exit code is 1.
     """
     detector = load_model(model)
     decision = decision_for(detector, alpha=alpha, fdr=fdr)
@@ -104,7 +104,7 @@ def _score_one(
     top: int | None,
     as_json: bool,
 ) -> None:
-    source = open_source(data, detector, id_column=id_column)
+    source = open_source(data, detector, id_column=id_column, set_aside=True)
     monitor = detector.drift_monitor()
     worst = _Worst(top if top is not None else (0 if out else _TOP))
     n_rows, n_flagged = 0, 0
@@ -132,6 +132,7 @@ def _score_one(
     found |= decision.to_json() | {"out": None if out is None else str(out)}
     drift = None if monitor is None else monitor.report()
     found["drift"] = None if drift is None else drift.to_json()
+    found["failures"] = [{"file": name, "reason": reason} for name, reason in sorted(source.broken.items())]
     decision.mention_limits(n_flagged)
     if drift is not None and drift.drifted:
         common.warn(_drifted(drift))
@@ -140,6 +141,10 @@ def _score_one(
         common.json_out(found | {"top": top_rows})
     else:
         _show(found, top_rows, decision.told(n_flagged))
+        if source.broken:
+            shards.tell_set_aside(source.broken, "picture", rest="are named with --json")
+    if source.broken:
+        raise typer.Exit(1)
 
 
 def _drifted(drift: "Drift") -> str:

@@ -1,7 +1,7 @@
 """`esad score` on many files: what is asked for, how far it is, and what came of it."""
 
 import glob
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from esad.scale import Outcome
     from esad.scale.work import Answer
 
-__all__ = ["Engine", "Format", "Jobs", "RayAddress", "Request", "score_many"]
+__all__ = ["Engine", "Format", "Jobs", "RayAddress", "Request", "score_many", "tell_set_aside"]
 
 _PANEL = "Many files"
 _MAX_SHOWN = 8  # shards set aside that are shown; all are in the summary
@@ -166,11 +166,15 @@ def _show(outcome: "Outcome") -> None:
     common.say(f"{len(outcome.records):,} of {common.counted(outcome.n_shards, 'file')} scored{there}.")
     common.say(f"{common.counted(outcome.n_rows, 'row')}, {outcome.n_flagged:,} flagged ({share}).")
     common.say(f"Scores: {outcome.out}")
-    for name, reason in sorted(outcome.failures.items())[:_MAX_SHOWN]:
-        common.warn(f"{name} is set aside: {reason}")
     if outcome.failures:
-        n_more = len(outcome.failures) - _MAX_SHOWN
-        more = f" {n_more:,} more are named in {outcome.out}/_esad/summary.json." if n_more > 0 else ""
-        common.fail(
-            f"{common.counted(len(outcome.failures), 'file')} could not be scored.{more} The same command tries again."
-        )
+        rest = f"are named in {outcome.out}/_esad/summary.json"
+        tell_set_aside(outcome.failures, "file", rest=rest, advice=" The same command tries again.")
+
+
+def tell_set_aside(failures: Mapping[str, str], noun: str, *, rest: str, advice: str = "") -> None:
+    """Files that could not be scored, and why; `rest` says where those are named that are not shown."""
+    for name, reason in sorted(failures.items())[:_MAX_SHOWN]:
+        common.warn(f"{name} is set aside: {reason}")
+    n_more = len(failures) - _MAX_SHOWN
+    more = f" {n_more:,} more {rest}." if n_more > 0 else ""
+    common.fail(f"{common.counted(len(failures), noun)} could not be scored.{more}{advice}")

@@ -54,8 +54,12 @@ def open_source(
     truth_column: str | None = None,
     kind_column: str | None = None,
     labels_csv: Path | None = None,
+    set_aside: bool = False,
 ) -> Source:
-    """Open what shall be scored and check that it fits the model before anything is written."""
+    """Open what shall be scored and check that it fits the model before anything is written.
+
+    With `set_aside`, pictures that cannot be read are left out and noted in `Source.broken`.
+    """
     refuse_model(path)
     is_table = detector.inputs_.kind == "table"
     if path.is_dir() and is_table:
@@ -73,7 +77,7 @@ def open_source(
     ):
         if given is not None:
             raise InputError(f"{option} is for a table, and this is a folder of pictures.")
-    return open_pictures(path, detector, labels_csv=labels_csv)
+    return open_pictures(path, detector, labels_csv=labels_csv, set_aside=set_aside)
 
 
 def parsed(source: Source) -> Source:

@@ -11,11 +11,13 @@ from esad.cli.training import (
     TrainingSet,
     check_roles,
     column_labels,
+    mention_broken,
     mention_doubts,
     mention_numbers_as_text,
     notes_of,
     picture_labels,
     refuse_model,
+    telling_how_to_skip,
 )
 from esad.errors import DataFileError, InputError
 
@@ -86,7 +88,8 @@ def _pictures(path: Path, reading: Reading) -> "PictureStream":
     from esad.data.picture_folder import list_folder
     from esad.data.stream import PictureStream
 
-    listing = list_folder(path, labels_csv=reading.labels_csv)
+    with telling_how_to_skip():
+        listing = list_folder(path, labels_csv=reading.labels_csv, broken={} if reading.skip_broken else None)
     return PictureStream(listing, meaning=lambda words: picture_labels(path, words, reading))
 
 
@@ -94,13 +97,16 @@ def survey_parts(
     stream: "TableStream | PictureStream", path: Path, reading: Reading, *, seed: int, shown: bool
 ) -> TrainingSet:
     """Read all rows once, with a bar."""
+    from esad.data.stream import PictureStream
     from esad.streaming import Survey
 
-    with bar(rows=True, shown=shown) as progress:
+    with telling_how_to_skip(), bar(rows=True, shown=shown) as progress:
         task = progress.add_task("reading", total=stream.n_rows)
         survey = Survey.of(stream, seed=seed, on_block=lambda n_rows: progress.advance(task, n_rows))
     schema = None
     left_out: tuple[str, ...] = ()
+    broken = (stream.listing.broken if isinstance(stream, PictureStream) else None) or {}
+    mention_broken(broken)
     if survey.kind == "table":
         left_out = tuple(column.name for column in survey.statistics.schema().columns if column.proposes_id)
         if len(left_out) == len(survey.statistics.columns):
@@ -120,5 +126,6 @@ def survey_parts(
         schema=schema,
         left_out=left_out,
         notes={} if schema is None else notes_of(reading, left_out),
+        broken=broken,
         survey=survey,
     )

@@ -2,7 +2,8 @@
 
 import re
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,7 @@ __all__ = [
     "check_column",
     "check_roles",
     "column_labels",
+    "mention_broken",
     "mention_doubts",
     "mention_numbers_as_text",
     "names_the_answer",
@@ -31,6 +33,7 @@ __all__ = [
     "picture_labels",
     "read_training",
     "refuse_model",
+    "telling_how_to_skip",
 ]
 
 # Names under which files carry the answer; such a column among the features is most often a leak.
@@ -51,6 +54,7 @@ class Reading:
     anomaly_value: str | None = None
     normal_value: str | None = None
     labels_csv: Path | None = None
+    skip_broken: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +67,7 @@ class TrainingSet:
     schema: "Schema | None"  # None for pictures
     left_out: tuple[str, ...] = ()  # columns that look like ids
     notes: dict[str, Any] = field(default_factory=dict)  # what scoring must know
+    broken: Mapping[str, str] = field(default_factory=dict)  # pictures that could not be read, and why
     survey: "Survey | None" = (
         None  # of data that is read in parts; X and y are then rows that the training does not see
     )
@@ -86,7 +91,9 @@ class TrainingSet:
         """What `esad fit --json` says about the data."""
         columns = [] if self.schema is None else self.schema.to_json()["columns"]
         read = {"n_rows": self.n_read, "columns": columns, "left_out": list(self.left_out)}
-        return read | {"labels": self.labels()} | ({} if self.schema else {"shape": list(self.X.shape[1:])})
+        if self.schema is None:
+            read |= {"shape": list(self.X.shape[1:]), "broken": dict(self.broken)}
+        return read | {"labels": self.labels()}
 
 
 def read_training(path: Path, reading: Reading) -> TrainingSet:
@@ -165,6 +172,8 @@ def check_roles(path: Path, names: Sequence[str], reading: Reading) -> None:
         raise InputError(f"Column {twice!r} is named twice among --label-column, --id-column and --ignore.")
     if reading.label_column is None and (reading.anomaly_value or reading.normal_value) is not None:
         raise InputError("--anomaly-value and --normal-value are about a label column. Give --label-column too.")
+    if reading.skip_broken:
+        raise InputError("--skip-broken is for a folder of pictures. A table that is broken must be mended.")
 
 
 def _without_ids(path: Path, features: "pa.Table") -> "tuple[pa.Table, Schema, tuple[str, ...]]":
@@ -258,10 +267,31 @@ def _read_folder(path: Path, reading: Reading) -> TrainingSet:
             raise InputError(f"{option} is for a table. Pictures are labelled by sub-folder or --labels-csv.")
     if reading.ignore:
         raise InputError("--ignore is for the columns of a table, and this is a folder.")
-    folder = read_folder(path, labels_csv=reading.labels_csv)
+    broken: dict[str, str] = {}
+    with telling_how_to_skip():
+        folder = read_folder(path, labels_csv=reading.labels_csv, broken=broken if reading.skip_broken else None)
     _check_enough(path, len(folder.images), "picture")
+    mention_broken(broken)
     y = None if folder.label_words is None else picture_labels(path, folder.label_words, reading)
-    return TrainingSet(X=folder.images, y=y, n_rows=len(folder.images), schema=None)
+    return TrainingSet(X=folder.images, y=y, n_rows=len(folder.images), schema=None, broken=broken)
+
+
+@contextmanager
+def telling_how_to_skip() -> Iterator[None]:
+    """Name the option that helps where a picture cannot be read."""
+    try:
+        yield
+    except DataFileError as error:
+        if not str(error).startswith("Cannot read the picture"):
+            raise
+        raise DataFileError(f"{error} Mend or remove it, or leave all such pictures out with --skip-broken.") from error
+
+
+def mention_broken(broken: Mapping[str, str]) -> None:
+    """Point at pictures that are not learned from."""
+    if broken:
+        left_out = common.counted(len(broken), "picture that cannot be read is", "pictures that cannot be read are")
+        common.warn(f"{left_out} left out: {common.listed(sorted(broken))}.")
 
 
 def picture_labels(path: Path, words: "NDArray[np.object_]", reading: Reading) -> "NDArray[np.int8]":

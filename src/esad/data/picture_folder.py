@@ -1,5 +1,6 @@
 """A folder of PNG and JPEG files as one array, with labels from its sub-folders or from a CSV file."""
 
+import contextlib
 import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,11 +14,12 @@ from numpy.typing import NDArray
 from esad.data.pictures import SUFFIXES, Header, read_header, read_pixels
 from esad.errors import DataFileError, InputError
 
-__all__ = ["ImageFolder", "Listing", "list_folder", "open_images", "read_folder"]
+__all__ = ["Broken", "ImageFolder", "Listing", "list_folder", "open_images", "read_folder"]
 
 _MAX_VALUES = 1 << 25  # of one batch, however large the pictures
 
 _Path = str | os.PathLike[str]
+Broken = dict[str, str]  # path of a picture that cannot be read -> why
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +42,9 @@ class ImageFolder:
     label_words: NDArray[np.object_] | None
 
 
-def read_folder(path: _Path, *, labels_csv: _Path | None = None, channels: int | None = None) -> ImageFolder:
+def read_folder(
+    path: _Path, *, labels_csv: _Path | None = None, channels: int | None = None, broken: Broken | None = None
+) -> ImageFolder:
     """Read all pictures of a folder and its sub-folders, in the order of their paths.
 
     Parameters
@@ -52,6 +56,8 @@ def read_folder(path: _Path, *, labels_csv: _Path | None = None, channels: int |
         Pictures it does not name have no label. Without it the first sub-folder's name is the label.
     channels : {1, 3}, optional
         1 for grey, 3 for RGB. When not given, grey if all pictures are, else RGB.
+    broken : dict, optional
+        Takes the pictures that cannot be read, with the reason; without it they are an error.
 
     Returns
     -------
@@ -78,18 +84,26 @@ def read_folder(path: _Path, *, labels_csv: _Path | None = None, channels: int |
     >>> pictures.label_words.tolist()
     ['anomaly', 'unlabelled']
     """
-    listing = list_folder(path, labels_csv, channels)
-    return listing.read(0, len(listing.ids))
+    listing = list_folder(path, labels_csv, channels, broken)
+    folder = listing.read(0, len(listing.ids))
+    if not folder.ids:
+        raise _nothing(listing.folder, listing.broken)
+    return folder
 
 
 def open_images(
-    path: _Path, *, labels_csv: _Path | None = None, channels: int | None = None, batch_rows: int = 1024
+    path: _Path,
+    *,
+    labels_csv: _Path | None = None,
+    channels: int | None = None,
+    broken: Broken | None = None,
+    batch_rows: int = 1024,
 ) -> Iterator[ImageFolder]:
     """Read the pictures of a folder in batches, so that memory does not grow with the folder.
 
     Parameters
     ----------
-    path, labels_csv, channels
+    path, labels_csv, channels, broken
         As for `read_folder`. All sizes are checked, and the form of all batches settled, before the first is read.
     batch_rows : int
         Pictures of a batch, fewer in the last one and if they are large.
@@ -109,37 +123,68 @@ def open_images(
     ...     [len(batch.images) for batch in open_images(folder, batch_rows=2)]
     [2, 1]
     """
-    listing = list_folder(path, labels_csv, channels)
-    form = listing.form
-    n_rows = max(1, min(batch_rows, _MAX_VALUES // form.n_values))
-    return (listing.read(start, start + n_rows) for start in range(0, len(listing.ids), n_rows))
+    listing = list_folder(path, labels_csv, channels, broken)
+    return _batches(listing, max(1, min(batch_rows, _MAX_VALUES // listing.form.n_values)))
+
+
+def _batches(listing: "Listing", n_rows: int) -> Iterator[ImageFolder]:
+    n_read = 0
+    for start in range(0, len(listing.ids), n_rows):
+        batch = listing.read(start, start + n_rows)
+        n_read += len(batch.ids)
+        if batch.ids:
+            yield batch
+    if not n_read:
+        raise _nothing(listing.folder, listing.broken)
 
 
 @dataclass(frozen=True, eq=False)
 class Listing:
-    """What is in a folder, before any pixel is read."""
+    """What is in a folder, before any pixel is read; `broken` as for `read_folder`."""
 
     folder: Path
     ids: tuple[str, ...]
     label_words: NDArray[np.object_] | None
     form: Header
+    broken: Broken | None = None
 
     def read(self, start: int, stop: int) -> ImageFolder:
         """Some pictures that follow each other."""
-        numbers = range(*slice(start, stop).indices(len(self.ids)))
-        words = None if self.label_words is None else self.label_words[start:stop]
-        return ImageFolder(self.ids[start:stop], self.pixels(numbers), words)
+        images, numbers = self.pixels(range(*slice(start, stop).indices(len(self.ids))))
+        words = None if self.label_words is None else self.label_words[numbers]
+        return ImageFolder(tuple(self.ids[number] for number in numbers), images, words)
 
-    def pixels(self, numbers: Sequence[int]) -> NDArray[Any]:
-        """The pictures of these numbers, (n, channels, height, width)."""
+    def pixels(self, numbers: Sequence[int]) -> tuple[NDArray[Any], list[int]]:
+        """The pictures of these numbers, (n, channels, height, width), and the numbers of those that could be read."""
         shape = (len(numbers), self.form.n_channels, self.form.height, self.form.width)
         images = np.empty(shape, dtype=np.float32 if self.form.is_deep else np.uint8)
-        for index, number in enumerate(numbers):
-            images[index] = read_pixels(self.folder / self.ids[number], self.form)
-        return images
+        read: list[int] = []
+        for number in numbers:
+            with _noted(self.broken, self.ids[number]):
+                images[len(read)] = read_pixels(self.folder / self.ids[number], self.form)
+                read.append(number)
+        return images[: len(read)], read
 
 
-def list_folder(path: _Path, labels_csv: _Path | None = None, channels: int | None = None) -> Listing:
+@contextlib.contextmanager
+def _noted(broken: Broken | None, name: str) -> Iterator[None]:
+    """Note a picture that cannot be read, where that is wanted."""
+    try:
+        yield
+    except DataFileError as error:
+        if broken is None:
+            raise
+        broken[name] = str(error)
+
+
+def _nothing(folder: Path, broken: Broken | None) -> DataFileError:
+    reason = next(iter((broken or {"": "it is empty."}).values()))
+    return DataFileError(f"None of the pictures in {str(folder)!r} can be read. The first: {reason}")
+
+
+def list_folder(
+    path: _Path, labels_csv: _Path | None = None, channels: int | None = None, broken: Broken | None = None
+) -> Listing:
     """What is in a folder; all sizes are checked."""
     if channels not in (None, 1, 3):
         raise InputError(f"`channels` must be 1 (grey), 3 (RGB) or None. Got {channels!r}.")
@@ -157,7 +202,9 @@ def list_folder(path: _Path, labels_csv: _Path | None = None, channels: int | No
     if not ids:
         raise DataFileError(f"Cannot read pictures from {str(folder)!r}: no PNG or JPEG file in it or its sub-folders.")
     words = _words_of_folders(ids) if labels_csv is None else _words_of_csv(folder, ids, Path(labels_csv))
-    return Listing(folder, ids, words, _common_form(folder, ids, channels))
+    form, kept = _common_form(folder, ids, channels, broken)
+    words = None if words is None else words[kept]
+    return Listing(folder, tuple(ids[number] for number in kept), words, form, broken)
 
 
 def _find(folder: Path, labels_csv: _Path | None) -> tuple[tuple[str, ...], list[str]]:
@@ -190,19 +237,29 @@ def _walk(folder: str, prefix: str, ancestors: tuple[str, ...]) -> Iterator[tupl
             yield from _walk(entry.path, f"{name}/", (*ancestors, real))
 
 
-def _common_form(folder: Path, ids: Sequence[str], channels: int | None) -> Header:
-    """Form in which all pictures are read: RGB if one is, 16 bits if one has them."""
-    form = first = read_header(folder / ids[0])
-    for name in ids[1:]:
-        header = read_header(folder / name)
-        if (header.width, header.height) != (first.width, first.height):
+def _common_form(
+    folder: Path, ids: Sequence[str], channels: int | None, broken: Broken | None
+) -> tuple[Header, list[int]]:
+    """Form in which all pictures are read, RGB if one is, 16 bits if one has them; and which can be read."""
+    kept: list[int] = []
+    form: Header | None = None
+    for number, name in enumerate(ids):
+        with _noted(broken, name):
+            header = read_header(folder / name)
+            kept.append(number)
+        if not kept or kept[-1] != number:
+            continue
+        form = form or header
+        if (header.width, header.height) != (form.width, form.height):
             raise DataFileError(
-                f"Pictures must be of one size. {str(folder / ids[0])!r} is {first.width} x {first.height} pixels, "
+                f"Pictures must be of one size. {str(folder / ids[kept[0]])!r} is {form.width} x {form.height} pixels, "
                 f"{str(folder / name)!r} {header.width} x {header.height}. Resize them first."
             )
         n_channels, is_deep = max(form.n_channels, header.n_channels), form.is_deep or header.is_deep
         form = replace(form, n_channels=n_channels, is_deep=is_deep)
-    return form if channels is None else replace(form, n_channels=channels)
+    if form is None:
+        raise _nothing(folder, broken)
+    return (form if channels is None else replace(form, n_channels=channels)), kept
 
 
 def _words_of_folders(ids: Sequence[str]) -> NDArray[np.object_] | None:

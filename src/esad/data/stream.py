@@ -220,26 +220,28 @@ class PictureStream:
 
     def __init__(self, listing: Listing, *, meaning: Meaning = labels.from_column) -> None:
         self.listing = listing
+        self._n_left_out = len(listing.broken or ())  # which are not listed
         words = listing.label_words
-        self._y = np.zeros(self.n_rows, dtype=np.int8) if words is None else meaning(words)
+        self._y = np.zeros(len(listing.ids), dtype=np.int8) if words is None else meaning(words)
         form = listing.form
         self._n_block = max(1, MAX_VALUES // form.n_values)
         self.n_bytes = self.n_rows * form.n_values * 4  # as the network sees them
 
     @property
     def n_rows(self) -> int:
-        """How many pictures there are."""
-        return len(self.listing.ids)
+        """How many pictures there are, without those that turned out to be broken."""
+        return len(self.listing.ids) - (len(self.listing.broken or ()) - self._n_left_out)
 
     def blocks(self) -> Iterator[Block]:
         """All pictures, by name."""
-        return self._read(np.arange(self.n_rows))
+        return self._read(np.arange(len(self.listing.ids)))
 
     def shuffled(self, rng: np.random.Generator) -> Iterator[Block]:
         """All pictures in random order."""
-        return self._read(rng.permutation(self.n_rows))
+        return self._read(rng.permutation(len(self.listing.ids)))
 
     def _read(self, order: NDArray[np.int64]) -> Iterator[Block]:
-        for first in range(0, self.n_rows, self._n_block):
-            numbers = order[first : first + self._n_block]
-            yield Block(self.listing.pixels(numbers.tolist()), self._y[numbers], numbers)
+        for first in range(0, len(order), self._n_block):
+            images, read = self.listing.pixels(order[first : first + self._n_block].tolist())
+            if read:
+                yield Block(images, self._y[read], np.array(read))
