@@ -317,7 +317,8 @@ class Detector(Deciding, Explaining, OutlierMixin, BaseEstimator):  # type: igno
         ids = [column.name for column in schema.columns if column.proposes_id] if schema is not None else []
         if ids:
             warnings.warn(
-                f"Column {ids[0]!r} holds other text in every row, as an id does. Drop it: nothing true is learned.",
+                f"Column {ids[0]!r} holds other text in every row, as an id does: nothing true is learned from it. "
+                "Drop it, or convert it if these are numbers.",
                 UserWarning,
                 stacklevel=4,
             )

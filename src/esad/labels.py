@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from esad import _values
 from esad._values import Key
 from esad.errors import InputError, LabelError
+from esad.wording import hint
 
 __all__ = ["ANOMALY", "NORMAL", "UNLABELLED", "LabelCounts", "check", "counts", "from_binary", "from_column", "truth"]
 
@@ -179,8 +180,8 @@ def from_column(
     if wrong:
         raise LabelError(
             f"Column {name!r} must hold the words anomaly, normal or unlabelled, the numbers -1, 0 or +1, blanks, or "
-            f"the anomaly value and the normal value given. Got {_values.shown(wrong)}. Give the anomaly value and the "
-            "normal value, and leave the cells of unlabelled rows blank."
+            f"the anomaly value and the normal value given. Got {_values.shown(wrong)}.{hint(str(wrong[0]), _WORDS)} "
+            "Give the anomaly value and the normal value, and leave the cells of unlabelled rows blank."
         )
     return np.array([meanings[key] for key in keys], dtype=np.int8)[codes]
 

@@ -292,15 +292,6 @@ def test_notes_in_the_model_are_plain_json(esad, parts, kit, tmp_path):
     assert json.loads(json.dumps(load(out).notes_)) == load(out).notes_
 
 
-def test_numbers_read_as_text_are_pointed_at(esad, tmp_path):
-    lines = [f'{index},"{index}.234,{index % 90 + 10}",{"error" if index == 7 else index * 1.5}' for index in range(60)]
-    (tmp_path / "t.csv").write_text("\n".join(["n,amount,heat", *lines]) + "\n", encoding="utf-8")
-    done = esad("fit", tmp_path / "t.csv", "--out", tmp_path / "m.esad", "--members", 1, "--set", "n_epochs=1")
-    assert done.code == 0
-    assert "column 'amount' is nearly all numbers but read as text" in done.err
-    assert "column 'heat' is nearly all numbers but read as text, because of cells such as 'error'" in done.err
-
-
 def test_a_contamination_in_per_cent_is_explained(esad, tmp_path):
     (tmp_path / "t.csv").write_text("a,b\n" + "1,2\n3,4\n" * 20, encoding="utf-8")
     done = esad("fit", tmp_path / "t.csv", "--out", tmp_path / "m.esad", "--contamination", 5)

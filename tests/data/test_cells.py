@@ -142,10 +142,41 @@ def test_dates_survive_as_iso_text(cells):
 
 
 @pytest.mark.parametrize(
-    "text", ["20240229", "2024-02-30", "2024-2-9", "2024-02-29x", "2024-W09-4", "12:00", "2024-02-290"]
+    "text",
+    [
+        "20240229",
+        "2024-02-30",
+        "2024-2-30",
+        "29/02/2024",
+        "30.02.2024",
+        "29.02.24",
+        "2024-02.29",
+        "2024-02-29x",
+        "2024-W09-4",
+        "12:00",
+        "2024-02-290",
+    ],
 )
-def test_text_that_is_no_iso_date_is_told_by_row(text):
+def test_text_that_is_no_certain_date_is_told_by_row(text):
     assert parse_dates(np.array([None, "2024-02-29", text], dtype=object))[1] == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "iso"),
+    [
+        ("2024-2-9", "2024-02-09"),
+        ("2024/02/09", "2024-02-09"),
+        ("2024.2.9", "2024-02-09"),
+        ("09.02.2024", "2024-02-09"),
+        (" 9.2.2024 7:05 ", "2024-02-09T07:05"),
+        ("09.02.2024 17:05:06.5", "2024-02-09T17:05:06.500000"),
+        ("2024/2/9T17:05+02:00", "2024-02-09T15:05"),
+    ],
+)
+def test_dates_are_read_year_first_or_with_points_day_first(text, iso):
+    parsed, bad_row = parse_dates(np.array([text, None], dtype=object))
+    assert bad_row is None
+    np.testing.assert_array_equal(parsed, np.array([iso, "NaT"], dtype="M8[us]"))
 
 
 @pytest.mark.parametrize("text", ["1_000", "1,5", "one", "0x10", "1 2"])

@@ -8,25 +8,48 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from esad.data import csv_parts, csv_text
+from esad.data import csv_dialect, csv_parts, csv_text
 from esad.errors import DataFileError
 
 CELLS = st.sampled_from(
-    ["", "1", "-2", "2.5", "1e3", "true", "False", "NA", "x", "2024-01-02", "12:30:00", '5" pipe', "9" * 20, "ä"]
+    [
+        "",
+        "1",
+        "-2",
+        "2.5",
+        "1e3",
+        "true",
+        "False",
+        "NA",
+        "x",
+        "2024-01-02",
+        "12:30:00",
+        '5" pipe',
+        "9" * 20,
+        "ä",
+        "-",
+        "5%",
+        "$5",
+        "1 234",
+        "inf",
+        "0x1F",
+        "007",
+    ]
 )
-QUOTED = st.sampled_from(['"a,b"', '"x\ny"', '"say ""no"""', '""', '"1"', '"x"y', '"\r\n"'])
+QUOTED = st.sampled_from(['"a,b"', '"1,234.5"', '"x\ny"', '"say ""no"""', '""', '"1"', '"x"y', '"\r\n"'])
 LINES = st.lists(st.tuples(CELLS | QUOTED, CELLS | QUOTED, CELLS), min_size=1, max_size=30)
 
 
 def in_parts(path, monkeypatch, *, n_bytes):
     """The table that all parts together give, and how many there are."""
     monkeypatch.setattr(csv_parts, "PART_BYTES", n_bytes)
-    names = csv_text.sniff(path).names
-    parts, types = csv_parts.scan(path, names)
+    names = csv_dialect.sniff(path).names
+    parts, held = csv_parts.scan(path, names)
+    types = csv_parts.settled(held)
     batches = [batch for part in parts for batch in part.batches(types, names, 7)]
     assert sum(part.n_rows for part in parts) == sum(batch.num_rows for batch in batches)
     assert max((batch.num_rows for batch in batches), default=0) <= 7
-    schema = pa.schema([(name, types[name]) for name in names])
+    schema = pa.schema(csv_parts.given(types))
     return pa.Table.from_batches(batches, schema=schema), parts
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from esad.data import csv_text
+from esad.data import csv_dialect, csv_text
 from esad.errors import DataFileError
 
 
@@ -36,7 +36,7 @@ def test_separator_is_told_from_the_header(tmp_path: Path, separator: str) -> No
 
 def test_separator_inside_quotes_does_not_count(tmp_path: Path) -> None:
     file = write(tmp_path / "t.csv", '"a;b;c;d",size\nx,1\n')
-    assert csv_text.sniff(file).names == ("a;b;c;d", "size")
+    assert csv_dialect.sniff(file).names == ("a;b;c;d", "size")
 
 
 def test_single_column_needs_no_separator(tmp_path: Path) -> None:
@@ -53,6 +53,54 @@ def test_decimal_comma_is_read_where_the_separator_is_another(tmp_path: Path) ->
 def test_decimal_points_win_over_commas_in_text(tmp_path: Path) -> None:
     file = write(tmp_path / "t.csv", "a;b\n1.5;1,2\n2.5;x\n")
     assert csv_text.read(file).to_pydict() == {"a": [1.5, 2.5], "b": ["1,2", "x"]}
+
+
+NUMBERS = ("1,234", "999", "-", "", "12,345.5")
+
+
+def test_numbers_as_people_write_them_are_numbers(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    rows = [f'"{number}",{index}%,x{index},"1,2"' for index, number in enumerate(NUMBERS)]
+    file = write(tmp_path / "t.csv", "money,fee,word,list\n" + "\n".join(rows))
+    expected = {"money": [1234.0, 999.0, None, None, 12345.5], "fee": [0.0, 0.01, 0.02, 0.03, 0.04]}
+    table = csv_text.read(file)
+    assert table.select(["money", "fee"]).to_pydict() == expected
+    assert table.schema.types[2:] == [pa.string(), pa.string()]
+    assert caplog.text.endswith("marks for nothing they have: 'money', 'fee'\n")
+    (batch,) = csv_text.stream(file, types=dict.fromkeys(expected, pa.float64()), columns=["fee", "money"])
+    assert batch.to_pydict() == {"fee": expected["fee"], "money": expected["money"]}
+
+
+def test_thousands_that_come_late_lose_and_repeat_no_row(tmp_path: Path) -> None:
+    n_rows = 400_000  # several blocks
+    lines = [f"{row},{row % 1000}" for row in range(n_rows)] + [f'{n_rows},"1,000"', f'"{n_rows + 1:,}",7']
+    file = write(tmp_path / "t.csv", "a,b\n" + "\n".join(lines) + "\n")
+    batches = list(csv_text.stream(file, types={"a": pa.float64(), "b": pa.float64()}, columns=None))
+    assert len(batches) > 1
+    table = pa.Table.from_batches(batches)
+    assert table["a"].to_numpy().tolist() == list(range(n_rows + 2))
+    assert table["b"].to_pylist()[-3:] == [999.0, 1000.0, 7.0]
+
+
+@pytest.mark.parametrize("before", ["", "sep=,\n"])
+def test_text_beside_thousands_is_named_with_its_line(tmp_path: Path, before: str) -> None:
+    file = write(tmp_path / "t.csv", before + 'a,b\n1,"1,000"\n2,"x\ny"\n3,heavy\n')
+    with pytest.raises(
+        DataFileError, match=rf"column 'b' holds 'x\\ny' in line {3 + bool(before)}, which is no number"
+    ):
+        list(csv_text.stream(file, types={"b": pa.float64()}, columns=["b"]))
+
+
+def test_thousands_in_points_beside_decimal_commas(tmp_path: Path) -> None:
+    file = write(tmp_path / "t.csv", "a;b\n1,5;1.234\n2,5;12.345,5\n")
+    assert csv_text.read(file).to_pydict() == {"a": [1.5, 2.5], "b": [1234.0, 12345.5]}
+
+
+def test_the_line_that_notes_the_separator_is_no_row(tmp_path: Path) -> None:
+    file = write(tmp_path / "t.csv", "\ufeffsep=;\r\na;b\r\n1;2\r\n3;4\r\n")
+    assert csv_text.read(file).to_pydict() == {"a": [1, 3], "b": [2, 4]}
+    (batch,) = csv_text.stream(file, types={"a": pa.float64()}, columns=["a"])
+    assert batch.to_pydict() == {"a": [1.0, 3.0]}
+    assert "line 4 has 1 fields" in refusal(write(file, "sep=;\na;b\n1;2\n3\n"))
 
 
 @pytest.mark.parametrize("ending", ["\n", "\r\n", "\r"])
@@ -134,9 +182,13 @@ def test_column_without_any_value_is_a_number_column(tmp_path: Path) -> None:
     assert csv_text.read(write(tmp_path / "t.csv", "a,b\n,1\n,2\n")).schema.types == [pa.float64(), pa.int64()]
 
 
-def test_everything_can_be_read_as_text(tmp_path: Path) -> None:
-    file = write(tmp_path / "t.csv", "file,label\n001,1\n002,\n")
-    assert csv_text.read(file, as_text=True).to_pydict() == {"file": ["001", "002"], "label": ["1", None]}
+def test_columns_are_read_as_text_where_asked(tmp_path: Path) -> None:
+    file = write(tmp_path / "t.csv", "zip,size,fee\n001,1,5 %\n002,,6 %\n")
+    assert csv_text.read(file, text=["zip", "fee"]).to_pydict() == {
+        "zip": ["001", "002"],
+        "size": [1, None],
+        "fee": ["5 %", "6 %"],
+    }
 
 
 def test_wide_rows_fit(tmp_path: Path) -> None:
@@ -181,6 +233,8 @@ def test_latin_1_is_refused_with_the_line(tmp_path: Path, name: str) -> None:
         (bytes(range(1, 256)) * 10, "not UTF-8"),
         (b"a,b,a,b,c\n1,2,3,4,5\n", "doubled column names 'a', 'b'"),
         (b"a,,\n1,2,3\n", "doubled column names ''"),
+        (b"1.5,1.5,x\n2.5,3,y\n", "Or is the first line a row?"),
+        (b"# a title\na,b\n1,2\n", "line 2 has 2 fields, the header has 1. The first line must name every column"),
         (b'a,b\n1,2\n1,"' + b"2\n" * 9, "ends inside quotes that were opened after line 2"),
         (b'a,b\n1,"' + b"2\n" * 1_000_000, "ends inside quotes that were opened after line 1"),
         (b'a,b\n1,"' + b"2\n" * 2_000_000, "a line is longer than 1048576 bytes. Are there quotes that never close?"),

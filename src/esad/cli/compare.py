@@ -26,6 +26,7 @@ def compare(
     label_column: options.LabelColumn = None,
     id_column: options.IdColumn = None,
     ignore: options.Ignore = None,
+    text: options.Text = None,
     anomaly_value: options.AnomalyValue = None,
     normal_value: options.NormalValue = None,
     labels_csv: options.LabelsCsv = None,
@@ -48,7 +49,10 @@ def compare(
 
     asked = _names(methods)
     training = read_training(
-        data, Reading(label_column, id_column, tuple(ignore or ()), anomaly_value, normal_value, labels_csv)
+        data,
+        Reading(
+            label_column, id_column, tuple(ignore or ()), anomaly_value, normal_value, labels_csv, tuple(text or ())
+        ),
     )
     if training.y is None:
         raise LabelError("Comparing needs labels. Give --label-column, or sub-folders of pictures.")

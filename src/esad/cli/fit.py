@@ -38,6 +38,7 @@ def fit(
     label_column: options.LabelColumn = None,
     id_column: options.IdColumn = None,
     ignore: options.Ignore = None,
+    text: options.Text = None,
     anomaly_value: options.AnomalyValue = None,
     normal_value: options.NormalValue = None,
     labels_csv: options.LabelsCsv = None,
@@ -65,7 +66,14 @@ def fit(
     Without labels the training is unsupervised. How the data was read is shown before the training starts.
     """
     reading = Reading(
-        label_column, id_column, tuple(ignore or ()), anomaly_value, normal_value, labels_csv, skip_broken
+        label_column,
+        id_column,
+        tuple(ignore or ()),
+        anomaly_value,
+        normal_value,
+        labels_csv,
+        tuple(text or ()),
+        skip_broken,
     )
     choice = Choice(
         method,

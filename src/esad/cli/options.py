@@ -20,6 +20,7 @@ __all__ = [
     "Model",
     "NormalValue",
     "Seed",
+    "Text",
     "complete_data_set",
     "complete_method",
 ]
@@ -69,6 +70,15 @@ IdColumn = Annotated[
 Ignore = Annotated[
     list[str] | None,
     typer.Option("--ignore", metavar="NAME", help="Column to leave out; may be repeated.", rich_help_panel=_DATA),
+]
+Text = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--text",
+        metavar="NAME",
+        help="Column to read as text, such as codes of digits; may be repeated.",
+        rich_help_panel=_DATA,
+    ),
 ]
 AnomalyValue = Annotated[
     str | None,

@@ -11,10 +11,11 @@ import typer
 from esad.cli import common, job, options
 from esad.cli import fit_options as own
 from esad.cli.build import Choice, build_detector, settings_checked
+from esad.cli.doubts import names_the_answer
 from esad.cli.progress import TrainingBar, bar
 from esad.cli.rows import read_rows
 from esad.cli.source import load_model
-from esad.cli.training import Reading, check_column, names_the_answer, read_training, refuse_model
+from esad.cli.training import Reading, check_column, read_training, refuse_model
 from esad.errors import DataFileError, InputError, OutputError
 
 if TYPE_CHECKING:
@@ -111,6 +112,7 @@ def review(
     label_column: options.LabelColumn = None,
     id_column: options.IdColumn = None,
     ignore: options.Ignore = None,
+    text: options.Text = None,
     anomaly_value: options.AnomalyValue = None,
     normal_value: options.NormalValue = None,
     labels_csv: options.LabelsCsv = None,
@@ -127,7 +129,9 @@ def review(
     page says so. The page is for this machine only, unless --host says otherwise. End it with Ctrl-C.
     """
     model, data = _paths(paths, out)
-    reading = Reading(label_column, id_column, tuple(ignore or ()), anomaly_value, normal_value, labels_csv)
+    reading = Reading(
+        label_column, id_column, tuple(ignore or ()), anomaly_value, normal_value, labels_csv, tuple(text or ())
+    )
     journal = labels or data.with_name(f"{data.name}.labels.db")
     common.refuse_same_file(journal, [data, *([model] if model.exists() else [])])
     if export_labels is not None or import_labels is not None:

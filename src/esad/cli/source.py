@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from esad.cli import common
+from esad.cli.doubts import mention_unclear, names_the_answer
 from esad.cli.progress import bar
-from esad.cli.training import check_column, names_the_answer, refuse_model
+from esad.cli.training import check_column, refuse_model
 from esad.errors import DataFileError, InputError, ModelFileError
 from esad.opening import Block, Source, columns_for, open_pictures, open_table
 
@@ -112,6 +113,7 @@ def _open_file(
         check_column(column, names, path, option)
     source = open_table(path, detector, id_column=id_column, truth_column=truth_column, kind_column=kind_column)
     warn_of_unknown(source.unknown)
+    mention_unclear(path)
     if source.lost_id is not None:
         common.note(f"there is no id column {source.lost_id!r} here: rows are numbered from 0.")
     return source

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from esad.cli import common
+from esad.cli.doubts import mention_doubts, mention_misread, mention_names
 from esad.cli.progress import bar
 from esad.cli.training import (
     Reading,
@@ -12,8 +13,6 @@ from esad.cli.training import (
     check_roles,
     column_labels,
     mention_broken,
-    mention_doubts,
-    mention_numbers_as_text,
     notes_of,
     picture_labels,
     refuse_model,
@@ -44,7 +43,7 @@ def open_parts(
         return None
     if files:
         return _tables(path, files, reading, shown=shown) if wanted or several or _is_large(path) else None
-    if not path.is_dir() or reading.label_column or reading.id_column or reading.ignore:
+    if not path.is_dir() or reading.label_column or reading.id_column or reading.ignore or reading.text:
         return None  # will be refused where it is read whole
     pictures = _pictures(path, reading)
     return pictures if wanted or pictures.n_bytes > MEMORY_SHARE * _memory() else None
@@ -69,6 +68,7 @@ def _tables(path: Path, files: tuple[Path, ...], reading: Reading, *, shown: boo
     from esad.data.stream import TableStream
 
     check_roles(files[0], column_names(files[0]), reading)
+    mention_names(files[0], reading)
     name = reading.label_column
     with bar(shown=shown) as progress:
         task = progress.add_task("looking", total=sum(file.stat().st_size for file in files))
@@ -76,6 +76,7 @@ def _tables(path: Path, files: tuple[Path, ...], reading: Reading, *, shown: boo
             files,
             label_column=name,
             ignore=[*reading.ignore, *([] if reading.id_column is None else [reading.id_column])],
+            text=reading.text,
             meaning=lambda values: column_labels(values, reading, name=name or ""),
             on_bytes=lambda n_bytes: progress.advance(task, n_bytes),
         )
@@ -115,8 +116,8 @@ def survey_parts(
         survey.leave_out(left_out)
         schema = survey.statistics.schema()
         sample = survey.unlabelled.rows(0, len(survey.unlabelled))
-        mention_numbers_as_text(sample, schema)
-        mention_doubts(sample, schema, reading)
+        mention_misread(sample, schema)
+        mention_doubts(sample, schema, label_column=reading.label_column)
     X, y = survey.held_out()
     has_labels = survey.counts.n_anomaly + survey.counts.n_normal > 0
     return TrainingSet(

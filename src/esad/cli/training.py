@@ -1,14 +1,13 @@
 """What a user's file or folder gives to learn from: which columns, which labels, and how it was read."""
 
-import re
-import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from esad.cli import common
+from esad.cli.doubts import mention_doubts, mention_misread, mention_names
 from esad.errors import DataFileError, InputError, LabelError
 
 if TYPE_CHECKING:
@@ -26,9 +25,6 @@ __all__ = [
     "check_roles",
     "column_labels",
     "mention_broken",
-    "mention_doubts",
-    "mention_numbers_as_text",
-    "names_the_answer",
     "notes_of",
     "picture_labels",
     "read_training",
@@ -36,11 +32,6 @@ __all__ = [
     "telling_how_to_skip",
 ]
 
-# Names under which files carry the answer; such a column among the features is most often a leak.
-_ANSWERS = ("anomaly", "class", "fraud", "ground_truth", "label", "labels", "outlier", "target", "truth", "y")
-_MIN_COUNTED_ROWS = 20
-_MAX_LOOKED_AT = 10_000
-_LIKE_A_NUMBER = re.compile(r"[^\w\s]{0,2}\s?[-+]?\d[\d.,' ]*(?:[eE][-+]?\d+)?\s?(?:[%€$£]|[A-Z]{3})?")
 _WORDS = ("anomaly", "normal", "unlabelled", "unlabeled", "unknown")  # of sub-folders
 
 
@@ -54,6 +45,7 @@ class Reading:
     anomaly_value: str | None = None
     normal_value: str | None = None
     labels_csv: Path | None = None
+    text: tuple[str, ...] = ()
     skip_broken: bool = False
 
 
@@ -111,9 +103,10 @@ def refuse_model(path: Path) -> None:
 def check_column(name: str | None, names: Sequence[str], path: Path, option: str) -> None:
     """Refuse a column that the file does not have, naming the nearest."""
     if name is not None and name not in names:
+        several = all(part.strip() in names for part in name.split(","))
+        hint = f" Give {option} once for each." if several else common.hint(name, names)
         raise DataFileError(
-            f"{str(path)!r} has no column {name!r} ({option}).{common.hint(name, names)} "
-            f"Its columns are {common.listed(names)}."
+            f"{str(path)!r} has no column {name!r} ({option}).{hint} Its columns are {common.listed(names)}."
         )
 
 
@@ -145,7 +138,8 @@ def _read_file(path: Path, reading: Reading) -> TrainingSet:
         raise InputError("--labels-csv is for a folder of pictures. For a table give --label-column.")
     names = column_names(path)
     check_roles(path, names, reading)
-    table = read_table(path, columns=[name for name in names if name not in reading.ignore])
+    mention_names(path, reading)
+    table = read_table(path, columns=[name for name in names if name not in reading.ignore], text=reading.text)
     _check_enough(path, table.num_rows, "row")
     y = None
     if reading.label_column is not None:
@@ -154,7 +148,7 @@ def _read_file(path: Path, reading: Reading) -> TrainingSet:
     if features.num_columns == 0:
         raise DataFileError(f"{str(path)!r} has no column left to learn from.")
     features, schema, left_out = _without_ids(path, features)
-    mention_doubts(features, schema, reading)
+    mention_doubts(features, schema, label_column=reading.label_column)
     return TrainingSet(
         X=features, y=y, n_rows=table.num_rows, schema=schema, left_out=left_out, notes=notes_of(reading, left_out)
     )
@@ -164,12 +158,14 @@ def check_roles(path: Path, names: Sequence[str], reading: Reading) -> None:
     """Refuse columns that are not there, or named for two roles."""
     check_column(reading.label_column, names, path, "--label-column")
     check_column(reading.id_column, names, path, "--id-column")
-    for name in reading.ignore:
-        check_column(name, names, path, "--ignore")
-    given = [name for name in (reading.label_column, reading.id_column, *reading.ignore) if name is not None]
-    if len(set(given)) < len(given):
-        twice = next(name for name in given if given.count(name) > 1)
-        raise InputError(f"Column {twice!r} is named twice among --label-column, --id-column and --ignore.")
+    for option, given in (("--ignore", reading.ignore), ("--text", reading.text)):
+        for name in given:
+            check_column(name, names, path, option)
+    roles = (reading.label_column, reading.id_column, *reading.ignore, *reading.text)
+    named = [name for name in roles if name is not None]
+    if len(set(named)) < len(named):
+        twice = next(name for name in named if named.count(name) > 1)
+        raise InputError(f"Column {twice!r} is named twice among --label-column, --id-column, --ignore and --text.")
     if reading.label_column is None and (reading.anomaly_value or reading.normal_value) is not None:
         raise InputError("--anomaly-value and --normal-value are about a label column. Give --label-column too.")
     if reading.skip_broken:
@@ -183,7 +179,7 @@ def _without_ids(path: Path, features: "pa.Table") -> "tuple[pa.Table, Schema, t
     from esad.data.frame import Schema, Table
 
     schema = Schema.infer(Table.from_any(features))
-    mention_numbers_as_text(features, schema)
+    mention_misread(features, schema)
     ids = tuple(column.name for column in schema.columns if column.proposes_id)
     if not ids:
         return features, schema, ()
@@ -191,59 +187,6 @@ def _without_ids(path: Path, features: "pa.Table") -> "tuple[pa.Table, Schema, t
         raise DataFileError(f"{str(path)!r} has only columns of text that differs in every row: {common.listed(ids)}.")
     kept = tuple(column for column in schema.columns if column.name not in ids)
     return features.drop_columns(list(ids)), replace(schema, columns=kept), ids
-
-
-def mention_doubts(features: "pa.Table", schema: "Schema", reading: Reading) -> None:
-    """Point at columns that are often a mistake among those to learn from."""
-    for column in schema.columns:
-        mostly_blank = column.n_missing > schema.n_rows / 2 and column.n_distinct in (1, 2)
-        if mostly_blank and column.kind == "category" and reading.label_column is None:
-            words = features[column.name].drop_null()
-            value = shlex.quote(str(words[0])) if len(words) else "WORD"
-            fix = f"--label-column {shlex.quote(column.name)} --anomaly-value {value}"
-            common.note(f"column {column.name!r} is blank but for a few words. If these are labels, pass {fix}.")
-    for name in features.column_names:
-        if names_the_answer(name):
-            quoted = shlex.quote(name)
-            fix = f"--ignore {quoted}" if reading.label_column else f"--label-column {quoted} or --ignore {quoted}"
-            common.warn(f"column {name!r} is learned from like any other. If it holds the answer, pass {fix}.")
-    for name in _counting(features):
-        fix = f"--id-column {shlex.quote(name)}"
-        common.note(f"column {name!r} counts up row by row. If it only numbers the rows, pass {fix}.")
-
-
-def names_the_answer(name: str) -> bool:
-    """Whether a column is called as truth or labels usually are."""
-    return name.casefold().strip().removeprefix("is_") in _ANSWERS
-
-
-def mention_numbers_as_text(features: "pa.Table", schema: "Schema") -> None:
-    """Point at text columns that are nearly all numbers, or numbers with separators, signs or units."""
-    for column in schema.columns:
-        if column.kind != "category" or (column.n_distinct or 0) < _MIN_COUNTED_ROWS:
-            continue
-        texts = [str(text) for text in features[column.name].drop_null()[:_MAX_LOOKED_AT].to_pylist()]
-        like_numbers = [_LIKE_A_NUMBER.fullmatch(text.strip()) is not None for text in texts]
-        if texts and sum(like_numbers) >= 0.9 * len(texts):
-            odd = next((text for text, fine in zip(texts, like_numbers, strict=True) if not fine), texts[0])
-            common.warn(
-                f"column {column.name!r} is nearly all numbers but read as text, because of cells such as {odd!r}. "
-                "Write numbers like 1234.56, and leave cells without a number empty."
-            )
-
-
-def _counting(features: "pa.Table") -> Iterable[str]:
-    """Names of whole-number columns that grow from every row to the next."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if features.num_rows <= _MIN_COUNTED_ROWS:
-        return
-    for column, kind in zip(features.columns, features.schema, strict=True):
-        if pa.types.is_integer(kind.type) and column.null_count == 0:
-            values = column.combine_chunks()
-            if pc.all(pc.greater(values[1:], values[:-1])).as_py():
-                yield kind.name
 
 
 def notes_of(reading: Reading, left_out: tuple[str, ...]) -> dict[str, Any]:
@@ -265,8 +208,9 @@ def _read_folder(path: Path, reading: Reading) -> TrainingSet:
     for option, given in (("--label-column", reading.label_column), ("--id-column", reading.id_column)):
         if given is not None:
             raise InputError(f"{option} is for a table. Pictures are labelled by sub-folder or --labels-csv.")
-    if reading.ignore:
-        raise InputError("--ignore is for the columns of a table, and this is a folder.")
+    for option, names in (("--ignore", reading.ignore), ("--text", reading.text)):
+        if names:
+            raise InputError(f"{option} is for the columns of a table, and this is a folder.")
     broken: dict[str, str] = {}
     with telling_how_to_skip():
         folder = read_folder(path, labels_csv=reading.labels_csv, broken=broken if reading.skip_broken else None)

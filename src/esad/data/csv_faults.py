@@ -6,41 +6,47 @@ import csv
 import io
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
 from esad.errors import DataFileError
 
-__all__ = ["Dialect", "check_closed", "check_names", "explain", "not_utf8", "one_line"]
+if TYPE_CHECKING:
+    from esad.data.csv_dialect import Dialect
+
+__all__ = [
+    "NumberFault",
+    "check_closed",
+    "check_names",
+    "explain",
+    "no_number",
+    "not_utf8",
+    "number_fault",
+    "one_line",
+]
 
 
-@dataclass(frozen=True)
-class Dialect:
-    """How one CSV file is written, judged by its first lines."""
+class NumberFault(NamedTuple):
+    """A value in a number column that pyarrow takes for no number."""
 
-    names: tuple[str, ...]
-    delimiter: str
-    decimal_point: str
-    n_header_bytes: int
-
-    @property
-    def n_block_bytes(self) -> int:
-        """Bytes read at a time; a line must fit, and few are 16 times as long as the header."""
-        return max(1 << 20, 16 * self.n_header_bytes)
+    column: str
+    value: str
 
 
-def check_names(path: Path, names: tuple[str, ...]) -> None:
+def check_names(path: Path, names: tuple[str, ...], *, hint: str = "") -> None:
     """Refuse doubled column names."""
     if len(set(names)) == len(names):
         return
     doubled = sorted(name for name, count in collections.Counter(names).items() if count > 1)
     shown = ", ".join(repr(name) for name in doubled[:5])
-    raise DataFileError(f"Cannot read {str(path)!r}: doubled column names {shown}. Every column needs its own name.")
+    raise DataFileError(
+        f"Cannot read {str(path)!r}: doubled column names {shown}. Every column needs its own name.{hint}"
+    )
 
 
-def check_closed(path: Path, dialect: Dialect, last_value: str | None) -> None:
+def check_closed(path: Path, dialect: "Dialect", last_value: str | None) -> None:
     """Refuse a file that ends inside a quoted value, which pyarrow takes for a value with many lines.
 
     `last_value` is the last cell of the file. Only when it has several lines is the file read again.
@@ -57,28 +63,43 @@ def check_closed(path: Path, dialect: Dialect, last_value: str | None) -> None:
             raise DataFileError(f"Cannot read {str(path)!r}: {reason}.") from error
 
 
-def explain(path: Path, dialect: Dialect, error: Exception) -> DataFileError:
+def number_fault(dialect: "Dialect", error: Exception) -> NumberFault | None:
+    """What pyarrow could not read as a number, if that is what its error says."""
+    found = re.search(r"In CSV column #(\d+).*conversion error to double: invalid value '(.*)'", str(error), re.DOTALL)
+    return None if found is None else NumberFault(dialect.names[int(found[1])], found[2])
+
+
+def no_number(path: Path, dialect: "Dialect", fault: NumberFault, *, record: int | None) -> DataFileError:
+    """Error that names the column, the value and the line; records count from 1, all lines before the data included."""
+    where = "a line" if record is None else f"line {_line_of_record(path, dialect, record)}"
+    return DataFileError(
+        f"Cannot read {str(path)!r}: column {fault.column!r} holds {fault.value[:40]!r} in {where}, which is no "
+        "number, and the column held numbers in training. Correct the value or leave it empty."
+    )
+
+
+def explain(path: Path, dialect: "Dialect", error: Exception) -> DataFileError:
     """One line that names the file, the line, and the column and value if there are any."""
     message = str(error)
     row = re.search(r"Row #(\d+)", message)
-    where = f"line {_line_of_record(path, dialect, int(row[1]))}" if row else "a line"
-    if ragged := re.search(r"Expected (\d+) columns, got (\d+)", message):
-        reason = f"{where} has {ragged[2]} fields, the header has {ragged[1]}. Fix or remove that line"
-    elif bad := re.search(
-        r"In CSV column #(\d+).*conversion error to double: invalid value '(.*)'", message, re.DOTALL
-    ):
-        name, value = dialect.names[int(bad[1])], bad[2]
-        reason = (
-            f"column {name!r} holds {value[:40]!r} in {where}, which is no number, and the column held numbers in "
-            "training. Correct the value or leave it empty"
-        )
-    elif "UTF8" in message:
+    record = int(row[1]) if row else None
+    if fault := number_fault(dialect, error):
+        return no_number(path, dialect, fault, record=record)
+    if "UTF8" in message:
         return not_utf8(path)
+    if ragged := re.search(r"Expected (\d+) columns, got (\d+)", message):
+        where = "a line" if record is None else f"line {_line_of_record(path, dialect, record)}"
+        reason = f"{where} has {ragged[2]} fields, the header has {ragged[1]}. "
+        is_first_row = record == dialect.n_lines_before + 2
+        if is_first_row and int(ragged[2]) > int(ragged[1]):
+            reason += "The first line must name every column; no title may stand before it."
+        else:
+            reason += "Fix or remove that line."
     elif "straddling" in message:
         reason = f"a line is longer than {dialect.n_block_bytes} bytes. Are there quotes that never close?"
     else:
-        reason = one_line(error)
-    return DataFileError(f"Cannot read {str(path)!r}: {reason.rstrip('.')}{'' if reason.endswith('?') else '.'}")
+        reason = f"{one_line(error)}."
+    return DataFileError(f"Cannot read {str(path)!r}: {reason}")
 
 
 def not_utf8(path: Path) -> DataFileError:
@@ -99,7 +120,7 @@ def one_line(error: Exception) -> str:
     return " ".join(str(error).split())[:200].rstrip(".")
 
 
-def _records(path: Path, dialect: Dialect, *, strict: bool) -> Iterator[tuple[int, list[str]]]:
+def _records(path: Path, dialect: "Dialect", *, strict: bool) -> Iterator[tuple[int, list[str]]]:
     """Records of the file, blank lines left out, each with the line it starts in, counted from 1."""
     with pa.input_stream(str(path), compression="detect") as source:
         text = io.TextIOWrapper(source, encoding="utf-8-sig", errors="replace", newline="")
@@ -111,7 +132,7 @@ def _records(path: Path, dialect: Dialect, *, strict: bool) -> Iterator[tuple[in
             start = rows.line_num + 1
 
 
-def _line_of_record(path: Path, dialect: Dialect, record: int) -> int:
+def _line_of_record(path: Path, dialect: "Dialect", record: int) -> int:
     """Line in which a record starts, where the header is record 1; pyarrow counts records, people count lines."""
     with contextlib.suppress(csv.Error):  # a field too long to look at
         for number, (line, _) in enumerate(_records(path, dialect, strict=False), 1):

@@ -5,6 +5,8 @@ of each column by all of its values, as `csv_text.read` would. A compressed file
 and is one part.
 """
 
+import functools
+import operator
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -14,15 +16,18 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 
 from esad.data import csv_text
-from esad.data.csv_faults import Dialect, check_closed, not_utf8, one_line
+from esad.data.csv_dialect import Dialect, sniff
+from esad.data.csv_faults import check_closed, not_utf8, one_line
+from esad.data.numerals import PLAIN, Style
 from esad.errors import DataFileError
 
-__all__ = ["CsvPart", "Types", "scan", "settled"]
+__all__ = ["CsvPart", "Held", "Types", "given", "scan", "settled"]
 
 PART_BYTES = 1 << 22
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 Types = Mapping[str, pa.DataType]
+Held = Mapping[str, pa.DataType | Style]  # of one part: a style where text spells numbers
 
 
 @dataclass(frozen=True)
@@ -57,8 +62,8 @@ class CsvPart:
 
 def scan(
     path: Path, columns: Iterable[str], *, on_bytes: Callable[[int], None] | None = None
-) -> tuple[list[CsvPart], Types]:
-    r"""The parts of a file and the types of its columns; `on_bytes` is told how far it is.
+) -> tuple[list[CsvPart], list[Held]]:
+    r"""The parts of a file and what each of them holds, to be `settled`; `on_bytes` is told how far it is.
 
     Examples
     --------
@@ -66,18 +71,18 @@ def scan(
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     file = Path(folder) / "sizes.csv"
     ...     _ = file.write_text("name,size\nx,1\ny,2.5\n")
-    ...     (part,), types = scan(file, ["name", "size"])
-    >>> part.n_rows, types
+    ...     (part,), held = scan(file, ["name", "size"])
+    >>> part.n_rows, settled(held)
     (2, {'name': DataType(string), 'size': DataType(double)})
     """
-    dialect, names = csv_text.sniff(path), tuple(columns)
+    dialect, names = sniff(path), tuple(columns)
     parts: list[CsvPart] = []
-    found: list[Types] = []
+    found: list[Held] = []
     for start, lines in _lines(path, dialect):
         table = _parsed(path, dialect, lines, names, {}, has_header=start == 0, is_last=False)
         if any(pa.types.is_binary(type_) for type_ in table.schema.types):
             raise not_utf8(path)
-        found.append(dict(zip(names, table.schema.types, strict=True)))
+        found.append({name: _held(table.column(name), dialect) for name in names})
         parts.append(CsvPart(path, dialect, start, start + len(lines), False, table.num_rows))
         if on_bytes is not None:
             on_bytes(len(lines))
@@ -86,10 +91,15 @@ def scan(
         parts = [CsvPart(path, dialect, 0, last.stop, True, sum(part.n_rows for part in parts))]
     else:
         parts[-1] = CsvPart(path, dialect, last.start, last.stop, True, last.n_rows)
-    return parts, settled(found)
+    return parts, found
 
 
-def settled(found: Iterable[Types]) -> Types:
+def _held(column: pa.ChunkedArray, dialect: Dialect) -> pa.DataType | Style:
+    style = csv_text.style_of(column, dialect) if pa.types.is_string(column.type) else None
+    return column.type if style is None else style
+
+
+def settled(found: Iterable[Held]) -> Types:
     """What columns hold by all of their parts: text where these do not agree, or are dates for a later parser.
 
     Examples
@@ -97,17 +107,31 @@ def settled(found: Iterable[Types]) -> Types:
     >>> settled([{"a": pa.int64(), "b": pa.bool_()}, {"a": pa.float64(), "b": pa.int64()}, {"a": pa.null()}])
     {'a': DataType(double), 'b': DataType(string)}
     """
-    by_name: dict[str, set[pa.DataType]] = {}
+    by_name: dict[str, set[pa.DataType | Style]] = {}
     for types in found:
         for name, type_ in types.items():
             by_name.setdefault(name, set()).add(type_)
     return {name: _common(held - {pa.null()}) for name, held in by_name.items()}
 
 
-def _common(held: set[pa.DataType]) -> pa.DataType:
-    if held <= {pa.int64(), pa.float64()}:
-        return pa.int64() if held == {pa.int64()} else pa.float64()  # without any value: numbers
-    return pa.bool_() if held == {pa.bool_()} else pa.string()
+def given(types: Types) -> Types:
+    """The types that rows have once they are read; a line in the log names the numbers that text spells."""
+    written = [name for name, type_ in types.items() if type_ == csv_text.WRITTEN]
+    if written:
+        csv_text.mention_written(written)
+    return {**types, **dict.fromkeys(written, pa.float64())}
+
+
+def _common(held: set[pa.DataType | Style]) -> pa.DataType:
+    types = {type_ for type_ in held if not isinstance(type_, Style)}
+    if types == {pa.bool_()} == held:
+        return pa.bool_()
+    if not types <= {pa.int64(), pa.float64()}:
+        return pa.string()
+    if types == held:
+        return pa.int64() if types == {pa.int64()} else pa.float64()  # without any value: numbers
+    styles = [style for style in held if isinstance(style, Style)] + ([PLAIN] if types else [])
+    return csv_text.WRITTEN if functools.reduce(operator.or_, styles).is_sound else pa.string()
 
 
 def _parsed(
@@ -124,7 +148,7 @@ def _parsed(
         raise csv_text.fault(path, dialect, names, error) from error
     if is_last:
         check_closed(path, dialect, csv_text.last_text(table, dialect))
-    return table.select(list(names))
+    return csv_text.turned(path, dialect, table.select(list(names)))
 
 
 def _lines(path: Path, dialect: Dialect, start: int = 0, stop: int | None = None) -> Iterator[tuple[int, bytes]]:

@@ -1,76 +1,49 @@
 """CSV as people really send it: other separators, decimal commas, byte-order marks, ragged lines and mixed columns."""
 
 import collections
-import contextlib
-import csv
-import io
-import re
-from collections.abc import Generator, Iterator, Mapping, Sequence
+import logging
+from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 
-from esad.data.csv_faults import Dialect, check_closed, check_names, explain, not_utf8, one_line
+from esad.data.csv_dialect import MISSING, Dialect, sniff
+from esad.data.csv_faults import NumberFault, check_closed, explain, no_number, not_utf8, number_fault
+from esad.data.numerals import Style, read_numeral
 from esad.errors import DataFileError
+from esad.wording import listed
 
-__all__ = ["fault", "last_text", "options", "read", "sniff", "stream"]
+__all__ = ["WRITTEN", "fault", "last_text", "mention_written", "options", "read", "stream", "style_of", "turned"]
 
-_SAMPLE_BYTES = 1 << 18
-_MAX_HEADER_BYTES = 1 << 26
-_MISSING = (
-    *(" " * width for width in range(9)),  # pyarrow does not take blanks for nothing
-    *("#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "?", "<NA>", "N/A", "NA"),
-    *("NAN", "NULL", "NaN", "NaT", "None", "Null", "n/a", "na", "nan", "null"),
-)
+logger = logging.getLogger("esad")
 
+# Numbers as `esad.data.numerals` knows them are read as different texts, then turned; pyarrow knows plain ones only.
+WRITTEN = pa.dictionary(pa.int32(), pa.string())
+_N_TRIED = 100  # cells of a text column that tell whether it may hold numbers
 
-def sniff(path: Path) -> Dialect:
-    r"""Read the header line, and tell the separator and the decimal point from the first lines.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = Path(folder) / "sizes.csv"
-    ...     _ = file.write_text("name;size\nx;1,5\n")
-    ...     sniff(file)
-    Dialect(names=('name', 'size'), delimiter=';', decimal_point=',', n_header_bytes=9)
-    """
-    sample = _sample(path)
-    if b"\0" in sample and sample[:2] not in (b"\xff\xfe", b"\xfe\xff"):
-        raise DataFileError(f"Cannot read {str(path)!r}: it is binary, not CSV text.")
-    try:
-        text = sample.decode("utf-8-sig").lstrip("\r\n")
-    except UnicodeDecodeError:
-        raise not_utf8(path) from None
-    header = re.split(r"[\r\n]", text, maxsplit=1)[0]
-    if not header:
-        raise DataFileError(f"Cannot read {str(path)!r}: it is empty. A header line and at least one row are needed.")
-    delimiter = max(",;\t|", key=re.sub(r'"[^"]*"', "", header).count)
-    rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
-    try:
-        names = tuple(next(rows))
-    except csv.Error as error:
-        raise DataFileError(f"Cannot read {str(path)!r}: its first line is not CSV ({error}).") from error
-    check_names(path, names)
-    return Dialect(
-        names, delimiter, "," if delimiter != "," and _has_decimal_comma(rows) else ".", len(header.encode())
-    )
+_Rows = TypeVar("_Rows", pa.Table, pa.RecordBatch)
 
 
-def read(path: Path, *, columns: Sequence[str] | None = None, as_text: bool = False) -> pa.Table:
-    """Read a whole file; a column's type is what all its values agree on, text if they do not.
+def read(path: Path, *, columns: Sequence[str] | None = None, text: Sequence[str] = ()) -> pa.Table:
+    """Read a whole file; a column's type is what all its values agree on, text if they do not or if named in `text`.
 
-    Dates and times stay text, so that one parser reads them in training and in scoring.
+    Numbers may be written as `esad.data.numerals` knows them; a line in the log says so. Dates and times stay text, so
+    that one parser reads them in training and in scoring.
     """
     dialect = sniff(path)
     names = dialect.names if columns is None else tuple(columns)
-    types = {name: pa.string() for name in names} if as_text else {}
-    table = _read_with(path, dialect, names, types)
+    table = _read_with(path, dialect, names, {name: pa.string() for name in names if name in text})
     if any(pa.types.is_binary(field.type) for field in table.schema):
         raise not_utf8(path)
+    written = [name for name in names if name not in text and _is_written(table.column(name), dialect)]
+    for name in written:
+        encoded = table.column(name).combine_chunks().dictionary_encode()
+        table = table.set_column(names.index(name), name, encoded)
+    if written:
+        mention_written(written)
+        table = turned(path, dialect, table)
     temporal = {field.name: pa.string() for field in table.schema if pa.types.is_temporal(field.type)}
     for name, column in zip(temporal, _read_with(path, dialect, tuple(temporal), temporal).columns, strict=True):
         table = table.set_column(names.index(name), name, column)
@@ -81,11 +54,78 @@ def read(path: Path, *, columns: Sequence[str] | None = None, as_text: bool = Fa
 
 
 def stream(path: Path, *, types: Mapping[str, pa.DataType], columns: Sequence[str] | None) -> Generator[pa.RecordBatch]:
-    """Open a file and give its rows in small batches; columns without an entry in `types` are text."""
+    """Open a file and give its rows in small batches; columns without an entry in `types` are text.
+
+    pyarrow reads plain numbers fast. Where it meets another way of writing one, the file is opened again, that column
+    is read as text and turned here, and the rows that were given already are passed over.
+    """
     dialect = sniff(path)
     names = dialect.names if columns is None else tuple(columns)
-    every = {name: types.get(name, pa.string()) for name in names}
-    return _stream_with(path, dialect, names, every)
+    return _streamed(path, dialect, names, {name: types.get(name, pa.string()) for name in names})
+
+
+def _streamed(
+    path: Path, dialect: Dialect, names: tuple[str, ...], types: dict[str, pa.DataType]
+) -> Generator[pa.RecordBatch]:
+    n_given, is_done = 0, False
+    while not is_done:
+        n_read = 0
+        try:
+            for batch in _batches(path, dialect, names, types):
+                n_new = max(0, n_read + batch.num_rows - n_given)
+                n_read += batch.num_rows
+                if n_new > 0:
+                    yield turned(path, dialect, batch.slice(batch.num_rows - n_new), n_before=n_given)
+                    n_given += n_new
+            is_done = True
+        except (pa.ArrowException, OSError) as error:
+            wrong = number_fault(dialect, error)
+            if wrong is None or read_numeral(wrong.value, decimal_point=dialect.decimal_point) is None:
+                raise explain(path, dialect, error) from error
+            types = types | {wrong.column: WRITTEN}
+
+
+# ---------------------------------------------------------------------- numbers as people write them
+
+
+def style_of(column: pa.ChunkedArray, dialect: Dialect) -> Style | None:
+    """How numbers are written in a column of text, None if it holds something else."""
+    first = column.drop_null().slice(0, _N_TRIED).to_pylist()
+    if Style.of(first, decimal_point=dialect.decimal_point) is None:
+        return None
+    return Style.of(column.unique().drop_null().to_pylist(), decimal_point=dialect.decimal_point)
+
+
+def _is_written(column: pa.ChunkedArray, dialect: Dialect) -> bool:
+    style = style_of(column, dialect) if pa.types.is_string(column.type) else None
+    return style is not None and style.is_sound
+
+
+def mention_written(names: Sequence[str]) -> None:
+    """Say in the log which columns of text are read as numbers."""
+    logger.warning("read as numbers, whatever thousands, signs and marks for nothing they have: %s", listed(names))
+
+
+def turned(path: Path, dialect: Dialect, rows: _Rows, *, n_before: int | None = None) -> _Rows:
+    """Rows with numbers in the columns of the type `WRITTEN`; `n_before` rows of the file precede them."""
+    for index, field in enumerate(rows.schema):
+        if field.type != WRITTEN:
+            continue
+        column = rows.column(index)
+        encoded = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+        texts = encoded.dictionary.to_pylist()
+        values = [read_numeral(text, decimal_point=dialect.decimal_point) for text in texts]
+        if None in values:
+            wrong = values.index(None)
+            row = encoded.indices.to_pylist().index(wrong)
+            record = None if n_before is None else dialect.n_lines_before + 2 + n_before + row
+            raise no_number(path, dialect, NumberFault(field.name, texts[wrong]), record=record)
+        numbers = pa.array(values, pa.float64(), from_pandas=True).take(encoded.indices)
+        rows = rows.set_column(index, field.name, numbers)
+    return rows
+
+
+# ---------------------------------------------------------------------- pyarrow's readers
 
 
 def _read_with(path: Path, dialect: Dialect, names: tuple[str, ...], types: Mapping[str, pa.DataType]) -> pa.Table:
@@ -102,24 +142,21 @@ def _read_with(path: Path, dialect: Dialect, names: tuple[str, ...], types: Mapp
 def fault(path: Path, dialect: Dialect, names: tuple[str, ...], error: Exception) -> DataFileError:
     """What is wrong with a file that could not be read; only a reader that goes line by line knows where."""
     try:
-        collections.deque(_stream_with(path, dialect, names, dict.fromkeys(names, pa.string())), maxlen=0)
+        collections.deque(_streamed(path, dialect, names, dict.fromkeys(names, pa.string())), maxlen=0)
     except DataFileError as found:
         return found
     return explain(path, dialect, error)
 
 
-def _stream_with(
+def _batches(
     path: Path, dialect: Dialect, names: tuple[str, ...], types: Mapping[str, pa.DataType]
 ) -> Generator[pa.RecordBatch]:
     last = None
-    try:
-        # pyarrow knows the row of an error only in a single thread, which costs this reader nothing
-        with pa_csv.open_csv(str(path), **options(dialect, names, types, use_threads=False)) as reader:
-            for batch in reader:
-                last = last_text(batch, dialect) if batch.num_rows > 0 else last
-                yield batch.select(names)
-    except (pa.ArrowException, OSError) as error:
-        raise explain(path, dialect, error) from error
+    # pyarrow knows the row of an error only in a single thread, which costs this reader nothing
+    with pa_csv.open_csv(str(path), **options(dialect, names, types, use_threads=False)) as reader:
+        for batch in reader:
+            last = last_text(batch, dialect) if batch.num_rows > 0 else last
+            yield batch.select(names)
     check_closed(path, dialect, last)
 
 
@@ -144,45 +181,16 @@ def options(
             use_threads=use_threads,
             block_size=dialect.n_block_bytes,
             column_names=None if has_header else list(dialect.names),
+            skip_rows=dialect.n_lines_before if has_header else 0,
         ),
         "parse_options": pa_csv.ParseOptions(delimiter=dialect.delimiter, newlines_in_values=True),
         "convert_options": pa_csv.ConvertOptions(
             column_types={last: pa.string(), **types} if last not in names else dict(types),
             include_columns=list(dict.fromkeys((*names, last))),
-            null_values=list(_MISSING),
+            null_values=list(MISSING),
             strings_can_be_null=True,
             true_values=["true", "True", "TRUE"],
             false_values=["false", "False", "FALSE"],
             decimal_point=dialect.decimal_point,
         ),
     }
-
-
-def _sample(path: Path) -> bytes:
-    """First lines of the file, none of them cut."""
-    try:
-        with pa.input_stream(str(path), compression="detect") as source:
-            sample: bytes = source.read(_SAMPLE_BYTES)
-            n_wanted = _SAMPLE_BYTES
-            while len(sample) == n_wanted and not re.search(rb"[\r\n]", sample) and n_wanted < _MAX_HEADER_BYTES:
-                sample += source.read(n_wanted)
-                n_wanted *= 2
-    except (pa.ArrowException, OSError) as error:
-        raise DataFileError(f"Cannot read {str(path)!r}: {one_line(error)}.") from error
-    if len(sample) < n_wanted:
-        return sample
-    end = max(sample.rfind(b"\n"), sample.rfind(b"\r"))
-    if end < 0:
-        raise DataFileError(f"Cannot read {str(path)!r}: its first line has no end, so it is no CSV text.")
-    return sample[:end]
-
-
-def _has_decimal_comma(rows: Iterator[list[str]]) -> bool:
-    """Tell whether numbers are written 1,5 and never 1.5."""
-    comma = False
-    with contextlib.suppress(csv.Error):  # a field too long to look at
-        for field in (field for row in rows for field in row):
-            if re.fullmatch(r"\s*[+-]?\d*\.\d+(e[+-]?\d+)?\s*", field, re.IGNORECASE):
-                return False
-            comma = comma or bool(re.fullmatch(r"\s*[+-]?\d+,\d+(e[+-]?\d+)?\s*", field, re.IGNORECASE))
-    return comma

@@ -9,7 +9,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from esad.data import csv_text
+from esad.data import csv_dialect, csv_text
+from esad.data.cells import as_texts
 from esad.data.csv_faults import check_names, one_line
 from esad.data.frame import Schema
 from esad.data.scores import ScoreWriter
@@ -19,6 +20,7 @@ __all__ = [
     "PARQUET",
     "SUFFIXES",
     "ScoreWriter",
+    "as_text",
     "column_names",
     "count_rows",
     "n_cell_bytes",
@@ -31,18 +33,22 @@ __all__ = [
 _CSV = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
 PARQUET = (".parquet", ".pq")
 SUFFIXES = _CSV + PARQUET
+_SHEETS = (".xlsx", ".xls", ".xlsm", ".ods")
 _MAX_CELLS = 1 << 22  # of one batch: 32 MiB as float64, however wide the table
 _COMPRESSION = 5  # of CSV text by gzip, about
 _DAMAGE = (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError)  # all seen on files with flipped bytes
 _PANDAS_INDEX = re.compile(r"__index_level_\d+__")
 
 
-def read_table(path: str | os.PathLike[str], *, columns: Sequence[str] | None = None) -> pa.Table:
+def read_table(
+    path: str | os.PathLike[str], *, columns: Sequence[str] | None = None, text: Sequence[str] = ()
+) -> pa.Table:
     r"""Read a whole CSV or Parquet file.
 
     In CSV the separator (comma, semicolon, tab, bar) is told from the header line, the type of a column from all its
-    values: one with numbers here and text there is text. Dates stay text for `esad.data.frame` to parse. Empty fields
-    and NA, NaN, null, None, ? and the like are missing. An unnamed pandas index in Parquet is left out.
+    values: one with numbers here and text there is text. Numbers may be written like 1,234.50, 12 % or $5. Dates stay
+    text for `esad.data.frame` to parse. Empty fields and NA, NaN, null, None, ? and the like are missing. An unnamed
+    pandas index in Parquet is left out.
 
     Parameters
     ----------
@@ -50,6 +56,8 @@ def read_table(path: str | os.PathLike[str], *, columns: Sequence[str] | None = 
         File whose name ends in .csv, .csv.gz, .tsv, .tsv.gz, .parquet or .pq.
     columns : sequence of str, optional
         Columns to read, in this order; all of them when not given.
+    text : sequence of str
+        Columns to read as text whatever they hold: codes such as 007.
 
     Returns
     -------
@@ -79,11 +87,26 @@ def read_table(path: str | os.PathLike[str], *, columns: Sequence[str] | None = 
                 table = source.read(columns=list(names)).select(list(names))
         except _DAMAGE as error:
             raise _damaged(file, error) from error
-        table = table.replace_schema_metadata(None)
+        table = as_text(table.replace_schema_metadata(None), text)
     else:
-        table = csv_text.read(file, columns=names)
+        table = csv_text.read(file, columns=names, text=text)
     if table.num_rows == 0:
         raise _no_rows(file)
+    return table
+
+
+def as_text(table: pa.Table, names: Sequence[str]) -> pa.Table:
+    """The same table with some of its columns as text: 7, 7.0 and "7" are the same.
+
+    Examples
+    --------
+    >>> as_text(pa.table({"code": [7, None], "size": [1, 2]}), ["code"]).to_pydict()
+    {'code': ['7', None], 'size': [1, 2]}
+    """
+    for name in names:
+        if name in table.column_names:
+            texts = pa.array(as_texts(table[name].to_pylist()), pa.string())
+            table = table.set_column(table.column_names.index(name), name, texts)
     return table
 
 
@@ -166,7 +189,7 @@ def column_names(path: str | os.PathLike[str]) -> tuple[str, ...]:
     """
     file = _checked(path)
     if not _is_parquet(file):
-        return csv_text.sniff(file).names
+        return csv_dialect.sniff(file).names
     try:
         with _parquet(file) as source:
             return _parquet_names(file, source)
@@ -204,7 +227,8 @@ def _checked(path: str | os.PathLike[str]) -> Path:
             what = "a folder" if file.is_dir() else "not a regular file"
             raise DataFileError(f"Cannot read {shown}: it is {what}. Give a CSV or Parquet file.")
         if not file.name.lower().endswith(SUFFIXES):
-            raise DataFileError(f"Cannot read {shown}: its name must end in one of {', '.join(SUFFIXES)}.")
+            fix = " Save the sheet as CSV." if file.suffix.lower() in _SHEETS else ""
+            raise DataFileError(f"Cannot read {shown}: its name must end in one of {', '.join(SUFFIXES)}.{fix}")
         if file.stat().st_size == 0:
             raise DataFileError(f"Cannot read {shown}: it is empty. Columns and at least one row are needed.")
         with file.open("rb"):

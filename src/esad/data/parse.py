@@ -22,6 +22,10 @@ __all__ = [
 Kind = Literal["number", "boolean", "category", "date"]
 
 _ISO_DATE = re.compile(r"\s*\d{4}-\d{2}-\d{2}(?!\d)")
+_OTHER_DATE = re.compile(
+    r"\s*(?:(?P<y>\d{4})(?P<mark>[-/.])(?P<m>\d{1,2})(?P=mark)(?P<d>\d{1,2})|(?P<D>\d{1,2})\.(?P<M>\d{1,2})\.(?P<Y>\d{4}))"
+    r"(?:(?:T| +)(?P<hour>\d{1,2})(?P<clock>:\d{2}(?!\d).*?))?\s*"
+)
 _COARSE_UNITS = ("Y", "M", "W", "D", "h", "m", "s", "ms")
 _LAST = np.iinfo(np.int64).max  # in microseconds; the smallest integer means missing
 _EXACT_INTEGERS = 2.0**53  # floats above this do not tell neighbouring whole numbers apart
@@ -128,11 +132,13 @@ def parse_booleans(texts: NDArray[Any]) -> tuple[NDArray[np.float64], int | None
 
 
 def parse_dates(texts: NDArray[Any]) -> tuple[NDArray[np.datetime64], int | None]:
-    """Dates that ISO texts spell, in UTC, and the row of the first that spells none.
+    """Dates that texts spell year first or, with points, day first, in UTC, and the row of the first that spells none.
+
+    29/02/2024 is none: elsewhere the month comes first.
 
     Examples
     --------
-    >>> parse_dates(np.array(["2024-02-29", "2024-02-29T12:00:00+02:00"], dtype=object))[0].astype(str).tolist()
+    >>> parse_dates(np.array(["29.02.2024", "2024-02-29T12:00:00+02:00"], dtype=object))[0].astype(str).tolist()
     ['2024-02-29T00:00:00.000000', '2024-02-29T10:00:00.000000']
     """
     parsed: list[dt.datetime | None] = [None] * len(texts)
@@ -141,13 +147,25 @@ def parse_dates(texts: NDArray[Any]) -> tuple[NDArray[np.datetime64], int | None
         if text is None:
             continue
         try:
-            parsed[row] = as_utc(dt.datetime.fromisoformat(text.strip())) if _ISO_DATE.match(text) else None
+            parsed[row] = as_utc(dt.datetime.fromisoformat(_iso(text)))
         except ValueError:
             parsed[row] = None
         if parsed[row] is None:
             bad = row
             break
     return np.array(parsed, dtype="datetime64[us]"), bad
+
+
+def _iso(text: str) -> str:
+    """The same date in ISO form; anything else as it is, to be refused."""
+    if _ISO_DATE.match(text):
+        return text.strip()
+    found = _OTHER_DATE.fullmatch(text)
+    if found is None:
+        raise ValueError(text)
+    year, month, day = (found[long] or found[short] for long, short in ("yY", "mM", "dD"))
+    date = f"{year}-{month:0>2}-{day:0>2}"
+    return date if found["hour"] is None else f"{date}T{found['hour']:0>2}{found['clock']}"
 
 
 def as_utc(moment: dt.datetime) -> dt.datetime:

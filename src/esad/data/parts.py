@@ -54,19 +54,22 @@ def parts_of(
     columns: Sequence[str],
     *,
     label_column: str | None = None,
+    text: Sequence[str] = (),
     on_bytes: Callable[[int], None] | None = None,
 ) -> list[Part]:
     """The parts of tables with the same columns, which are then of the same types in all of them.
 
-    CSV is read once for it, which `on_bytes` can watch: its columns are text where the files do not agree. Labels stay
-    as they are, for only their meaning counts.
+    CSV is read once for it, which `on_bytes` can watch: its columns are text where the files do not agree, or if named
+    in `text`. Labels stay as they are, for only their meaning counts; so do the columns in `text` that are not CSV.
     """
     wanted = [*columns, *([] if label_column is None else [label_column])]
     scanned = {file: csv_parts.scan(file, wanted, on_bytes=on_bytes) for file in files if not _is_parquet(file)}
-    csv_types = csv_parts.settled(found for _, found in scanned.values())
+    csv_types = csv_parts.settled(held for _, found in scanned.values() for held in found)
+    csv_types = {**csv_types, **{name: pa.string() for name in text if name in csv_types}}
     groups = {file: parquet_layout(file) for file in files if _is_parquet(file)}
-    held = {file: types for file, (_, types) in groups.items()} | dict.fromkeys(scanned, csv_types)
-    types = {name: _common_type(name, {file: held[file][name] for file in files}) for name in columns}
+    held = {file: types for file, (_, types) in groups.items()} | dict.fromkeys(scanned, csv_parts.given(csv_types))
+    checked = [name for name in columns if name not in text]
+    types = {name: _common_type(name, {file: held[file][name] for file in files}) for name in checked}
     parts = []
     for file in files:
         if file in scanned:

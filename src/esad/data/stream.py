@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from esad import labels
-from esad.data.files import column_names
+from esad.data.files import as_text, column_names
 from esad.data.parts import Part, find_tables, parts_of
 from esad.data.picture_folder import Listing, list_folder
 from esad.errors import DataFileError
@@ -98,6 +98,8 @@ class TableStream:
     label_column : str, optional
     ignore : sequence of str
         Columns that are not read.
+    text : sequence of str
+        Columns that are read as text whatever they hold.
     meaning : callable, optional
         From the different values of the label column to labels; `esad.labels.from_column` by default.
     on_bytes : callable, optional
@@ -110,13 +112,14 @@ class TableStream:
         *,
         label_column: str | None = None,
         ignore: Sequence[str] = (),
+        text: Sequence[str] = (),
         meaning: Meaning = labels.from_column,
         on_bytes: Callable[[int], None] | None = None,
     ) -> None:
-        self.label_column = label_column
+        self.label_column, self._text = label_column, tuple(text)
         aside = [*ignore, *([] if label_column is None else [label_column])]
         self.columns = _common_columns(files, aside, ignore)
-        parts = parts_of(files, self.columns, label_column=label_column, on_bytes=on_bytes)
+        parts = parts_of(files, self.columns, label_column=label_column, text=text, on_bytes=on_bytes)
         self._parts = list(zip(parts, accumulate((part.n_rows for part in parts), initial=0), strict=False))
         self._n_rows = sum(part.n_rows for part in parts)
         if not self._n_rows:
@@ -174,7 +177,7 @@ class TableStream:
         for batch in part.batches(self._wanted, n_rows):
             if batch.num_rows:
                 numbers = np.arange(first, first + batch.num_rows)
-                table = pa.Table.from_batches([batch.select(list(self.columns))])
+                table = as_text(pa.Table.from_batches([batch.select(list(self.columns))]), self._text)
                 yield Block(table, self._labels(batch), numbers, part.file)
                 first += batch.num_rows
 
