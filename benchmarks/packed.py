@@ -1,6 +1,6 @@
 """Pictures per second that trainings of the paper's network reach on one GPU, alone and packed.
 
-    python benchmarks/packed.py [--packed 1 2 4 8] [--compiled] [--batch 128 32]
+    python benchmarks/packed.py [--packed 1 2 4 8] [--compiled] [--precision float32] [--batch 128 32]
 
 Random pictures of 32 x 32 pixels; each training has a thread and a stream of its own and replays its steps as CUDA
 graphs, as `esad bench --jobs N` does. The clock runs from step 50 of all trainings to the end of the last one.
@@ -47,7 +47,7 @@ class Clock:
         self.ended = time.perf_counter()
 
 
-def rate(n_packed: int, *, batch: tuple[int, int], compiled: bool, n_epochs: int) -> float:
+def rate(n_packed: int, *, batch: tuple[int, int], compiled: bool, precision: str, n_epochs: int) -> float:
     """Pictures per second over all trainings."""
     X = np.random.default_rng(0).integers(0, 256, (N_NORMAL + N_LABELLED, 32, 32, 3)).astype(np.uint8)
     y = np.r_[np.zeros(N_NORMAL, dtype=int), np.full(N_LABELLED, -1)]
@@ -61,6 +61,7 @@ def rate(n_packed: int, *, batch: tuple[int, int], compiled: bool, n_epochs: int
             n_epochs=n_epochs,
             decoys=0.0,
             compiled=compiled,
+            precision=precision,
             device="cuda",
             random_state=number,
         )
@@ -80,14 +81,22 @@ def main() -> None:
     parser.add_argument("--packed", nargs="+", type=int, default=[1, 2, 4, 8])
     parser.add_argument("--batch", nargs=2, type=int, default=[128, 32], metavar=("UNLABELLED", "LABELLED"))
     parser.add_argument("--compiled", action="store_true")
+    parser.add_argument("--precision", default="auto", help="auto is bfloat16 on a GPU")
     parser.add_argument("--epochs", type=int, default=10)
     options = parser.parse_args()
     if not torch.cuda.is_available():
         raise SystemExit("This needs a GPU.")
     print(f"torch {torch.__version__}, {torch.cuda.get_device_name(0)}, batches of {sum(options.batch)}")
     for n_packed in options.packed:
-        found = rate(n_packed, batch=tuple(options.batch), compiled=options.compiled, n_epochs=options.epochs)
-        print(f"{n_packed} packed{', compiled' if options.compiled else ''}: {found:,.0f} pictures/s", flush=True)
+        found = rate(
+            n_packed,
+            batch=tuple(options.batch),
+            compiled=options.compiled,
+            precision=options.precision,
+            n_epochs=options.epochs,
+        )
+        how = f"{options.precision}{', compiled' if options.compiled else ''}"
+        print(f"{n_packed} packed, {how}: {found:,.0f} pictures/s", flush=True)
 
 
 if __name__ == "__main__":

@@ -53,7 +53,19 @@ def test_the_border_lies_among_the_upper_half_of_the_unlabelled_rows(seed):
     y[:5] = [-1, 0, 0, 0, 0]
     found = border(scores, y, threshold=0.5, n=3)
     assert np.median(scores[y == 0]) <= found <= np.sort(scores[y == 0])[-3]
-    assert border(scores, np.abs(y), threshold=0.5, n=3) == 0.5
+    assert border(scores, np.abs(y), threshold=0.5, n=3) is None
+
+
+def test_while_no_anomaly_is_known_all_rows_are_from_the_top():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 2))
+    detector = tiny("iforest").fit(X)
+    found = suggest_labels(detector, X, n=10)
+    assert {one.why for one in found} == {"top"}
+    highest = np.argsort(-detector.anomaly_score(X), kind="stable")
+    rows = {one.row for one in found}
+    assert rows <= set(highest[:100].tolist())
+    assert not rows <= set(highest[:10].tolist())
 
 
 def test_works_without_labels_and_for_pictures():

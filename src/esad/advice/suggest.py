@@ -4,7 +4,8 @@ Rows at the very top are most often anomalies, but many of one kind: the tenth o
 border the detector is least sure; whatever they turn out to be, the border moves. So seven in ten rows come from the
 top and the others from around the border. In both groups five times as many candidates as wanted are put into clusters,
 as many as rows are wanted, and of each cluster the row nearest to its centre is taken: rows that stand for others, not
-the oddest ones.
+the oddest ones. While no anomaly is known there is no border to ask about: all rows come from the top, of twice as many
+candidates, to meet one of any kind.
 """
 
 from collections.abc import Callable
@@ -24,7 +25,7 @@ from esad.preprocess.inputs import Rows
 __all__ = ["Suggestion", "border", "suggest_labels", "suggested", "typical"]
 
 TOP_RATIO = 0.7  # of the rows asked for
-N_CANDIDATES = 5  # per row wanted
+N_CANDIDATES, N_CANDIDATES_AT_FIRST = 5, 10  # per row wanted; at first: while no anomaly is known
 
 Numbers = NDArray[np.intp]
 RowsOf = Callable[[Numbers], Rows]
@@ -77,9 +78,10 @@ def suggest_labels(detector: Detector, X: Any, y: ArrayLike | None = None, *, n:
     >>> from esad import IsolationForest
     >>> rng = np.random.default_rng(0)
     >>> X = np.r_[rng.normal(size=(95, 2)), rng.normal(7, 1, size=(5, 2))]
-    >>> detector = IsolationForest(random_state=0).fit(X)
-    >>> [found.why for found in suggest_labels(detector, X, n=4)]
-    ['top', 'top', 'top', 'border']
+    >>> y = np.r_[np.zeros(99, dtype=int), -1]
+    >>> detector = IsolationForest(random_state=0).fit(X, y)
+    >>> sorted(found.why for found in suggest_labels(detector, X, y, n=4))
+    ['border', 'top', 'top', 'top']
     """
     checked = label_check(X, y)
     pool = np.flatnonzero(checked == labels.UNLABELLED)
@@ -93,11 +95,11 @@ def suggest_labels(detector: Detector, X: Any, y: ArrayLike | None = None, *, n:
     return suggested(rows.__getitem__, scores, pool, where=where, n=n)
 
 
-def border(scores: NDArray[np.float64], y: NDArray[np.int8], *, threshold: float, n: int) -> float:
+def border(scores: NDArray[np.float64], y: NDArray[np.int8], *, threshold: float, n: int) -> float | None:
     """Where anomalies and normal rows meet: midway from the highest known normal row to the median known anomaly.
 
-    The threshold stands in for known normal rows while there are none, and is the border while no anomaly is known, or
-    no row is unlabelled. The upper half of the unlabelled rows but for the n highest holds it.
+    The threshold stands in for known normal rows while there are none. The upper half of the unlabelled rows but for
+    the n highest holds the border. None while no anomaly is known, or no row is unlabelled.
 
     Examples
     --------
@@ -108,15 +110,15 @@ def border(scores: NDArray[np.float64], y: NDArray[np.int8], *, threshold: float
     """
     anomalies, normals, pool = (scores[y == kind] for kind in (labels.ANOMALY, labels.NORMAL, labels.UNLABELLED))
     if not len(anomalies) or not len(pool):
-        return threshold
+        return None
     middle = (np.median(anomalies) + (normals.max() if len(normals) else threshold)) / 2
     return float(np.clip(middle, np.median(pool), np.sort(pool)[-min(n, len(pool))]))
 
 
 def suggested(
-    rows_of: RowsOf, scores: NDArray[np.float64], pool: Numbers, *, where: float, n: int
+    rows_of: RowsOf, scores: NDArray[np.float64], pool: Numbers, *, where: float | None, n: int
 ) -> tuple[Suggestion, ...]:
-    """The same from scores and a border that are known; `rows_of` gives the preprocessed rows of some numbers.
+    """The same from scores and a `border` that are known; `rows_of` gives the preprocessed rows of some numbers.
 
     Examples
     --------
@@ -124,11 +126,15 @@ def suggested(
     >>> [one.row for one in suggested(rows.__getitem__, np.arange(6.0), np.arange(6), where=2.0, n=2)]
     [3, 2]
     """
-    n_top = round(TOP_RATIO * n) or 1
-    top = typical(rows_of, pool[np.argsort(-scores[pool], kind="stable")][: N_CANDIDATES * n_top], n_top)
-    others = np.setdiff1d(pool, top)
-    distances = np.abs(scores[others] - where)
-    near = typical(rows_of, others[np.argsort(distances, kind="stable")][: N_CANDIDATES * (n - n_top)], n - n_top)
+    highest = pool[np.argsort(-scores[pool], kind="stable")]
+    if where is None:
+        top, near = typical(rows_of, highest[: N_CANDIDATES_AT_FIRST * n], n), pool[:0]
+    else:
+        n_top = round(TOP_RATIO * n) or 1
+        top = typical(rows_of, highest[: N_CANDIDATES * n_top], n_top)
+        others = np.setdiff1d(pool, top)
+        nearest = others[np.argsort(np.abs(scores[others] - where), kind="stable")]
+        near = typical(rows_of, nearest[: N_CANDIDATES * (n - n_top)], n - n_top)
     whys = dict.fromkeys(top.tolist(), "top") | dict.fromkeys(near.tolist(), "border")
     ordered = sorted(whys, key=lambda row: (-scores[row], row))
     return tuple(Suggestion(row, float(scores[row]), whys[row]) for row in ordered)

@@ -46,7 +46,7 @@ class Queue:
     ----------
     scores : ndarray, (n,)
         Of all rows.
-    border : float
+    border : float or None
         Score at which the detector is least sure.
     rows_of : callable
         Preprocessed rows by their numbers.
@@ -66,7 +66,7 @@ class Queue:
         self,
         scores: NDArray[np.float64],
         *,
-        border: float,
+        border: float | None,
         rows_of: RowsOf,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:

@@ -176,14 +176,14 @@ def train(
         raise InputError(f"`optimizer` must be one of {', '.join(OPTIMIZERS)}. Got {settings.optimizer!r}.")
     objective.train()
     objective.prepare(data)
-    state = LoopState(
-        objective, data, settings, random, identity=identity, phase=phase, n_phases=n_phases, processes=processes
-    )
     with (
-        own_stream(data.x.device),
+        own_stream(data.x.device),  # the replica over processes too belongs to the stream that it is used on
         compiled(objective) if settings.compiled else contextlib.nullcontext(),
         _norm_over(objective, processes),
     ):
+        state = LoopState(
+            objective, data, settings, random, identity=identity, phase=phase, n_phases=n_phases, processes=processes
+        )
         _run(state, callbacks)
     objective.eval()
     objective.finish(data)
