@@ -77,11 +77,18 @@ def test_mistakes_in_a_real_process(shell, parts):
     assert missing.err == "error: Cannot read 'no.csv': no such file.\n"
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.extra)])
-def test_a_training_that_is_stopped_can_be_resumed_to_the_same_bytes(parts, esad, tmp_path, number):
-    whole = esad("fit", parts, *ROLES, "--out", tmp_path / "whole.esad", "--quiet", *LONG)
+@pytest.mark.parametrize(
+    ("number", "way"),
+    [
+        (signal.SIGINT, "--no-stream"),
+        (signal.SIGINT, "--stream"),
+        pytest.param(signal.SIGTERM, "--no-stream", marks=pytest.mark.extra),
+    ],
+)
+def test_a_training_that_is_stopped_can_be_resumed_to_the_same_bytes(parts, esad, tmp_path, number, way):
+    whole = esad("fit", parts, *ROLES, "--out", tmp_path / "whole.esad", "--quiet", way, *LONG)
     assert whole.code == 0, whole.err
-    process = start(tmp_path, "fit", parts, *ROLES, "--out", "m.esad", "--quiet", *LONG, *EVERY_STEP)
+    process = start(tmp_path, "fit", parts, *ROLES, "--out", "m.esad", "--quiet", way, *LONG, *EVERY_STEP)
     wait_for((tmp_path / "m.esad.checkpoint").exists, process)
     process.send_signal(number)
     out, err = process.communicate(timeout=60)
@@ -89,7 +96,7 @@ def test_a_training_that_is_stopped_can_be_resumed_to_the_same_bytes(parts, esad
     assert (out, err.count("\n")) == ("", 1)
     assert err.startswith("interrupted: no model was written. Go on with: esad fit ")
     assert names(tmp_path) == ["m.esad.checkpoint", "parts.csv", "whole.esad"]
-    resumed = esad("fit", parts, *ROLES, "--out", tmp_path / "m.esad", "--resume", "--json", *LONG)
+    resumed = esad("fit", parts, *ROLES, "--out", tmp_path / "m.esad", "--resume", "--json", way, *LONG)
     assert resumed.code == 0, resumed.err
     assert 0 < resumed.json["resumed_step"] < 600
     assert (tmp_path / "m.esad").read_bytes() == (tmp_path / "whole.esad").read_bytes()

@@ -1,5 +1,6 @@
 """Runs over shards: nothing lost, nothing doubled, nothing done twice, one bad file no harm to the others."""
 
+import errno
 import fcntl
 import itertools
 import json
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from esad import IsolationForest
+from esad.data.scores import ScoreWriter
 from esad.errors import InputError, ModelFileError, OutputError
 from esad.scale import engines, run, score_shards
 from esad.scale.engines import MAX_ATTEMPTS, Engine, LostWorker, answers
@@ -165,6 +167,29 @@ def test_a_shard_that_changes_while_it_is_read_is_set_aside(forest, shards, tmp_
     found = score_shards(forest[1], shards, tmp_path / "out", n_jobs=1)
     assert "has changed since the run began" in found.failures["part-4.parquet"]
     assert len(found.records) == 4
+
+
+def test_a_full_disk_ends_the_run_and_the_next_goes_on(forest, shards, check, tmp_path, monkeypatch):
+    out, scored = tmp_path / "out", []
+
+    class Full(engines.InProcess):
+        def wait(self):
+            scored.append(self._job.name)
+            if len(scored) > 2:
+                monkeypatch.setattr(ScoreWriter, "write", no_space)
+            return super().wait()
+
+    def no_space(*args, **kwargs):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(run, "engine_for", lambda *args, **kwargs: Full())
+    with pytest.raises(OutputError, match=r"No space left on device\. .*goes on \(2 of 5 files scored\)"):
+        score_shards(forest[1], shards, out)
+    assert len(scored) == 3
+    assert len(list(out.glob("part-*"))) == 2
+    monkeypatch.undo()
+    assert score_shards(forest[1], shards, out, n_jobs=1).n_there == 2
+    check(shards, out)
 
 
 def test_a_shard_without_rows_gives_scores_without_rows(forest, write, tmp_path):

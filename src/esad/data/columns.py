@@ -57,7 +57,8 @@ def read_series(series: nw.Series[Any], name: str) -> Values:
     >>> read_series(nw.from_native(pa.chunked_array([[True, None]]), series_only=True), "good").kind
     'boolean'
     """
-    if isinstance(series.dtype, nw.Categorical | nw.Enum):  # arrow fills the gaps of a dictionary column in to_numpy
+    # text needs no look at each cell's type; arrow fills the gaps of a dictionary column in to_numpy
+    if isinstance(series.dtype, nw.String | nw.Categorical | nw.Enum):
         return Values("category", as_texts(series.to_list()))
     untyped = isinstance(series.dtype, nw.Unknown) and series.null_count() == len(series)
     if untyped or isinstance(series.dtype, nw.Int128 | nw.UInt128):  # numpy has no such types

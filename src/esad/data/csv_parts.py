@@ -57,7 +57,7 @@ class CsvPart:
         for start, lines in _lines(self.path, self.dialect, self.start, self.stop):
             is_last = self.is_last and start + len(lines) == self.stop
             table = _parsed(self.path, self.dialect, lines, names, types, has_header=start == 0, is_last=is_last)
-            yield from table.to_batches(max_chunksize=n_rows)
+            yield from table.combine_chunks().to_batches(max_chunksize=n_rows)
 
 
 def scan(

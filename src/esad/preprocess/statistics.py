@@ -4,6 +4,7 @@ A column's moments are those of its finite values in the reference rows, joined 
 its texts are counted, the rare ones of very many forgotten. Nothing grows with the number of rows.
 """
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -130,8 +131,8 @@ class ColumnStatistics:
 
     def _add_texts(self, values: NDArray[Any], missing: NDArray[np.bool_], is_reference: NDArray[np.bool_]) -> None:
         for counted, rows in enumerate((~missing, ~missing & is_reference)):
-            for text, times in zip(*np.unique(values[rows].astype(str), return_counts=True), strict=True):
-                self.texts.setdefault(str(text), [0, 0])[counted] += int(times)
+            for text, times in Counter(values[rows].tolist()).items():
+                self.texts.setdefault(text, [0, 0])[counted] += times
         self._forget_rare()
         if self.spells_dates:
             dates, bad_row = parse_dates(values)

@@ -14,6 +14,7 @@ from esad.scale.engines import ENGINES, answers, engine_for
 from esad.scale.records import Record, file_hash, identity, stamp
 from esad.scale.shards import BOOKS, Shard, plan
 from esad.scale.work import Answer, Common, Job
+from esad.wording import counted
 
 __all__ = ["Outcome", "Settings", "score_shards"]
 
@@ -91,8 +92,8 @@ def score_shards(
     r"""Score every table of many into a folder, one file of scores for each.
 
     Scores appear whole or not at all. A shard whose scores are there, made by the same model from the same file, is not
-    scored again; one that cannot be scored is set aside, and the others go on. Runs may overlap: each shard is scored
-    by one of them.
+    scored again; one that cannot be scored is set aside, and the others go on; only a full disk ends the run. Runs may
+    overlap: each shard is scored by one of them.
 
     Parameters
     ----------
@@ -165,6 +166,9 @@ def score_shards(
     if jobs:
         with engine_for(engine, n_jobs=n_jobs, address=address, n_shards=len(jobs)) as workers:
             for job, answer in answers(workers, jobs):
+                if answer.state == "full":
+                    told = f"{len(outcome.records)} of {counted(len(shards), 'file')} scored"
+                    raise OutputError(f"{answer.reason} Free some space; the same command goes on ({told}).")
                 if answer.record is None:
                     outcome.failures[job.name] = answer.reason
                 else:

@@ -5,6 +5,7 @@ each. When the one that started it is gone, it ends after its shard.
 """
 
 import contextlib
+import errno
 import functools
 import json
 import os
@@ -81,9 +82,9 @@ class Job(Common):
 
 @dataclass(frozen=True)
 class Answer:
-    """What came of a job: done, busy (another run is at work on it) or failed, with the reason."""
+    """What came of a job: done, busy (another run is at work on it), failed, with the reason, or full (the disk is)."""
 
-    state: Literal["done", "busy", "failed"]
+    state: Literal["done", "busy", "failed", "full"]
     record: Record | None = None
     reason: str = ""
 
@@ -110,7 +111,9 @@ def attempt(job: Job) -> Answer:
                 record.write(job.record)
             return Answer("done", record)
     except (EsadError, OSError) as error:
-        return Answer("failed", reason=str(error))
+        cause = error if isinstance(error, OSError) else error.__cause__
+        is_full = isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT)
+        return Answer("full" if is_full else "failed", reason=str(error))
     except MemoryError:
         return Answer("failed", reason="There is not enough memory for it.")
     except Exception as error:  # one shard must not cost the others, whatever is in it
