@@ -5,9 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+from PIL import Image
 from support import tiny
 
-from esad import registry
+from esad import registry, streaming
+from esad.data.stream import open_stream
 from esad.deep import DeepDetector
 from esad.processes import join
 
@@ -59,8 +64,38 @@ def fit_all(names: list[str] | None = None) -> dict[str, np.ndarray]:
     return found
 
 
+def write_parts(folder: Path) -> None:
+    """Rows as two Parquet files and one of CSV, in uneven parts, and pictures."""
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(400, 5))
+    columns = {name: X[:, index] for index, name in enumerate("abcde")} | {"kind": rng.choice(["x", "y"], 400)}
+    table = pa.table(columns | {"label": ["anomaly"] * 6 + ["normal"] * 4 + [None] * 390})
+    for name, rows in (("tables/1.parquet", slice(0, 150)), ("tables/2.parquet", slice(150, 250))):
+        (folder / name).parent.mkdir(exist_ok=True)
+        pq.write_table(table[rows], folder / name, row_group_size=60)
+    pa_csv.write_csv(table[250:], folder / "tables" / "3.csv")
+    for index, picture in enumerate(rng.integers(0, 256, size=(41, 8, 8), dtype=np.uint8)):
+        path = folder / "pictures" / ("anomaly" if index < 4 else "unlabelled") / f"{index}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(picture).save(path)
+
+
+def fit_streams(folder: Path) -> dict[str, np.ndarray]:
+    """Loss curves and scores of fits that read what `write_parts` wrote, with room for few rows at a time."""
+    streaming.N_SLOTS, streaming.N_HELD_OUT = 64, 30
+    found = {}
+    for key, hidden in (("tables", (8,)), ("pictures", (4, 4))):
+        stream = open_stream(folder / key, label_column="label" if key == "tables" else None)
+        detector = tiny("esad", **EXACT | {"n_epochs": 3, "hidden": hidden}).fit_stream(stream, calibration_ratio=0.1)
+        found[f"{key} in parts: scores"] = detector.training_scores_
+        found[f"{key} in parts: threshold"] = np.array(detector.threshold_)
+        found |= {f"{key} in parts: {term}": curve for term, curve in detector.loss_curves_.items()}
+    return found
+
+
 if __name__ == "__main__":
+    folder = Path(sys.argv[1])
     with join() as processes:
-        results = fit_all()
+        results = fit_streams(folder) if (folder / "tables").exists() else fit_all()
         if processes.is_first:
-            np.savez(Path(sys.argv[1]) / "found.npz", **results)
+            np.savez(folder / "found.npz", **results)

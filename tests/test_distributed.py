@@ -13,6 +13,7 @@ import pytest
 import torch
 
 import esad
+from esad import streaming
 from esad.data.files import read_table
 from esad.errors import InputError
 from esad.persist import bundle
@@ -82,6 +83,22 @@ def test_two_processes_train_as_one(tmp_path):
         for name, expected in alone.items():
             if "in parts" not in name:  # batch norm sees one part at a time, of whichever rows
                 np.testing.assert_allclose(found[name], expected, rtol=TOLERANCE, atol=TOLERANCE, err_msg=name)
+
+
+@pytest.mark.extra
+def test_two_processes_that_read_their_own_parts_train_as_one(tmp_path, monkeypatch):
+    """Each surveys every other part; in float64 the scores are those of one process within TOLERANCE."""
+    for name in ("N_SLOTS", "N_HELD_OUT"):
+        monkeypatch.setattr(streaming, name, getattr(streaming, name))  # set by the fits, and set back
+    distributed_fits.write_parts(tmp_path)
+    with launched(HERE / "distributed_fits.py", tmp_path) as process:
+        _, err = process.communicate(timeout=300)
+    assert process.returncode == 0, err
+    alone = distributed_fits.fit_streams(tmp_path)
+    with np.load(tmp_path / "found.npz") as found:
+        assert set(found) == set(alone)
+        for name, expected in alone.items():
+            np.testing.assert_allclose(found[name], expected, rtol=TOLERANCE, atol=TOLERANCE, err_msg=name)
 
 
 def workers(process):

@@ -106,6 +106,16 @@ class Processes:
         dist.broadcast_object_list(box, src=0)
         return box[0]
 
+    def of_each(self, value: Any) -> Iterator[Any]:
+        """What each process has, one after the other and the same in all of them; see `from_first`."""
+        if self.is_alone:
+            yield value
+            return
+        for source in range(self.size):
+            box = [value if source == self.rank else None]
+            dist.broadcast_object_list(box, src=source)
+            yield box[0]
+
     def read_by_first(self, read: Callable[[], T]) -> T:
         """What the first process reads, or its error, in all of them."""
         if self.is_alone:

@@ -15,6 +15,7 @@ import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 
+from esad import processes
 from esad.arguments import check_share
 from esad.data.frame import Table
 from esad.data.sample import Sample, joined, priorities, taken
@@ -65,13 +66,20 @@ class Survey:
 
     @classmethod
     def of(cls, source: Stream, *, seed: int, on_block: OnBlock | None = None) -> Self:
-        """Read all rows once; `on_block` is told how many have been read."""
-        survey: Self | None = None
-        for block in source.blocks():
-            survey = survey or cls.empty(source, block, seed=seed)
-            survey.add(block)
+        """Read all rows once, each of several processes its share; `on_block` is told how many have been read."""
+        together, own = processes.current(), None
+        for block in source.blocks(together.rank, together.size):
+            own = own or cls.empty(source, block, seed=seed)
+            own.add(block)
             if on_block is not None:
-                on_block(len(block.y))
+                on_block(len(block.y) * together.size)
+        survey: Self | None = None
+        for found in together.of_each(None if own is None else own._without_source()):
+            its = None if found is None else cls(source=source, **found)
+            if survey is None:
+                survey = its
+            elif its is not None:
+                survey.merge(its)
         assert survey is not None  # no stream is empty
         if survey.n_by_label[0] < MIN_UNLABELLED:
             raise LabelError(
@@ -123,6 +131,10 @@ class Survey:
         for own, its in zip(self._samples, other._samples, strict=True):
             own.merge(its)
         self.n_by_label = {label: number + other.n_by_label[label] for label, number in self.n_by_label.items()}
+
+    def _without_source(self) -> dict[str, Any]:
+        """All but the source, which every process has."""
+        return {name: value for name, value in vars(self).items() if name != "source"}
 
     def leave_out(self, names: Sequence[str]) -> None:
         """Forget some columns of a table."""

@@ -49,8 +49,8 @@ class Stream(Protocol):
     def n_rows(self) -> int:
         """How many there are."""
 
-    def blocks(self) -> Iterator[Block]:
-        """All rows, in the order of their numbers."""
+    def blocks(self, share: int = 0, n_shares: int = 1) -> Iterator[Block]:
+        """All rows, in the order of their numbers; or one of so many shares of them."""
 
     def shuffled(self, rng: np.random.Generator) -> Iterator[Block]:
         """All rows, in an order that the generator draws."""
@@ -153,9 +153,9 @@ class TableStream:
         other.columns = tuple(name for name in self.columns if name not in names)
         return other
 
-    def blocks(self) -> Iterator[Block]:
-        """All rows, file by file."""
-        for part, first in self._parts:
+    def blocks(self, share: int = 0, n_shares: int = 1) -> Iterator[Block]:
+        """All rows, file by file; a share is every so manieth part."""
+        for part, first in self._parts[share::n_shares]:
             yield from self._read(part, first)
 
     def shuffled(self, rng: np.random.Generator) -> Iterator[Block]:
@@ -235,9 +235,9 @@ class PictureStream:
         """How many pictures there are, without those that turned out to be broken."""
         return len(self.listing.ids) - (len(self.listing.broken or ()) - self._n_left_out)
 
-    def blocks(self) -> Iterator[Block]:
-        """All pictures, by name."""
-        return self._read(np.arange(len(self.listing.ids)))
+    def blocks(self, share: int = 0, n_shares: int = 1) -> Iterator[Block]:
+        """All pictures, by name; a share is every so manieth."""
+        return self._read(np.arange(share, len(self.listing.ids), n_shares))
 
     def shuffled(self, rng: np.random.Generator) -> Iterator[Block]:
         """All pictures in random order."""
