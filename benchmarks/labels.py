@@ -1,6 +1,7 @@
 """Measure what `esad labels` claims, on the `adbench` development tables.
 
     ESAD_DATA=folder python benchmarks/labels.py choose       rows to label: suggested, random, highest scores
+    ESAD_DATA=folder python benchmarks/labels.py choose-none  the same, beginning without any label
     ESAD_DATA=folder python benchmarks/labels.py gain         does the 80 % interval hold what the next labels bring?
     ESAD_DATA=folder python benchmarks/labels.py audit        are planted wrong labels found?
     python benchmarks/labels.py --show                        print the stored results only
@@ -9,11 +10,11 @@ Common to all: stratified 60:40 split, at most 3,000 training rows with their na
 rows, ESAD with two members and else its defaults. The truth of training rows is an oracle that answers when asked; the
 truth of test rows only judges.
 
-choose  Three known anomalies at first. Four times ten rows are chosen, the oracle labels them, ESAD is trained again.
-        Per table: AP of the test part after each round, mean of the seeds; and how many labels each way needs for a
-        given AP: eight tenths of the way from the start to the best mean that any of the three ways reaches,
-        interpolated between rounds. Left out beforehand: tables with fewer than 18 anomalies to find, and 1_ALOI, where
-        nobody does better than chance.
+choose  Three known anomalies at first (choose-none: no label at all, as a review begins). Four times ten rows are
+        chosen, the oracle labels them, ESAD is trained again. Per table: AP of the test part after each round, mean of
+        the seeds; and how many labels each way needs for a given AP: eight tenths of the way from the start to the best
+        mean that any of the three ways reaches, interpolated between rounds. Left out beforehand: tables with fewer
+        than 18 anomalies to find, and 1_ALOI, where nobody does better than chance.
 gain    m known anomalies. `learning_curve` sees the training rows and these labels, and gives an 80 % interval for the
         change of AUC by N more labels. Then N hidden anomalies, drawn at random, are really labelled (labels like those
         so far), ESAD is trained again, and the change of the AUC on the test part is looked up in the interval.
@@ -28,6 +29,7 @@ import argparse
 import json
 import warnings
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -97,8 +99,8 @@ def _highest(drawn: Drawn, detector: ESAD, y: np.ndarray, rng: np.random.Generat
 WAYS: dict[str, Callable[..., np.ndarray]] = {"suggested": _suggested, "random": _random, "highest": _highest}
 
 
-def choose(table: str, seed: int) -> dict[str, Any]:
-    drawn = Drawn(table, seed, n_labelled=N_START)
+def choose(table: str, seed: int, n_start: int = N_START) -> dict[str, Any]:
+    drawn = Drawn(table, seed, n_labelled=n_start)
     first = drawn.fit(drawn.y)
     run: dict[str, Any] = {"table": table, "seed": seed, "start": round(drawn.judge(first)[1], 5)}
     for way, pick in WAYS.items():
@@ -153,6 +155,7 @@ def audit(table: str, seed: int) -> dict[str, Any]:
 
 PARTS: dict[str, tuple[Callable[..., Any], list[str], list[int]]] = {
     "choose": (choose, CHOOSE_TABLES, [10, 11, 12]),
+    "choose-none": (partial(choose, n_start=0), CHOOSE_TABLES, [310, 311, 312]),
     "gain": (gain, GAIN_TABLES, [20, 21, 22, 23, 24, 25, 26]),
     "audit": (audit, AUDIT_TABLES, [0, 1]),
 }
@@ -183,10 +186,12 @@ def labels_needed(curve: list[float], target: float) -> float:
     return float("inf")
 
 
-def show_choose() -> None:
-    runs, better = stored("choose"), 0
+def show_choose(part: str) -> None:
+    runs, better = stored(part), 0
     tables = [table for table in CHOOSE_TABLES if any(run["table"] == table for run in runs.values())]
-    print(f"\nAP in % at the start and after {N_ROUNDS} times {N_EACH} labels, mean ± standard error over seeds;")
+    print(
+        f"\n{part}: AP in % at the start and after {N_ROUNDS} times {N_EACH} labels, mean ± standard error over seeds;"
+    )
     print("then the AP given, and how many labels each way needs for it (suggested, random, highest)")
     for table in tables:
         own = [run for run in runs.values() if run["table"] == table]
@@ -247,7 +252,8 @@ def main() -> None:
                     runs[table, seed] = measure(table, seed)
                     keep(part, runs)
                     print(json.dumps(runs[table, seed]), flush=True)
-    show_choose()
+    for part in ("choose", "choose-none"):
+        show_choose(part)
     show_gain()
     show_audit()
     print(versions("esad", "torch", "scikit-learn", "numpy"))
