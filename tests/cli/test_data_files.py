@@ -1,11 +1,14 @@
 """esad data get and esad data status, against a server of our own."""
 
 import io
+import threading
+import time
 
 import numpy as np
 import pytest
 
 from esad import registry
+from esad.data.folder import locked
 from esad.data.sources import odds
 
 
@@ -35,6 +38,26 @@ def test_a_set_is_got_once_and_then_used(esad, site, table):
     assert "already there (verified)" in esad("data", "get", "thyroid").out
     assert len(site.asked) == 1
     assert registry.load_data_set("thyroid").truth.sum() == 2
+
+
+def test_two_that_get_the_same_set_fetch_it_once(esad, site, table):
+    folder, began = table.parent.parent, threading.Event()
+
+    def first():
+        with locked(folder):
+            began.set()
+            time.sleep(0.5)  # the second one finds nothing there, and waits
+            odds.get("thyroid", folder)
+
+    thread = threading.Thread(target=first)
+    thread.start()
+    assert began.wait(30)
+    done = esad("data", "get", "thyroid")
+    thread.join()
+    assert done.code == 0
+    assert f"another process is getting data into {folder}: waiting for it" in done.err
+    assert "already there" in done.out
+    assert len(site.asked) == 1
 
 
 def test_json_says_what_was_written(esad, table):

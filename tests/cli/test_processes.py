@@ -192,3 +192,18 @@ def test_a_bar_is_drawn_on_a_terminal_only(model, parts, tmp_path):
 def test_the_shell_completes_commands_options_and_names(shell, words, offered):
     environment = {"_ESAD_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(len(words.split(" ")) - 1)}
     assert offered in shell(**environment).out.split()
+
+
+def test_ctrl_c_while_the_program_starts_is_no_trace():
+    stopping = (
+        "import sys\n"
+        "class Stopping:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'esad.cli.app':\n"
+        "            raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Stopping())\n"
+        "from esad.__main__ import main\n"
+        "main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", stopping], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")

@@ -44,17 +44,21 @@ def get(
 ) -> None:
     """Download a data set, check it and keep it in the data folder; one made of pictures is made from those there."""
     from esad.data import checksums
-    from esad.data.folder import data_folder
+    from esad.data.folder import data_folder, locked
 
     check_data_set(name)
     source, place = _getter(name), folder or data_folder()
-    path = place / source.files(name)[0]
-    before = checksums.state(place, source.files(name)[0])
+    file = source.files(name)[0]
+    path, before = place / file, checksums.state(place, file)
     is_needed = before in ("missing", "damaged")
     if is_needed:
-        with _reporting(name, shown=not as_json) as report:
-            source.get(name, place, report)
-        checksums.record(place, source.files(name)[0])
+        with locked(place):
+            before = checksums.state(place, file)  # another process may have brought it meanwhile
+            is_needed = before in ("missing", "damaged")
+            if is_needed:
+                with _reporting(name, shown=not as_json) as report:
+                    source.get(name, place, report)
+                checksums.record(place, file)
     n_bytes = path.stat().st_size
     if as_json:
         state = "verified" if is_needed else before

@@ -1,9 +1,11 @@
 """Where data sets lie that do not ship with the package: the folder named by ESAD_DATA, or else the user's cache."""
 
+import contextlib
+import logging
 import os
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,10 +19,18 @@ __all__ = [
     "VARIABLE",
     "data_folder",
     "load_arrays",
+    "locked",
     "make_folder",
     "read_arrays",
     "write_arrays",
 ]
+
+try:
+    import fcntl
+except ImportError:  # Windows: processes do not wait for each other there
+    fcntl = None  # type: ignore[assignment]
+
+logger = logging.getLogger("esad")
 
 VARIABLE: Final = "ESAD_DATA"
 # What numpy lets through when a file is cut, damaged, of another form, or lacks an array.
@@ -81,3 +91,24 @@ def make_folder(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise OutputError(f"Cannot make the folder {str(folder)!r}: {error.strerror}. Choose another one.") from error
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Let one process at a time write into a folder, which is made; others wait, and say so. A killed one lets go."""
+    make_folder(folder)
+    if fcntl is None:
+        yield
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            logger.warning("another process is getting data into %s: waiting for it", folder)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        except OSError:  # some network file systems know no locks
+            logger.warning("%s cannot be locked: get one data set at a time", folder)
+        yield
+    finally:
+        os.close(descriptor)
