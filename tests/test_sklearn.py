@@ -91,19 +91,17 @@ def test_clone_keeps_the_parameters_and_not_the_state(name, rows):
     assert not hasattr(copy, "offset_")
 
 
-def test_pipeline_scores_as_its_last_step(rows):
+@pytest.mark.parametrize("name", methods())
+def test_pipelines_and_searches_take_every_method(name, rows):
     X, y = rows
-    pipeline = make_pipeline(StandardScaler(), tiny("esad")).fit(X, y)
-    assert pipeline.score_samples(X).shape == (100,)
+    split = LabelAwareSplit(2, random_state=0)
+    pipeline = make_pipeline(StandardScaler(), tiny(name)).fit(X, y)
     assert set(pipeline.predict(X)) <= {-1, 1}
-
-
-def test_grid_search_with_label_aware_folds_and_scorer(rows):
-    search = GridSearchCV(
-        tiny("esad"), {"lambda_norm": [0.5, 1.0]}, cv=LabelAwareSplit(3, random_state=0), scoring=ap_scorer
-    ).fit(*rows)
-    assert search.best_params_["lambda_norm"] in (0.5, 1.0)
+    assert np.isfinite(cross_val_score(pipeline, X, y, cv=split, scoring=auc_scorer, error_score="raise")).all()
+    grid = {"random_state": [0, 1]}
+    search = GridSearchCV(tiny(name), grid, cv=split, scoring=ap_scorer, error_score="raise").fit(X, y)
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+    assert search.score_samples(X).shape == (100,)
 
 
 def test_cross_val_score_never_loses_every_labelled_anomaly(rows):

@@ -12,7 +12,8 @@ __all__ = ["check_gamma", "kernel", "kernel_sum", "median_gamma", "restored_gamm
 
 Matrix = NDArray[np.float64]
 
-BLOCK_ROWS = 1024
+BLOCK_ROWS = 128  # scored at a time
+BLOCK_SUPPORT = 1024
 N_PAIRS = 2000  # of rows, whose distances the automatic width is read from
 
 
@@ -35,13 +36,19 @@ def kernel(a: NDArray[Any], b: NDArray[Any], gamma: float) -> Matrix:
 
 
 def kernel_sum(rows: NDArray[Any], support: NDArray[Any], weights: NDArray[Any], gamma: float) -> NDArray[np.float64]:
-    """sum_s weights_s k(row, support_s) for every row, in blocks of rows and of supports."""
+    """sum_s weights_s k(row, support_s) for every row, in blocks of rows and of supports.
+
+    All blocks of rows have the same size, the last one padded: arithmetic then rounds the same way for every row, so
+    the sum does not depend on the rows beside it.
+    """
     total = np.zeros(len(rows))
     for first in range(0, len(rows), BLOCK_ROWS):
-        here = slice(first, first + BLOCK_ROWS)
-        for start in range(0, len(support), BLOCK_ROWS):
-            part = slice(start, start + BLOCK_ROWS)
-            total[here] += kernel(rows[here], support[part], gamma) @ weights[part]
+        block = rows[first : first + BLOCK_ROWS]
+        n_rows = len(block)
+        block = np.pad(block, ((0, BLOCK_ROWS - n_rows), (0, 0)))
+        for start in range(0, len(support), BLOCK_SUPPORT):
+            part = slice(start, start + BLOCK_SUPPORT)
+            total[first : first + n_rows] += (kernel(block, support[part], gamma) @ weights[part])[:n_rows]
     return total
 
 
