@@ -6,10 +6,17 @@ import signal
 import socket
 import subprocess
 import sys
-from contextlib import closing
+import time
+from contextlib import closing, suppress
+from types import SimpleNamespace
 
 import httpx
 import pytest
+
+from esad.cli.progress import GracefulStop
+from esad.cli.review_data import read_material
+from esad.cli.source import load_model
+from esad.cli.training import Reading, read_training
 
 FIRST = ("--method", "iforest", "--ignore", "verdict", "--id-column", "serial")
 
@@ -71,6 +78,44 @@ def test_from_nothing_to_labels_that_are_there_again(parts, esad, tmp_path):
     assert [line.split(",")[:3] for line in lines[1:]] == [[item["name"], "anomaly", who] for who in ("ann", "bob")]
 
 
+@pytest.mark.parametrize("at_a_step", [True, False])
+def test_an_interruption_that_gets_lost_in_an_import_counts_later(at_a_step):
+    with pytest.raises(KeyboardInterrupt), GracefulStop() as stop:
+        with suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        if at_a_step:
+            stop.on_start(None)
+            stop.on_step(SimpleNamespace(processes=SimpleNamespace(is_first=True)))
+            pytest.fail("the training went on")
+
+
+@pytest.mark.extra
+def test_a_first_training_that_is_interrupted_leaves_nothing_and_can_be_begun_again(parts, tmp_path):
+    """At moments from the first import to the middle of the training; one that is lost in an import counts later."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    options = ("--ignore", "verdict", "--id-column", "serial", "--members", "1", "--port", str(port))
+    before = {path.name for path in tmp_path.iterdir()}
+    ctrl_c, end = signal.SIGINT, signal.SIGTERM
+    for seconds, number in ((0.0, ctrl_c), (0.6, ctrl_c), (1.2, end), (4.0, ctrl_c)):
+        command = [sys.executable, "-m", "esad", "review", parts, *options, "--set", "n_epochs=1000000"]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        while process.poll() is None:  # until it listens: then comes the training
+            with closing(socket.socket()) as caller:
+                if caller.connect_ex(("127.0.0.1", port)) == 0:
+                    break
+            time.sleep(0.02)
+        time.sleep(seconds)
+        process.send_signal(number)
+        out, err = process.communicate(timeout=60)
+        assert (process.returncode, out) == (128 + number, "")
+        assert err == "interrupted: no result was written.\n"
+        assert {path.name for path in tmp_path.iterdir()} == before
+    with Review(parts, *options, "--set", "n_epochs=1") as review:
+        assert review.found["n_rows"] == 60
+
+
 @pytest.mark.extra
 def test_a_model_and_data_with_labels(model, parts, esad, tmp_path):
     review = Review(model, parts, "--label-column", "verdict", "--labels", tmp_path / "mine.db")
@@ -91,10 +136,58 @@ def test_labels_come_in(parts, model, esad, tmp_path):
     assert (tmp_path / "out.csv").read_text().splitlines()[2].startswith("S002,normal,eve,,")
 
 
+def in_parts(kit, folder):
+    """The rows of parts.csv in three files."""
+    folder.mkdir()
+    rows = kit.rows()
+    for number, part in enumerate((rows[:20], rows[20:40], rows[40:])):
+        kit.csv(folder / f"{number}.csv", kit.header, part)
+    return folder
+
+
+@pytest.mark.parametrize("given", ["day", "day/*", "*.??*"], ids=["folder", "pattern", "pattern here"])
+def test_tables_in_several_files_are_judged_as_one(kit, model, parts, esad, tmp_path, monkeypatch, given):
+    folder = in_parts(kit, tmp_path / "day")
+    monkeypatch.chdir(folder if given.startswith("*") else tmp_path)
+    (tmp_path / "in.csv").write_text("serial,label\nS001,anomaly\nS059,normal\n")
+    done = esad("review", model, given, "--import-labels", tmp_path / "in.csv", "--json")
+    assert (done.code, done.err) == (0, "")
+    assert (done.json["n_new"], done.json["labels"]) == (2, "day.labels.db")
+    whole, split = (read_material(path, load_model(model), Reading(), is_new=False) for path in (parts, folder))
+    assert split.names == whole.names
+    assert (load_model(model).anomaly_score(split.X) == load_model(model).anomaly_score(whole.X)).all()
+    assert [dict(split.shown(row)) for row in (0, 59)] == [dict(whole.shown(row)) for row in (0, 59)]
+
+
+def test_a_first_model_learns_from_several_files_as_from_one(kit, parts, tmp_path):
+    reading = Reading(label_column="verdict", id_column="serial")
+    one, several = (read_training(path, reading) for path in (parts, in_parts(kit, tmp_path / "day")))
+    assert several.X.cast(one.X.schema) == one.X
+    assert (several.y == one.y).all()
+
+
+def test_pictures_that_cannot_be_read_are_left_out_when_asked(kit, esad, tmp_path):
+    pytest.importorskip("PIL.Image")
+    folder = kit.pictures(tmp_path / "pictures", {"": 8})
+    model = tmp_path / "m.esad"
+    fit = ("--method", "autoencoder", "--set", "n_epochs=1", "--quiet")
+    assert esad("fit", folder, *fit, "--out", model).code == 0
+    broken = sorted(folder.glob("*.png"))[0]
+    broken.write_bytes(broken.read_bytes()[:40])
+    (tmp_path / "in.csv").write_text("row,label\n0,anomaly\n")
+    asked = ("review", model, folder, "--import-labels", tmp_path / "in.csv")
+    done = esad(*asked)
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    done = esad(*asked, "--skip-broken")
+    assert done.code == 0, done.err
+    assert f"1 picture that cannot be read is left out: {broken.name}" in done.err.replace("'", "")
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
         (("no.csv",), "no such file"),
+        (("{model}", "no-*.csv"), "no file matches"),
         (("a", "b", "c"), "Got 3 paths"),
         (("parts.esad",), "is a model"),
         (("{model}", "parts.csv", "--out", "m.esad"), "--out"),

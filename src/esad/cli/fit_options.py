@@ -1,4 +1,4 @@
-"""The options of `esad fit` that no other command has."""
+"""The options of `esad fit`; `esad review`, which may train a first model, has some of them."""
 
 from pathlib import Path
 from typing import Annotated

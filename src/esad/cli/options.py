@@ -12,6 +12,7 @@ __all__ = [
     "CasesFile",
     "Data",
     "Device",
+    "Host",
     "IdColumn",
     "Ignore",
     "Json",
@@ -19,13 +20,14 @@ __all__ = [
     "LabelsCsv",
     "Model",
     "NormalValue",
+    "Port",
     "Seed",
     "Text",
     "complete_data_set",
     "complete_method",
 ]
 
-_DATA, _RUNNING = "Data", "Running"
+_DATA, _RUNNING, _ADDRESS = "Data", "Running", "Address"
 
 
 def complete_method(incomplete: str) -> list[str]:
@@ -134,5 +136,20 @@ Device = Annotated[
         metavar="NAME",
         help="Where to compute: auto, cpu, cuda, cuda:1.",
         rich_help_panel=_RUNNING,
+    ),
+]
+Host = Annotated[
+    str,
+    typer.Option(
+        "--host",
+        metavar="ADDRESS",
+        help="Where to listen; 0.0.0.0 is every network of this machine.",
+        rich_help_panel=_ADDRESS,
+    ),
+]
+Port = Annotated[
+    int,
+    typer.Option(
+        "--port", "-p", min=0, max=65535, metavar="N", help="Port; 0 takes a free one.", rich_help_panel=_ADDRESS
     ),
 ]

@@ -87,13 +87,14 @@ class TrainingBar:
 
 
 class GracefulStop:
-    """A callback that lets the current step end after Ctrl-C and writes a checkpoint before it stops.
+    """A callback that lets the current step end after Ctrl-C and writes a checkpoint, if there is one, before it stops.
 
     In the middle of a step some weights are new and some old, a state that nobody could resume from. A second Ctrl-C
-    stops at once.
+    stops at once. One that comes while a large package is being imported may get lost in it: it counts at the next
+    step, or at the end of the block.
     """
 
-    def __init__(self, checkpoint: "Checkpoint") -> None:
+    def __init__(self, checkpoint: "Checkpoint | None" = None) -> None:
         self._checkpoint = checkpoint
         self._training = False
         self._asked: KeyboardInterrupt | None = None
@@ -108,17 +109,19 @@ class GracefulStop:
                 signal.signal(number, self._on_signal)
         return self
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
+        if kind is None and self._asked is not None:
+            raise self._asked
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         try:
             self._before[number](number, frame)
         except KeyboardInterrupt as interrupt:
-            if not self._training or self._asked is not None:
+            is_first, self._asked = self._asked is None, interrupt
+            if not self._training or not is_first:
                 raise
-            self._asked = interrupt
 
     def on_start(self, state: "LoopState") -> None:
         """From here on a step may be under way."""
@@ -128,7 +131,8 @@ class GracefulStop:
         """Stop between two steps; of several processes the first does, which ends the others too."""
         if self._asked is not None and state.processes.is_first:
             self._training = False
-            self._checkpoint.write(state)
+            if self._checkpoint is not None:
+                self._checkpoint.write(state)
             raise self._asked
 
     def on_end(self, state: "LoopState") -> None:

@@ -1,14 +1,15 @@
-"""All rows of a file or folder in memory, with their labels and names, checked against a model."""
+"""All rows of files or of a folder in memory, with their labels and names, checked against a model."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from esad.cli.score import plain_id
 from esad.cli.source import open_source
-from esad.cli.training import Reading, check_column, column_labels
+from esad.cli.training import Reading, check_column, column_labels, table_files
 from esad.errors import InputError
+from esad.opening import open_table
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,6 +29,7 @@ class RowsRead:
     ids: Sequence[Any] | None
     id_name: str
     label_column: str | None = None
+    broken: Mapping[str, str] = field(default_factory=dict)  # pictures that were left out, and why
 
     def name(self, row: int) -> Any:
         """What a row is called: its id or its number."""
@@ -39,20 +41,31 @@ def read_rows(path: Path, detector: "Detector", reading: Reading) -> RowsRead:
     import numpy as np
 
     label_column, id_column = reading.label_column, reading.id_column
-    if detector.inputs_.kind == "table" and path.is_file():
-        label_column, id_column = _columns(path, detector, reading)
+    files = table_files(path, reading) if detector.inputs_.kind == "table" else ()
+    if files and files[0].is_file():
+        label_column, id_column = _columns(files[0], detector, reading)
         if label_column is None and (reading.anomaly_value or reading.normal_value) is not None:
             raise InputError("--anomaly-value and --normal-value are about a label column. Give --label-column too.")
     elif label_column is not None:
         raise InputError("--label-column is for a table. Pictures are labelled by sub-folder or --labels-csv.")
-    source = open_source(path, detector, id_column=id_column, truth_column=label_column, labels_csv=reading.labels_csv)
+    source = open_source(
+        files[0] if files else path,
+        detector,
+        id_column=id_column,
+        truth_column=label_column,
+        labels_csv=reading.labels_csv,
+        set_aside=reading.skip_broken,
+    )
     blocks = list(source.blocks)
+    for file in files[1:]:
+        blocks += open_table(file, detector, id_column=source.id_name, truth_column=label_column).blocks
     ids = [plain_id(cell) for block in blocks for cell in block.ids] if blocks[0].ids is not None else None
     y = np.zeros(sum(block.n_rows for block in blocks), dtype=np.int8)
     if blocks[0].truth is not None:
         words = np.concatenate([np.asarray(block.truth, dtype=object) for block in blocks])
         y = column_labels(words, reading, name=label_column or "sub-folder")
-    return RowsRead(_joined([block.X for block in blocks]), y, ids, source.id_name or "row", label_column)
+    X = _joined([block.X for block in blocks])
+    return RowsRead(X, y, ids, source.id_name or "row", label_column, source.broken)
 
 
 def _columns(path: Path, detector: "Detector", reading: Reading) -> tuple[str | None, str | None]:
@@ -71,4 +84,6 @@ def _joined(parts: Sequence[Any]) -> Any:
     import numpy as np
     import pyarrow as pa
 
-    return pa.concat_tables(parts) if isinstance(parts[0], pa.Table) else np.concatenate(parts)
+    if isinstance(parts[0], pa.Table):
+        return pa.concat_tables(parts, promote_options="permissive")
+    return np.concatenate(parts)

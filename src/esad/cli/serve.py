@@ -23,21 +23,8 @@ _WHO, _LIMITS = "Who may ask", "Limits"
 
 def serve(
     model: options.Model,
-    host: Annotated[
-        str,
-        typer.Option(
-            "--host",
-            metavar="ADDRESS",
-            help="Where to listen; 0.0.0.0 is every network of this machine.",
-            rich_help_panel=_WHO,
-        ),
-    ] = "127.0.0.1",
-    port: Annotated[
-        int,
-        typer.Option(
-            "--port", "-p", min=0, max=65535, metavar="N", help="Port; 0 takes a free one.", rich_help_panel=_WHO
-        ),
-    ] = 8000,
+    host: options.Host = "127.0.0.1",
+    port: options.Port = 8000,
     api_keys: Annotated[
         Path | None,
         typer.Option(

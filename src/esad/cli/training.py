@@ -29,6 +29,7 @@ __all__ = [
     "picture_labels",
     "read_training",
     "refuse_model",
+    "table_files",
     "telling_how_to_skip",
 ]
 
@@ -91,7 +92,15 @@ class TrainingSet:
 def read_training(path: Path, reading: Reading) -> TrainingSet:
     """Read what to learn from, or say in one line why not."""
     refuse_model(path)
-    return _read_folder(path, reading) if path.is_dir() else _read_file(path, reading)
+    files = table_files(path, reading)
+    return _read_files(path, files, reading) if files or not path.is_dir() else _read_folder(path, reading)
+
+
+def table_files(path: Path, reading: Reading) -> tuple[Path, ...]:
+    """The tables that a path means: itself, those of a folder or pattern; none for pictures."""
+    from esad.data.parts import find_tables
+
+    return find_tables(path) if reading.labels_csv is None or not path.is_dir() else ()
 
 
 def refuse_model(path: Path) -> None:
@@ -131,15 +140,18 @@ def column_labels(values: Any, reading: Reading, *, name: str) -> "NDArray[np.in
 # ---------------------------------------------------------------------- tables
 
 
-def _read_file(path: Path, reading: Reading) -> TrainingSet:
-    from esad.data.files import column_names, read_table
+def _read_files(path: Path, files: Sequence[Path], reading: Reading) -> TrainingSet:
+    from esad.data.files import column_names
+    from esad.data.parts import read_tables
 
     if reading.labels_csv is not None:
         raise InputError("--labels-csv is for a folder of pictures. For a table give --label-column.")
-    names = column_names(path)
-    check_roles(path, names, reading)
-    mention_names(path, reading)
-    table = read_table(path, columns=[name for name in names if name not in reading.ignore], text=reading.text)
+    files = files or [path]  # what is no table is refused where it is read
+    names = column_names(files[0])
+    check_roles(files[0], names, reading)
+    mention_names(files[0], reading)
+    columns = [name for name in names if name not in reading.ignore and name != reading.label_column]
+    table = read_tables(files, columns, label_column=reading.label_column, text=reading.text)
     _check_enough(path, table.num_rows, "row")
     y = None
     if reading.label_column is not None:

@@ -11,11 +11,12 @@ import pyarrow as pa
 
 from esad.data import csv_parts, pictures
 from esad.data.csv_parts import Types
-from esad.data.files import PARQUET, SUFFIXES, parquet_blocks, parquet_layout
+from esad.data.files import PARQUET, SUFFIXES, parquet_blocks, parquet_layout, read_table
 from esad.errors import DataFileError, SchemaError
 
-__all__ = ["Part", "find_tables", "is_table", "parts_of"]
+__all__ = ["Part", "find_tables", "is_table", "parts_of", "read_tables"]
 
+_BATCH_ROWS = 1 << 16
 _HIDDEN = (".", "_")  # as Spark, Hive and Arrow have it
 
 
@@ -104,6 +105,33 @@ def _meaning(type_: pa.DataType) -> str:
     if pa.types.is_string(type_) or pa.types.is_large_string(type_) or pa.types.is_string_view(type_):
         return "text"
     return "dates" if pa.types.is_timestamp(type_) or pa.types.is_date(type_) else str(type_)
+
+
+def read_tables(
+    files: Sequence[Path], columns: Sequence[str], *, label_column: str | None = None, text: Sequence[str] = ()
+) -> pa.Table:
+    r"""All rows of tables with the same columns, file by file; those of a single file as `read_table` gives them.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     files = [Path(folder) / name for name in ("a.csv", "b.csv")]
+    ...     _ = [file.write_text(f"size,name\n{cell},x\n") for file, cell in zip(files, ("1", "2.5"))]
+    ...     read_tables(files, ["size"]).to_pydict()
+    {'size': [1.0, 2.5]}
+    """
+    wanted = (*columns, *([] if label_column is None else [label_column]))
+    if len(files) == 1:
+        return read_table(files[0], columns=wanted, text=text)
+    parts = parts_of(files, columns, label_column=label_column, text=text)
+    tables = [pa.Table.from_batches([batch]) for part in parts for batch in part.batches(wanted, _BATCH_ROWS)]
+    if not tables:
+        raise DataFileError(f"Cannot read {str(files[0])!r}: there are columns but no rows.")
+    try:
+        return pa.concat_tables(tables, promote_options="permissive")
+    except pa.ArrowException as error:
+        raise DataFileError(f"Cannot read {str(files[0])!r} and the others as one table: {error}.") from error
 
 
 def find_tables(path: str | os.PathLike[str]) -> tuple[Path, ...]:

@@ -1,0 +1,130 @@
+"""What `esad review` judges: all rows or pictures and their cells, the journal of judgements, and labels out and in."""
+
+import glob
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from esad.cli import common
+from esad.cli.doubts import names_the_answer
+from esad.cli.rows import read_rows
+from esad.cli.source import load_model
+from esad.cli.training import Reading, check_column, mention_broken, table_files
+from esad.errors import DataFileError, OutputError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from esad.detector import Detector
+    from esad.review.material import Material
+    from esad.review.store import Store
+
+__all__ = ["Asked", "exchange_labels", "named_after", "open_store", "read_material"]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Which files a review is about: the model, which need not be there yet, the data, and the journal."""
+
+    model: Path
+    data: Path
+    labels: Path
+    reading: Reading
+
+
+def named_after(data: Path, ending: str) -> Path:
+    """A file beside the data with its name and another ending; what a pattern means is named after its folder.
+
+    Examples
+    --------
+    >>> str(named_after(Path("b.csv.gz"), ".esad")), str(named_after(Path("a-*.csv"), ".labels.db")) != "a-*.labels.db"
+    ('b.esad', True)
+    """
+    place = data
+    if not data.exists() and glob.has_magic(str(data)):
+        place = next(folder for folder in data.parents if not glob.has_magic(str(folder)))
+        if not place.name:  # files of the working folder, as their names are
+            return place / f"{place.absolute().name}{ending}"
+    is_file = ending == ".esad" and not place.is_dir()
+    return place.with_name(f"{(is_file and place.name.partition('.')[0]) or place.name}{ending}")
+
+
+def read_material(data: Path, detector: "Detector", reading: Reading, *, is_new: bool) -> "Material":
+    """Everything that is judged, in memory; a model that is new has said already what could not be read."""
+    from esad.review.material import Material
+
+    rows = read_rows(data, detector, reading)
+    if not is_new:
+        mention_broken(rows.broken)
+    cells = None
+    if detector.inputs_.kind == "table":
+        cells = _cells(table_files(data, reading), detector, reading, {rows.label_column, rows.id_name})
+    return Material(title=data.name, X=rows.X, known=rows.y, names=rows.ids, id_name=rows.id_name, cells=cells)
+
+
+def _cells(files: Sequence[Path], detector: "Detector", reading: Reading, aside: set[str | None]) -> "pa.Table":
+    """All columns to show, as they stand in the files, but for those to ignore and those that are called as answers."""
+    import pyarrow as pa
+
+    from esad.data.files import column_names, open_batches
+
+    names = column_names(files[0])
+    for name in reading.ignore:
+        check_column(name, names, files[0], "--ignore")
+    aside = aside | set(reading.ignore)
+    schema = detector.inputs_.schema
+    learned = set(schema.names) if schema is not None and schema.named else set()
+    shown = [name for name in names if name in learned or not (name in aside or names_the_answer(name))]
+    batches = [batch for file in files for batch in open_batches(file, columns=shown)]
+    return pa.concat_tables(batches, promote_options="permissive")
+
+
+def open_store(journal: Path, material: "Material") -> "Store":
+    """The judgements of this very data."""
+    from esad.review.store import Store
+
+    return Store(journal, fingerprint=material.fingerprint(), n_rows=material.n_rows)
+
+
+def exchange_labels(asked: Asked, out: Path | None, given: Path | None, *, reviewer: str, as_json: bool) -> None:
+    """Labels out or in, without a page."""
+    from esad.atomic import atomic_path, check_writable
+    from esad.review import exchange
+
+    if out is not None:
+        if out.suffix.lower() != ".csv":
+            raise OutputError(f"Cannot write the labels to {str(out)!r}: its name must end in .csv.")
+        common.refuse_same_file(out, [asked.data, asked.labels, asked.model])
+        check_writable(out)
+        if not asked.labels.exists() and given is None:
+            raise DataFileError(f"There are no labels {str(asked.labels)!r}. Name the file with --labels.")
+    text = None if given is None else _read_text(given)
+    if not asked.model.exists():
+        raise DataFileError(f"There is no model {str(asked.model)!r} that says how to read the data. Review it first.")
+    material = read_material(asked.data, load_model(asked.model), asked.reading, is_new=False)
+    n_new = 0
+    with open_store(asked.labels, material) as store:
+        if text is not None:
+            n_new = exchange.read_csv(text, store, material.names, material.id_name, reviewer=reviewer)
+        if out is not None:
+            with atomic_path(out) as temporary:
+                written = exchange.write_csv(store, material.names, material.id_name)
+                temporary.write_text(written, encoding="utf-8")
+        n_judged = len(store.verdicts())
+    if as_json:
+        common.json_out({"labels": str(asked.labels), "n_judged": n_judged, "n_new": n_new, "out": out and str(out)})
+        return
+    if text is not None:
+        common.say(f"{common.counted(n_new, 'new judgement')} from {given}")
+    if out is not None:
+        common.say(f"{common.counted(n_judged, 'judged row')}: {out}")
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise DataFileError(f"Cannot read {str(path)!r}: {(error.strerror or str(error)).lower()}.") from error
+    except UnicodeDecodeError as error:
+        raise DataFileError(f"Cannot read {str(path)!r}: it is not UTF-8 text.") from error
