@@ -83,12 +83,12 @@ class Deciding(Scoring):
         return self
 
     def _apply_to_training(self, rule: Threshold) -> None:
-        """Set the threshold on scores by members that have not seen the row; labelled rows count for "labels" only."""
+        """Set the threshold on scores by members that have not seen the row; of labelled rows as far as they count."""
         scores, y = self.training_scores_, self.training_labels_
         known = np.isfinite(scores)
         unseen = known & (y == labels.UNLABELLED)
         if rule.rule != "labels" and unseen.any():
-            known = unseen
+            known = unseen | (known & (y == labels.ANOMALY)) if rule.rule == "auto" else unseen
         self._set_threshold(rule.fit(scores[known], y[known]), rule, "training")
 
     def _set_threshold(self, value: float, rule: Threshold, basis: Basis) -> None:

@@ -3,6 +3,7 @@
 import json
 import shlex
 
+import numpy as np
 import pytest
 
 from esad.loading import load
@@ -296,3 +297,31 @@ def test_a_contamination_in_per_cent_is_explained(esad, tmp_path):
     (tmp_path / "t.csv").write_text("a,b\n" + "1,2\n3,4\n" * 20, encoding="utf-8")
     done = esad("fit", tmp_path / "t.csv", "--out", tmp_path / "m.esad", "--contamination", 5)
     assert (done.code, "For 5 % write 0.05" in done.err) == (2, True)
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_threshold_that_misses_most_labelled_anomalies_is_told(esad, kit, tmp_path, as_json):
+    """The four rows nearest to the middle of a cloud are labelled as anomalies, for a method that cannot learn them."""
+    cloud = np.random.default_rng(0).normal(size=(80, 2)).round(4)
+    middle = set(np.argsort((cloud**2).sum(axis=1))[:4].tolist())
+    rows = [[*point, "anomaly" if row in middle else ""] for row, point in enumerate(cloud.tolist())]
+    data, out = kit.csv(tmp_path / "cloud.csv", ("a", "b", "label"), rows), tmp_path / "m.esad"
+    done = esad("fit", data, "-l", "label", "--method", "iforest", "-o", out, *(["--json"] if as_json else []))
+    assert done.code == 0
+    assert "warning: the automatic threshold flags 0 of the 4 labelled anomalies." in done.err
+    assert "--threshold-from-labels" in done.err
+    chosen = esad("fit", data, "-l", "label", "--method", "iforest", "-o", out, "--contamination", "0.1")
+    assert chosen.err == ""
+
+
+def test_labels_that_contradict_the_automatic_threshold_lower_it_and_that_is_told(esad, kit, tmp_path):
+    """Labelled anomalies a little outside of the cloud."""
+    cloud = np.random.default_rng(0).normal(size=(200, 2))
+    angles = np.linspace(0, 6, 6)
+    rows = [[*point, ""] for point in cloud.tolist()]
+    rows += [[1.9 * np.cos(angle), 1.9 * np.sin(angle), "anomaly"] for angle in angles]
+    data = kit.csv(tmp_path / "ring.csv", ("a", "b", "label"), rows)
+    done = esad("fit", data, "-l", "label", "--method", "iforest", "-o", tmp_path / "m.esad", "--json")
+    assert "of the 6 labelled anomalies: they lower it." in done.err
+    assert done.json["n_labelled_anomaly_flagged"] >= 3
+    assert done.json["flagged_ratio"] <= 0.25

@@ -113,6 +113,30 @@ def test_auto_looks_at_unlabelled_rows_then_normals_then_all():
     assert Threshold().fit(scores, np.full(20, -1)) == Threshold().fit(scores)
 
 
+@given(any_scores, st.data())
+def test_labels_lower_auto_only_where_they_contradict_it(scores, data):
+    y = data.draw(hnp.arrays(np.int8, len(scores), elements=st.sampled_from([-1, 0])))
+    assume((y == 0).any())
+    anomalies, others = scores[y == -1], scores[y == 0]
+    without, value = Threshold().fit(others), Threshold().fit(scores, y)
+    assert value <= without
+    if len(anomalies) < 3 or np.mean(anomalies > without) >= 0.5:
+        assert value == without
+    if value < without:
+        assert np.count_nonzero(others > value) <= np.ceil(0.2 * len(others))
+        assert np.count_nonzero(anomalies > value) >= np.count_nonzero(anomalies > without)
+
+
+def test_auto_goes_down_to_the_labelled_anomalies_it_would_miss():
+    rng = np.random.default_rng(3)
+    scores = np.r_[rng.normal(size=500), np.linspace(1.9, 2.6, 8)]  # hidden ones above 3 would not change this
+    y = np.r_[np.zeros(500), -np.ones(8)]
+    assert not (scores[y == -1] > Threshold().fit(scores[:500])).any()
+    assert (scores[y == -1] > Threshold().fit(scores, y)).mean() >= 0.75
+    deep = np.r_[scores[:500], np.full(3, -1.0)]  # three slips: a fifth of the rows are flagged at most
+    assert np.mean(scores[:500] > Threshold().fit(deep, y[:503])) == pytest.approx(0.2, abs=0.002)
+
+
 def f1_score(truth, flagged):
     return 2 * np.sum(truth & flagged) / (np.sum(truth) + np.sum(flagged))
 

@@ -121,6 +121,8 @@ def fit(
             )
     if not failures.is_first():
         return
+    if rule is None and detector.contamination == "auto":
+        _warn_of_misses(summary)
     if as_json:
         found = {} if searched is None else {"search": searched.to_json()}
         common.json_out({"model": str(out), "method": method, "data": training.to_json()} | found | summary)
@@ -198,6 +200,17 @@ def _kinds(columns: "tuple[Column, ...]") -> Iterator[str]:
 def _calibration(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if n_rows := summary["n_calibration"]:
         yield "calibration", f"{common.counted(n_rows, 'row')} not trained on: p-values from {1 / (n_rows + 1):.3g}"
+
+
+def _warn_of_misses(summary: dict[str, Any]) -> None:
+    """Say when the automatic threshold misses most of what the user knows to be anomalies."""
+    n_known, n_flagged = summary.get("n_labelled_anomaly", 0), summary.get("n_labelled_anomaly_flagged", 0)
+    if 2 * n_flagged < n_known:
+        known = common.counted(n_known, "labelled anomaly", "labelled anomalies")
+        common.warn(
+            f"the automatic threshold flags {n_flagged:,} of the {known}. To flag more rows, fit with "
+            "--threshold-from-labels, or with --contamination and the share to flag."
+        )
 
 
 def _show_summary(summary: dict[str, Any], out: Path) -> None:

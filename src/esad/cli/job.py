@@ -91,6 +91,8 @@ def fit_and_save(
                 from_labels=rule.rule == "labels",
             )
         detector.notes_ = training.notes
+        if rule is None and detector.contamination == "auto":
+            _mention_lowered(detector)
         summary = _summary(detector, training)
         detector.save(out, with_cases=keep_cases)
     except KeyboardInterrupt as interrupt:
@@ -116,6 +118,20 @@ def _summary(detector: "Detector", training: TrainingSet) -> dict[str, Any]:
         found["n_labelled_anomaly_flagged"] = int(flagged[training.y < 0].sum())
         found["n_labelled_anomaly"] = int((training.y < 0).sum())
     return found
+
+
+def _mention_lowered(detector: "Detector") -> None:
+    """Say when labels have lowered the automatic threshold."""
+    import numpy as np
+
+    from esad.score.threshold import Threshold
+
+    scores, y = detector.training_scores_, detector.training_labels_
+    unlabelled, anomalies = scores[np.isfinite(scores) & (y == 0)], scores[y < 0]
+    usual = Threshold().fit(unlabelled) if len(unlabelled) else detector.threshold_
+    if detector.threshold_ < usual:
+        known = common.counted(len(anomalies), "labelled anomaly", "labelled anomalies")
+        common.note(f"the usual threshold would flag {(anomalies > usual).sum():,} of the {known}: they lower it.")
 
 
 def _way_back(path: Path, command: Sequence[str]) -> str:

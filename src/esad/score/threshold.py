@@ -19,6 +19,8 @@ Scores = NDArray[np.float64]
 
 _MAX_LEVEL: Final = {"contamination": 0.5, "false_alarm": 1.0}  # the rules that need a level
 _N_SIGMAS: Final = 3.0
+_MIN_ANOMALIES: Final = 3  # labelled ones that can contradict "auto": a single one may be a slip
+_MAX_FLAGGED: Final = 0.2  # of the other rows, when labels lower the threshold of "auto"
 ONE_SIGMA_BELOW: Final = 0.15865525393145707  # share of a Gaussian more than one standard deviation under its median
 _SIGMA_PER_MEAN_DEVIATION: Final = math.sqrt(math.pi / 2.0)  # of a Gaussian
 _LARGEST: Final = sys.float_info.max
@@ -32,7 +34,9 @@ class Threshold:
     ----------
     rule : {"auto", "contamination", "false_alarm", "labels"}
         - "auto": median plus three robust standard deviations of the unlabelled scores. The deviation is measured
-          below the median only (median minus 15.87th percentile), where hidden anomalies cannot stretch it.
+          below the median only (median minus 15.87th percentile), where hidden anomalies cannot stretch it. Where
+          labels contradict it, three or more labelled anomalies of which it would flag fewer than half, they lower it:
+          to the best F1 of the labelled anomalies against all other rows, though a fifth of those is flagged at most.
         - "contamination": the share `level` of all rows given is flagged.
         - "false_alarm": at most the share `level` of further normal rows is flagged, on average over samples:
           the score of rank ceil((n + 1)(1 - level)) among the n unlabelled and normal rows. Anomalies hidden among
@@ -91,9 +95,9 @@ class Threshold:
         elif self.rule == "false_alarm":
             value = _false_alarm(checked[y_checked != labels.ANOMALY], self.level or 0.0)
         elif self.rule == "labels":
-            value = _best_f1(checked, y_checked)
+            value = _from_labels(checked, y_checked)
         else:
-            value = _robust(_reference(checked, y_checked))
+            value = _automatic(checked, y_checked)
         return min(max(value, -_LARGEST), _LARGEST)
 
 
@@ -123,7 +127,7 @@ class Applied:
     def __str__(self) -> str:
         share = f"{100 * (self.rule.level or 0.0):.3g} %"
         return {
-            "auto": "three deviations above the median",
+            "auto": "three deviations above the median, lower where labels contradict it",
             "contamination": f"{share} of the rows flagged",
             "false_alarm": f"at most {share} false alarms",
             "labels": "where the labels are parted best",
@@ -203,8 +207,18 @@ def _robust(scores: Scores) -> float:
     return median + _N_SIGMAS * 2.0 * half_sigma
 
 
-def _best_f1(scores: Scores, y: NDArray[np.int8]) -> float:
-    """Go through every cut between two different scores and keep the best."""
+def _automatic(scores: Scores, y: NDArray[np.int8]) -> float:
+    """The robust threshold, lowered where it would miss most of the labelled anomalies."""
+    value, is_anomaly = _robust(_reference(scores, y)), y == labels.ANOMALY
+    anomalies, others = scores[is_anomaly], scores[~is_anomaly]
+    contradicted = len(anomalies) >= _MIN_ANOMALIES and 2 * np.count_nonzero(anomalies > value) < len(anomalies)
+    if not contradicted or not len(others):
+        return value
+    return min(value, max(_best_f1(scores, is_anomaly), _quantile(others, 1.0 - _MAX_FLAGGED)))
+
+
+def _from_labels(scores: Scores, y: NDArray[np.int8]) -> float:
+    """The best F1 of the labelled anomalies against the known normal rows, else the unlabelled ones."""
     is_anomaly = y == labels.ANOMALY
     is_rest = y == (labels.NORMAL if (y == labels.NORMAL).any() else labels.UNLABELLED)
     n_anomaly, n_rest = int(is_anomaly.sum()), int(is_rest.sum())
@@ -214,8 +228,13 @@ def _best_f1(scores: Scores, y: NDArray[np.int8]) -> float:
             f'Got {n_anomaly} labelled anomalies and {n_rest} other rows. Use the rule "auto".'
         )
     used = is_anomaly | is_rest
-    values, first = np.unique(scores[used], return_inverse=True)
-    n_hits = np.bincount(first, weights=is_anomaly[used])[::-1].cumsum()[::-1]  # flagged when cutting below value i
+    return _best_f1(scores[used], is_anomaly[used])
+
+
+def _best_f1(scores: Scores, is_anomaly: NDArray[np.bool_]) -> float:
+    """Go through every cut between two different scores and keep the best."""
+    values, first = np.unique(scores, return_inverse=True)
+    n_hits = np.bincount(first, weights=is_anomaly)[::-1].cumsum()[::-1]  # flagged when cutting below value i
     n_flagged = np.bincount(first)[::-1].cumsum()[::-1]
     f1 = 2.0 * n_hits / (n_flagged + n_hits[0])
     half_gaps = np.diff(values / 2.0, prepend=-np.inf)
