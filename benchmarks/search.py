@@ -29,6 +29,18 @@ from esad.data.scenario import Scenario, natural
 from esad.data.sources import adbench
 
 PATH = RESULTS / "search.json"
+# The default's AUC is below 98.8 % with seed 0, so that a recipe can be better and worse: all seeds. Others: seed 0.
+WITH_ROOM = (
+    "15_Hepatitis",
+    "1_ALOI",
+    "24_mnist",
+    "33_skin",
+    "34_smtp",
+    "39_vertebral",
+    "46_WPBC",
+    "47_yeast",
+    "8_celeba",
+)
 Run = dict[str, object]
 
 
@@ -89,13 +101,13 @@ def show(runs: dict[tuple[str, int], Run]) -> bool:
 def main() -> None:
     """Run what is missing, print; exit code 0 when no table is worse by more than noise."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1])
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--show", action="store_true", help="print the stored results and stop")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     runs = {(run["table"], run["seed"]): run for run in json.loads(PATH.read_text())} if PATH.exists() else {}
     for seed in [] if options.show else options.seeds:
-        for table in adbench.NAMES:
+        for table in WITH_ROOM if seed else adbench.NAMES:
             if (table, seed) not in runs:
                 runs[table, seed] = measured(table, seed)
                 PATH.write_text("[\n" + ",\n".join(json.dumps(runs[key]) for key in sorted(runs)) + "\n]\n")

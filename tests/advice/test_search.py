@@ -10,6 +10,7 @@ from esad import evaluate
 from esad.advice import search as module
 from esad.advice.search import RECIPES, search
 from esad.errors import InputError
+from esad.methods._esad_recipe import resolve
 from esad.methods.esad import ESAD
 
 
@@ -114,6 +115,31 @@ def test_other_lengths_are_shares_of_the_usual_steps(rows):
     for name, ratio in module.LENGTHS.items():
         change = module._lengths(ESAD(), y.astype(np.int8))[name]
         assert ESAD(random_state=0, **change).fit(X, y).recipe_.settings.n_steps == round(usual * ratio)
+
+
+def test_other_lengths_are_those_shares_inside_a_split_too(monkeypatch):
+    """With 150 rows an epoch is two batches, in a split of 105 rows it is one."""
+    steps = {}
+
+    def remember(detector, X, parts, *, seed):
+        change = {} if detector.n_epochs == "auto" else {"n_epochs": detector.n_epochs}
+        recipe = resolve(ESAD(**change).get_params(), (3,), parts[0].y, "cpu")
+        steps[detector.n_epochs] = recipe.settings.n_steps
+        return [None] * len(parts)
+
+    monkeypatch.setattr(module, "held_out_scores", remember)
+    monkeypatch.setattr(module, "auc", lambda *args: 0.5)
+    X, y = np.random.default_rng(0).normal(size=(150, 3)), np.where(np.arange(150) < 8, -1, 0)
+    found = search(ESAD(random_state=0), X, y, n_repeats=2)
+    assert sorted(steps.values()) == [100, 300, 600]
+    for trial in found.trials[-2:]:  # what is taken is for all rows
+        n_steps = resolve(ESAD(**trial.parameters).get_params(), (3,), y, "cpu").settings.n_steps
+        assert n_steps == round(300 * module.LENGTHS[trial.name])
+
+
+def test_a_length_that_whole_epochs_cannot_give_is_not_tried():
+    """A million rows: one epoch is 7,813 steps, the default trains 1,000."""
+    assert module._lengths(ESAD(), np.zeros(1_000_000, dtype=np.int8)) == {}
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,7 @@ RECIPES: Final[dict[str, dict[str, Any]]] = {
     "norm counts more": {"norm_weight": 5.0},
 }
 LENGTHS: Final = {"a third as long": 1 / 3, "twice as long": 2.0}  # early stopping, and its opposite
+MAX_ROUNDING: Final = 0.25  # share by which whole epochs may miss such a length
 
 
 @dataclass(frozen=True)
@@ -166,13 +167,14 @@ def search(
         return Search(clone(detector), DEFAULT, "none", (), reason)
     split = _labelled_parts if by_labels else _unlabelled_parts
     parts = split(checked, n_repeats, test_size, seed)
+    tried = _in_a_split(detector, changes, parts[0].y) if recipes is None else changes
     scores: list[list[Scores]] = []  # of every recipe, for every part
-    for number, (name, change) in enumerate(changes.items()):
+    for number, (name, change) in enumerate(tried.items()):
         if on_trial is not None:
             on_trial(name, number)
         scores.append(held_out_scores(clone(detector).set_params(**change), own, parts, seed=seed))
     values = _aucs(scores, parts, checked) if by_labels else _agreements(scores)
-    trials = [_trial(name, changes[name], own, values[0], test_size) for name, own in zip(changes, values, strict=True)]
+    trials = [_trial(name, changes[name], own, values[0], test_size) for name, own in zip(tried, values, strict=True)]
     return _decided(detector, trials, by_labels=by_labels)
 
 
@@ -238,13 +240,22 @@ def _recipes(
     return {DEFAULT: {}} | {name: change for name, change in recipes.items() if name != DEFAULT}
 
 
-def _lengths(detector: ESAD, y: NDArray[np.int8]) -> dict[str, dict[str, Any]]:
-    """Trainings of other lengths than the detector's own."""
+def _lengths(detector: Detector, y: NDArray[np.int8]) -> dict[str, dict[str, Any]]:
+    """Trainings on rows with these labels of other lengths than the detector's own, as far as whole epochs allow."""
     settings = resolve(detector.get_params(deep=False), (1,), y, "cpu").settings
     n_unlabelled = int(np.count_nonzero(y == labels.UNLABELLED)) or len(y)
     per_epoch = -(-n_unlabelled // min(settings.batch_size, n_unlabelled))
-    n_epochs = settings.n_steps / per_epoch
-    return {name: {"n_epochs": max(1, round(ratio * n_epochs))} for name, ratio in LENGTHS.items()}
+    exact = {name: ratio * settings.n_steps / per_epoch for name, ratio in LENGTHS.items()}
+    return {name: {"n_epochs": round(n)} for name, n in exact.items() if abs(round(n) - n) <= MAX_ROUNDING * n}
+
+
+def _in_a_split(
+    detector: Detector, changes: Mapping[str, Mapping[str, Any]], y: NDArray[np.int8]
+) -> dict[str, Mapping[str, Any]]:
+    """The same recipes for the rows of a split, where an epoch has fewer steps."""
+    lengths = _lengths(detector, y)
+    possible = {name: change for name, change in changes.items() if name not in LENGTHS or name in lengths}
+    return {name: lengths.get(name, change) for name, change in possible.items()}
 
 
 def _is_same(value: Any, other: Any) -> bool:
