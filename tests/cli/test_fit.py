@@ -325,3 +325,32 @@ def test_labels_that_contradict_the_automatic_threshold_lower_it_and_that_is_tol
     assert "of the 6 labelled anomalies: they lower it." in done.err
     assert done.json["n_labelled_anomaly_flagged"] >= 3
     assert done.json["flagged_ratio"] <= 0.25
+
+
+def test_ways_to_compute_are_named_in_the_help_and_work(parts, esad, tmp_path):
+    said = " ".join(esad("fit", "--help").out.replace("│", " ").split())
+    assert all(word in said for word in ("precision=bfloat16", "compiled=true", "accumulate=4"))
+    few = ("--members", "1", "--set", "n_epochs=2", "--set", "hidden=[4]", "--set", "latent=2")
+    for settings in (["accumulate=4"], ["precision=bfloat16"], ["precision=float64", "accumulate=2"]):
+        words = [word for setting in settings for word in ("--set", setting)]
+        for way in ("--stream", "--no-stream"):
+            done = esad("fit", parts, "--ignore", "verdict", "--out", tmp_path / "m.esad", "-q", way, *few, *words)
+            assert done.code == 0, done.err
+
+
+@pytest.mark.parametrize(
+    ("settings", "line"),
+    [
+        (["precision=float16"], "`precision` must be one of auto, float32, float64, bfloat16. Got 'float16'."),
+        (["compiled=maybe"], "`compiled` must be True or False. Got 'maybe'."),
+        (["accumulate=0"], "`accumulate` must be a whole number above 0. Got 0."),
+        (["accumulate=1000"], "unlabelled rows cannot be taken in 1000 parts. Take fewer."),
+    ],
+)
+@pytest.mark.parametrize("way", ["--stream", "--no-stream"])
+def test_wrong_ways_to_compute_are_one_line(parts, esad, tmp_path, settings, line, way):
+    words = [word for setting in settings for word in ("--set", setting)]
+    done = esad("fit", parts, "--ignore", "verdict", "--out", tmp_path / "m.esad", "-q", way, *words)
+    assert (done.code, done.err.count("error: ")) == (2, 1)
+    assert line in done.err
+    assert not (tmp_path / "m.esad").exists()

@@ -1,5 +1,7 @@
 """ESAD's own arguments: what is refused, what each switch does, the published recipe."""
 
+import shutil
+
 import numpy as np
 import pytest
 
@@ -73,6 +75,16 @@ def test_early_stopping_keeps_the_best_weights_and_needs_labels(rows):
     assert np.isfinite(detector.anomaly_score(X)).all()
     with pytest.warns(UserWarning, match="early_stopping needs"):
         tiny(early_stopping=True).fit(X)
+
+
+@pytest.mark.extra
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own
+@pytest.mark.skipif(shutil.which("g++") is None, reason="torch compiles with g++")
+def test_compiled_networks_train_as_others_do(rows):
+    X, y = rows
+    settings = {"n_members": 1, "hidden": (4,), "latent": 2, "n_epochs": 2, "precision": "float64"}
+    plain, compiled = (tiny(compiled=compiled, **settings).fit(X, y).anomaly_score(X) for compiled in (False, True))
+    np.testing.assert_allclose(compiled, plain, rtol=1e-6)
 
 
 def test_float64_and_bfloat16_train(rows):

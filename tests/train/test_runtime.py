@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from esad.errors import InputError
-from esad.train.runtime import in_parallel, resolve_device
+from esad.train.runtime import compiled, in_parallel, resolve_device
 
 
 def test_the_cpu_is_always_here():
@@ -46,3 +46,19 @@ def test_items_in_parallel_all_run_with_one_torch_thread_each():
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own
+def test_what_the_compiler_lacks_is_one_line():
+    class MissingError(RuntimeError):
+        __module__ = "torch._inductor.exc"
+
+    network = torch.nn.Linear(1, 1)
+    with (
+        pytest.raises(InputError, match=r"`compiled` cannot be used here: no g\+\+ found\. Leave it out"),
+        compiled(network),
+    ):
+        raise MissingError("no g++ found.\nMore about it")
+    assert network._compiled_call_impl is None
+    with pytest.raises(ZeroDivisionError), compiled(network):
+        raise ZeroDivisionError

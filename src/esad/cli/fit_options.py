@@ -57,7 +57,8 @@ Settings = Annotated[
     typer.Option(
         "--set",
         metavar="NAME=VALUE",
-        help="Any other parameter of the method, such as n_epochs=50; may be repeated.",
+        help="Any other parameter of the method, such as n_epochs=50; may be repeated. How to compute, of ESAD: "
+        "precision=bfloat16 (or float64), compiled=true, accumulate=4 (a batch in parts).",
         rich_help_panel=_TRAINING,
     ),
 ]

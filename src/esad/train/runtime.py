@@ -14,6 +14,7 @@ __all__ = ["PRECISIONS", "autocast", "compiled", "dtype_of", "in_parallel", "in_
 
 PRECISIONS = ("auto", "float32", "float64", "bfloat16")
 _DEVICES = re.compile(r"auto|cpu|mps|cuda(:[0-9]{1,2})?")  # mps: let through, never tried
+_COMPILERS = ("torch._dynamo", "torch._inductor")
 ROWS_PER_THREAD = 2048  # table rows, over all members, that make a step worth one more thread
 
 
@@ -64,6 +65,11 @@ def compiled(network: torch.nn.Module) -> Iterator[None]:
     network.compile(dynamic=False)
     try:
         yield
+    except Exception as error:
+        if not type(error).__module__.startswith(_COMPILERS):
+            raise
+        reason = str(error).strip().partition("\n")[0].rstrip(".")
+        raise InputError(f"`compiled` cannot be used here: {reason}. Leave it out.") from error
     finally:
         network._compiled_call_impl = None  # there is no public way back
 
