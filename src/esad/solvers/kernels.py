@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from esad.arguments import is_positive
-from esad.errors import InputError, ModelFileError
+from esad.errors import InputError
 
-__all__ = ["check_gamma", "kernel", "kernel_sum", "median_gamma", "restored_gamma"]
+__all__ = ["check_gamma", "kernel", "kernel_sum", "median_gamma"]
 
 Matrix = NDArray[np.float64]
 
@@ -68,10 +68,3 @@ def check_gamma(gamma: Any) -> None:
     """Refuse a width that is neither a number above 0 nor "auto"."""
     if not is_positive(gamma) and not (isinstance(gamma, str) and gamma == "auto"):
         raise InputError(f"`gamma` must be a number above 0 or 'auto'. Got {gamma!r}.")
-
-
-def restored_gamma(plain: Any) -> float:
-    """The width that a model file names."""
-    if not isinstance(plain, dict) or plain.keys() != {"gamma"} or not is_positive(plain["gamma"]):
-        raise ModelFileError("its kernel width must be a number above 0")
-    return float(plain["gamma"])

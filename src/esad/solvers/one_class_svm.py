@@ -9,17 +9,16 @@ ranks rows as S does: for this kernel OC-SVM and SVDD are one method.
 """
 
 import logging
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.svm import OneClassSVM
 
 from esad.arguments import is_positive, is_whole
-from esad.errors import InputError, ModelFileError
-from esad.solvers.base import RowModel, Rows, Scores, State, check_arrays, presumed_normal_rows
-from esad.solvers.kernels import check_gamma, kernel_sum, median_gamma, restored_gamma
-from esad.solvers.tensors import KernelScore
+from esad.errors import InputError
+from esad.solvers.base import Rows, presumed_normal_rows
+from esad.solvers.support import SupportVectors
 
 __all__ = ["OneClassSVMModel"]
 
@@ -27,16 +26,16 @@ logger = logging.getLogger("esad")
 CACHE_MB = 500
 
 
-class OneClassSVMModel(RowModel):
+class OneClassSVMModel(SupportVectors):
     """Eqs. (1) and (2) on unlabelled and normal rows, at most `max_rows` of them."""
 
     def __init__(self, *, gamma: float | str, nu: float, max_rows: int) -> None:
-        check_gamma(gamma)
+        super().__init__(gamma=gamma)
         if not is_positive(nu) or nu > 1:
             raise InputError(f"`nu` must be a share above 0 and at most 1. Got {nu!r}.")
         if not is_whole(max_rows, 2):
             raise InputError(f"`max_rows` must be a whole number, 2 or more. Got {max_rows!r}.")
-        self.gamma, self.nu, self.max_rows = gamma, float(nu), int(max_rows)
+        self.nu, self.max_rows = float(nu), int(max_rows)
 
     def fit(self, rows: Rows, y: NDArray[np.int8], *, seed: int) -> Self:
         """Solve Eq. (1)."""
@@ -44,31 +43,10 @@ class OneClassSVMModel(RowModel):
         if len(used) > self.max_rows:
             logger.warning("OC-SVM takes %d of %d rows: its time grows with their square", self.max_rows, len(used))
             used = used[np.random.default_rng(seed).permutation(len(used))[: self.max_rows]]
-        self.width = median_gamma(used, seed=seed) if isinstance(self.gamma, str) else float(self.gamma)
+        self.width = self._width(used, seed=seed)
         solved = OneClassSVM(kernel="rbf", gamma=self.width, nu=self.nu, cache_size=CACHE_MB).fit(used)
         scale = solved.dual_coef_.sum()  # libsvm's weights add up to nu n
         self.support = solved.support_vectors_
         self.weights = solved.dual_coef_[0] / scale
         self.rho = -solved.intercept_ / scale
-        return self
-
-    def score(self, rows: Rows) -> Scores:
-        """Eq. (2)."""
-        return np.asarray(self.rho - kernel_sum(rows, self.support, self.weights, self.width))
-
-    def module(self) -> KernelScore:
-        """Eq. (2) as a torch module."""
-        return KernelScore(self.support, self.weights, self.rho, gamma=self.width)
-
-    def state(self) -> State:
-        """The support vectors with their weights."""
-        return {"support": self.support, "weights": self.weights, "rho": self.rho}, {"gamma": self.width}
-
-    def restore(self, arrays: dict[str, NDArray[Any]], plain: Any, *, n_features: int) -> Self:
-        """Take back support vectors that fit together."""
-        check_arrays(arrays, {"support": (-1, n_features), "weights": (-1,), "rho": (1,)})
-        self.support, self.weights, self.rho = arrays["support"], arrays["weights"], arrays["rho"]
-        if len(self.support) != len(self.weights):
-            raise ModelFileError("it has another number of support vectors than of weights")
-        self.width = restored_gamma(plain)
         return self

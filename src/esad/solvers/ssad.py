@@ -31,16 +31,14 @@ Eq. (1) is unbounded; then
 """
 
 import logging
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from esad.arguments import Rule, check, is_not_negative, is_positive
-from esad.errors import ModelFileError
-from esad.solvers.base import RowModel, Rows, Scores, State, check_arrays
-from esad.solvers.kernels import check_gamma, kernel_sum, median_gamma, restored_gamma
-from esad.solvers.tensors import KernelScore
+from esad.solvers.base import Rows
+from esad.solvers.support import SupportVectors
 from esad.solvers.working_set import Dual, Solution, solve
 
 __all__ = ["SSADModel"]
@@ -49,13 +47,13 @@ logger = logging.getLogger("esad")
 NU = 0.1
 
 
-class SSADModel(RowModel):
+class SSADModel(SupportVectors):
     """Eqs. (2) and (3)."""
 
     def __init__(
         self, *, kappa: float, eta_unlabelled: float | str, eta_labelled: float, gamma: float | str, tol: float
     ) -> None:
-        check_gamma(gamma)
+        super().__init__(gamma=gamma)
         above_0 = Rule("a number above 0", is_positive)
         rules = {
             "kappa": Rule("a number, 0 or more", is_not_negative),
@@ -65,12 +63,12 @@ class SSADModel(RowModel):
         }
         given = {"kappa": kappa, "eta_unlabelled": eta_unlabelled, "eta_labelled": eta_labelled, "tol": tol}
         check(given, rules=rules)
-        self.kappa, self.gamma, self.tol = float(kappa), gamma, float(tol)
+        self.kappa, self.tol = float(kappa), float(tol)
         self.eta_unlabelled, self.eta_labelled = eta_unlabelled, float(eta_labelled)
 
     def fit(self, rows: Rows, y: NDArray[np.int8], *, seed: int) -> Self:
         """Solve Eq. (3)."""
-        self.width = median_gamma(rows, seed=seed) if isinstance(self.gamma, str) else float(self.gamma)
+        self.width = self._width(rows, seed=seed)
         dual = self._dual(rows, y)
         solution = solve(dual, tol=self.tol, seed=seed)
         self._report(solution)
@@ -78,27 +76,6 @@ class SSADModel(RowModel):
         self.support = rows[used].astype(np.float64)
         self.weights = (solution.weights * dual.signs)[used]
         self.rho = np.array([solution.rho])
-        return self
-
-    def score(self, rows: Rows) -> Scores:
-        """Eq. (2)."""
-        return np.asarray(self.rho - kernel_sum(rows, self.support, self.weights, self.width))
-
-    def module(self) -> KernelScore:
-        """Eq. (2) as a torch module."""
-        return KernelScore(self.support, self.weights, self.rho, gamma=self.width)
-
-    def state(self) -> State:
-        """The support vectors with their weights, negative for known anomalies."""
-        return {"support": self.support, "weights": self.weights, "rho": self.rho}, {"gamma": self.width}
-
-    def restore(self, arrays: dict[str, NDArray[Any]], plain: Any, *, n_features: int) -> Self:
-        """Take back support vectors that fit together."""
-        check_arrays(arrays, {"support": (-1, n_features), "weights": (-1,), "rho": (1,)})
-        self.support, self.weights, self.rho = arrays["support"], arrays["weights"], arrays["rho"]
-        if len(self.support) != len(self.weights):
-            raise ModelFileError("its support vectors and their weights differ in number")
-        self.width = restored_gamma(plain)
         return self
 
     def _dual(self, rows: Rows, y: NDArray[np.int8]) -> Dual:

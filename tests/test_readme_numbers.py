@@ -1,0 +1,127 @@
+"""The numbers that the README and docs/benchmarks.md claim are those of the stored runs and of the paper."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parents[1]
+ODDS = ("shuttle", "satimage-2", "thyroid", "cardio", "satellite", "arrhythmia")
+PICTURES = {"mnist": "MNIST", "fashion_mnist": "Fashion-MNIST", "cifar10": "CIFAR-10"}
+RATIOS = (0.0, 0.01, 0.05)
+
+
+def page(name):
+    return " ".join((ROOT / name).read_text(encoding="utf-8").split())
+
+
+def stored(name):
+    text = (ROOT / name).read_text(encoding="utf-8")
+    return json.loads(text) if name.endswith(".json") else [json.loads(line) for line in text.splitlines()]
+
+
+def mean_and_error(values):
+    return f"{np.mean(values):.1f} ± {np.std(values, ddof=1) / len(values) ** 0.5:.1f}"
+
+
+def adbench(method, measure):
+    """Mean over the tables, with its standard error over the seeds."""
+    runs = stored(f"benchmarks/results/tables_adbench/{method}.json")
+    assert len(runs) == 45
+    return mean_and_error([np.mean([run[measure] for run in runs if run["seed"] == seed]) for seed in range(3)])
+
+
+def published(table, data, **axes):
+    found = [
+        one["mean"]
+        for one in stored("experiments/published.json")["values"]
+        if one["variant"] == "ESAD"
+        and one["table"] == table
+        and one["data"] == data
+        and axes.items() <= one["axes"].items()
+    ]
+    assert len(found) == 1
+    return found[0]
+
+
+@pytest.mark.parametrize(
+    ("method", "title"),
+    [
+        ("esad", "**ESAD**, default"),
+        ("devnet", "DevNet (DeepOD 0.4.1)"),
+        ("deepsad", "Deep SAD (DeepOD 0.4.1)"),
+        ("hgb", "HistGradientBoosting (scikit-learn 1.9.1)"),
+        ("devnet_repaired", "DevNet, repaired"),
+        ("iforest", "IsolationForest (scikit-learn 1.9.1)"),
+    ],
+)
+def test_development_tables(method, title):
+    auc, ap = adbench(method, "auc"), adbench(method, "ap")
+    assert f"| {title} | {auc} | {ap} |" in page("docs/benchmarks.md")
+    plain = " / ".join(value.split(" ± ")[0] for value in (auc, ap))
+    claims = {
+        "esad": f"| **{auc} / {ap}** |",
+        "devnet": f"| DevNet {auc} / {ap} |",
+        "deepsad": f"Deep SAD {plain}, ",
+        "hgb": f"HistGradientBoosting {plain}, ",
+        "iforest": f"Isolation Forest {plain} |",
+    }
+    assert claims.get(method, "") in page("README.md")
+
+
+def test_odds_tables():
+    plain = {"kind": "table", "labelled_ratio": 0.01, "pollution_ratio": 0.0, "test_ratio": 0.4}
+    wanted = {"method": "esad", "settings": {}, "scenario": plain, "choose": {}}
+    runs = {
+        run["description"]["data"]: 100 * np.array(run["auc"])
+        for run in stored("experiments/results/tables.jsonl")
+        if wanted.items() <= run["description"].items()
+    }
+    assert {len(auc) for auc in runs.values()} == {10}
+    assert ", ".join(f"{name} {runs[name].mean():.1f}" for name in ODDS) in page("README.md")
+    printed = ", ".join(f"{published('table3_classic', name)}" for name in ODDS)
+    assert f"the paper: {printed} (" in page("README.md")
+    for name in ODDS:
+        assert mean_and_error(runs[name]) in page("docs/benchmarks.md")
+
+
+def test_pictures_on_a_cpu():
+    runs = stored("benchmarks/results/images_fmnist/esad.json")
+    for table, title, row in (
+        ("normal 1, labelled 2", "trousers normal", "1 (trousers), 2"),
+        ("normal 8, labelled 9", "bags normal", "8 (bags), 9"),
+    ):
+        auc = mean_and_error([run["auc"] for run in runs if run["table"] == table])
+        assert f"{title} {auc}" in page("README.md")
+        assert f"| {row} | {auc} |" in page("docs/benchmarks.md")
+
+
+@pytest.mark.parametrize("method", ["esad", "deep_sad"])
+def test_pictures_on_a_gpu(method):
+    runs = stored("experiments/results/pictures.jsonl")
+    for data, title in PICTURES.items():
+        means = []
+        for ratio in RATIOS:
+            scenario = {"kind": "images", "labelled_offset": 1, "labelled_ratio": ratio}
+            auc = [
+                auc
+                for run in runs
+                if (run["description"]["data"], run["description"]["method"]) == (data, method)
+                and run["description"]["scenario"].items() >= scenario.items()
+                and len(run["description"]["scenario"]) == 4  # and the normal class
+                for auc in run["auc"]
+            ]
+            assert len(auc) == 10
+            means.append(f"{100 * np.mean(auc):.1f}")
+        assert f"{title} {' / '.join(means)}" in page("README.md")
+
+
+def test_what_the_paper_prints_for_pictures():
+    ours = (
+        " / ".join(
+            str(published("table1_labelled_ratio", data, **{"scenario.labelled_ratio": ratio})) for ratio in RATIOS
+        )
+        for data in PICTURES
+    )
+    assert f"the paper's ESAD after 200 epochs: {', '.join(ours)} |" in page("README.md")
