@@ -43,6 +43,7 @@ __all__ = ["DeepDetector", "Phase"]
 logger = logging.getLogger("esad")
 
 BLOCK_ROWS = 512  # table rows per forward pass on a CPU: activations stay in the cache
+BLOCK_ROWS_DOUBLE = 192  # the same in float64; whole tiles of the usual kernels, so that no row is in a broken one
 BLOCK_ROWS_GPU = 65_536
 BLOCK_PICTURES = 256
 BLOCK_PICTURES_GPU = 2048
@@ -234,18 +235,26 @@ class DeepDetector(Detector):
     # ------------------------------------------------------------------ score
 
     def _each_block(
-        self, rows: Rows, use: Callable[[slice, dict[str, Tensor]], None], *, scorer: Scorer | None = None
+        self,
+        rows: Rows,
+        use: Callable[[slice, dict[str, Tensor]], None],
+        *,
+        scorer: Scorer | None = None,
+        objective: Objective | None = None,
     ) -> None:
         """Forward passes over blocks of rows; `use` gets which rows, and their raw terms (members, block).
+
+        `objective` is another than the model's own, `scorer` gives something else of it than its terms.
 
         Table blocks on a CPU all have the same size, the last one padded, and one thread each: arithmetic then rounds
         the same way for every row, so a row's score depends neither on the rows beside it nor on the threads.
         """
-        objective = self.objective_
+        objective = objective or self.objective_
         parameter = next(objective.parameters())
         device, dtype = parameter.device, parameter.dtype
         table_on_cpu = rows.ndim == 2 and device.type == "cpu"
-        sizes = (BLOCK_ROWS, BLOCK_ROWS_GPU) if rows.ndim == 2 else (BLOCK_PICTURES, BLOCK_PICTURES_GPU)
+        block_rows = BLOCK_ROWS_DOUBLE if dtype == torch.float64 else BLOCK_ROWS
+        sizes = (block_rows, BLOCK_ROWS_GPU) if rows.ndim == 2 else (BLOCK_PICTURES, BLOCK_PICTURES_GPU)
         size = sizes[device.type != "cpu"]
         run_block = scorer or objective.scorer()
         precision = self._precision_on(device, rows.shape[1:])
@@ -273,16 +282,37 @@ class DeepDetector(Detector):
         return out
 
     def _contributions(self, rows: Rows) -> dict[str, Scores]:
+        found = self._mean_contributions(rows, self.objective_)
+        if self.objective_.near_zero and self._can_double(rows):
+            near = np.flatnonzero(np.abs(sum(found.values())) < self.objective_.near_zero)
+            if len(near):
+                exact = self._mean_contributions(rows[near], self._doubled())
+                for name, part in exact.items():
+                    found[name][near] = part
+        return found
+
+    def _mean_contributions(self, rows: Rows, objective: Objective) -> dict[str, Scores]:
+        """What each term adds to the score, over the members, (n,)."""
         out: dict[str, Scores] = {}
 
         def keep(here: slice, terms: dict[str, Tensor]) -> None:
-            for name, part in self.objective_.contributions(terms).items():
+            for name, part in objective.contributions(terms).items():
                 if name not in out:
                     out.setdefault(name, np.empty(len(rows)))
                 out[name][here] = part.mean(0)[: here.stop - here.start].cpu().numpy()
 
-        self._each_block(rows, keep)
+        self._each_block(rows, keep, objective=objective)
         return out
+
+    def _can_double(self, rows: Rows) -> bool:
+        """Whether rows may be computed in float64 where float32 leaves too few digits; convolutions take too long."""
+        weight = next(self.objective_.parameters())
+        is_single = weight.dtype == torch.float32 and self.precision != "bfloat16"
+        return rows.ndim == 2 and is_single and weight.device.type != "mps"
+
+    def _doubled(self) -> Objective:
+        """The model in float64."""
+        return copy.deepcopy(self.objective_).double().eval()
 
     # ------------------------------------------------------------------ explain
 
@@ -316,13 +346,14 @@ class DeepDetector(Detector):
         return ObjectiveTerms(self._plain_objective())
 
     def _plain_objective(self) -> Objective:
-        """A copy of the objective that every runtime can do: in float32, on the CPU."""
+        """The objective for other runtimes: tables in float64, pictures in float32, which all can convolve."""
         if self.precision == "bfloat16":
             raise InputError(
-                f"This {type(self).__name__} computes in bfloat16, and no other runtime repeats its scores. Fit with "
-                "precision='float32' to export it."
+                f"This {type(self).__name__} computes in bfloat16, and no other runtime repeats its scores. Its "
+                "weights are float32: set_params(precision='float32') makes one to export, of nearly the same scores."
             )
-        plain: Objective = copy.deepcopy(self.objective_).cpu().float().eval().requires_grad_(False)
+        dtype = torch.float64 if self.inputs_.kind == "table" else torch.float32
+        plain: Objective = copy.deepcopy(self.objective_).cpu().to(dtype).eval().requires_grad_(False)
         return plain.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload,no-any-return]
 
     def _on_cpu(self) -> Self:

@@ -1,6 +1,7 @@
 """From a fitted detector to a file that runs without esad, checked against the detector before it is kept."""
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,14 @@ FORMATS = {"onnx": onnx, "torch": torch_export}
 FORMAT_VERSION = 1  # of what the files take and give, and of their description
 
 
-def export(detector: Detector, path: str | os.PathLike[str], *, format: str = "onnx", X: Any = None) -> Parity:
+def export(
+    detector: Detector,
+    path: str | os.PathLike[str],
+    *,
+    format: str = "onnx",
+    X: Any = None,
+    on_stage: Callable[[str], object] | None = None,
+) -> Parity:
     """Write a detector with its preprocessing, members, threshold and calibration to one file that runs without esad.
 
     The file is read again and asked for the scores of random rows and of `X`. It is kept only if they are the
@@ -40,6 +48,8 @@ def export(detector: Detector, path: str | os.PathLike[str], *, format: str = "o
         (.pt2), for `torch.export.load`, which takes categories as codes. docs/export.md has what goes in and out.
     X : rows or pictures, optional
         Real data to compare on as well.
+    on_stage : callable, optional
+        Told what is done now, in a word or two, for those who wait.
 
     Returns
     -------
@@ -70,9 +80,14 @@ def export(detector: Detector, path: str | os.PathLike[str], *, format: str = "o
     graph = ScoreGraph(here.inputs_, here._terms_module(), threshold=here.threshold_, calibration=here.calibration_)
     name = type(detector).__name__
     rows = [random_data(here.inputs_)] + ([] if X is None else [_aligned(here, X)])
+    tell = on_stage or (lambda stage: None)
     with atomic_path(path) as temporary:
         try:
-            kind.write(traced(graph.eval()), here.inputs_, temporary, describe(here, format))
+            tell("tracing")
+            program = traced(graph.eval())
+            tell("writing")
+            kind.write(program, here.inputs_, temporary, describe(here, format))
+            tell("comparing scores")
             run = kind.reader(temporary, here.inputs_)
             parity = _together([_compared(here, data, run(data)) for data in rows])
         except (EsadError, OSError, MemoryError):
@@ -128,6 +143,7 @@ def _compared(detector: Detector, data: Table | NDArray[Any], found: dict[str, N
         threshold=detector.threshold_,
         calibration=calibration,
         by_member=detector._member_scores(rows) if is_cross else None,
+        is_single=detector.inputs_.kind == "images",
     )
 
 

@@ -78,14 +78,19 @@ class HybridDetector(StandardDetector):
         return Detector._attribute(self, rows, expected)  # the solved model has no gradient
 
     def _terms_module(self) -> nn.Module:
-        if self.model_.jumps:
+        if self.model_.jumps and self.inputs_.kind == "images":
             raise InputError(
-                f"{type(self).__name__} cannot be exported: its score jumps where a code crosses a cut, and codes of "
-                "another runtime differ in their last digits."
+                f"{type(self).__name__} of pictures cannot be exported: its score jumps where a code crosses a cut, "
+                "and codes that another runtime has convolved differ in their last digits."
             )
         objective = self._plain_objective()
         assert isinstance(objective, AutoencoderObjective)
         return nn.Sequential(_Coder(objective), self.model_.module())
+
+    def _doubled(self) -> AutoencoderObjective:
+        objective = super()._doubled()
+        assert isinstance(objective, AutoencoderObjective)
+        return objective
 
     def _codes(self, rows: Rows) -> Rows:
         codes = np.empty((len(rows), self.network_.n_codes), dtype=np.float32)
@@ -93,8 +98,10 @@ class HybridDetector(StandardDetector):
         def keep(here: slice, terms: dict[str, Tensor]) -> None:
             codes[here] = terms["code"][0, : here.stop - here.start].cpu().numpy()
 
-        coder = self.objective_.coder()
-        self._each_block(rows, keep, scorer=lambda x: {"code": coder(x)})
+        # the solved model subtracts or jumps: no digit of a code may depend on the runtime
+        objective = self._doubled() if self._can_double(rows) else self.objective_
+        coder = objective.coder()
+        self._each_block(rows, keep, scorer=lambda x: {"code": coder(x)}, objective=objective)
         return codes
 
     def _state(self) -> State:
@@ -119,4 +126,4 @@ class _Coder(nn.Module):
         self.encode = objective.coder()
 
     def forward(self, rows: Tensor) -> Tensor:
-        return self.encode(rows)[0]
+        return self.encode(rows.to(next(self.objective.parameters()).dtype))[0].float()

@@ -92,11 +92,20 @@ def test_without_the_extra(esad, pictures, tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_method_that_cannot_be_exported(esad, kit, parts, tmp_path):
+def test_a_model_that_cannot_be_exported(esad, kit, parts, tmp_path):
     model, out = tmp_path / "m.esad", tmp_path / "m.pt2"
-    fit = ("fit", parts, "-l", "verdict", "-i", "serial", "-m", "iforest_hybrid", "--set", "n_epochs=1", "-o", model)
+    recipe = ("-m", "deep_sad", "--set", "n_epochs=1", "--set", "precision=bfloat16")
+    fit = ("fit", parts, "-l", "verdict", "-i", "serial", *recipe, "-o", model)
     assert esad(*fit, "--quiet").code == 0
     done = esad("export", model, "-f", "torch", "-o", out)
     assert done.code == 2 and done.err.count("\n") == 1
-    assert "IFHybrid cannot be exported: its score jumps" in done.err
+    assert "computes in bfloat16" in done.err
     assert not out.exists()
+
+
+def test_those_who_wait_are_told_what_is_done(pictures, tmp_path):
+    from esad.exporting import export
+
+    told = []
+    export(load(pictures), tmp_path / "p.pt2", format="torch", on_stage=told.append)
+    assert told == ["tracing", "writing", "comparing scores"]

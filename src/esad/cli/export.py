@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from esad.cli import common, options
+from esad.cli.progress import bar
 from esad.cli.source import load_model, open_source
 from esad.errors import InputError, OutputError
 
@@ -46,7 +47,11 @@ def export(
         raise OutputError(f"Cannot write {str(out)!r}: {ends}.")
     detector = load_model(model)
     X = None if check is None else next(iter(open_source(check, detector).blocks)).X
-    parity = write(detector, out, format=format, X=X)
+    with bar() as progress:
+        task = progress.add_task("reading", total=None)
+        parity = write(
+            detector, out, format=format, X=X, on_stage=lambda stage: progress.update(task, description=stage)
+        )
     found = {"file": str(out), "n_bytes": out.stat().st_size, "format": format}
     found |= {"n_checked": parity.n_rows, "difference": parity.difference, **describe(detector, format)}
     if as_json:

@@ -27,6 +27,7 @@ from esad.train.transforms import (
 __all__ = ["ESADObjective", "LossSettings"]
 
 TINY = 1e-12  # keeps square roots and logarithms away from zero
+NEAR_ZERO = 0.3  # of a sum of z-scores
 N_TURNS = 4  # of a picture, by 90 degrees
 MIN_TOLD_APART, TOLD_APART_RATE = 0.1, 0.01  # smallest weight of a decoy, and how quickly it follows what is seen
 
@@ -112,6 +113,7 @@ class ESADObjective(Objective):
         super().__init__()
         self.n_members = spec.n_members
         self.settings = settings
+        self.near_zero = NEAR_ZERO if settings.combine == "scaled" else 0.0
         self.encoder_1 = spec.encoder()
         self.decoder = spec.decoder()
         self.encoder_2 = spec.encoder() if settings.second_encoder else None
@@ -205,7 +207,7 @@ class ESADObjective(Objective):
                 "reconstruction": terms["reconstruction"].double(),
                 "norm": settings.lambda_norm * terms["norm"].double(),
             }
-        norm_weight = torch.full_like(self.centre[0], settings.norm_weight, dtype=torch.float64)  # (members,)
+        norm_weight = settings.norm_weight * torch.ones_like(self.centre[0], dtype=torch.float64)  # (members,)
         if settings.decoys and settings.decoys_alone:
             norm_weight = norm_weight * self.told_apart[:, 1:].mean(1)
         weights = {"reconstruction": torch.ones_like(norm_weight), "norm": norm_weight}

@@ -16,6 +16,7 @@ from esad.train.objective import Batch, Objective, Scorer
 __all__ = ["Latent", "M1M2Objective", "M1Objective", "M2Objective", "log_density"]
 
 M1_STD, M2_STD = 0.3, 1.0  # of p(x | ...) around a standardised column; M1 must keep details, M2 must not be too sure
+NEAR_ZERO = 0.1  # of a logit
 MAX_LOG_VARIANCE = 10.0  # keeps its exponential in range
 
 
@@ -95,6 +96,8 @@ class M1Objective(Objective):
 class M2Objective(Objective):
     """q(y | x), q(z | x, y) and p(x | y, z) with the loss of Eq. (4) and the score of Eq. (6)."""
 
+    near_zero = NEAR_ZERO
+
     def __init__(self, spec: NetworkSpec, *, anomaly_ratio: float, alpha: float) -> None:
         super().__init__()
         self.n_members = spec.n_members
@@ -152,6 +155,8 @@ class M2Objective(Objective):
 
 class M1M2Objective(Objective):
     """M2 on the codes of a trained M1, which stays as it is."""
+
+    near_zero = NEAR_ZERO
 
     def __init__(self, spec: NetworkSpec, *, anomaly_ratio: float, alpha: float) -> None:
         super().__init__()

@@ -137,6 +137,8 @@ class SupervisedClassifier(StandardDetector):
 class SupervisedObjective(Objective):
     """The encoder and one linear output, with the loss of Eq. (2); what is drawn as labelled is positive."""
 
+    near_zero = 0.1  # of a logit
+
     def __init__(self, spec: NetworkSpec) -> None:
         super().__init__()
         self.n_members = spec.n_members

@@ -18,7 +18,7 @@ does not depend on x; the paper has the sum where this is the mean. `_geom_trans
 `_geom_dirichlet` solves Eq. (3).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -41,6 +41,7 @@ __all__ = ["GEOM", "GEOMObjective"]
 
 MAX_FITTED = 1024  # pictures per member that Eq. (3) takes; each goes through the network k times
 BLOCK_PICTURES = 256
+AT_ONCE = 8  # transformations in one pass through the network while scoring
 
 
 class GEOM(StandardDetector):
@@ -175,7 +176,7 @@ class GEOMObjective(Objective):
         mean_log = torch.zeros_like(self.alpha, dtype=torch.float64)
         for block in torch.split(rows, BLOCK_PICTURES, dim=1):
             for index in range(len(self.transformations)):
-                mean_log[:, index] += answer(data.x[block], index).double().sum(1) / rows.shape[1]
+                mean_log[:, index] += answer(data.x[block], [index]).double().sum(1) / rows.shape[1]
         self.alpha.copy_(fit_dirichlet(mean_log))
 
     def scorer(self) -> Scorer:
@@ -184,16 +185,27 @@ class GEOMObjective(Objective):
 
         def score(x: Tensor) -> dict[str, Tensor]:
             total = x.new_zeros(self.n_members, x.shape[0])
-            for index in range(k):
-                total -= (answer(x[None], index) * (self.alpha[:, index, None] - 1)).sum(2)
+            for first in range(0, k, AT_ONCE):
+                some = range(first, min(first + AT_ONCE, k))
+                log_y = torch.unflatten(answer(x[None], some), 1, (len(some), -1))  # (members, some, batch, k)
+                weights = self.alpha[:, first : some.stop, None] - 1
+                total = total - (log_y * weights).sum((1, 3))
             return {"transformation": total / k}
 
         return score
 
-    def _answerer(self) -> Callable[[Tensor, int], Tensor]:
-        """A function from pictures and a transformation's number to log y of Eq. (1), (members, batch, k)."""
+    def _answerer(self) -> Callable[[Tensor, Sequence[int]], Tensor]:
+        """A function from pictures and numbers of transformations to log y of Eq. (1).
+
+        (members, transformations * batch, k): first all pictures with the first transformation, and so on.
+        """
         encode, classify = inference(self.encoder), inference(self.head)
-        return lambda x, index: self._log_softmax(classify(encode(self.transformations[index](x))))
+
+        def answer(x: Tensor, numbers: Sequence[int]) -> Tensor:
+            seen = torch.cat([self.transformations[number](x) for number in numbers], dim=1)
+            return self._log_softmax(classify(encode(seen)))
+
+        return answer
 
     def _log_softmax(self, logits: Tensor) -> Tensor:
         return logits.log_softmax(2, dtype=self.alpha.dtype)  # never in the low precision of autocast

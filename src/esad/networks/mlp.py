@@ -135,5 +135,5 @@ class FrozenMLP:
             else:
                 h = torch.baddbmm(bias, matrix, h)
             if index < len(self.layers) - 1:
-                F.leaky_relu_(h, self.slope)
+                h = F.leaky_relu_(h, self.slope)
         return h.sigmoid_() if self.sigmoid else h

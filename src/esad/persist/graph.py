@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from esad.preprocess.image import ImagePreprocessor
 from esad.preprocess.inputs import Inputs
@@ -15,6 +16,9 @@ from esad.train.objective import Objective
 
 __all__ = ["ObjectiveTerms", "PValues", "ScoreGraph", "traced"]
 
+_WITH_NUMBERS = frozenset(
+    ["add", "radd", "sub", "rsub", "mul", "rmul", "div", "truediv", "rdiv", "rtruediv", "pow", "rpow", "clamp", "where"]
+)
 _EXAMPLE_ROWS = 3  # to trace with; 0 and 1 would be taken for constants
 
 
@@ -28,7 +32,7 @@ class ObjectiveTerms(nn.Module):
 
     def forward(self, rows: Tensor) -> dict[str, Tensor]:
         """The terms by name."""
-        return self.objective.contributions(self.run(rows))
+        return self.objective.contributions(self.run(rows.to(next(self.objective.parameters()).dtype)))
 
 
 class ScoreGraph(nn.Module):
@@ -102,12 +106,36 @@ def _n_below(padded: Tensor, values: Tensor) -> Tensor:
     return n
 
 
+class _ExactNumbers(TorchFunctionMode):
+    """While it is on, plain numbers beside float64 tensors are float64 tensors too.
+
+    The exporter to ONNX writes them as float32, and onnxruntime has no leaky ReLU in float64.
+    """
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        is_exact = any(isinstance(value, Tensor) and value.dtype == torch.float64 for value in args)
+        if is_exact and func.__name__.startswith("leaky_relu"):
+            return _leaky_relu(*args, **kwargs)
+        if is_exact and func.__name__.strip("_") in _WITH_NUMBERS:
+            args = tuple(exact(value) if isinstance(value, float) else value for value in args)
+            kwargs = {key: exact(value) if isinstance(value, float) else value for key, value in kwargs.items()}
+        return func(*args, **kwargs)
+
+
+def _leaky_relu(x: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
+    return torch.maximum(x, x * exact(negative_slope))
+
+
 def traced(graph: ScoreGraph) -> Any:
     """The graph as a `torch.export.ExportedProgram` for any number of rows, without a trace of this machine."""
     examples = graph.examples()
     n_rows = torch.export.Dim("rows", min=1)
     shapes = (tuple({0: n_rows} for _ in examples),)
-    program = torch.export.export(graph, examples, dynamic_shapes=shapes, strict=False)
+    with _ExactNumbers():
+        program = torch.export.export(graph, examples, dynamic_shapes=shapes, strict=False)
     for node in program.graph.nodes:
         node.meta.pop("stack_trace", None)  # paths of source files here
     return program

@@ -16,6 +16,7 @@ from esad.score.conformal import Calibration
 __all__ = ["TOLERANCE", "Parity", "compare", "random_data"]
 
 TOLERANCE: Final = 1e-4
+ROUNDING: Final = 1e-6  # a score of 0 may differ by 1e-10 of what scores usually differ by
 N_ROWS: Final = 2000
 MAX_VALUES: Final = 2**20  # pixels and channels of all random pictures together
 _ODD_SHARE: Final = 0.05  # of cells that are missing, infinite, huge or unseen
@@ -33,8 +34,9 @@ class Parity:
     n_rows : int
         Rows or pictures that both have scored.
     difference : float
-        The largest difference of two scores, as a share of the score or, where that is nearer to 0, of what scores
-        usually differ by (their median distance from the median).
+        The largest difference of two scores, as a share of the score. For pictures, whose convolutions are in float32
+        everywhere, as a share of what scores usually differ by (their median distance from the median), where that
+        is more than the score.
     n_decided_otherwise : int
         Rows whose alarm or p-value differs by more than such a difference of scores can explain.
     """
@@ -96,10 +98,12 @@ def compare(
     threshold: float,
     calibration: Calibration | None = None,
     by_member: NDArray[np.float64] | None = None,
+    is_single: bool = False,
 ) -> Parity:
     """Hold a file's outputs against the library's scores.
 
     `by_member` are the members' own scores, (members, n), which p-values of a calibration by member are made of.
+    `is_single` says that the file computes in float32.
 
     Examples
     --------
@@ -112,7 +116,7 @@ def compare(
     """
     reach = TOLERANCE * _unit(scores)
     with np.errstate(invalid="ignore", divide="ignore"):
-        shares = np.abs(found["score"] - scores) / _unit(scores)
+        shares = np.abs(found["score"] - scores) / _unit(scores, floor=1.0 if is_single else ROUNDING)
     shares[found["score"] == scores] = 0.0
     difference = float(np.max(np.where(np.isnan(shares), np.inf, shares)))
     wrong = (found["anomaly"] != (scores > threshold)) & (np.abs(scores - threshold) > reach)
@@ -124,7 +128,8 @@ def compare(
     return Parity(len(scores), difference, int(wrong.sum()))
 
 
-def _unit(scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    """What a difference is held against: the score, or what scores usually differ by if that is more."""
+def _unit(scores: NDArray[np.float64], *, floor: float = 1.0) -> NDArray[np.float64]:
+    """What a difference is held against: the score, or `floor` times what scores usually differ by if that is more."""
     median = np.median(scores, axis=-1, keepdims=True)
-    return np.maximum(np.abs(scores), np.median(np.abs(scores - median), axis=-1, keepdims=True))
+    usual = np.median(np.abs(scores - median), axis=-1, keepdims=True)
+    return np.maximum(np.abs(scores), floor * usual)

@@ -155,10 +155,14 @@ class Objective(nn.Module, ABC):
     n_members : int
     recordable : bool
         Whether a step has fixed shapes and never looks at values on the host, so that a GPU can replay it.
+    near_zero : float
+        Scores that pass through 0 are there differences of larger numbers, of which float32 leaves few digits: below
+        this size they are computed in float64. 0 for scores that do not.
     """
 
     n_members: int
     recordable: ClassVar[bool] = False
+    near_zero: float = 0.0
 
     @abstractmethod
     def reset(self, random: MemberRandom) -> None:
