@@ -18,7 +18,7 @@ def test_the_separator_noted_by_spreadsheets_is_no_header(tmp_path, line, encodi
     assert (found.names, found.delimiter, found.n_lines_before) == (("a,b", "c"), ";", 1)
 
 
-@pytest.mark.parametrize("name", ["sep=", "sep=ab", "separator"])
+@pytest.mark.parametrize("name", ["sep=", "sep=ab", "sep=#", "separator"])
 def test_a_column_may_be_called_nearly_so(tmp_path, name):
     assert dialect(tmp_path, f"{name}\n1\n").names == (name,)
 

@@ -81,6 +81,22 @@ def test_thousands_that_come_late_lose_and_repeat_no_row(tmp_path: Path) -> None
     assert table["b"].to_pylist()[-3:] == [999.0, 1000.0, 7.0]
 
 
+def test_a_file_is_opened_a_few_times_however_many_columns_are_written_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"c{index}" for index in range(40)]
+    lines = [names, ["1"] * 40, *([*["2"] * index, '"1,000"', *["3"] * (39 - index)] for index in range(40))]
+    file = write(tmp_path / "t.csv", "\n".join(map(",".join, lines)))
+    opened = []
+    monkeypatch.setattr(
+        csv_text.pa_csv, "open_csv", lambda *a, _open=csv_text.pa_csv.open_csv, **k: opened.append(1) or _open(*a, **k)
+    )
+    table = pa.Table.from_batches(csv_text.stream(file, types=dict.fromkeys(names, pa.float64()), columns=None))
+    assert len(opened) < 10
+    assert table.num_rows == 41
+    assert {table[name].to_pylist()[index + 1] for index, name in enumerate(names)} == {1000.0}
+
+
 @pytest.mark.parametrize("before", ["", "sep=,\n"])
 def test_text_beside_thousands_is_named_with_its_line(tmp_path: Path, before: str) -> None:
     file = write(tmp_path / "t.csv", before + 'a,b\n1,"1,000"\n2,"x\ny"\n3,heavy\n')

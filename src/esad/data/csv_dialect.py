@@ -19,7 +19,7 @@ __all__ = ["MISSING", "Dialect", "looks_like_a_row", "sniff"]
 _SAMPLE_BYTES = 1 << 18
 _MAX_HEADER_BYTES = 1 << 26
 _MAX_ROWS = 2000  # looked at
-_EXCEL_SEPARATOR = re.compile(r'("?)sep=([^"\r\n])\1[,;\t|]*(?:\r\n|\r|\n)')
+_EXCEL_SEPARATOR = re.compile(r'("?)sep=([,;\t|])\1[,;\t|]*(?:\r\n|\r|\n)')
 _NO_HEADER = " Or is the first line a row? Then put a line of names before it."
 _ENOUGH_NAMES = 4  # numbers in order: so many are a scale, such as wavelengths; fewer may be chance
 _CODE = re.compile(r"0\d+")

@@ -21,6 +21,7 @@ logger = logging.getLogger("esad")
 
 # Numbers as `esad.data.numerals` knows them are read as different texts, then turned; pyarrow knows plain ones only.
 WRITTEN = pa.dictionary(pa.int32(), pa.string())
+_MAX_OPENED = 8  # times that a file is opened for one column each; then all columns are turned at once
 _N_TRIED = 100  # cells of a text column that tell whether it may hold numbers
 
 _Rows = TypeVar("_Rows", pa.Table, pa.RecordBatch)
@@ -67,7 +68,7 @@ def stream(path: Path, *, types: Mapping[str, pa.DataType], columns: Sequence[st
 def _streamed(
     path: Path, dialect: Dialect, names: tuple[str, ...], types: dict[str, pa.DataType]
 ) -> Generator[pa.RecordBatch]:
-    n_given, is_done = 0, False
+    n_given, n_opened, is_done = 0, 1, False
     while not is_done:
         n_read = 0
         try:
@@ -82,7 +83,9 @@ def _streamed(
             wrong = number_fault(dialect, error)
             if wrong is None or read_numeral(wrong.value, decimal_point=dialect.decimal_point) is None:
                 raise explain(path, dialect, error) from error
-            types = types | {wrong.column: WRITTEN}
+            n_opened += 1
+            numbers = [name for name, type_ in types.items() if pa.types.is_floating(type_)]
+            types = types | dict.fromkeys([wrong.column] if n_opened < _MAX_OPENED else numbers, WRITTEN)
 
 
 # ---------------------------------------------------------------------- numbers as people write them

@@ -205,7 +205,7 @@ def _check_scalars(cells: list[Any], name: str) -> None:
 
 
 def _text_rows(body: bytes, media_type: str, served: Served, max_rows: int) -> Rows:
-    header = re.match(rb"\s*[^\r\n]*", body)
+    header = re.match(rb'(?:\xef\xbb\xbf)?(?:"?sep=[^\r\n]*)?\s*[^\r\n]*', body)
     assert header is not None  # an empty one at least
     _check_width(sum(map(header[0].count, (b",", b";", b"\t", b"|"))), served)
     with _lying(body, media_type) as path:
