@@ -90,13 +90,7 @@ def fit(
     job.check_out(out, [data, *([labels_csv] if labels_csv else [])])
     common.check_method(method)
     with failures.together():
-        parts = open_parts(data, reading, wanted=stream, shown=not quiet)
-        detector = build_detector(choice)
-        if parts is None:
-            training = read_training(data, reading)
-        else:
-            detector._stream_fitter()  # refuses before all is read
-            training = survey_parts(parts, data, reading, seed=seed, shown=not quiet)
+        detector, training = _opened(data, reading, choice, stream=stream, shown=not quiet)
         rule = threshold_rule(choice, detector, training)
         talks = not (quiet or as_json)
         if talks:
@@ -128,6 +122,18 @@ def fit(
         common.json_out({"model": str(out), "method": method, "data": training.to_json()} | found | summary)
     elif talks:
         _show_summary(summary, out)
+
+
+def _opened(
+    data: Path, reading: Reading, choice: Choice, *, stream: bool | None, shown: bool
+) -> "tuple[Detector, TrainingSet]":
+    """The detector, and what it is to learn from: all of it, or what one pass over its parts tells."""
+    parts = open_parts(data, reading, wanted=stream, shown=shown)
+    detector = build_detector(choice)
+    if parts is None:
+        return detector, read_training(data, reading)
+    detector._stream_fitter()  # refuses before all is read
+    return detector, survey_parts(parts, data, reading, seed=choice.seed, shown=shown)
 
 
 def _searched(detector: "Detector", training: TrainingSet, *, shown: bool) -> "Search":
