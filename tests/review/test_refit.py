@@ -147,7 +147,8 @@ def test_a_threshold_is_set_again_in_the_same_way(set_it, words, tmp_path):
     fresh.__dict__.update(vars(new.detector))
     if "as before" in words:  # the same call on the new model gives the same threshold
         set_it(fresh, X)
-        assert new.detector.threshold_ == fresh.threshold_ != own
+        assert new.detector.threshold_ == fresh.threshold_
+        assert set_it is by_labels or fresh.threshold_ != own
         assert str(new.detector.applied_) == str(old.detector.applied_)
     elif words:
         assert new.is_alarm.sum() == old.is_alarm.sum()
@@ -258,6 +259,29 @@ def test_refit_compare_keep_and_roll_back(make_desk, open_page, kit, method):
     assert (desk.judged.scored.scores == before).all()
     state = ann.get("/api/state").json()
     assert (state["n_labelled"], state["n_new"]) == (kit.n_odd, kit.n_odd)  # labels stay
+
+
+def test_pictures_have_an_expected_gain_too_and_a_refit_goes_before_it(make_desk, kit, monkeypatch):
+    desk = make_desk("pictures")
+    for row in range(4):
+        desk.judge(f"a{row}", row, "ann", "anomaly")
+    shares = set()
+    kit.wait_for(lambda: shares.add(desk.state("ann")["estimated"]) or desk.outlook.gain)
+    assert all(share is None or 0 <= share <= 1 for share in shares)
+    gain = desk.state("ann")["gain"]
+    assert gain["n_next"] == 10
+    assert gain["low"] <= gain["auc"] <= gain["high"]
+    kit.wait_for(lambda: not desk.outlook.is_busy)
+    desk.judged.scored.detector.set_params(n_epochs=100_000)
+    for row in range(10, 20):
+        desk.judge(f"n{row}", row, "ann", "normal")
+    kit.wait_for(lambda: desk.outlook.progress is not None)
+    assert desk.outlook.is_busy
+    desk.start_refit()
+    kit.wait_for(lambda: not desk.outlook.is_busy)
+    assert desk.state("ann")["gain"] == gain  # of the labels before: it stays
+    desk.stop_refit()
+    assert desk.outlook.is_busy  # due at once
 
 
 def test_a_new_model_can_be_dropped(make_desk, kit):

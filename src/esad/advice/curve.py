@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from esad import labels
-from esad.advice.crossfit import Part, auc, held_out_scores, label_check, thinned
+from esad.advice.crossfit import MAX_ROWS, Part, auc, held_out_scores, label_check, thinned
 from esad.data.table import take_rows
 from esad.detector import Detector
 from esad.errors import InputError, LabelError
@@ -110,6 +110,7 @@ def learning_curve(
     *,
     n_next: int = 10,
     n_repeats: int = 6,
+    max_rows: int = MAX_ROWS,
     callbacks: Sequence[Callback] = (),
 ) -> LearningCurve:
     """Measure what labels have brought so far and estimate what the next ones would.
@@ -126,6 +127,8 @@ def learning_curve(
         How many further labels the estimate is for.
     n_repeats : int
         How many splits to draw.
+    max_rows : int
+        Train on so many rows at most, all labelled ones among them.
     callbacks : sequence of Callback
         Watch or stop every training.
 
@@ -147,7 +150,7 @@ def learning_curve(
         raise InputError(f"`n_next` must be 1 or more. Got {n_next!r}.")
     seed = seed_from(detector.random_state)
     rng = np.random.default_rng(seed)
-    rows = thinned(checked, rng=rng)
+    rows = thinned(checked, rng=rng, max_rows=max_rows)
     own, checked = take_rows(X, rows), checked[rows]
     splitter = LabelAwareSplit(n_repeats, test_size=TEST_SIZE, random_state=seed)
     splits = [(train, test, rng.permutation(train)) for train, test in splitter.split(checked, checked)]

@@ -277,6 +277,7 @@ class Desk:
                 "n_new": int((y != self._then).sum()),
                 "gain": None if gain is None else asdict(gain),
                 "estimating": self.outlook.is_busy,
+                "estimated": self.outlook.progress,
                 "recent": [
                     {"row": one.row, "name": self.material.called(one.row), "verdict": one.entry} for one in recent
                 ],
@@ -302,6 +303,7 @@ class Desk:
             y = self.labels()
             if not (y == labels.UNLABELLED).any():
                 raise InputError("Every row is labelled: there is nothing left to find.")
+            self.outlook.cancel()
             self._refit = Refit(self.judged.scored, self.material.X, self._then, y, self.warm).start()
 
     def stop_refit(self) -> None:
@@ -310,6 +312,7 @@ class Desk:
             if self._refit is not None:
                 self._refit.stop()
                 self._refit = None
+                self._look_ahead()
 
     def refit_state(self) -> dict[str, Any]:
         """How far a refit is and, when it is ready, what it would change."""

@@ -2,29 +2,54 @@
 
 import threading
 import warnings
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from esad import labels
-from esad.advice.curve import MIN_ANOMALIES, Gain, learning_curve
+from esad.advice.crossfit import MAX_ROWS
+from esad.advice.curve import MIN_ANOMALIES, SHARES, Gain, learning_curve
 from esad.detector import Detector
-from esad.review.watch import Watch
+from esad.review.watch import Stopped, Watch
 
 __all__ = ["Outlook"]
 
 N_NEXT: Final = 10
-EVERY: Final = 5  # labels after which the estimate is made anew
 JOIN_SECONDS: Final = 5.0
 
 
+@dataclass(frozen=True)
+class _Effort:
+    """How much an estimate may cost.
+
+    Attributes
+    ----------
+    n_repeats : int
+        Splits; each is trained on three times, with a third, two thirds and all of its labels.
+    max_rows : int
+        Of each training.
+    every : int
+        Labels after which the estimate is made anew.
+    """
+
+    n_repeats: int
+    max_rows: int
+    every: int
+
+
+# Splits of a table train side by side; pictures one after the other, a minute each on one core.
+EFFORTS: Final = {"table": _Effort(6, MAX_ROWS, 5), "images": _Effort(3, 300, 10)}
+
+
 class Outlook:
-    """The expected gain of the next ten labels. It trains anew many times, so for tables only, one at a time."""
+    """The expected gain of the next ten labels, one estimate at a time: each trains anew many times."""
 
     def __init__(self) -> None:
         self.gain: Gain | None = None
-        self._n_labels = -EVERY  # that the last estimate was made with
+        self.progress: float | None = None  # of pictures, which take long
+        self._n_labels: int | None = None  # that the last estimate was made with
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
         self._stop = threading.Event()
@@ -36,28 +61,54 @@ class Outlook:
 
     def consider(self, detector: Detector, X: Any, y: NDArray[np.int8]) -> bool:
         """Make an estimate if there are labels enough, and enough new ones; whether one was begun."""
-        counts = labels.counts(y)
+        counts, effort = labels.counts(y), EFFORTS[detector.inputs_.kind]
         n_labels = counts.n_anomaly + counts.n_normal
         with self._lock:
-            due = counts.n_anomaly >= MIN_ANOMALIES and abs(n_labels - self._n_labels) >= EVERY
-            if detector.inputs_.kind != "table" or not due or not counts.n_unlabelled or self.is_busy:
+            due = self._n_labels is None or abs(n_labels - self._n_labels) >= effort.every
+            if counts.n_anomaly < MIN_ANOMALIES or not due or not counts.n_unlabelled or self.is_busy:
                 return False
-            self._n_labels = n_labels
-            self._thread = threading.Thread(target=self._run, args=(detector, X, y.copy()), name="gain", daemon=True)
+            self._n_labels, self._stop, self.progress = n_labels, threading.Event(), None
+            arguments = (detector, X, y.copy(), effort, self._stop)
+            self._thread = threading.Thread(target=self._run, args=arguments, name="gain", daemon=True)
             self._thread.start()
             return True
 
+    def cancel(self) -> None:
+        """End an estimate that is being made: there is something better to do. The next one is due at once."""
+        with self._lock:
+            self._stop.set()
+            if self.is_busy:
+                self._n_labels = None
+
     def close(self) -> None:
-        """End an estimate that is being made."""
-        self._stop.set()
+        """End an estimate that is being made, and wait for that."""
+        self.cancel()
         if self._thread is not None:
             self._thread.join(JOIN_SECONDS)
 
-    def _run(self, detector: Detector, X: Any, y: NDArray[np.int8]) -> None:
+    def _run(self, detector: Detector, X: Any, y: NDArray[np.int8], effort: _Effort, stop: threading.Event) -> None:
+        n_trainings = effort.n_repeats * len(SHARES)
+        n_begun, last = 0, 1.0
+
+        def tell(share: float) -> None:
+            nonlocal n_begun, last
+            n_begun, last = n_begun + (share < last), share
+            if detector.inputs_.kind == "images":
+                self.progress = min(1.0, (n_begun - 1 + share) / n_trainings)
+
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                watch = Watch(is_stopped=self._stop.is_set)
-                self.gain = learning_curve(detector, X, y, n_next=N_NEXT, callbacks=[watch]).gain
+                self.gain = learning_curve(
+                    detector,
+                    X,
+                    y,
+                    n_next=N_NEXT,
+                    n_repeats=effort.n_repeats,
+                    max_rows=effort.max_rows,
+                    callbacks=[Watch(tell, is_stopped=stop.is_set)],
+                ).gain
+        except Stopped:
+            pass
         except Exception:  # no estimate is better than a page that stops
             self.gain = None

@@ -493,7 +493,9 @@ function drawState() {
   if (state.gain) {
     const { auc, low, high } = state.gain;
     line += ` · expected gain of the next ten: AUC ${signed(auc)} (${signed(low)} to ${signed(high)})`;
-  } else if (state.estimating) line += " · estimating what the next ten bring …";
+  }
+  if (state.estimating && (!state.gain || state.estimated !== null))
+    line += ` · estimating ${state.gain ? "anew" : "what the next ten bring"} … ${state.estimated === null ? "" : Math.round(100 * state.estimated) + " %"}`;
   $("progress").textContent = line;
   $("recent-section").hidden = !state.recent.length;
   $("recent").replaceChildren(...state.recent.map((one) =>
