@@ -9,8 +9,10 @@ from support import methods, small_labels, tiny
 import esad
 from esad import registry
 from esad.errors import InputError, LabelError, ModelFileError, SchemaError
+from esad.explain import network
 from esad.explain.cases import MAX_CASES, Cases
 from esad.explain.drawing import draw, to_png
+from esad.explain.network import NetworkExplainer
 from esad.explain.reasons import HeatMaps, Reasons
 from esad.persist import bundle
 
@@ -110,6 +112,27 @@ def test_the_expected_value_comes_from_the_other_columns():
     assert reasons.top(0, 1) == ("weight",)
     assert reasons.observed[0].tolist() == [60.0, 90.0, 30.0]
     assert abs(reasons.expected[0, 1] - 180) < 25  # the mean is 150, the reconstruction of the odd row below that
+
+
+def test_of_many_columns_several_are_hidden_at_once(monkeypatch):
+    """Pairs of columns that say the same, far apart: with few passes they are hidden together with others."""
+    rng = np.random.default_rng(0)
+    half = rng.normal(size=(300, 6))
+    X = np.c_[half, half]
+    detector = esad.ESAD(n_members=1, n_epochs=30, random_state=0).fit(X)
+    calls = []
+    rebuilt = NetworkExplainer._rebuilt
+    monkeypatch.setattr(NetworkExplainer, "_rebuilt", lambda self, x: calls.append(len(x)) or rebuilt(self, x))
+    odd = X[:1].copy()
+    odd[0, 2] += 6
+    expected = {}
+    for most in (12, 4):
+        calls.clear()
+        monkeypatch.setattr(network, "MAX_PASSES", most)
+        expected[most] = detector.explain(odd).expected.astype(float)
+        assert len(calls) <= most + 1  # and one for where the path starts
+    np.testing.assert_allclose(expected[4][0, 2], odd[0, 8], atol=1.5)  # column 8 repeats column 2 and is seen
+    assert np.abs(expected[4] - expected[12]).mean() < 0.5
 
 
 def test_replacing_the_first_columns_lowers_the_score_more_than_random_ones(rows):

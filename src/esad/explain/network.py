@@ -17,6 +17,9 @@ __all__ = ["NetworkExplainer"]
 Rows = NDArray[np.float32]
 
 BLOCK_ROWS, BLOCK_PICTURES = 256, 16
+MAX_PASSES = (
+    256  # of a table's row with columns hidden; of more columns than this, several far apart are hidden at once
+)
 WAYS = (1.0, 0.75, 0.5, 0.25)  # from the typical row to the reconstruction
 MIN_LOG_RISE = 1.0  # an error's logarithm is held against this much less at least, so that no share is negative
 
@@ -144,12 +147,13 @@ class NetworkExplainer:
         return self.rebuild(x).mean(0)
 
     def _from_the_others(self, rows: Rows) -> Tensor:
-        """Each column of a table as it is rebuilt when the network does not see it."""
+        """Each column of a table as it is rebuilt when the network does not see it, (batch, features)."""
         x = self._tensor(rows)
         out = torch.empty_like(x)
-        for column in range(int(self.units.max()) + 1):
-            mine = torch.from_numpy(self.units == column).to(self.device)
-            out[:, mine] = self._rebuilt(torch.where(mine, self.typical, x))[:, mine]
+        n_passes = min(int(self.units.max()) + 1, MAX_PASSES)
+        for first in range(n_passes):
+            hidden = torch.from_numpy(self.units % n_passes == first).to(self.device)
+            out[:, hidden] = self._rebuilt(torch.where(hidden, self.typical, x))[:, hidden]
         return out
 
     def _blocks(self, rows: Rows) -> list[slice]:
