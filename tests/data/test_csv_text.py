@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from esad.data import csv_dialect, csv_text
 from esad.errors import DataFileError
@@ -68,6 +70,42 @@ def test_numbers_as_people_write_them_are_numbers(tmp_path: Path, caplog: pytest
     assert caplog.text.endswith("marks for nothing they have: 'money', 'fee'\n")
     (batch,) = csv_text.stream(file, types=dict.fromkeys(expected, pa.float64()), columns=["fee", "money"])
     assert batch.to_pydict() == {"fee": expected["fee"], "money": expected["money"]}
+
+
+CELLS = st.sampled_from(
+    [
+        "",
+        "1",
+        "-2",
+        "2.5",
+        ".5",
+        "1e3",
+        "inf",
+        "0x1F",
+        "007",
+        "9" * 20,
+        "NA",
+        "-",
+        "n.a.",
+        "5%",
+        "$5",
+        "1 234",
+        '"1,234"',
+        "x",
+        "true",
+    ]
+)
+
+
+@given(cells=st.lists(CELLS, min_size=1, max_size=8), separator=st.sampled_from([",", ";"]))
+def test_what_training_reads_as_numbers_scoring_reads_as_the_same_numbers(tmp_path_factory, cells, separator) -> None:
+    rows = "".join(f"{cell}{separator}z\n" for cell in cells)
+    file = write(tmp_path_factory.mktemp("law") / "t.csv", f"a{separator}b\n{rows}")
+    trained = csv_text.read(file)["a"]
+    if pa.types.is_integer(trained.type) or pa.types.is_floating(trained.type):
+        batches = csv_text.stream(file, types={"a": pa.float64()}, columns=["a"])
+        streamed = [value for batch in batches for value in batch.column("a").to_pylist()]
+        assert streamed == [None if value is None else float(value) for value in trained.to_pylist()]
 
 
 def test_thousands_that_come_late_lose_and_repeat_no_row(tmp_path: Path) -> None:
