@@ -53,6 +53,14 @@ def test_text_that_looks_like_numbers_or_dates_is_pointed_at(told, cells, said):
     assert (said or "") in err
 
 
+@pytest.mark.parametrize("how", [(), ("--stream", "--method", "autoencoder", "--set", "n_epochs=1")])
+def test_dates_that_are_left_out_as_ids_are_pointed_at(told, how):
+    days = [f"{row % 12 + 1}/{row % 28 + 1}/{2000 + row}" for row in range(60)]
+    err, kinds = told({"size": SIZES, "day": days}, *how)
+    assert "day" not in kinds
+    assert "column 'day' looks like dates or times but is read as text" in err
+
+
 def test_thousands_and_dates_with_points_are_read(told):
     money = [f"{1000 + 7 * row:,}".replace(",", ".") + ",5" for row in range(60)]
     err, kinds = told({"money": money, "made": [f"{row % 28 + 1}.{row % 12 + 1}.2024" for row in range(60)]})

@@ -81,7 +81,9 @@ def _tables(path: Path, files: tuple[Path, ...], reading: Reading, *, shown: boo
             on_bytes=lambda n_bytes: progress.advance(task, n_bytes),
         )
     if stream.n_rows < 2:
-        raise DataFileError(f"Cannot learn from {str(path)!r}: it holds {common.counted(stream.n_rows, 'row')}.")
+        raise DataFileError(
+            f"Cannot learn from {str(path)!r}: it holds {common.counted(stream.n_rows, 'row')}. Give two or more."
+        )
     return stream
 
 
@@ -109,14 +111,15 @@ def survey_parts(
     broken = (stream.listing.broken if isinstance(stream, PictureStream) else None) or {}
     mention_broken(broken)
     if survey.kind == "table":
-        left_out = tuple(column.name for column in survey.statistics.schema().columns if column.proposes_id)
-        if len(left_out) == len(survey.statistics.columns):
+        schema = survey.statistics.schema()
+        mention_misread(survey.unlabelled.rows(0, len(survey.unlabelled)), schema)
+        left_out = tuple(column.name for column in schema.columns if column.proposes_id)
+        if len(left_out) == len(schema.columns):
             held = common.listed(left_out)
             raise DataFileError(f"{str(path)!r} has only columns of text that differs in every row: {held}.")
         survey.leave_out(left_out)
         schema = survey.statistics.schema()
         sample = survey.unlabelled.rows(0, len(survey.unlabelled))
-        mention_misread(sample, schema)
         mention_doubts(sample, schema, label_column=reading.label_column)
     X, y = survey.held_out()
     has_labels = survey.counts.n_anomaly + survey.counts.n_normal > 0
