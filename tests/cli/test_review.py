@@ -159,6 +159,14 @@ def test_tables_in_several_files_are_judged_as_one(kit, model, parts, esad, tmp_
     assert [dict(split.shown(row)) for row in (0, 59)] == [dict(whole.shown(row)) for row in (0, 59)]
 
 
+def test_a_column_of_different_text_says_which_row_is_meant(parts, esad, tmp_path):
+    model = tmp_path / "m.esad"
+    assert esad("fit", parts, "--ignore", "verdict", "--method", "iforest", "--out", model, "--quiet").code == 0
+    material = read_material(parts, load_model(model), Reading(ignore=("verdict",)), is_new=False)
+    assert material.names is None  # nobody said that serial names the rows
+    assert [material.called(row) for row in (0, 59)] == ["S000", "S059"]
+
+
 def test_a_first_model_learns_from_several_files_as_from_one(kit, parts, tmp_path):
     reading = Reading(label_column="verdict", id_column="serial")
     one, several = (read_training(path, reading) for path in (parts, in_parts(kit, tmp_path / "day")))

@@ -33,6 +33,20 @@ def test_rows_without_names_are_called_by_their_number():
     assert rows.found("row 1").tolist() == [False, True, False]
 
 
+def test_rows_are_called_by_their_title_and_keep_their_number():
+    titled = Material(
+        title="t",
+        X=CELLS,
+        known=np.zeros(3, np.int8),
+        names=None,
+        id_name="row",
+        cells=CELLS,
+        titles=["Alien", None, "Brazil"],
+    )
+    assert [titled.called(row) for row in range(3)] == ["Alien", "row 1", "Brazil"]
+    assert titled.found("row 2").tolist() == [False, False, True]
+
+
 @given(row=st.integers(0, 2), column=st.sampled_from(["size", "word"]))
 def test_a_fingerprint_notices_every_cell(row, column):
     changed = CELLS[column].to_pylist()

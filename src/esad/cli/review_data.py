@@ -60,7 +60,22 @@ def read_material(data: Path, detector: "Detector", reading: Reading, *, is_new:
     cells = None
     if detector.inputs_.kind == "table":
         cells = _cells(table_files(data, reading), detector, reading, {rows.label_column, rows.id_name})
-    return Material(title=data.name, X=rows.X, known=rows.y, names=rows.ids, id_name=rows.id_name, cells=cells)
+    titles = None if cells is None else _titles(cells, detector)
+    return Material(
+        title=data.name, X=rows.X, known=rows.y, names=rows.ids, id_name=rows.id_name, cells=cells, titles=titles
+    )
+
+
+def _titles(cells: "pa.Table", detector: "Detector") -> list[str | None] | None:
+    """Text that is different in every row and was left out of the training for it: it says which row is meant."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    left_out = [name for name in cells.column_names if name in detector.notes_.get("ignored_columns", ())]
+    for column in (cells[name] for name in left_out if pa.types.is_string(cells[name].type)):
+        if 0 < pc.count_distinct(column).as_py() == len(column) - column.null_count:
+            return [text or None for text in column.to_pylist()]
+    return None
 
 
 def _cells(files: Sequence[Path], detector: "Detector", reading: Reading, aside: set[str | None]) -> "pa.Table":

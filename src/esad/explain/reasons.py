@@ -18,6 +18,7 @@ __all__ = ["HeatMaps", "Reasons", "cell_text"]
 Values = NDArray[np.float64]
 
 SMOOTHING = 1 / 16  # standard deviation of a heat map's smoothing, over the shorter side of the picture
+MAX_PLAIN = 1e15  # numbers below it are written without an exponent
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -196,13 +197,16 @@ def cell_text(cell: Any, *, n_digits: int = 6) -> str:
     --------
     >>> cell_text(1234.56789), cell_text(None), cell_text(True), cell_text(np.datetime64("2024-02-29T00:00:00"))
     ('1234.57', '(missing)', 'true', '2024-02-29')
+    >>> cell_text(72123456.0, n_digits=4)
+    '72120000'
     """
     if cell is None:
         return "(missing)"
     if isinstance(cell, bool):
         return str(cell).lower()
     if isinstance(cell, float):
-        return f"{cell:.{n_digits}g}"
+        text = f"{cell:.{n_digits}g}"
+        return f"{float(text):.0f}" if "e+" in text and abs(cell) < MAX_PLAIN else text
     if isinstance(cell, np.datetime64):
         return str(cell.astype("M8[s]")).replace("T00:00:00", "").replace("T", " ")
     return str(cell)

@@ -178,6 +178,7 @@ class Desk:
         return {
             "row": row,
             "name": material.called(row),
+            "is_titled": material.names is None and material.titles is not None,
             "score": float(scored.scores[row]),
             "rank": int(scored.ranks[row]),
             "p_value": None if scored.p_values is None else float(scored.p_values[row]),
@@ -322,7 +323,8 @@ class Desk:
         found: dict[str, Any] = {"status": refit.status, "progress": refit.progress, "message": refit.message}
         comparison = refit.comparison
         if comparison is not None:
-            found |= {"n_labelled": int(np.count_nonzero(comparison.y)), "warm": comparison.warm}
+            counts = {"n_labelled": comparison.y, "n_then": refit.then}
+            found |= {name: int(np.count_nonzero(y)) for name, y in counts.items()} | {"warm": comparison.warm}
             found |= {"validated": comparison.validated, "reason": comparison.reason}
             found["remarks"] = comparison.remarks
         return found

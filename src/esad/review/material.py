@@ -33,6 +33,8 @@ class Material:
         What such a name is: the id column, or "file".
     cells : arrow table or None
         All cells to show, as they stand in the file; None for pictures.
+    titles : sequence or None
+        What people call the rows, where a column of text says it and the rows have no names.
 
     Examples
     --------
@@ -49,6 +51,7 @@ class Material:
     names: Sequence[Any] | None
     id_name: str
     cells: "pa.Table | None"
+    titles: Sequence[str | None] | None = None
 
     @property
     def n_rows(self) -> int:
@@ -61,8 +64,9 @@ class Material:
         return "picture" if self.cells is None else "row"
 
     def called(self, row: int) -> str:
-        """The name of a row, or its number, from 0."""
-        name = None if self.names is None else self.names[row]
+        """The name or title of a row, or its number, from 0."""
+        called = self.titles if self.names is None else self.names
+        name = None if called is None else called[row]
         return f"row {row}" if name is None else str(name)
 
     def shown(self, row: int) -> list[tuple[str, str]]:

@@ -270,7 +270,7 @@ function show(row) {
 }
 
 function nothingLeft() {
-  const words = list === null ? `No ${noun} is left to judge.` : `Nothing is left here.`;
+  const words = list === null ? `No ${noun} is left to judge.` : list.total === 0 ? "Nothing found." : "Nothing is left here.";
   return el("div", { class: "empty" }, el("b", {}, words), "Choose another list, or refit.");
 }
 
@@ -295,7 +295,7 @@ function draw(item) {
     ...(item.p_value === null ? [] : [[digits(item.p_value, 2), "p-value"]]),
   ];
   const parts = [
-    el("div", { class: "head" }, el("h2", {}, item.name), el("div", { class: "badges" }, ...badges)),
+    el("div", { class: "head" }, el("h2", {}, item.name, item.is_titled ? el("span", { class: "place" }, `row ${item.row}`) : null), el("div", { class: "badges" }, ...badges)),
     el("div", { class: "facts" }, ...facts.map(([big, small]) => el("div", {}, el("b", {}, big), el("span", {}, small)))),
     state ? spread(item.score) : null,
     noun === "picture" ? gallery(item) : reasons(item),
@@ -308,7 +308,8 @@ function draw(item) {
 }
 
 const part = (title, ...children) => el("section", { class: "part" }, el("h3", {}, title), ...children);
-const cell = ([name, text]) => el("div", {}, el("dt", { title: name }, name), el("dd", {}, text === "" ? "–" : text));
+const columnName = (name) => name || "(no name)";
+const cell = ([name, text]) => el("div", {}, el("dt", { title: name }, columnName(name)), el("dd", {}, text === "" ? "–" : text));
 
 function spread(score) {
   const { low, high, threshold, heights } = state.histogram;
@@ -323,7 +324,8 @@ function spread(score) {
   });
   const here = across(score);
   drawing.append(svg("line", { x1: here, x2: here, y1: 1, y2: 30, class: "here", "vector-effect": "non-scaling-stroke" }));
-  return drawing;
+  const legend = el("p", { class: "legend" }, `this score among those of all ${noun}s; alarms from ${digits(threshold)}, in `, el("span", { class: "over" }, "orange"));
+  return el("div", {}, drawing, legend);
 }
 
 function reasons(item) {
@@ -336,7 +338,7 @@ function reasons(item) {
   const rows = columns.map((one) => {
     const bar = el("span", { class: one.share >= 0 ? "bar" : "bar against" });
     bar.style.width = `${(100 * Math.abs(one.share)) / largest}%`;
-    return el("tr", {}, el("td", {}, one.column), el("td", { class: "share" }, bar),
+    return el("tr", {}, el("td", {}, columnName(one.column)), el("td", { class: "share" }, bar),
       el("td", { class: "number" }, signed(one.share, 2)), el("td", { class: "value" }, one.observed), el("td", { class: "value soft" }, one.expected));
   });
   const rest = (words, value) => el("tr", { class: "soft" }, el("td", {}, words), el("td", { class: "share" }),
@@ -561,7 +563,7 @@ async function drawRefit() {
 
 function comparison() {
   const { alarms, correlation, median_rank, rose, fell, top } = compared;
-  const { validated: found, reason, n_labelled, warm, remarks } = state.refit;
+  const { n_labelled, warm, remarks } = state.refit;
   const arrow = (a, b) => `${a} → ${b}`;
   const ranked = (rank) => (rank === null ? "–" : whole.format(Math.round(rank)));
   const tile = (big, small) => el("div", { class: "tile" }, el("b", {}, big), el("span", {}, small));
@@ -578,21 +580,23 @@ function comparison() {
     el("p", { class: "soft" }, words),
     el("div", { class: "tiles" }, ...tiles),
     ...remarks.map((remark) => el("p", { class: "remark" }, remark)),
-    part("On labels that training has not seen", validation(found, reason)),
+    part("On labels that training has not seen", validation(state.refit)),
     el("div", { class: "pair" }, side("Rose most (rank)", rose), side("Fell most (rank)", fell)),
     el("div", { class: "pair" }, side("Old top ten", top.old), side("New top ten", top.new)),
   ];
 }
 
-function validation(found, reason) {
+function validation({ validated: found, reason, n_then, n_labelled }) {
   if (reason) return el("p", { class: "soft" }, reason);
   if (!found) return el("p", { class: "soft" }, "Cross-validating …");
   const value = (x) => (x === null ? "–" : x.toFixed(3));
   const line = (words, name) => el("tr", {}, el("td", {}, words), el("td", { class: "number" }, value(found.then[name])),
     el("td", { class: "number" }, value(found.now[name])));
-  const head = el("tr", {}, el("th", { scope: "col" }, `AUC, ${found.n_folds} folds`), el("th", { class: "number", scope: "col" }, "labels of then"),
-    el("th", { class: "number", scope: "col" }, "labels of now"));
-  return el("table", {}, el("thead", {}, head), el("tbody", {}, line(`anomalies against all other ${noun}s`, "auc"), line(`anomalies against normal ${noun}s`, "auc_normal")));
+  const head = el("tr", {}, el("th", { scope: "col" }, `AUC, ${found.n_folds} folds`), el("th", { class: "number", scope: "col" }, `with ${count(n_then, "label")}`),
+    el("th", { class: "number", scope: "col" }, `with ${count(n_labelled, "label")}`));
+  const table = el("table", {}, el("thead", {}, head), el("tbody", {}, line(`anomalies against all other ${noun}s`, "auc"), line(`anomalies against normal ${noun}s`, "auc_normal")));
+  const caution = `Anomalies that were labelled because they ranked high are easy to find again: that favours the ${count(n_then, "label")}.`;
+  return n_then < n_labelled ? el("div", {}, table, el("p", { class: "legend" }, caution)) : table;
 }
 
 function openRefit() {
