@@ -354,3 +354,25 @@ def test_wrong_ways_to_compute_are_one_line(parts, esad, tmp_path, settings, lin
     assert (done.code, done.err.count("error: ")) == (2, 1)
     assert line in done.err
     assert not (tmp_path / "m.esad").exists()
+
+
+def test_labels_of_one_kind_are_spoken_of_in_the_words_of_the_file(esad, kit, tmp_path):
+    def fitted(words):
+        rows = [[number * 7 % 41, number % 7, words(number)] for number in range(40)]
+        data = kit.csv(tmp_path / "rows.csv", ("a", "b", "label"), rows)
+        return esad("fit", data, "-l", "label", "--method", "iforest", "-o", tmp_path / "m.esad").err
+
+    assert fitted(lambda number: "normal" if number < 9 else "") == ""
+    every = fitted(lambda number: "normal" if number < 30 else "anomaly")
+    assert "every row is labelled" in every
+    assert "blank" in every
+    assert "`y`" not in every
+    alike = fitted(lambda number: "anomaly")
+    assert "every row is labelled" in alike
+    assert "automatic threshold" not in alike
+
+
+def test_few_rows_are_told(esad, kit, tmp_path):
+    data = kit.csv(tmp_path / "few.csv", ("a", "b"), [[number, number % 3] for number in range(8)])
+    done = esad("fit", data, "--method", "iforest", "-o", tmp_path / "m.esad", "--quiet")
+    assert "warning: 8 unlabelled rows to learn from: alarms among new rows mean little. Give 20 or more." in done.err

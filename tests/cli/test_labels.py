@@ -119,3 +119,9 @@ def test_values_without_a_meaning(refused, model, kit, tmp_path):
     table = [[*row[:5], str(number % 2)] for number, row in enumerate(kit.rows())]
     data = kit.csv(tmp_path / "binary.csv", kit.header, table)
     assert "--anomaly-value 1" in refused(model, data)
+
+
+def test_a_file_with_a_label_in_every_row_has_none_to_suggest(refused, model, kit, tmp_path):
+    table = [[*row[:-1], "anomaly" if number % 2 else "normal"] for number, row in enumerate(kit.rows())]
+    words = refused(model, kit.csv(tmp_path / "all.csv", kit.header, table), "--quick")
+    assert "Every row is labelled" in words

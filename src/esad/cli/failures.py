@@ -208,6 +208,8 @@ def warnings_as_lines() -> Iterator[None]:
             if not sys.warnoptions:
                 warnings.simplefilter("ignore")
                 warnings.simplefilter("default", UserWarning)
+                # labels are words and blanks here, and commands speak of them as such
+                warnings.filterwarnings("ignore", "`y` (holds only 0 and 1|labels every row)")
             warnings.showwarning = show
             yield
     finally:

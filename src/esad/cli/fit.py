@@ -29,6 +29,7 @@ EXAMPLE = common.example(
     "esad fit 'parts/2024-*.parquet' -l label --out parts.esad",
 )
 _MAX_SHOWN = 30
+_FEW_ROWS = 20  # with fewer unlabelled rows no member can leave some out, and the threshold rests on rows trained on
 
 
 def fit(
@@ -95,6 +96,7 @@ def fit(
         talks = not (quiet or as_json)
         if talks:
             show_reading(data, training)
+        _warn_of_labels(training)
         searched = _searched(detector, training, shown=not quiet) if search else None
         if searched is not None:
             detector = searched.detector
@@ -115,7 +117,7 @@ def fit(
             )
     if not failures.is_first():
         return
-    if rule is None and detector.contamination == "auto":
+    if rule is None and detector.contamination == "auto" and training.labels()["n_anomaly"] < training.n_read:
         _warn_of_misses(summary)
     if as_json:
         found = {} if searched is None else {"search": searched.to_json()}
@@ -206,6 +208,19 @@ def _kinds(columns: "tuple[Column, ...]") -> Iterator[str]:
 def _calibration(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if n_rows := summary["n_calibration"]:
         yield "calibration", f"{common.counted(n_rows, 'row')} not trained on: p-values from {1 / (n_rows + 1):.3g}"
+
+
+def _warn_of_labels(training: TrainingSet) -> None:
+    """Say what labels and rows leave too little to learn from."""
+    n_unlabelled = training.labels()["n_unlabelled"]
+    if not n_unlabelled:
+        common.warn(
+            "every row is labelled, so none is left to learn from what is usual. Leave the label of rows that nobody "
+            "looked at blank."
+        )
+    elif n_unlabelled < _FEW_ROWS:
+        rows = common.counted(n_unlabelled, "unlabelled row")
+        common.warn(f"{rows} to learn from: alarms among new rows mean little. Give {_FEW_ROWS} or more.")
 
 
 def _warn_of_misses(summary: dict[str, Any]) -> None:

@@ -98,6 +98,8 @@ def _advice(detector: "Detector", rows: RowsRead, n: int, *, quick: bool) -> _Ad
     from esad.advice.suggest import suggest_labels
 
     n_unlabelled = int((rows.y == 0).sum())
+    if not n_unlabelled:
+        raise InputError("Every row is labelled: there is none to suggest.")
     if n > n_unlabelled:
         raise InputError(f"--n must be at most {n_unlabelled:,}, the unlabelled rows there are. Got {n:,}.")
     suggestions = suggest_labels(detector, rows.X, rows.y, n=n)
