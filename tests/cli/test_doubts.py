@@ -65,7 +65,7 @@ def test_thousands_and_dates_with_points_are_read(told):
     money = [f"{1000 + 7 * row:,}".replace(",", ".") + ",5" for row in range(60)]
     err, kinds = told({"money": money, "made": [f"{row % 28 + 1}.{row % 12 + 1}.2024" for row in range(60)]})
     assert kinds == {"money": "number", "made": "date"}
-    assert err.startswith("note: read as numbers, whatever thousands, signs and marks for nothing they have: 'money'\n")
+    assert err.startswith("note: read as numbers, though not written plainly: 'money'\n")
     assert err.count("\n") == 1
 
 

@@ -106,7 +106,7 @@ def _is_written(column: pa.ChunkedArray, dialect: Dialect) -> bool:
 
 def mention_written(names: Sequence[str]) -> None:
     """Say in the log which columns of text are read as numbers."""
-    logger.warning("read as numbers, whatever thousands, signs and marks for nothing they have: %s", listed(names))
+    logger.warning("read as numbers, though not written plainly: %s", listed(names))
 
 
 def turned(path: Path, dialect: Dialect, rows: _Rows, *, n_before: int | None = None) -> _Rows:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from esad.data.pictures import SUFFIXES, Header, read_header, read_pixels
 from esad.errors import DataFileError, InputError
+from esad.wording import counted
 
 __all__ = ["Broken", "ImageFolder", "Listing", "list_folder", "open_images", "read_folder"]
 
@@ -196,7 +197,7 @@ def list_folder(
     if ignored:
         shown = ", ".join(ignored[:3]) + (", ..." if len(ignored) > 3 else "")
         message = (
-            f"{len(ignored)} files in {str(folder)!r} are hidden or neither PNG nor JPEG and are ignored: {shown}."
+            f"{counted(len(ignored), 'file')} in {str(folder)!r}, hidden or neither PNG nor JPEG, ignored: {shown}."
         )
         warnings.warn(message, UserWarning, stacklevel=3)
     if not ids:
@@ -290,8 +291,8 @@ def _words_of_csv(folder: Path, ids: Sequence[str], labels_csv: Path) -> NDArray
     missing = [name for name in words if name not in known]
     if missing:
         raise DataFileError(
-            f"Cannot use the labels of {str(labels_csv)!r}: there is no picture {missing[0]!r} in {str(folder)!r} "
-            f"({len(missing)} such files). Paths are relative to that folder."
+            f"Cannot use the labels of {str(labels_csv)!r}: there is no picture {missing[0]!r} in {str(folder)!r}, and "
+            f"{counted(len(missing), 'such name')} in all. Paths are relative to that folder."
         )
     return np.array([words.get(name) for name in ids], dtype=object)
 
