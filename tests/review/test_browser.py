@@ -19,10 +19,11 @@ from sklearn.metrics import roc_auc_score
 from esad import ESAD, IsolationForest, registry
 from esad.review.access import Access
 from esad.review.app import guarded, review_app
-from esad.review.desk import Desk, beside
+from esad.review.desk import Desk
 from esad.review.judged import Judged, Scored
 from esad.review.material import Material
 from esad.review.store import Store
+from esad.review.versions import beside
 from esad.web.server import in_background
 
 pytestmark = pytest.mark.extra
@@ -101,7 +102,7 @@ def test_ten_rows_by_keyboard_refit_compare_and_roll_back(make_desk, serve, kit)
         for _ in range(10):
             row = int(page.get_attribute("#item", "data-row"))
             said[press(page, "a" if row in odd else "n")] = "anomaly" if row in odd else "normal"
-        assert {row: verdict["ann"] for row, verdict in desk.store.verdicts().items()} == said
+        assert {row: verdict["ann"] for row, verdict in desk.store.book.verdicts().items()} == said
         n_anomalies = list(said.values()).count("anomaly")
         page.wait_for_selector(f"#progress:has-text('10 labelled, {n_anomalies} anomal')")
         last = press(page, "u")  # the tenth again
@@ -196,7 +197,7 @@ def test_two_reviewers_at_once(make_desk, serve):
         bob.wait_for_selector("#progress:has-text('1 disagreement')")
         ann.select_option("#filter", "disagreements")
         ann.wait_for_selector(f'#item[data-row="{row}"] .badge:text-is("bob: anomaly")')
-        assert desk.store.verdicts()[row] == {"ann": "normal", "bob": "anomaly"}
+        assert desk.store.book.verdicts()[row] == {"ann": "normal", "bob": "anomaly"}
         assert desk.labels()[row] == 0
         assert ann.problems == bob.problems == []
 
@@ -233,7 +234,7 @@ def test_touch_and_lists_and_search(make_desk, serve):
         page.tap("#anomaly")
         page.wait_for_selector(f'#item:not([data-row="{first}"])')
         page.wait_for_selector("#saved:text-is('saved')")
-        assert desk.store.verdicts() == {first: {"ann": "anomaly"}}
+        assert desk.store.book.verdicts() == {first: {"ann": "anomaly"}}
         page.fill("#search", "s11")
         page.wait_for_selector("#list button:has-text('S11')")
         assert page.locator("#list button").count() == 10 - (first >= 110)
@@ -255,10 +256,10 @@ def test_what_is_not_saved_is_said_and_sent_again(make_desk, serve):
         page.wait_for_selector(f'#item[data-row="{first}"] .badge:text-is("you: anomaly, not saved yet")')
         page.keyboard.press("n")  # a second thought, before the first is saved
         page.wait_for_selector("#saved.lost:has-text('not saved: 2')")
-        assert desk.store.verdicts() == {}
+        assert desk.store.book.verdicts() == {}
         page.unroute("**/api/judgements")
         page.wait_for_selector("#saved:text-is('saved')")
-        assert desk.store.verdicts() == {first: {"ann": "normal"}}
+        assert desk.store.book.verdicts() == {first: {"ann": "normal"}}
         assert len(desk.store) == 2
         page.keyboard.press("k")
         page.wait_for_selector(f'#item[data-row="{first}"] .badge:text-is("you: normal")')
@@ -276,7 +277,7 @@ def test_a_verdict_that_is_refused_is_not_shown_as_one(make_desk, serve):
         page.keyboard.press("k")
         page.wait_for_selector(f'#item[data-row="{first}"]')
         assert "you:" not in page.inner_text("#item")
-        assert desk.store.verdicts() == {}
+        assert desk.store.book.verdicts() == {}
 
 
 def test_a_session_that_has_ended_keeps_what_is_not_saved(make_desk, serve):
@@ -291,7 +292,7 @@ def test_a_session_that_has_ended_keeps_what_is_not_saved(make_desk, serve):
         page.wait_for_selector("#saved.lost:has-text('not saved: 1')")
         page.context.add_cookies(cookies)  # as a new link in another tab does
         page.wait_for_selector("#saved:text-is('saved')")
-        assert desk.store.verdicts() == {first: {"ann": "anomaly"}}
+        assert desk.store.book.verdicts() == {first: {"ann": "anomaly"}}
 
 
 def quick_desk(material, folder):
@@ -335,7 +336,7 @@ def test_many_stay_smooth(serve, latency, kind, tmp_path):
                     page.wait_for_timeout(150)
                 rounds.append(max(page.evaluate("window.spent")[n_before:]))
             page.wait_for_selector("#saved:text-is('saved')")
-            assert len(desk.store.verdicts()) == 25 * len(rounds)
+            assert len(desk.store.book.verdicts()) == 25 * len(rounds)
             assert min(rounds) < 100, rounds
             assert first < 1000, f"the first page took {first:.0f} ms"
             assert page.problems == []

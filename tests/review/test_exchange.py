@@ -34,9 +34,9 @@ def test_out_and_in_again_is_the_same(said, note, named, tmp_path_factory):
             first.judge(str(number), row, who, verdict)
         first.annotate("n", 1, "ann", note.replace("\r", " ").replace("\0", ""))
         text = write_csv(first, names, id_name)
-        assert read_csv(text, second, names, id_name, reviewer="me") == sum(map(len, first.verdicts().values()))
-        assert second.verdicts() == first.verdicts()
-        notes = [{who: said.note for who, said in store.opinions(1).items()} for store in (first, second)]
+        assert read_csv(text, second, names, id_name, reviewer="me") == sum(map(len, first.book.verdicts().values()))
+        assert second.book.verdicts() == first.book.verdicts()
+        notes = [{who: said.note for who, said in store.book.opinions(1).items()} for store in (first, second)]
         assert notes[0] == notes[1]
         n_entries = len(second)
         assert read_csv(text, second, names, id_name, reviewer="me") == 0  # once more: nothing new
@@ -46,7 +46,7 @@ def test_out_and_in_again_is_the_same(said, note, named, tmp_path_factory):
 def test_a_short_file_of_other_people_will_do(tmp_path):
     with opened(tmp_path / "a.db") as store:
         assert read_csv("\ufefflabel,row\r\nAnomaly,2\r\n,1\r\n", store, NAMES, "serial", reviewer="me") == 1
-        assert store.verdicts() == {2: {"me": "anomaly"}}
+        assert store.book.verdicts() == {2: {"me": "anomaly"}}
         rows = list(csv.reader(io.StringIO(write_csv(store, NAMES, "serial"))))
         assert rows[0] == ["serial", "label", "reviewer", "note", "time"]
         assert rows[1][:4] == ["c\n3", "anomaly", "me", ""]

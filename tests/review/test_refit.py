@@ -11,9 +11,9 @@ import esad
 from esad import DeepSAD, IsolationForest
 from esad.errors import InputError
 from esad.review.carried import carry_threshold, what_is_lost
-from esad.review.desk import beside
 from esad.review.judged import Scored
 from esad.review.refit import compared, cross_validated, refitted
+from esad.review.versions import beside
 from esad.train.callbacks import WarmStart
 
 FOREST = IsolationForest(random_state=0).fit(np.random.default_rng(0).normal(size=(20, 1)))

@@ -105,7 +105,7 @@ def _paths(paths: Sequence[Path], out: Path | None) -> tuple[Path, Path]:
 
 
 def _names(given: Sequence[str] | None) -> list[str]:
-    from esad.review.store import check_reviewer
+    from esad.review.book import check_reviewer
 
     if given:
         return [check_reviewer(name.strip()) for name in dict.fromkeys(given)]

@@ -126,7 +126,7 @@ def exchange_labels(asked: Asked, out: Path | None, given: Path | None, *, revie
             with atomic_path(out) as temporary:
                 written = exchange.write_csv(store, material.names, material.id_name)
                 temporary.write_text(written, encoding="utf-8")
-        n_judged = len(store.verdicts())
+        n_judged = len(store.book.verdicts())
     if as_json:
         common.json_out({"labels": str(asked.labels), "n_judged": n_judged, "n_new": n_new, "out": out and str(out)})
         return

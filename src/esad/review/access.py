@@ -5,7 +5,7 @@ import secrets
 import threading
 from typing import Final
 
-from esad.review.store import check_reviewer
+from esad.review.book import check_reviewer
 
 __all__ = ["Access"]
 

@@ -12,9 +12,10 @@ from esad.errors import RequestError
 from esad.extras import require
 from esad.report.style import COLOURS
 from esad.review.access import Access
+from esad.review.book import MAX_NAME
 from esad.review.desk import Desk
 from esad.review.queue import FILTERS
-from esad.review.store import MAX_NAME, MAX_NOTE, MAX_REQUEST
+from esad.review.store import MAX_NOTE, MAX_REQUEST
 from esad.web.answers import application, json_response
 from esad.web.guard import PAGE_POLICY, Guard, Limits
 

@@ -1,6 +1,5 @@
 """The review itself, without the web: what to show, what was said, which model is in use, and the change to another."""
 
-import shutil
 import threading
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -12,35 +11,23 @@ from numpy.typing import NDArray
 
 from esad import labels
 from esad.advice.suggest import border
-from esad.atomic import atomic_path
 from esad.errors import InputError
 from esad.explain.drawing import shown, to_png
 from esad.loading import load
-from esad.review import exchange
+from esad.review import exchange, versions
 from esad.review.judged import Judged, Scored
 from esad.review.material import Material
 from esad.review.outlook import JOIN_SECONDS, Outlook
 from esad.review.queue import BATCH, FILTERS, Queue, filtered
-from esad.review.refit import Refit, compared
+from esad.review.refit import Refit
+from esad.review.shown import compared_rows, item
 from esad.review.store import Store
 
-__all__ = ["DRAWINGS", "Desk", "beside"]
+__all__ = ["DRAWINGS", "Desk"]
 
 DRAWINGS: Final = ("given", "expected", "heat")
 MAX_LISTED: Final = 500
 N_RECENT: Final = 8
-_WORDS: Final = {labels.ANOMALY: "anomaly", labels.NORMAL: "normal"}
-
-
-def beside(model: Path, word: str) -> Path:
-    """Where another version of a model lies.
-
-    Examples
-    --------
-    >>> beside(Path("parts.esad"), "previous").name
-    'parts.previous.esad'
-    """
-    return model.with_name(f"{model.stem}.{word}{model.suffix}")
 
 
 class Desk:
@@ -101,7 +88,7 @@ class Desk:
 
     def labels(self) -> NDArray[np.int8]:
         """Labels to train with: those of the file, and what the reviewers agree on."""
-        return self.store.labels(self.material.known)
+        return self.store.book.labels(self.material.known)
 
     # ------------------------------------------------------------------ judgements
 
@@ -146,7 +133,7 @@ class Desk:
     def next_items(self, reviewer: str, n: int, have: Sequence[int] = ()) -> list[dict[str, Any]]:
         """The next items of the queue for a reviewer, beside those in hand."""
         with self._lock:
-            verdicts = self.store.verdicts()
+            verdicts = self.store.book.verdicts()
 
             def is_open(row: int) -> bool:
                 said = verdicts.get(row, {})
@@ -169,46 +156,9 @@ class Desk:
             return [self._item(row, reviewer, y) for row in rows]
 
     def _item(self, row: int, reviewer: str, y: NDArray[np.int8], why: str | None = None) -> dict[str, Any]:
-        scored, material = self.judged.scored, self.material
-        said = {name: asdict(opinion) for name, opinion in self.store.opinions(row).items()}
-        mine = said.pop(reviewer, None)
-        verdicts = {one["verdict"] for one in said.values()} | {mine["verdict"] if mine else None}
-        visible = (mine is not None and mine["verdict"] is not None) or {"anomaly", "normal"} <= verdicts
-        explained = self.judged.explained(row)
-        return {
-            "row": row,
-            "name": material.called(row),
-            "is_titled": material.names is None and material.titles is not None,
-            "score": float(scored.scores[row]),
-            "rank": int(scored.ranks[row]),
-            "p_value": None if scored.p_values is None else float(scored.p_values[row]),
-            "is_alarm": bool(scored.is_alarm[row]),
-            "why": why,
-            "known": _WORDS.get(int(material.known[row])),
-            "mine": mine,
-            "others": said if visible else {},  # seen only after one's own verdict: a second opinion is one's own
-            "n_others": len(said),
-            "pending": self.judged.is_pending(row),
-            "reasons": None
-            if explained is None or material.cells is None
-            else {
-                "columns": explained.columns,
-                "n_others": explained.n_others,
-                "others": explained.others,
-                "base": explained.base,
-            },
-            "cells": material.shown(row),
-            "cases": [
-                {
-                    "row": case.row,
-                    "name": material.called(case.row),
-                    "label": _WORDS[case.label],
-                    "distance": case.distance,
-                }
-                for case in self.judged.nearest(row, y)
-            ],
-            "generation": self.generation,
-        }
+        opinions = self.store.book.opinions(row)
+        shown = item(self.judged, opinions, row, reviewer=reviewer, y=y)
+        return shown | {"why": why, "generation": self.generation}
 
     def listed(self, name: str, reviewer: str, query: str = "") -> dict[str, Any]:
         """Rows of a filter that hold a text, the most anomalous first; the first of very many."""
@@ -216,7 +166,7 @@ class Desk:
             raise InputError(f"There is no filter {name!r}. There are: {', '.join(FILTERS)}.")
         with self._lock:
             scored, known = self.judged.scored, self.material.known
-            verdicts = self.store.verdicts()
+            verdicts = self.store.book.verdicts()
             if name == "next":
                 chosen = (self.labels() == labels.UNLABELLED)[scored.order]
                 rows = scored.order[chosen]
@@ -260,21 +210,21 @@ class Desk:
         with self._lock:
             y, scored = self.labels(), self.judged.scored
             counts = labels.counts(y)
-            recent = self.store.recent(reviewer, N_RECENT)
-            skipped = sum(said.get(reviewer) == "skip" for said in self.store.verdicts().values())
+            recent = self.store.book.recent(reviewer, N_RECENT)
+            skipped = sum(said.get(reviewer) == "skip" for said in self.store.book.verdicts().values())
             gain = self.outlook.gain
             return {
                 "title": self.material.title,
                 "noun": self.material.noun,
                 "n_rows": self.material.n_rows,
                 "reviewer": reviewer,
-                "reviewers": self.store.reviewers(),
+                "reviewers": self.store.book.reviewers(),
                 "generation": self.generation,
                 "n_anomaly": counts.n_anomaly,
                 "n_normal": counts.n_normal,
                 "n_labelled": counts.n_anomaly + counts.n_normal,
                 "n_skipped": skipped,
-                "n_disagreements": len(self.store.disagreements()),
+                "n_disagreements": len(self.store.book.disagreements()),
                 "n_new": int((y != self._then).sum()),
                 "gain": None if gain is None else asdict(gain),
                 "estimating": self.outlook.is_busy,
@@ -288,7 +238,7 @@ class Desk:
                     "threshold": scored.detector.threshold_,
                     "n_alarms": int(scored.is_alarm.sum()),
                     "calibrated": scored.p_values is not None,
-                    "can_roll_back": beside(self.model, "previous").exists(),
+                    "can_roll_back": versions.has_previous(self.model),
                 },
                 "histogram": scored.histogram,
                 "refit": self.refit_state(),
@@ -334,19 +284,7 @@ class Desk:
         refit = self._refit
         if refit is None or refit.comparison is None:
             raise InputError("There is no new model to compare with. Refit first.")
-        old, new, y = refit.comparison.old, refit.comparison.new, refit.comparison.y
-
-        def line(row: int) -> dict[str, Any]:
-            label = _WORDS.get(int(y[row]))
-            ranks = {"old": int(old.ranks[row]), "new": int(new.ranks[row])}
-            return {"row": row, "name": self.material.called(row), "label": label} | ranks
-
-        found = compared(old, new, y)
-        return found | {
-            "top": {name: [line(row) for row in rows] for name, rows in found["top"].items()},
-            "rose": [line(row) for row in found["rose"]],
-            "fell": [line(row) for row in found["fell"]],
-        }
+        return compared_rows(refit.comparison, self.material)
 
     def keep(self) -> None:
         """Use the new model from now on; its file takes the place of the old one, which is kept beside it."""
@@ -355,9 +293,7 @@ class Desk:
                 raise InputError("There is no new model to keep. Refit first.")
             comparison = self._refit.comparison
             detector = comparison.new.detector
-            if self.model.exists():
-                _copy(self.model, beside(self.model, "previous"))
-            detector.save(self.model, with_cases=self._with_cases)
+            versions.replace(self.model, detector, with_cases=self._with_cases)
             self.store.remember_fit(detector.fingerprint_, comparison.y)
             self._refit = None
             self._use(comparison.new)
@@ -366,18 +302,9 @@ class Desk:
     def roll_back(self) -> None:
         """Go back to the model before; the one that is given up stays beside it."""
         with self._lock:
-            previous = beside(self.model, "previous")
-            if not previous.exists():
+            if not versions.has_previous(self.model):
                 raise InputError("There is no model to go back to.")
-            scored = Scored.of(load(previous), self.material.X)
-            _copy(self.model, beside(self.model, "rolled-back"))
-            _copy(previous, self.model)
-            previous.unlink()
+            scored = Scored.of(load(versions.beside(self.model, "previous")), self.material.X)
+            versions.roll_back(self.model)
             self.stop_refit()
             self._use(scored)
-
-
-def _copy(source: Path, target: Path) -> None:
-    """Copy a file, whole or not at all."""
-    with atomic_path(target) as temporary:
-        shutil.copyfile(source, temporary)

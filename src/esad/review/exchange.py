@@ -7,7 +7,8 @@ from typing import Any, Final
 from uuid import uuid4
 
 from esad.errors import DataFileError
-from esad.review.store import MAX_NOTE, VERDICTS, Store, check_reviewer
+from esad.review.book import VERDICTS, check_reviewer
+from esad.review.store import MAX_NOTE, Store
 
 __all__ = ["read_csv", "write_csv"]
 
@@ -23,8 +24,8 @@ def write_csv(store: Store, names: Sequence[Any] | None, id_name: str) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow([id_name if names is not None else "row", *_COLUMNS])
-    for row in store.rows():
-        for reviewer, said in store.opinions(row).items():
+    for row in store.book.rows():
+        for reviewer, said in store.book.opinions(row).items():
             name = row if names is None else names[row]
             writer.writerow([name, said.verdict or "", reviewer, said.note, said.time])
     return out.getvalue()
@@ -39,7 +40,7 @@ def read_csv(text: str, store: Store, names: Sequence[Any] | None, id_name: str,
     lines = list(_lines(text, store.n_rows, names, id_name, reviewer))
     n_new = 0
     for row, who, verdict, note in lines:
-        said = store.opinions(row).get(who)
+        said = store.book.opinions(row).get(who)
         if verdict and (said is None or said.verdict != verdict):
             store.judge(str(uuid4()), row, who, verdict)
             n_new += 1

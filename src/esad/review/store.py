@@ -12,22 +12,19 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from esad import labels
 from esad.atomic import transaction
 from esad.errors import DataFileError, InputError, OutputError
+from esad.review.book import VERDICTS, Book, Entry, check_reviewer
 
-__all__ = ["MAX_NOTE", "VERDICTS", "Entry", "Opinion", "Store", "check_reviewer"]
+__all__ = ["MAX_NOTE", "MAX_REQUEST", "Store"]
 
-VERDICTS: Final = {"anomaly": labels.ANOMALY, "normal": labels.NORMAL, "skip": labels.UNLABELLED}
 MAX_NOTE: Final = 2000  # characters
-MAX_NAME: Final = 60
 MAX_REQUEST: Final = 80
 FORMAT: Final = 1
 APPLICATION: Final = 0x65736164  # "esad": says that the SQLite file is ours
@@ -50,42 +47,8 @@ create table if not exists fits (
 """
 
 
-@dataclass(frozen=True)
-class Entry:
-    """One line of the journal.
-
-    Attributes
-    ----------
-    number : int
-        Counts the entries, from 1.
-    row : int
-        The row or picture it is about, from 0.
-    reviewer, entry, note, time : str
-        Who; a verdict, "note" or "undo"; the words of a note; when (UTC).
-    undoes : int or None
-        The number of the entry that an "undo" takes back.
-    """
-
-    number: int
-    row: int
-    reviewer: str
-    entry: str
-    note: str
-    undoes: int | None
-    time: str
-
-
-@dataclass(frozen=True)
-class Opinion:
-    """What one reviewer thinks of one row now: the verdict (None: a note alone), the note, and when."""
-
-    verdict: str | None = None
-    note: str = ""
-    time: str = ""
-
-
 class Store:
-    """The journal in a file, and what follows from it.
+    """The journal in a file; `book` has what follows from it.
 
     Parameters
     ----------
@@ -103,16 +66,14 @@ class Store:
     ...     _ = store.judge("r1", 4, "ann", "anomaly"), store.judge("r2", 5, "ann", "normal")
     ...     _ = store.judge("r1", 4, "ann", "anomaly")  # sent again: nothing new
     ...     _ = store.undo("r3", "ann")
-    ...     len(store), store.labels()
+    ...     len(store), store.book.labels()
     (3, array([ 0,  0,  0,  0, -1,  0,  0,  0,  0], dtype=int8))
     """
 
     def __init__(self, path: str | os.PathLike[str], *, fingerprint: str, n_rows: int) -> None:
         self.path, self.n_rows = Path(path), n_rows
         self._lock = threading.RLock()  # requests come in threads; one transaction at a time
-        self._opinions: dict[int, dict[str, list[Entry]]] = {}  # by row and reviewer: verdicts that were not undone
-        self._notes: dict[int, dict[str, Entry]] = {}  # by row and reviewer
-        self._order: dict[str, list[Entry]] = {}  # by reviewer: the same verdicts, oldest first
+        self.book = Book(n_rows)
         if self.path.is_dir():
             raise OutputError(f"{str(self.path)!r} is a folder. The labels are kept in one file.")
         is_new = not self.path.exists()
@@ -152,7 +113,7 @@ class Store:
                 f"The labels {str(self.path)!r} belong to other data ({rows}). Name another file with --labels."
             )
         for row in database.execute("select * from journal order by number"):
-            self._replay(_entry(row))
+            self.book.enter(_entry(row))
 
     def __enter__(self) -> Self:
         return self
@@ -189,10 +150,10 @@ class Store:
             known = self._known(request)
             if known is not None:
                 return self._same(known, reviewer=reviewer, entry="undo")
-            last = self._order.get(check_reviewer(reviewer), [])
+            last = self.book.recent(check_reviewer(reviewer), 1)
             if not last:
                 return None
-            return self._enter(request, last[-1].row, reviewer, "undo", undoes=last[-1].number)
+            return self._enter(request, last[0].row, reviewer, "undo", undoes=last[0].number)
 
     def _enter(
         self, request: str, row: int, reviewer: str, entry: str, *, note: str = "", undoes: int | None = None
@@ -212,7 +173,7 @@ class Store:
                     (request, row, reviewer, entry, note, undoes, when),
                 )
             made = Entry(int(cursor.lastrowid or 0), row, reviewer, entry, note, undoes, when)
-            self._replay(made)
+            self.book.enter(made)
             return made
 
     def _known(self, request: str) -> Entry | None:
@@ -226,74 +187,6 @@ class Store:
         if any(getattr(known, name) != value for name, value in asked.items()):
             raise InputError("This request id was used before, for something else. Every request needs its own.")
         return known
-
-    def _replay(self, entry: Entry) -> None:
-        """What an entry changes."""
-        mine, order = self._opinions.setdefault(entry.row, {}), self._order.setdefault(entry.reviewer, [])
-        if entry.entry == "note":
-            self._notes.setdefault(entry.row, {})[entry.reviewer] = entry
-        elif entry.entry == "undo":
-            order[:] = [one for one in order if one.number != entry.undoes]
-            mine[entry.reviewer] = [one for one in mine.get(entry.reviewer, []) if one.number != entry.undoes]
-        else:
-            order.append(entry)
-            mine.setdefault(entry.reviewer, []).append(entry)
-
-    # ------------------------------------------------------------------ what follows
-
-    def rows(self) -> list[int]:
-        """Rows that somebody has said something about."""
-        with self._lock:
-            return sorted(self._opinions.keys() | self._notes.keys())
-
-    def opinions(self, row: int) -> dict[str, Opinion]:
-        """What every reviewer who said something thinks of a row now."""
-        with self._lock:
-            found = {name: said[-1] for name, said in self._opinions.get(row, {}).items() if said}
-            notes = {name: one for name, one in self._notes.get(row, {}).items() if one.note}
-            return {
-                name: Opinion(
-                    found[name].entry if name in found else None,
-                    notes[name].note if name in notes else "",
-                    max(one.time for one in (found.get(name), notes.get(name)) if one is not None),
-                )
-                for name in sorted(found.keys() | notes.keys())
-            }
-
-    def verdicts(self) -> dict[int, dict[str, str]]:
-        """The verdict of every reviewer on every row that has one, skips included."""
-        with self._lock:
-            found = (
-                (row, {name: said[-1].entry for name, said in by.items() if said}) for row, by in self._opinions.items()
-            )
-            return {row: verdicts for row, verdicts in found if verdicts}
-
-    def labels(self, known: NDArray[np.int8] | None = None) -> NDArray[np.int8]:
-        """Labels to train with: what the reviewers agree on.
-
-        A row on which they disagree is unlabelled, whoever they are and however many: somebody has to look again.
-        Where nobody said anomaly or normal, `known` stands, the labels that came with the data.
-        """
-        found = np.zeros(self.n_rows, dtype=np.int8) if known is None else known.copy()
-        for row, verdicts in self.verdicts().items():
-            said = {VERDICTS[verdict] for verdict in verdicts.values() if verdict != "skip"}
-            if said:
-                found[row] = said.pop() if len(said) == 1 else labels.UNLABELLED
-        return found
-
-    def disagreements(self) -> list[int]:
-        """Rows that one reviewer finds normal and another an anomaly."""
-        return sorted(row for row, said in self.verdicts().items() if {"anomaly", "normal"} <= set(said.values()))
-
-    def recent(self, reviewer: str, n: int) -> list[Entry]:
-        """The reviewer's last verdicts that were not undone, the newest first."""
-        with self._lock:
-            return self._order.get(reviewer, [])[-n:][::-1]
-
-    def reviewers(self) -> list[str]:
-        """Everybody who has said something."""
-        with self._lock:
-            return sorted(self._order.keys() | {name for notes in self._notes.values() for name in notes})
 
     # ------------------------------------------------------------------ what models were trained with
 
@@ -338,19 +231,6 @@ class Store:
             raise OutputError(f"The labels {str(self.path)!r} cannot be used: {error}.") from error
         except sqlite3.DatabaseError as error:
             raise DataFileError(f"The labels {str(self.path)!r} are damaged or something else: {error}.") from error
-
-
-def check_reviewer(name: str) -> str:
-    """The name, if it can be one.
-
-    Examples
-    --------
-    >>> check_reviewer("ann")
-    'ann'
-    """
-    if not 1 <= len(name) <= MAX_NAME or not name.isprintable() or name != name.strip():
-        raise InputError(f"The name of a reviewer must be 1 to {MAX_NAME} printable characters. Got {name[:80]!r}.")
-    return name
 
 
 def _entry(row: tuple[int, str, int, str, str, str, int | None, str]) -> Entry:

@@ -1,0 +1,158 @@
+"""What follows from the judgements: who thinks what of a row, which labels that gives, where people disagree."""
+
+import threading
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from esad import labels
+from esad.errors import InputError
+
+__all__ = ["MAX_NAME", "VERDICTS", "Book", "Entry", "Opinion", "check_reviewer"]
+
+VERDICTS: Final = {"anomaly": labels.ANOMALY, "normal": labels.NORMAL, "skip": labels.UNLABELLED}
+MAX_NAME: Final = 60  # characters
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of the journal.
+
+    Attributes
+    ----------
+    number : int
+        Counts the entries, from 1.
+    row : int
+        The row or picture it is about, from 0.
+    reviewer, entry, note, time : str
+        Who; a verdict, "note" or "undo"; the words of a note; when (UTC).
+    undoes : int or None
+        The number of the entry that an "undo" takes back.
+    """
+
+    number: int
+    row: int
+    reviewer: str
+    entry: str
+    note: str
+    undoes: int | None
+    time: str
+
+
+@dataclass(frozen=True)
+class Opinion:
+    """What one reviewer thinks of one row now: the verdict (None: a note alone), the note, and when."""
+
+    verdict: str | None = None
+    note: str = ""
+    time: str = ""
+
+
+class Book:
+    """The judgements in memory, entered one after the other.
+
+    Parameters
+    ----------
+    n_rows : int
+        How many rows the data has.
+
+    Examples
+    --------
+    >>> book = Book(4)
+    >>> book.enter(Entry(1, 2, "ann", "anomaly", "", None, ""))
+    >>> book.enter(Entry(2, 2, "bob", "normal", "", None, ""))
+    >>> book.disagreements(), book.labels().tolist()
+    ([2], [0, 0, 0, 0])
+    """
+
+    def __init__(self, n_rows: int) -> None:
+        self.n_rows = n_rows
+        self._lock = threading.RLock()
+        self._opinions: dict[int, dict[str, list[Entry]]] = {}  # by row and reviewer: verdicts that were not undone
+        self._notes: dict[int, dict[str, Entry]] = {}  # by row and reviewer
+        self._order: dict[str, list[Entry]] = {}  # by reviewer: the same verdicts, oldest first
+
+    def enter(self, entry: Entry) -> None:
+        """Take an entry in."""
+        with self._lock:
+            self._enter(entry)
+
+    def _enter(self, entry: Entry) -> None:
+        mine, order = self._opinions.setdefault(entry.row, {}), self._order.setdefault(entry.reviewer, [])
+        if entry.entry == "note":
+            self._notes.setdefault(entry.row, {})[entry.reviewer] = entry
+        elif entry.entry == "undo":
+            order[:] = [one for one in order if one.number != entry.undoes]
+            mine[entry.reviewer] = [one for one in mine.get(entry.reviewer, []) if one.number != entry.undoes]
+        else:
+            order.append(entry)
+            mine.setdefault(entry.reviewer, []).append(entry)
+
+    def rows(self) -> list[int]:
+        """Rows that somebody has said something about."""
+        with self._lock:
+            return sorted(self._opinions.keys() | self._notes.keys())
+
+    def opinions(self, row: int) -> dict[str, Opinion]:
+        """What every reviewer who said something thinks of a row now."""
+        with self._lock:
+            found = {name: said[-1] for name, said in self._opinions.get(row, {}).items() if said}
+            notes = {name: one for name, one in self._notes.get(row, {}).items() if one.note}
+            return {
+                name: Opinion(
+                    found[name].entry if name in found else None,
+                    notes[name].note if name in notes else "",
+                    max(one.time for one in (found.get(name), notes.get(name)) if one is not None),
+                )
+                for name in sorted(found.keys() | notes.keys())
+            }
+
+    def verdicts(self) -> dict[int, dict[str, str]]:
+        """The verdict of every reviewer on every row that has one, skips included."""
+        with self._lock:
+            found = (
+                (row, {name: said[-1].entry for name, said in by.items() if said}) for row, by in self._opinions.items()
+            )
+            return {row: verdicts for row, verdicts in found if verdicts}
+
+    def labels(self, known: NDArray[np.int8] | None = None) -> NDArray[np.int8]:
+        """Labels to train with: what the reviewers agree on.
+
+        A row on which they disagree is unlabelled, whoever they are and however many: somebody has to look again.
+        Where nobody said anomaly or normal, `known` stands, the labels that came with the data.
+        """
+        found = np.zeros(self.n_rows, dtype=np.int8) if known is None else known.copy()
+        for row, verdicts in self.verdicts().items():
+            said = {VERDICTS[verdict] for verdict in verdicts.values() if verdict != "skip"}
+            if said:
+                found[row] = said.pop() if len(said) == 1 else labels.UNLABELLED
+        return found
+
+    def disagreements(self) -> list[int]:
+        """Rows that one reviewer finds normal and another an anomaly."""
+        return sorted(row for row, said in self.verdicts().items() if {"anomaly", "normal"} <= set(said.values()))
+
+    def recent(self, reviewer: str, n: int) -> list[Entry]:
+        """The reviewer's last verdicts that were not undone, the newest first."""
+        with self._lock:
+            return self._order.get(reviewer, [])[-n:][::-1]
+
+    def reviewers(self) -> list[str]:
+        """Everybody who has said something."""
+        with self._lock:
+            return sorted(self._order.keys() | {name for notes in self._notes.values() for name in notes})
+
+
+def check_reviewer(name: str) -> str:
+    """The name, if it can be one.
+
+    Examples
+    --------
+    >>> check_reviewer("ann")
+    'ann'
+    """
+    if not 1 <= len(name) <= MAX_NAME or not name.isprintable() or name != name.strip():
+        raise InputError(f"The name of a reviewer must be 1 to {MAX_NAME} printable characters. Got {name[:80]!r}.")
+    return name
