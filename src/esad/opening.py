@@ -1,5 +1,6 @@
 """Rows or pictures for a fitted model, block by block, so that memory does not grow with the file."""
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +12,7 @@ from esad.wording import hint, listed
 if TYPE_CHECKING:
     from esad.detector import Detector
 
-__all__ = ["Block", "Source", "columns_for", "open_pictures", "open_table"]
+__all__ = ["Block", "Source", "columns_for", "open_pictures", "open_table", "plain_id"]
 
 
 @dataclass(frozen=True)
@@ -142,3 +143,17 @@ def open_pictures(
         return (Block(batch.images, list(batch.ids), batch.label_words, len(batch.ids)) for batch in batches)
 
     return Source(blocks(), blocks, "file", None, broken=broken)
+
+
+def plain_id(cell: Any) -> Any:
+    """An id as JSON can hold it: NaN and infinities, which it cannot, are missing.
+
+    Examples
+    --------
+    >>> plain_id("S001"), plain_id(7), plain_id(float("nan"))
+    ('S001', 7, None)
+    """
+    value = cell.as_py() if hasattr(cell, "as_py") else cell
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value if value is None or isinstance(value, str | int | float) else str(value)

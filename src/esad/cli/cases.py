@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from esad.cli import common
-from esad.cli.score import plain_id
 from esad.cli.source import known_features
 from esad.cli.training import Reading, check_column, column_labels, picture_labels, refuse_model
 from esad.errors import DataFileError, InputError
+from esad.opening import plain_id
 
 if TYPE_CHECKING:
     from esad.detector import Detector

@@ -5,11 +5,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from esad.cli.score import plain_id
 from esad.cli.source import open_source
 from esad.cli.training import Reading, check_column, column_labels, table_files
 from esad.errors import InputError
-from esad.opening import open_table
+from esad.opening import open_table, plain_id
 
 if TYPE_CHECKING:
     import numpy as np

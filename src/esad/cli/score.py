@@ -1,7 +1,6 @@
 """`esad score`: a score and a verdict for every row of a file or folder."""
 
 import heapq
-import math
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,6 +11,7 @@ from esad.cli import common, options, shards
 from esad.cli.decide import Decision, decision_for
 from esad.cli.source import Block, load_model, open_source, parsed, scored
 from esad.errors import InputError
+from esad.opening import plain_id
 
 if TYPE_CHECKING:
     import numpy as np
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from esad.detector import Detector
     from esad.score.drift import Drift
 
-__all__ = ["EXAMPLE", "plain_id", "score"]
+__all__ = ["EXAMPLE", "score"]
 
 EXAMPLE = common.example(
     "esad score payments.esad new.csv --out scores.csv",
@@ -191,14 +191,6 @@ class _Worst:
             {id_name: name, "score": score, "anomaly": flagged} | ({} if p_value is None else {"p_value": p_value})
             for score, _, name, flagged, p_value in sorted(self._heap, key=lambda kept: kept[:2], reverse=True)
         ]
-
-
-def plain_id(cell: Any) -> Any:
-    """An id as JSON can hold it: NaN and infinities, which it cannot, are missing."""
-    value = cell.as_py() if hasattr(cell, "as_py") else cell
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value if value is None or isinstance(value, str | int | float) else str(value)
 
 
 def _cell(name: str, value: Any) -> object:

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from esad.cli.score import plain_id
 from esad.cli.source import Block, Source, scored
+from esad.opening import plain_id
 
 if TYPE_CHECKING:
     import numpy as np

@@ -28,7 +28,7 @@ from esad.data.images import as_images
 from esad.data.pictures import read_header
 from esad.data.table import Table
 from esad.errors import InputError, RequestError, SchemaError
-from esad.opening import Block, open_pictures, open_table
+from esad.opening import Block, open_pictures, open_table, plain_id
 from esad.serve.model import Served
 from esad.wording import listed
 
@@ -231,7 +231,7 @@ def _table_rows(path: Path, served: Served, max_rows: int) -> Rows:
     table = replace(Table.from_any(pa.concat_tables([block.X for block in blocks])), named=schema.named)
     ids = None
     if source.id_name is not None:
-        ids = [_plain_id(cell) for block in blocks for cell in block.ids.to_pylist()]
+        ids = [plain_id(cell) for block in blocks for cell in block.ids.to_pylist()]
     return Rows(served, schema.align(table), ids)
 
 
@@ -369,13 +369,6 @@ def _check_width(n_columns: int, served: Served) -> None:
 def _check_expanded(n_bytes: int) -> None:
     if n_bytes > _MAX_EXPANDED:
         raise RequestError(413, f"Unpacked, this is more than {_MAX_EXPANDED >> 20} MiB. Send less at a time.")
-
-
-def _plain_id(cell: Any) -> Any:
-    """An id as JSON can hold it."""
-    if isinstance(cell, float) and not math.isfinite(cell):
-        return None
-    return cell if type(cell) in _SCALARS else str(cell)
 
 
 @contextlib.contextmanager
