@@ -4,6 +4,8 @@ import io
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 HEADER = "serial,size,colour,made,checked,verdict"
 
@@ -24,6 +26,13 @@ def npy(array: Any, **options: Any) -> bytes:
     """An array as the bytes of a .npy file."""
     sink = io.BytesIO()
     np.save(sink, array, **options)
+    return sink.getvalue()
+
+
+def as_parquet(content: pa.Table, **options: Any) -> bytes:
+    """A table as the bytes of a Parquet file."""
+    sink = io.BytesIO()
+    pq.write_table(content, sink, **options)
     return sink.getvalue()
 
 

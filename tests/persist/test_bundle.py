@@ -114,6 +114,8 @@ def test_what_the_format_cannot_hold_is_not_written(tmp_path, manifest, tensors,
 def test_too_large_a_manifest_is_not_written(tmp_path):
     with pytest.raises(OutputError, match="at most 64 MiB"):
         bundle.write(tmp_path / "model.esad", {"text": "a" * 64 * 2**20}, {})
+    with pytest.raises(OutputError, match="2 million values"):
+        bundle.write(tmp_path / "model.esad", {"values": [0] * 2**21}, {})
     assert list(tmp_path.iterdir()) == []
 
 

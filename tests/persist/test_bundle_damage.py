@@ -244,6 +244,30 @@ def test_refusing_a_forged_size_allocates_little(folder, original):
             tracemalloc.stop()
 
 
+BOMBS = {  # what each byte of these becomes in memory is ten to thirty
+    "lists": {"manifest": b'{"x":[' + b"[]," * 2**21 + b"1]}"},
+    "objects": {"manifest": b'{"x":[' + b'{"a":1},' * 2**20 + b"1]}"},
+    "keys": {"manifest": b"{" + b",".join(b'"%d":1' % number for number in range(2**21 + 1)) + b"}"},
+    "tensors": {
+        "weights": safetensors_bytes(
+            {f"{number}": {"dtype": "U8", "shape": [0], "data_offsets": [0, 0]} for number in range(30_000)}
+        )
+    },
+    "axes": {"weights": safetensors_bytes({"a": {"dtype": "U8", "shape": [0] + [1] * 10**6, "data_offsets": [0, 0]}})},
+}
+
+
+@pytest.mark.parametrize("bomb", BOMBS.values(), ids=BOMBS)
+def test_bombs_are_refused_before_they_are_unpacked(folder, original, bomb):
+    data = forge_contents(original, **bomb)
+    tracemalloc.start()
+    try:
+        assert_refused(folder, data, "than any model needs")
+        assert tracemalloc.get_traced_memory()[1] < 3 * len(data)
+    finally:
+        tracemalloc.stop()
+
+
 @pytest.mark.parametrize("size", [2**28, 2**40])
 def test_refusing_a_huge_file_allocates_little(tmp_path, original, size):
     path = tmp_path / "huge.esad"

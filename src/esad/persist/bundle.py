@@ -81,10 +81,12 @@ def write(path: str | os.PathLike[str], manifest: Mapping[str, Any], tensors: Ma
         raise InputError(f"`manifest` must not hold {taken}: they are set when the file is written. Remove them.")
     stated = dict(zip(_STATED, (FORMAT, FORMAT_VERSION, __version__), strict=True))
     packed = (contents.pack_manifest({**manifest, **stated}), contents.pack_tensors(tensors))
-    if len(packed[0]) > _MAX_MANIFEST or sum(map(len, packed)) + _FRAME_SIZE > _MAX_FILE:
+    too_many = contents.n_values(packed[0]) > contents.MAX_VALUES
+    if too_many or len(packed[0]) > _MAX_MANIFEST or sum(map(len, packed)) + _FRAME_SIZE > _MAX_FILE:
         sizes = " and ".join(f"{len(part) / 2**20:.0f} MiB" for part in packed)
         raise OutputError(
-            f"Cannot write {os.fspath(path)!r}: a model file holds at most 64 MiB of manifest and 2 GiB in all, "
+            f"Cannot write {os.fspath(path)!r}: a model file holds at most 64 MiB of manifest with 2 million values, "
+            "and 2 GiB in all, "
             f"and manifest and weights take {sizes}. Use a smaller network, fewer members or fewer categories."
         )
     digest = hashlib.sha256()

@@ -11,11 +11,21 @@ import safetensors.numpy
 
 from esad.errors import InputError
 
-__all__ = ["DamageError", "pack_manifest", "pack_tensors", "unpack_manifest", "unpack_tensors"]
+__all__ = [
+    "MAX_VALUES",
+    "DamageError",
+    "n_values",
+    "pack_manifest",
+    "pack_tensors",
+    "unpack_manifest",
+    "unpack_tensors",
+]
 
 # What networks, preprocessing and thresholds are made of; numpy has no bfloat16.
 _DTYPES = ("float64", "float32", "int64", "int32", "int8", "uint8", "bool")
 _MAX_DEPTH = 100
+MAX_VALUES = 2**21  # of a manifest: each takes up to two hundred bytes in memory
+MAX_HEADER = 2**20  # bytes in which safetensors lists the tensors: some ten thousand of them
 
 
 class DamageError(Exception):
@@ -37,7 +47,7 @@ def pack_manifest(manifest: Mapping[str, Any]) -> bytes:
 
 
 def unpack_manifest(packed: bytes) -> dict[str, Any]:
-    """Return the manifest if it is one JSON object without NaN, infinity, doubled keys or deep nesting.
+    """Return the manifest if it is one JSON object of not too many values, without NaN, doubled keys or deep nesting.
 
     Examples
     --------
@@ -46,6 +56,8 @@ def unpack_manifest(packed: bytes) -> dict[str, Any]:
         ...
     esad.persist.contents.DamageError: its manifest cannot be read (NaN is not a finite number)
     """
+    if n_values(packed) > MAX_VALUES:
+        raise DamageError("its manifest holds more than any model needs")
     try:
         manifest = json.loads(
             packed.decode(), parse_float=_finite, parse_constant=_finite, object_pairs_hook=_without_doubles
@@ -60,6 +72,17 @@ def unpack_manifest(packed: bytes) -> dict[str, Any]:
     if level:
         raise DamageError("its manifest is nested too deeply")
     return manifest
+
+
+def n_values(packed: bytes) -> int:
+    """At least how many values JSON bytes hold, by their punctuation; that of texts counts too.
+
+    Examples
+    --------
+    >>> n_values(b'{"a": [1, 2, {}]}')
+    5
+    """
+    return sum(map(packed.count, (b",", b"[", b"{")))
 
 
 def pack_tensors(tensors: Mapping[str, np.ndarray]) -> bytes:
@@ -82,11 +105,15 @@ def pack_tensors(tensors: Mapping[str, np.ndarray]) -> bytes:
 def unpack_tensors(packed: bytes) -> dict[str, np.ndarray]:
     """Return writable arrays sorted by name; safetensors checks that they cover the bytes exactly.
 
+    Tensors without a single value take no bytes there, but memory here: a list of very many is refused.
+
     Examples
     --------
     >>> unpack_tensors(pack_tensors({"centre": np.array([1.5, -2.0], dtype=np.float32)}))
     {'centre': array([ 1.5, -2. ], dtype=float32)}
     """
+    if int.from_bytes(packed[:8], "little") > MAX_HEADER:
+        raise DamageError("its weights are listed in more bytes than any model needs")
     try:
         tensors = safetensors.numpy.load(packed)
         for name, tensor in tensors.items():

@@ -18,10 +18,10 @@ from starlette.responses import JSONResponse, Response
 from esad.errors import RequestError
 from esad.serve import bodies, documents
 from esad.serve.batching import Batcher, Scored
-from esad.serve.bodies import Rows
 from esad.serve.keys import Keys
 from esad.serve.metrics import MEDIA_TYPE, Metrics
 from esad.serve.model import Models, Outcome, Served
+from esad.serve.rows import Rows
 from esad.web.answers import application
 from esad.web.guard import Guard, Limits
 

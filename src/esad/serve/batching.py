@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from esad.alarms import AlarmRule
 from esad.data.table import Table
 from esad.errors import RequestError
-from esad.serve.bodies import Rows
 from esad.serve.metrics import Metrics
+from esad.serve.rows import Rows
 
 __all__ = ["Batcher", "Scored"]
 

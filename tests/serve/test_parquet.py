@@ -1,0 +1,153 @@
+"""Parquet files forged byte by byte take neither memory nor time."""
+
+import subprocess
+import sys
+import zlib
+
+import pyarrow as pa
+import pytest
+from forged_parquet import forged, number
+from serving import as_parquet, refused
+
+from esad.errors import InputError
+from esad.serve import bodies, parquet
+
+N_ROWS = 5
+TABLE = pa.table(
+    {
+        "size": [1.0] * N_ROWS,
+        "colour": ["red"] * N_ROWS,
+        "made": ["2024-02-29"] * N_ROWS,
+        "checked": [True] * N_ROWS,
+    }
+)
+HUGE = 2**31 - 1
+DATA, DICTIONARY = 0, 2  # types of pages
+
+
+def claims_a_huge_page(head, content):
+    head[2][1] = HUGE
+    return content
+
+
+def is_a_huge_page(head, content):
+    """Gzip of zeros: 300 MiB in 300 KiB."""
+    squeezed = zlib.compressobj(9, zlib.DEFLATED, 31)
+    head[2][1] = 300 * 2**20
+    return b"".join(squeezed.compress(bytes(2**20)) for _ in range(300)) + squeezed.flush()
+
+
+def claims_many_values(head, content):
+    for field in (5, 7):
+        if field in head:
+            head[field][1][1][1] = HUGE
+    return content
+
+
+def lengths_without_end(head, content):
+    """2^28 lengths of 0, each as the difference from the one before: a gigabyte of a few bytes."""
+    if head[5][1][2][1] != 6:
+        return content
+    levels = content[: 4 + int.from_bytes(content[:4], "little")]
+    count = bytes([0x80, 0x80, 0x80, 0x80, 0x01])  # 2^28
+    new = levels + count + b"\x04" + count + number(0) + (number(0) + bytes(4)) * 2 + bytes(64)
+    head[2][1] = len(new)
+    return new
+
+
+def many_columns(meta):
+    """Each takes 3 bytes here and some 700 in the reader."""
+    meta[4][1][1][0][1][1] = (12, [{2: [6, 0]}] * 500_000)
+
+
+def plain(**options):
+    return as_parquet(TABLE, use_dictionary=False, **options)
+
+
+FORGED = {
+    "a page that claims 2 GiB": lambda: forged(plain(compression="zstd"), page=claims_a_huge_page),
+    "a page that becomes 300 MiB": lambda: forged(plain(compression="gzip"), page=is_a_huge_page),
+    "pages with 2^31 values": lambda: forged(as_parquet(TABLE, compression="none"), page=claims_many_values),
+    "2^28 lengths": lambda: forged(
+        plain(compression="none", column_encoding={"colour": "DELTA_LENGTH_BYTE_ARRAY"}), page=lengths_without_end
+    ),
+    "half a million columns": lambda: forged(plain(), footer=many_columns),
+}
+
+
+def test_pages_are_added_up(forest, send):
+    body = as_parquet(TABLE, compression="none")
+    metadata = pa.parquet.read_metadata(pa.BufferReader(body))
+    group = metadata.row_group(0)
+    heads = sum(group.column(index).total_uncompressed_size for index in range(4))
+    assert 0 < parquet.unpacked_bytes(body, metadata) < heads
+    again = forged(body)
+    assert send(forest, bodies.PARQUET, again).json()["n_rows"] == N_ROWS  # the forger alone changes nothing
+
+
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+@pytest.mark.parametrize("compression", ["none", "snappy", "gzip", "zstd"])
+def test_sound_files_pass(send, forest, version, compression):
+    nested = TABLE.append_column("also", pa.array([[1, 2, 3]] * N_ROWS))
+    body = as_parquet(nested, data_page_version=version, compression=compression, row_group_size=2)
+    assert send(forest, bodies.PARQUET, body).json()["n_rows"] == N_ROWS
+
+
+@pytest.mark.parametrize("case", FORGED)
+def test_forged_files_are_refused(send, forest, case):
+    answer = send(forest, bodies.PARQUET, FORGED[case]())
+    refused(answer, answer.status_code)
+    assert answer.status_code in (413, 422)
+
+
+PROBE = """
+import resource, sys, time
+from pathlib import Path
+from esad.serve import bodies
+from esad.serve.metrics import Metrics
+from esad.serve.model import Models
+
+served = Models(Path(sys.argv[1]), Metrics()).current
+read = lambda name: bodies.read(bodies.PARQUET, Path(name).read_bytes(), served, max_rows=10_000)
+read(sys.argv[2])
+before, began = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
+for name in sys.argv[3:]:
+    try:
+        read(name)
+    except ValueError:
+        continue
+    raise SystemExit(f"{name} was read")
+grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+print(grown, time.process_time() - began)
+"""
+
+
+def test_forged_files_take_neither_memory_nor_time(forest, tmp_path):
+    paths = []
+    for number_, body in enumerate([plain(), *(make() for make in FORGED.values())]):
+        paths.append(tmp_path / f"{number_}.parquet")
+        paths[-1].write_bytes(body)
+    done = subprocess.run([sys.executable, "-c", PROBE, forest, *paths], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    grown, seconds = map(float, done.stdout.split())
+    unit = 1 if sys.platform == "darwin" else 1024
+    assert grown * unit < 100 * 2**20
+    assert seconds < 5
+
+
+@pytest.mark.parametrize("cut", [0, 1, 5, 20])
+def test_heads_that_are_cut(cut):
+    body = as_parquet(TABLE, compression="none")
+    metadata = pa.parquet.read_metadata(pa.BufferReader(body))
+    with pytest.raises(InputError):
+        parquet.unpacked_bytes(body[: 4 + cut], metadata)
+
+
+@pytest.mark.parametrize(
+    "junk", [b"\xff" * 300, b"\x1c" * 300, b"\x19\xfc" + b"\xff" * 9 + b"\x7f" * 300, b"\x15" + b"\x80" * 300]
+)
+def test_heads_of_junk(junk):
+    body = as_parquet(TABLE, compression="none")
+    metadata = pa.parquet.read_metadata(pa.BufferReader(body))
+    with pytest.raises(InputError):
+        parquet.unpacked_bytes(body[:4] + junk + body[4 + len(junk) :], metadata)
