@@ -65,6 +65,16 @@ def test_noise_widens_the_interval_and_a_falling_line_promises_no_loss():
     assert second.high - second.low > 10 * (first.high - first.low)
 
 
+def test_the_width_is_the_stated_one():
+    """Eq. of the module, by hand: slopes 0.1 and 0.2 per log 2, no noise beside the lines."""
+    aucs = np.array([[0.5, 0.6], [0.5, 0.7]])
+    found = extrapolated(np.array([2.0, 4.0]), aucs, n_now=8, n_next=8)
+    spread = np.std([0.1, 0.2], ddof=1) * np.sqrt(1 / 2 + 0.25 / 0.75)
+    assert found.auc == pytest.approx(0.15)
+    assert found.high - found.auc == pytest.approx(1.2816 * 0.6 * spread, rel=1e-6)
+    assert found.auc - found.low == pytest.approx(found.high - found.auc)
+
+
 def test_too_few_labels_or_none_to_come_are_refused(rows):
     X, y = rows
     with pytest.raises(LabelError, match="4 labelled anomalies"):

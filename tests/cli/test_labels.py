@@ -1,8 +1,12 @@
 """`esad labels`: rows to label in a file to be filled in, a curve, an audit, and a clear line for what cannot be."""
 
 import csv
+from types import SimpleNamespace
 
 import pytest
+
+from esad.advice.audit import Doubt
+from esad.cli import labels
 
 
 @pytest.fixture
@@ -125,3 +129,10 @@ def test_a_file_with_a_label_in_every_row_has_none_to_suggest(refused, model, ki
     table = [[*row[:-1], "anomaly" if number % 2 else "normal"] for number, row in enumerate(kit.rows())]
     words = refused(model, kit.csv(tmp_path / "all.csv", kit.header, table), "--quick")
     assert "Every row is labelled" in words
+
+
+@pytest.mark.parametrize(("suspicion", "verdict"), [(0.5, "Labels to look at again"), (0.49, "No label looks wrong")])
+def test_an_audit_without_doubts_says_so(capfd, suspicion, verdict):
+    rows = SimpleNamespace(id_name="serial", name=str)
+    labels._show_doubts((Doubt(3, -1, suspicion, 0.9), Doubt(4, 1, 0.1, 0.2)), rows)
+    assert capfd.readouterr().out.startswith(f"{verdict}, most doubtful first")

@@ -27,6 +27,7 @@ EXAMPLE = common.example(
     "esad labels parts.esad parts.csv -l bad --anomaly-value 1 --normal-value 0",
 )
 _WORDS = {-1: "anomaly", 1: "normal"}
+_LOOKS_WRONG = 0.5  # suspicion from which more speaks against a label than for it
 _DOUBTS_SHOWN = 5
 
 
@@ -177,4 +178,5 @@ def _show_doubts(doubts: "Sequence[Doubt]", rows: RowsRead) -> None:
         for one in doubts[:_DOUBTS_SHOWN]
     ]
     heads = [rows.id_name, "label", "suspicion", "unlabelled rows below it"]
-    common.show_table("Labels to look at again, most doubtful first", heads, cells, right=heads[2:])
+    verdict = "Labels to look at again" if doubts[0].suspicion >= _LOOKS_WRONG else "No label looks wrong"
+    common.show_table(f"{verdict}, most doubtful first", heads, cells, right=heads[2:])
