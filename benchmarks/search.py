@@ -29,18 +29,9 @@ from esad.data.scenario import Scenario, natural
 from esad.data.sources import adbench
 
 PATH = RESULTS / "search.json"
-# The default's AUC is below 98.8 % with seed 0, so that a recipe can be better and worse: all seeds. Others: seed 0.
-WITH_ROOM = (
-    "15_Hepatitis",
-    "1_ALOI",
-    "24_mnist",
-    "33_skin",
-    "34_smtp",
-    "39_vertebral",
-    "46_WPBC",
-    "47_yeast",
-    "8_celeba",
-)
+# Where labels decide (five known anomalies or more) and the default's AUC is below 99 %, so that a recipe can be better
+# and worse: all seeds. Other tables: seed 0.
+WITH_ROOM = ("1_ALOI", "24_mnist", "33_skin", "47_yeast", "8_celeba")
 Run = dict[str, object]
 
 
