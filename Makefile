@@ -86,7 +86,7 @@ bench-adbench: $(PEERS)/.installed
 	$(PEERS)/bin/python benchmarks/tables_adbench.py
 
 bench-scaling: setup $(PEERS)/.installed
-	$(BIN)/python benchmarks/scaling.py grow bars plot --peers $(PEERS)/bin/python
+	$(BIN)/python benchmarks/scaling.py grow train bars plot --peers $(PEERS)/bin/python
 
 bench-speed: $(PEERS)/.installed
 	$(PEERS)/bin/python benchmarks/speed.py

@@ -1,6 +1,6 @@
 """The numbers of docs/scaling.md are the stored ones, and exponents are those of the curve."""
 
-import importlib.util
+import importlib
 import json
 from pathlib import Path
 
@@ -14,27 +14,25 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.fixture
-def scaling(monkeypatch):
+def benchmark(monkeypatch):
     monkeypatch.syspath_prepend(str(SCRIPT.parent))
-    specification = importlib.util.spec_from_file_location("scaling", SCRIPT)
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    return module
+    return importlib.import_module
 
 
-def test_the_page_has_the_stored_numbers(scaling):
-    page = scaling.PAGE.read_text(encoding="utf-8")
-    stored = json.loads(scaling.STORED.read_text())
-    assert page == scaling.page(page, stored), "Run: python benchmarks/scaling.py plot"
+def test_the_page_has_the_stored_numbers(benchmark):
+    shown = benchmark("scaling_page")
+    page = shown.PAGE.read_text(encoding="utf-8")
+    stored = json.loads((SCRIPT.parent / "results" / "scaling.json").read_text())
+    assert page == shown.page(page, stored), "Run: python benchmarks/scaling.py plot"
 
 
-def test_exponents_are_those_of_a_power_and_the_interval_holds_it(scaling):
+def test_exponents_are_those_of_a_power_and_the_interval_holds_it(benchmark):
     sizes, factors = (8, 32, 128, 512), (1.0, 1.1, 0.9, 1.0)
     points = [
         {"what": "fit", "axis": "columns", "value": size, "busy": 3 * size**1.5 * factor, "mib": None}
         for size, factor in zip(sizes, factors, strict=True)
     ]
-    found = scaling.exponents(points)
+    found = benchmark("scaling_growth").exponents(points)
     assert list(found) == ["fit busy by columns"]
     known = found["fit busy by columns"]
     assert known["exponent"] == pytest.approx(1.5, abs=0.05)
