@@ -143,7 +143,7 @@ class GEOMObjective(Objective):
 
     def __init__(self, spec: NetworkSpec, kind: str) -> None:
         super().__init__()
-        self.n_members = spec.n_members
+        self.n_members, self.in_shape = spec.n_members, spec.in_shape
         self.transformations = transformations_of(kind, spec.in_shape)
         k = len(self.transformations)
         self.encoder = spec.encoder()
@@ -200,10 +200,11 @@ class GEOMObjective(Objective):
         (members, transformations * batch, k): first all pictures with the first transformation, and so on.
         """
         encode, classify = inference(self.encoder), inference(self.head)
+        pixels = pixel_maps(self.transformations, self.in_shape).to(self.alpha.device)
 
         def answer(x: Tensor, numbers: Sequence[int]) -> Tensor:
-            seen = torch.cat([self.transformations[number](x) for number in numbers], dim=1)
-            return self._log_softmax(classify(encode(seen)))
+            seen = x.flatten(3)[..., pixels[list(numbers)]]  # (members or 1, batch, C, transformations, H * W)
+            return self._log_softmax(classify(encode(seen.movedim(3, 1).flatten(1, 2).view(len(x), -1, *x.shape[2:]))))
 
         return answer
 

@@ -109,7 +109,8 @@ def _n_below(padded: Tensor, values: Tensor) -> Tensor:
 class _ExactNumbers(TorchFunctionMode):
     """While it is on, plain numbers beside float64 tensors are float64 tensors too.
 
-    The exporter to ONNX writes them as float32, and onnxruntime has no leaky ReLU in float64.
+    The exporter to ONNX writes them as float32. Leaky ReLU is a maximum: onnxruntime has none in float64, and torch
+    takes long to take apart its own.
     """
 
     def __torch_function__(
@@ -117,7 +118,7 @@ class _ExactNumbers(TorchFunctionMode):
     ) -> Any:
         kwargs = kwargs or {}
         is_exact = any(isinstance(value, Tensor) and value.dtype == torch.float64 for value in args)
-        if is_exact and func.__name__.startswith("leaky_relu"):
+        if func.__name__.startswith("leaky_relu"):
             return _leaky_relu(*args, **kwargs)
         if is_exact and func.__name__.strip("_") in _WITH_NUMBERS:
             args = tuple(exact(value) if isinstance(value, float) else value for value in args)
@@ -126,7 +127,9 @@ class _ExactNumbers(TorchFunctionMode):
 
 
 def _leaky_relu(x: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
-    return torch.maximum(x, x * exact(negative_slope))
+    if negative_slope == 0.0:
+        return x.relu()
+    return torch.maximum(x, x * torch.tensor(negative_slope, dtype=x.dtype))
 
 
 def traced(graph: ScoreGraph) -> Any:
