@@ -7,6 +7,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+KEY = "a-key-of-the-tests-01"
+ROWS = {"rows": [[0.1, 0.2, 0.3], [9.0, 9.0, 9.0]]}
 HEADER = "serial,size,colour,made,checked,verdict"
 
 
@@ -20,6 +22,11 @@ def table(n_rows: int = 60, seed: int = 0) -> str:
         colour = str(rng.choice(["red", "green", ""]))
         lines.append(f"S{row:03d},{size},{colour},2024-0{1 + row % 9}-{1 + row % 28:02d},{checked},")
     return "\n".join(lines) + "\n"
+
+
+def bearer(key: str = KEY) -> dict[str, str]:
+    """The header that carries a key."""
+    return {"authorization": f"Bearer {key}"}
 
 
 def npy(array: Any, **options: Any) -> bytes:

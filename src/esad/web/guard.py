@@ -174,6 +174,8 @@ class Guard:
             raise RequestError(403, f"A page of {origin!r} may not ask here.")
         if headers.get("content-encoding", "identity").casefold() != "identity":
             raise RequestError(415, "Compressed bodies are refused. Send the content as it is.")
+        if "content-length" in headers and "transfer-encoding" in headers:  # a proxy may see another end of the body
+            raise RequestError(400, "A request may state its length or come in chunks, not both.")
         if self.n_active > self.limits.requests:
             raise RequestError(503, "Too many requests at once. Try again in a moment.", {"retry-after": "1"})
         length = headers.get("content-length", "0")

@@ -1,0 +1,107 @@
+"""What becomes of a new model file while the old one serves."""
+
+import logging
+import os
+import shutil
+import time
+
+import httpx
+import numpy as np
+import pytest
+from serving import KEY, ROWS, bearer, refused
+
+import esad
+from esad.serve.app import Service, Settings
+from esad.serve.keys import Keys
+from esad.web.server import in_background
+
+
+@pytest.fixture
+def replaceable(tmp_path, numbers):
+    path = tmp_path / "numbers.esad"
+    shutil.copy(numbers, path)
+    return path
+
+
+@pytest.fixture(scope="session")
+def other(tmp_path_factory):
+    path = tmp_path_factory.mktemp("other") / "other.esad"
+    esad.IsolationForest(n_trees=5, random_state=1).fit(np.random.default_rng(1).normal(size=(100, 3))).save(path)
+    return path
+
+
+def test_a_new_file_takes_the_place_of_the_old_one(asking, replaceable, other):
+    ask = asking(replaceable, keys=Keys([KEY]))
+    before = ask("POST", "/score", json=ROWS, headers=bearer()).json()
+    assert ask("POST", "/reload", headers=bearer()).json()["outcome"] == "unchanged"
+    shutil.copy(other, replaceable)
+    assert ask.service.models.changed()
+    answer = ask("POST", "/reload", headers=bearer()).json()
+    assert answer["outcome"] == "replaced"
+    after = ask("POST", "/score", json=ROWS, headers=bearer()).json()
+    assert after["model"] == answer["model"] != before["model"]
+    scores = esad.load(other).anomaly_score(ROWS["rows"]).tolist()
+    assert [row["score"] for row in after["rows"]] == scores != [row["score"] for row in before["rows"]]
+    assert not ask.service.models.changed()
+
+
+@pytest.mark.parametrize("damage", ["flipped", "cut", "gone", "foreign", "folder", "pipe"])
+def test_a_damaged_file_changes_nothing_but_what_is_told(asking, replaceable, caplog, damage):
+    ask = asking(replaceable, keys=Keys([KEY]))
+    before = ask("POST", "/score", json=ROWS, headers=bearer()).json()
+    sound = replaceable.read_bytes()
+    if damage in ("gone", "folder", "pipe"):
+        replaceable.unlink()
+        {"gone": lambda path: None, "folder": os.mkdir, "pipe": os.mkfifo}[damage](replaceable)
+    else:
+        middle = len(sound) // 2
+        flipped = sound[:middle] + bytes([sound[middle] ^ 1]) + sound[middle + 1 :]
+        replaceable.write_bytes({"flipped": flipped, "cut": sound[:middle], "foreign": b"hello"}[damage])
+    with caplog.at_level(logging.ERROR):
+        message = refused(ask("POST", "/reload", headers=bearer()), 422)
+    assert "stays" in message
+    assert "stays" in caplog.text
+    assert ask("POST", "/score", json=ROWS, headers=bearer()).json() == before
+    assert ask("GET", "/health").json()["problem"]
+    text = ask("GET", "/metrics", headers=bearer()).text
+    assert 'esad_reloads_total{outcome="failed"} 1.0' in text
+    assert "esad_model_stale 1.0" in text
+    if damage in ("folder", "pipe"):
+        (replaceable.rmdir if damage == "folder" else replaceable.unlink)()
+    replaceable.write_bytes(sound)
+    ask("POST", "/reload", headers=bearer())
+    assert ask("GET", "/health").json()["problem"] is None
+
+
+def test_reload_needs_keys(asking, numbers):
+    assert "SIGHUP" in refused(asking(numbers)("POST", "/reload"), 403)
+
+
+def test_health_shows_no_path(asking, replaceable):
+    ask = asking(replaceable)
+    replaceable.write_bytes(b"hello")
+    ask.service.models.reload()
+    problem = ask("GET", "/health").json()["problem"]
+    assert "numbers.esad" in problem
+    assert str(replaceable.parent) not in problem
+
+
+def test_a_new_file_is_found_and_a_damaged_one_tried_once(replaceable, other, caplog):
+    service = Service(replaceable, Settings(watch_seconds=0.02))
+    with in_background(service.guard) as url, httpx.Client(base_url=url) as client:
+
+        def wait_for(condition):
+            end = time.monotonic() + 10
+            while not condition(client.get("/health").json()):
+                assert time.monotonic() < end
+                time.sleep(0.02)
+
+        version = client.get("/health").json()["model"]["version"]
+        with caplog.at_level(logging.WARNING):
+            replaceable.write_bytes(b"damaged")
+            wait_for(lambda health: health["problem"])
+            time.sleep(0.2)
+            assert caplog.text.count("is not used") == 1
+        assert client.post("/score", json=ROWS).json()["model"]["version"] == version
+        shutil.copy(other, replaceable)
+        wait_for(lambda health: health["model"]["version"] != version and health["problem"] is None)

@@ -1,0 +1,105 @@
+"""Many requests at one time: merged, each with its own answer, and refused where there are too many."""
+
+import asyncio
+import time
+
+import httpx
+import numpy as np
+from serving import ROWS, refused
+
+from esad.serve import app as serve_app
+from esad.serve.app import Service, Settings
+
+
+def crowd(service, requests):
+    """Answers of requests that are all sent at once."""
+
+    async def once():
+        transport = httpx.ASGITransport(service.guard, raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            return await asyncio.gather(*(client.post(route, json=body) for route, body in requests))
+
+    return asyncio.run(once())
+
+
+def batches(service):
+    lines = service.metrics.text().decode().splitlines()
+    return {line.split(" ")[0]: float(line.split(" ")[1]) for line in lines if line.startswith("esad_batch")}
+
+
+def test_requests_at_one_time_are_merged_and_keep_their_own_scores(parts):
+    service = Service(parts)
+    rng = np.random.default_rng(0)
+
+    def row():
+        colour, made = str(rng.choice(["red", "green"])), f"2024-01-{rng.integers(1, 28):02d}"
+        return {"size": float(rng.normal()), "colour": colour, "made": made, "checked": bool(rng.integers(2))}
+
+    sent = [{"rows": [row() for _ in range(rng.integers(1, 4))]} for _ in range(40)]
+    sent[7] = {"rows": [{"size": "wide", "colour": "", "made": "", "checked": True}]}
+    together = crowd(service, [("/score", body) for body in sent])
+    refused(together.pop(7), 422)
+    del sent[7]
+    found = batches(service)
+    assert found["esad_batch_requests_sum"] == 39
+    assert found["esad_batch_requests_count"] < 39
+    alone = [crowd(service, [("/score", body)])[0].json()["rows"] for body in sent]
+    assert [answer.json()["rows"] for answer in together] == alone
+
+
+def test_scores_and_reasons_at_one_time_do_not_disturb_each_other(parts):
+    service = Service(parts)
+    body = {"rows": [{"size": 1.5, "colour": "red", "made": "2024-03-01", "checked": False}] * 2}
+    routes = ["/score", "/explain", "/score", "/score"] * 6
+    alone = {route: crowd(service, [(route, body)])[0].json()["rows"] for route in ("/score", "/explain")}
+    for route, answer in zip(routes, crowd(service, [(route, body) for route in routes]), strict=True):
+        assert answer.json()["rows"] == alone[route]
+
+
+def test_numbers_and_mixed_rows_are_merged_too(numbers):
+    service = Service(numbers)
+    sent = [{"rows": [[1.5, 2, None]]}, {"rows": [["1.5", 2, None]]}, {"rows": [[1.5, 2.0, None]]}] * 4
+    scores = {answer.json()["rows"][0]["score"] for answer in crowd(service, [("/score", body) for body in sent])}
+    assert len(scores) == 1
+
+
+def test_nobody_pays_for_rows_of_another(numbers, monkeypatch):
+    service = Service(numbers)
+    detector = service.models.current.detector
+    score = detector.anomaly_score
+
+    def fails(X):
+        time.sleep(0.05)
+        if X.column(0).max() > 100:
+            raise RuntimeError("secret")
+        return score(X)
+
+    monkeypatch.setattr(detector, "anomaly_score", fails)
+    sent = [("/score", {"rows": [[value, 0, 0]]}) for value in (1, 2, 3, 1000, 4)]
+    statuses = [answer.status_code for answer in crowd(service, sent)]
+    assert statuses == [200, 200, 200, 500, 200]
+
+
+def test_a_full_queue_and_a_slow_model_are_told(numbers, monkeypatch):
+    service = Service(numbers, Settings(seconds=0.3))
+    service._batcher._max_waiting = 3
+    detector = service.models.current.detector
+    score = detector.anomaly_score
+    monkeypatch.setattr(detector, "anomaly_score", lambda X: (time.sleep(0.1), score(X))[1])
+    answers = crowd(service, [("/score", {"rows": [[1, 2, 3]]})] * 8)
+    busy = [answer for answer in answers if answer.status_code == 503]
+    assert 0 < len(busy) < 8
+    assert {answer.headers["retry-after"] for answer in busy} == {"1"}
+    assert all("waiting" in refused(answer, 503) for answer in busy)
+    monkeypatch.setattr(detector, "anomaly_score", lambda X: (time.sleep(0.6), score(X))[1])
+    assert "longer than 0.3 s" in refused(crowd(service, [("/score", {"rows": [[1, 2, 3]]})])[0], 503)
+    monkeypatch.setattr(detector, "anomaly_score", score)
+    time.sleep(0.5)
+    assert crowd(service, [("/score", {"rows": [[1, 2, 3]]})])[0].status_code == 200
+
+
+def test_reasons_wait_in_a_short_queue(numbers, monkeypatch):
+    service = Service(numbers)
+    monkeypatch.setattr(serve_app, "_reasons", lambda rows, top: time.sleep(0.02) or {})
+    answers = crowd(service, [("/explain", ROWS)] * 12)
+    assert sorted(answer.status_code for answer in answers) == [200] * 8 + [503] * 4
