@@ -88,7 +88,7 @@ def _columns_of_lists(
 ) -> tuple[dict[str, list[Any]], list[Any] | None]:
     """Columns in training order, and ids if they are among those given."""
     order = list(names) if given is None else given
-    check_names(order, names)
+    _check_names(order, names)
     for number, row in enumerate(rows):
         if len(row) != len(order):
             raise SchemaError(f"Every row must have {len(order)} values. Row {number} has {len(row)}.")
@@ -112,7 +112,7 @@ def _check_scalars(cells: list[Any], name: str) -> None:
     )
 
 
-def check_names(given: Sequence[str], wanted: Sequence[str]) -> None:
+def _check_names(given: Sequence[str], wanted: Sequence[str]) -> None:
     known = set(given)
     missing = [name for name in wanted if name not in known]
     if missing:
