@@ -1,6 +1,7 @@
-"""What every test shares: one thread, repeatable hypothesis runs, the folder of real data."""
+"""What every test shares: one thread, repeatable hypothesis runs, Ctrl-C, the folder of real data."""
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +19,10 @@ from web import Site  # noqa: E402
 settings.register_profile("repeatable", deadline=None, derandomize=True)
 settings.register_profile("explore", deadline=None, max_examples=1000, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
+
+# A shell tells what it runs in the background to ignore Ctrl-C, and processes that tests start would inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

@@ -78,16 +78,8 @@ def test_from_nothing_to_labels_that_are_there_again(parts, esad, tmp_path):
     assert [line.split(",")[:3] for line in lines[1:]] == [[item["name"], "anomaly", who] for who in ("ann", "bob")]
 
 
-@pytest.fixture
-def heard():
-    """Ctrl-C counts, also where the tests run in the background of a shell, which tells its children to ignore it."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
 @pytest.mark.parametrize("at_a_step", [True, False])
-def test_an_interruption_that_gets_lost_in_an_import_counts_later(at_a_step, heard):
+def test_an_interruption_that_gets_lost_in_an_import_counts_later(at_a_step):
     with pytest.raises(KeyboardInterrupt), GracefulStop() as stop:
         with suppress(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
@@ -98,7 +90,7 @@ def test_an_interruption_that_gets_lost_in_an_import_counts_later(at_a_step, hea
 
 
 @pytest.mark.extra
-def test_a_first_training_that_is_interrupted_leaves_nothing_and_can_be_begun_again(parts, tmp_path, heard):
+def test_a_first_training_that_is_interrupted_leaves_nothing_and_can_be_begun_again(parts, tmp_path):
     """At moments from the first import to the middle of the training; one that is lost in an import counts later."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
