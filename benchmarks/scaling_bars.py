@@ -50,7 +50,7 @@ def streamed(small: bool, peers: str) -> dict[str, Any]:
 
     use_one_thread()
     torch.set_num_threads(1)
-    n_rows, repeats = (4_096, 1) if small else (524_288, 5)
+    n_rows, repeats = (4_096, 1) if small else (524_288, 9)
     with tempfile.TemporaryDirectory() as folder:
         bench = Shards(folder, n_shards=1, n_rows=n_rows)
         jobs = [bench.jobs("streamed-")[0] for _ in range(repeats + 1)]

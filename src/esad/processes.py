@@ -5,6 +5,7 @@ takes its share of every batch; see docs/distributed.md.
 """
 
 import contextlib
+import gc
 import os
 import re
 from collections.abc import Callable, Iterator
@@ -214,6 +215,7 @@ def _group() -> Iterator[Processes]:
     try:
         yield processes
     finally:
+        gc.collect()  # a replica left in a cycle would keep the group, and its threads would abort the exit
         dist.destroy_process_group()
 
 
