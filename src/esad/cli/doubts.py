@@ -58,7 +58,7 @@ def mention_names(path: Path, reading: "Reading") -> None:
             f"read as numbers, though written with leading zeros: {common.listed(codes)}. "
             f"If these are codes, pass {fix}."
         )
-    mention_unclear(path)
+    _mention_unclear(dialect.unclear)
 
 
 def mention_unclear(path: Path) -> None:
@@ -66,7 +66,11 @@ def mention_unclear(path: Path) -> None:
     from esad.data.csv_dialect import sniff
     from esad.data.files import PARQUET
 
-    unclear = "" if path.name.lower().endswith(PARQUET) else sniff(path).unclear
+    if not path.name.lower().endswith(PARQUET):
+        _mention_unclear(sniff(path).unclear)
+
+
+def _mention_unclear(unclear: str) -> None:
     if unclear:
         common.note(
             f"numbers such as {unclear} are read with a decimal comma, as {unclear.replace(',', '.')}. "

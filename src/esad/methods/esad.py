@@ -116,7 +116,7 @@ class ESAD(DeepDetector):
     precision : {"auto", "float32", "float64", "bfloat16"}
         Auto: bfloat16 for pictures on a GPU, else float32.
     compiled : bool
-        Compile the networks with `torch.compile` before training, which takes a minute and pays on a GPU.
+        Compile the networks with `torch.compile` before training, which takes minutes and pays on a GPU.
     random_state : int, RandomState or None
         The same seed on the same machine gives the same bits.
     verbose : int
