@@ -172,6 +172,12 @@ class DeepDetector(Detector):
         by_member = torch.stack(list(self.objective_.contributions(self._raw_terms(rows)).values())).sum(0)
         return by_member.double().cpu().numpy()
 
+    def _repeated(self, n_members: int) -> Self:
+        """A copy with more members, of the same kinds over and over, once `_phases` has settled the kinds."""
+        whole = copy.copy(self)
+        whole.n_members = n_members
+        return whole
+
     def _holds_out(self) -> bool:
         """Whether every member leaves a part of the unlabelled rows out of its training."""
         return True
@@ -402,7 +408,7 @@ class DeepDetector(Detector):
                 raise ModelFileError(f"its weights {name!r} have the wrong type")
             if value.is_floating_point() and not value.isfinite().all():
                 raise ModelFileError(f"its weights {name!r} are not all finite")
-            if name.rpartition(".")[2].startswith(("variance", "running_var", "spread")) and (value < 0).any():
+            if name.rpartition(".")[2].startswith(("variance", "running_var", "spread", "ratio")) and (value < 0).any():
                 raise ModelFileError(f"its weights {name!r} must not be negative")
 
 

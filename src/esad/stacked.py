@@ -5,7 +5,6 @@ member draws from its own stream and its own rows, so it becomes the network tha
 rounding of a larger matrix product.
 """
 
-import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -51,11 +50,8 @@ class _Part:
 
 def can_stack(detectors: Sequence[Detector], drawn: Sequence[Scenario]) -> bool:
     """Whether fits can share a training: deep methods on tables, whose splits have equally many rows of each label."""
-    for detector in detectors:
-        if not isinstance(detector, DeepDetector):
-            return False
-        if detector.early_stopping or isinstance(getattr(detector, "input_noise", 0.0), list | tuple):
-            return False
+    if any(not isinstance(detector, DeepDetector) or detector.early_stopping for detector in detectors):
+        return False
     counts = {(np.shape(one.X_train), *np.bincount(one.y_train + 1, minlength=3).tolist()) for one in drawn}
     return len(counts) == 1 and len(np.shape(drawn[0].X_train)) == 2
 
@@ -70,9 +66,10 @@ def fit_stack(
     parts = [_part(detector, one) for detector, one in zip(detectors, drawn, strict=True)]
     if len({part.rows.shape for part in parts}) > 1:  # a column may be constant in one split alone
         return False
-    whole = copy.copy(parts[0].detector)
-    whole.n_members = parts[0].n_members * len(parts)
+    whole = parts[0].detector._repeated(parts[0].n_members * len(parts))
     phases = whole._phases(parts[0].rows, parts[0].y, torch.device("cpu"))
+    for number, phase in enumerate(phases):
+        _join(phase.objective, [part.phases[number].objective for part in parts])
     seeds = [part.detector.seed_ for part in parts]
     curves = train_phases(
         phases,
@@ -107,6 +104,14 @@ def _side_by_side(parts: Sequence[TrainingData]) -> TrainingData:
     )
 
 
+def _join(whole: Objective, parts: Sequence[Objective]) -> None:
+    """Give the whole stack what the parts know of their rows before the training."""
+    own = [dict(part.named_buffers()) for part in parts]
+    for name, buffer in whole.named_buffers():
+        for axis in _member_axis(buffer, own[0][name]):
+            buffer.copy_(torch.cat([buffers[name] for buffers in own], dim=axis))
+
+
 def _share(whole: Objective, own: Objective, number: int) -> Objective:
     """The objective of one part with the weights that its members have in the whole stack."""
     wanted = own.state_dict()
@@ -116,7 +121,11 @@ def _share(whole: Objective, own: Objective, number: int) -> Objective:
 
 def _slice(value: Tensor, like: Tensor, number: int) -> Tensor:
     """What one part has of a tensor of the whole stack: its stretch of the axis that counts members."""
-    lengths = zip(value.shape, like.shape, strict=True)
-    for axis in [axis for axis, (n_all, n_own) in enumerate(lengths) if n_all != n_own]:
+    for axis in _member_axis(value, like):
         return value.narrow(axis, number * like.shape[axis], like.shape[axis])
     return value
+
+
+def _member_axis(value: Tensor, like: Tensor) -> list[int]:
+    """The axis that counts members, if there is one."""
+    return [axis for axis, (n_all, n_own) in enumerate(zip(value.shape, like.shape, strict=True)) if n_all != n_own]

@@ -1,8 +1,8 @@
 """ESAD's networks, losses and score, Eq. by Eq.; `esad.methods.esad` states the equations."""
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import ClassVar
 
 import torch
@@ -24,7 +24,7 @@ from esad.train.transforms import (
     to_grey,
 )
 
-__all__ = ["ESADObjective", "LossSettings"]
+__all__ = ["ESADObjective", "LossSettings", "sums_of_squares"]
 
 TINY = 1e-12  # keeps square roots and logarithms away from zero
 NEAR_ZERO = 0.3  # of a sum of z-scores
@@ -75,6 +75,9 @@ class LossSettings:
         of mean and standard deviation.
     norm_offset, min_spread : float
         Scaled score: added to ||z^|| before the logarithm; smallest spread a logarithm is divided by.
+    bins : tuple of int
+        Quantile bins that a column is seen in, one number per member, 0 for the column itself; empty if all see that.
+        See `_esad_bins`.
     """
 
     lambda_norm: float = 1.0
@@ -99,6 +102,7 @@ class LossSettings:
     robust: bool = False
     norm_offset: float = 0.0
     min_spread: float = 1e-3
+    bins: tuple[int, ...] = ()
 
 
 class ESADObjective(Objective):
@@ -112,6 +116,7 @@ class ESADObjective(Objective):
     def __init__(self, spec: NetworkSpec, settings: LossSettings) -> None:
         super().__init__()
         self.n_members = spec.n_members
+        self.n_columns = math.prod(spec.in_shape)
         self.settings = settings
         self.near_zero = NEAR_ZERO if settings.combine == "scaled" else 0.0
         self.encoder_1 = spec.encoder()
@@ -137,7 +142,7 @@ class ESADObjective(Objective):
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Eq. (4): z = Enc1(x), x^ = Dec(z), z^ = Enc2(x^), all (members, batch, ...)."""
         code = self.encoder_1(x)
-        reconstruction = self.decoder(code)
+        reconstruction = self._rebuilt(code)
         second_code = code if self.encoder_2 is None else self.encoder_2(reconstruction)
         return code, reconstruction, second_code
 
@@ -146,13 +151,13 @@ class ESADObjective(Objective):
         settings, batch = self.settings, self._augmented(batch)
         decoys, turns = self._decoys(batch)
         sizes = [batch.unlabelled.shape[1], batch.labelled.shape[1], decoys.shape[1]]
-        rows = torch.cat([batch.unlabelled, batch.labelled, decoys], dim=1)
+        rows = self._view(torch.cat([batch.unlabelled, batch.labelled, decoys], dim=1))
         code, reconstruction, second_code = self(self._disturb(rows, sizes[0], batch.random))
 
         rebuilt_u, rebuilt_l, _ = torch.split(reconstruction, sizes, dim=1)
         norm_u, norm_l, norm_d = torch.split(self._norm(second_code), sizes, dim=1)
-        error_u = self._squared(rebuilt_u - batch.unlabelled)
-        error_l = self._squared(rebuilt_l - self._target(batch))
+        error_u = self._error(rebuilt_u - rows[:, : sizes[0]])
+        error_l = self._error(rebuilt_l - self._view(self._target(batch)))
         norm_l = self._labelled_norm(norm_l, batch.y)
         norm_d = self._decoy_norm(norm_d, norm_u, turns, batch.processes)
         terms = {
@@ -165,26 +170,36 @@ class ESADObjective(Objective):
 
     def codes(self, x: Tensor) -> dict[str, Tensor]:
         """Both codes of Eq. (4)."""
-        code, _, second_code = self(x.expand(self.n_members, *x.shape))
+        code, _, second_code = self(self._whole(x))
         return {"z": code, "z^": second_code}
 
     def scorer(self) -> Scorer:
         """A function giving ||x^ - x||^2 and ||z^||, each (members, batch)."""
         networks = [network.frozen() for network in self.networks if isinstance(network, StackedMLP)]
-        return partial(self._terms_of_rows, networks) if networks else self._terms_of_pictures
+        if not networks:
+            return self._terms_of_pictures
+        sums = self._sums_of_rows(networks)
+
+        def terms(x: Tensor) -> dict[str, Tensor]:
+            error, code = sums(x)
+            n_codes = 1 if self.settings.reduction == "sum" else networks[0].n_out
+            return {"reconstruction": self._per_column(error), "norm": (code / n_codes).sqrt_()}
+
+        return terms
 
     def summands(self) -> Scorer:
         """||x^ - x||^2 feature by feature, (members, batch, *features)."""
 
         def errors(x: Tensor) -> dict[str, Tensor]:
-            scale = 1 if self.settings.reduction == "sum" else x[0].numel()
-            return {"reconstruction": torch.stack([(one - x).square() for one, _ in self._passes(x)]).mean(0) / scale}
+            rows, scale = self._whole(x), 1 if self.settings.reduction == "sum" else x[0].numel()
+            squares = torch.stack([(rebuilt - rows).square() for rebuilt, _ in self._passes(x)]).mean(0)
+            return {"reconstruction": self._by_column(squares) / scale}
 
         return errors
 
     def rebuilder(self) -> Callable[[Tensor], Tensor]:
         """A function giving x^, with restoration the mean over the rotations, (members, batch, *features)."""
-        return lambda x: torch.stack([one for one, _ in self._passes(x)]).mean(0)
+        return lambda x: self._columns(torch.stack([rebuilt for rebuilt, _ in self._passes(x)]).mean(0))
 
     def calibrate(self, terms: dict[str, Tensor]) -> None:
         """Centre and spread of each term's logarithm over presumed normal rows, per member."""
@@ -223,20 +238,41 @@ class ESADObjective(Objective):
         log = (terms[name].double() + offset).clamp(min=TINY).log()
         return log - terms["turned"].double() if name == "norm" and "turned" in terms else log
 
-    def _terms_of_rows(self, networks: list[FrozenMLP], x: Tensor) -> dict[str, Tensor]:
-        h = x.t()[None]  # (1, features, batch)
-        code = networks[0](h)
-        reconstruction = networks[1](code)
-        second_code = networks[2](reconstruction) if self.encoder_2 is not None else code
-        error = reconstruction.sub_(h).square_().sum(1)
-        squared = second_code.square_().sum(1)
-        if self.settings.reduction == "mean":
-            error, squared = error / h.shape[1], squared / second_code.shape[1]
-        return {"reconstruction": error, "norm": squared.sqrt()}
+    # ------------------------------------------------------------------ what members see of a row: here, all as it is
+
+    def _view(self, x: Tensor) -> Tensor:
+        """Rows (members, batch, *features) as the networks get them."""
+        return x
+
+    def _sums_of_rows(self, networks: list[FrozenMLP]) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
+        """For scoring tables: squared errors and squared codes of rows (batch, columns), summed, (members, batch)."""
+        return lambda x: sums_of_squares(networks, x.t()[None])
+
+    def _rebuilt(self, code: Tensor) -> Tensor:
+        rebuilt: Tensor = self.decoder(code)
+        return rebuilt
+
+    def _columns(self, rebuilt: Tensor) -> Tensor:
+        """What is rebuilt, as columns."""
+        return rebuilt
+
+    def _by_column(self, errors: Tensor) -> Tensor:
+        """Squared errors of features, summed up by column."""
+        return errors
+
+    def _per_column(self, totals: Tensor) -> Tensor:
+        """||x^ - x||^2 of every row from the sum over its features, (members, batch)."""
+        return totals if self.settings.reduction == "sum" else totals / self.n_columns
+
+    def _scaled(self, sigma: Tensor) -> Tensor:
+        """The noise on the features from that on a column, (members, 1, ...)."""
+        return sigma
+
+    # ------------------------------------------------------------------
 
     def _terms_of_pictures(self, x: Tensor) -> dict[str, Tensor]:
         """With restoration, the mean over the rotations; with decoys, also what the norm says of the turned picture."""
-        pairs = [(self._squared(rebuilt - x), self._norm(code)) for rebuilt, code in self._passes(x)]
+        pairs = [(self._error(rebuilt - x), self._norm(code)) for rebuilt, code in self._passes(x)]
         errors, norms = zip(*pairs, strict=True)
         terms = {"reconstruction": torch.stack(errors).mean(0), "norm": torch.stack(norms).mean(0)}
         return terms | ({"turned": self._turned(self._seen(x))} if self.settings.decoys else {})
@@ -259,8 +295,12 @@ class ESADObjective(Objective):
 
     def _seen(self, x: Tensor) -> Tensor:
         """Rows (batch, *features) as the first encoder gets them, orientation apart, (members, batch, *features)."""
-        rows = x.expand(self.n_members, *x.shape)
+        rows = self._whole(x)
         return to_grey(rows) if self.settings.restore in ("grey", "both") else rows
+
+    def _whole(self, x: Tensor) -> Tensor:
+        """Rows (batch, *features) as they are to be rebuilt, (members, batch, *features)."""
+        return self._view(x.expand(self.n_members, *x.shape))
 
     def _disturb(self, x: Tensor, n_unlabelled: int, random: MemberRandom) -> Tensor:
         """What Enc1 sees while training: restoration takes colour or orientation away, noise is added."""
@@ -269,12 +309,14 @@ class ESADObjective(Objective):
             x = to_grey(x)
         if restore in ("rotate", "both"):
             x = rotate(x, random_turns(x, random, identity=True))
-        if not any(self.settings.input_noise):
+        levels = self.settings.input_noise
+        if not any(levels):
             return x
         noise = random.normal(*x.shape[1:])
-        noise[:, n_unlabelled:] *= self.settings.labelled_noise_ratio
-        sigma = torch.stack([x.new_full([1] * (x.dim() - 1), level) for level in self.settings.input_noise])
-        return torch.addcmul(x, sigma, noise)
+        if self.settings.labelled_noise_ratio != 1:
+            noise[:, n_unlabelled:] *= self.settings.labelled_noise_ratio
+        sigma = torch.stack([x.new_full([1] * (x.dim() - 1), level) for level in levels])
+        return torch.addcmul(x, self._scaled(sigma), noise)
 
     def _augmented(self, batch: Batch) -> Batch:
         """The batch with its pictures shifted and mirrored: those of labelled anomalies farther than the others."""
@@ -337,6 +379,10 @@ class ESADObjective(Objective):
         picked = batch.random.integers(pool.shape[1], batch.labelled.shape[1])
         return pool[torch.arange(self.n_members, device=pool.device)[:, None], picked]
 
+    def _error(self, difference: Tensor) -> Tensor:
+        """||x^ - x||^2 of every row, (members, batch)."""
+        return self._per_column(difference.flatten(2).square().sum(2))
+
     def _squared(self, x: Tensor) -> Tensor:
         """Squared norm of every row, (members, batch)."""
         flat = x.flatten(2).square()
@@ -351,6 +397,14 @@ class ESADObjective(Objective):
 
     def _inverse(self, norm: Tensor) -> Tensor:
         return self.settings.gain / (norm + self.settings.offset)
+
+
+def sums_of_squares(networks: list[FrozenMLP], h: Tensor) -> tuple[Tensor, Tensor]:
+    """||x^ - x||^2 and ||z^||^2 of rows (1 or members, features, batch), each (members, batch)."""
+    code = networks[0](h)
+    reconstruction = networks[1](code)
+    second_code = networks[2](reconstruction) if len(networks) > 2 else code
+    return reconstruction.sub_(h).square_().sum(1), second_code.square_().sum(1)
 
 
 def _mean(values: Tensor) -> Tensor:

@@ -2,12 +2,14 @@
 
 from typing import Any
 
+import numpy as np
+
 from esad import arguments
 from esad.arguments import WHOLE, Rule, is_auto, is_not_negative, is_positive, is_truth, is_whole, list_of
 from esad.errors import InputError
 from esad.train.loop import OPTIMIZERS, SCHEDULES
 
-__all__ = ["RECIPE_WORDS", "check", "is_auto"]
+__all__ = ["RECIPE_WORDS", "check", "is_auto", "is_bins"]
 
 # Words that depend on the kind of data, and words that do not.
 BY_KIND: dict[str, dict[str, tuple[str, ...]]] = {
@@ -31,10 +33,24 @@ RECIPE_WORDS: dict[str, set[str]] = {
     **{name: set(words) for name, words in WORDS.items()},
 }
 
+MAX_BINS = 64  # of a column
 _levels = list_of(is_not_negative)
+
+
+def _is_number_of_bins(value: Any) -> bool:
+    return is_whole(value, 0) and value <= MAX_BINS
+
+
+is_bins = list_of(_is_number_of_bins)
+
 RULES: dict[str, Rule] = {
     **dict.fromkeys(
         ("augment", "shift"), Rule("a whole number, 0 or more, or 'auto'", lambda value: is_whole(value, 0), ("auto",))
+    ),
+    "bins": Rule(
+        f"a whole number from 0 to {MAX_BINS}, a list of them, or 'auto'",
+        lambda value: _is_number_of_bins(value) or is_bins(value),
+        ("auto",),
     ),
     "flip": Rule("True, False or 'auto'", is_truth, ("auto",)),
     "compiled": Rule("True or False", is_truth),
@@ -48,9 +64,10 @@ RULES: dict[str, Rule] = {
         ("auto",),
     ),
     **dict.fromkeys(
-        ("lambda_assist", "norm_weight"), Rule("a number, 0 or more, or 'auto'", is_not_negative, ("auto",))
+        ("lambda_norm", "lambda_assist", "norm_weight"),
+        Rule("a number, 0 or more, or 'auto'", is_not_negative, ("auto",)),
     ),
-    **dict.fromkeys(("noise", "lambda_norm", "anomaly_offset"), Rule("a number, 0 or more", is_not_negative)),
+    **dict.fromkeys(("noise", "anomaly_offset"), Rule("a number, 0 or more", is_not_negative)),
     "anomaly_gain": Rule("a number above 0", is_positive),
     "second_encoder": Rule("True or False", is_truth),
 }
@@ -62,6 +79,8 @@ def check(parameters: dict[str, Any], kind: str) -> None:
     arguments.check(parameters, words=WORDS, rules=RULES)
     by_kind = {name: words[kind] for name, words in BY_KIND.items()}
     arguments.check(parameters, words=by_kind, where=f" for {what}")
+    if kind == "images" and not is_auto(parameters["bins"]) and np.any(parameters["bins"]):
+        raise InputError("`bins` are for the columns of a table; the data is pictures. Leave it at 'auto' or 0.")
     if not is_auto(parameters["decoys"]) and parameters["decoys"]:
         if kind == "table":
             raise InputError("`decoys` are turned pictures; the data is a table. Leave it at 'auto' or 0.")

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from esad.errors import InputError
 from esad.methods._esad_objective import LossSettings
-from esad.methods._esad_parameters import RECIPE_WORDS, check, is_auto
+from esad.methods._esad_parameters import RECIPE_WORDS, check, is_auto, is_bins
 from esad.networks.spec import CONV_NARROW, NetworkSpec
 from esad.train.loop import Settings
 
@@ -29,8 +29,10 @@ AUTOMATIC: dict[str, dict[str, Any]] = {
         "shift": 0,
         "flip": False,
         "decoys": 0.0,
+        "lambda_norm": 1.5,
         "lambda_assist": 1.0,
-        "norm_weight": 2.0,
+        "norm_weight": 3.0,
+        "bins": 4,
         "optimizer": "adam",
         "lr": 5e-3,
         "schedule": "cosine",
@@ -40,7 +42,9 @@ AUTOMATIC: dict[str, dict[str, Any]] = {
     },
     "images": {
         "n_members": 1,
+        "bins": 0,
         "input_noise": 0.0,
+        "lambda_norm": 1.0,
         "lambda_assist": 0.3,
         "norm_weight": 2.0,
         "optimizer": "adam",
@@ -60,6 +64,8 @@ PUBLISHED: dict[str, Any] = {
     "shift": 0,
     "flip": False,
     "decoys": 0.0,
+    "bins": 0,
+    "lambda_norm": 1.0,
     "lambda_assist": 1.0,
     "reduction": "mean",
     "anomaly_gain": 1.0,
@@ -83,7 +89,9 @@ SINCE_0_1 = {
     "decoys_alone",
     "compiled",
     "accumulate",
+    "bins",
 }  # fields that files of version 0.1.0 do not have
+MIN_STEPS, MAX_STEPS = 250, 1000  # on a table
 PICTURE_PIXELS = 784  # a picture's error counts as if it had this many pixels
 
 
@@ -102,13 +110,16 @@ class Recipe:
     @classmethod
     def from_json(cls, values: Any) -> "Recipe":
         """Rebuild from `to_json`."""
-        loss = _exactly(LossSettings, values["loss"] | {"input_noise": tuple(values["loss"]["input_noise"])})
+        by_member = {name: tuple(values["loss"].get(name, ())) for name in ("input_noise", "bins")}
+        loss = _exactly(LossSettings, values["loss"] | by_member)
         for name in ("phi", "restore", "reduction", "combine"):
             if getattr(loss, name) not in RECIPE_WORDS[name]:
                 raise InputError(f"The recipe's {name!r} must be one of {RECIPE_WORDS[name]}.")
         network = NetworkSpec.from_json(values["network"])
         if len(loss.input_noise) != network.n_members:
             raise InputError("The recipe's 'input_noise' must hold one number per member.")
+        if loss.bins and not (len(loss.bins) == network.n_members and network.kind == "mlp" and is_bins(loss.bins)):
+            raise InputError("The recipe's 'bins' must hold one whole number per member, for a table.")
         return cls(network, loss, _exactly(Settings, values["settings"]))
 
 
@@ -177,7 +188,7 @@ def _settings(chosen: dict[str, Any], y: NDArray[np.int8], kind: str) -> Setting
     if not is_auto(chosen["n_epochs"]):
         n_steps = int(chosen["n_epochs"]) * math.ceil(n_unlabelled / batch_size)
     elif kind == "table":
-        n_steps = min(1000, max(300, n_unlabelled // 25))
+        n_steps = min(MAX_STEPS, max(MIN_STEPS, n_unlabelled // 25))
     else:
         n_steps = min(1500, max(500, n_unlabelled // 4))
     return Settings(
@@ -199,8 +210,15 @@ def _settings(chosen: dict[str, Any], y: NDArray[np.int8], kind: str) -> Setting
     )
 
 
+def _bins(given: Any, n_members: int) -> tuple[int, ...]:
+    """Bins of every member: one number is for two members of five, several are taken in turn."""
+    turn = (0, given, 0, given, 0) if np.ndim(given) == 0 else given
+    return tuple(int(turn[member % len(turn)]) for member in range(n_members))
+
+
 def _loss(chosen: dict[str, Any], in_shape: tuple[int, ...], y: NDArray[np.int8], n_members: int) -> LossSettings:
     levels = [float(level) for level in np.atleast_1d(chosen["input_noise"])]
+    bins = _bins(chosen["bins"], n_members)
     pictures = len(in_shape) == 3
     scale_pictures = pictures and chosen["reduction"] == "sum"
     return LossSettings(
@@ -226,4 +244,5 @@ def _loss(chosen: dict[str, Any], in_shape: tuple[int, ...], y: NDArray[np.int8]
         robust=not pictures,
         norm_offset=1.0 if pictures else 0.0,
         min_spread=0.05 if pictures else 1e-3,
+        bins=bins if any(bins) else (),
     )

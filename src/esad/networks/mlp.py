@@ -126,6 +126,20 @@ class FrozenMLP:
         self.slope = slope
         self.sigmoid = sigmoid
 
+    @property
+    def n_out(self) -> int:
+        """Features out."""
+        return self.layers[-1][0].shape[1]
+
+    def part(self, members: Tensor, *, n_in: int | None = None, n_out: int | None = None) -> "FrozenMLP":
+        """The networks of these members, with the first so many features in and out alone."""
+        layers = [(matrix[members], bias[members]) for matrix, bias in self.layers]
+        matrix, bias = layers[0]
+        layers[0] = (matrix[:, :, :n_in].contiguous(), bias)
+        matrix, bias = layers[-1]
+        layers[-1] = (matrix[:, :n_out].contiguous(), bias[:, :n_out].contiguous())
+        return FrozenMLP(layers, slope=self.slope, sigmoid=self.sigmoid)
+
     def __call__(self, h: Tensor) -> Tensor:
         """(members or 1, features in, batch) -> (members, features out, batch)."""
         for index, (matrix, bias) in enumerate(self.layers):

@@ -103,6 +103,6 @@ def place(objective: Objective, device: torch.device, dtype: torch.dtype) -> Obj
 
 
 def _threads(phase: Phase, *, pictures: bool) -> contextlib.AbstractContextManager[None]:
-    settings = phase.settings
-    n_rows = phase.objective.n_members * (settings.batch_size + settings.labelled_batch_size)
-    return contextlib.nullcontext() if pictures else threads_for(n_rows)
+    n_rows = phase.settings.batch_size + phase.settings.labelled_batch_size
+    n_weights = sum(parameter.numel() for parameter in phase.objective.parameters())
+    return contextlib.nullcontext() if pictures else threads_for(n_rows * n_weights)

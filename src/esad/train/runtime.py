@@ -15,7 +15,7 @@ __all__ = ["PRECISIONS", "autocast", "compiled", "dtype_of", "in_parallel", "in_
 PRECISIONS = ("auto", "float32", "float64", "bfloat16")
 _DEVICES = re.compile(r"auto|cpu|mps|cuda(:[0-9]{1,2})?")  # mps: let through, never tried
 _COMPILERS = ("torch._dynamo", "torch._inductor")
-ROWS_PER_THREAD = 2048  # table rows, over all members, that make a step worth one more thread
+PRODUCTS_PER_THREAD = 12_500_000  # rows times weights that make a step on a table worth one more thread
 
 
 def resolve_device(device: str) -> torch.device:
@@ -74,12 +74,12 @@ def compiled(network: torch.nn.Module) -> Iterator[None]:
         network._compiled_call_impl = None  # there is no public way back
 
 
-def threads_for(n_rows: int) -> contextlib.AbstractContextManager[None]:
-    """Let torch use only as many threads as steps over `n_rows` table rows are worth.
+def threads_for(n_products: int) -> contextlib.AbstractContextManager[None]:
+    """Let torch use only as many threads as steps with `n_products`, rows times weights, are worth.
 
     Threads that wait for each other at every small product cost more than they bring, and far more on a busy machine.
     """
-    return _threads(min(torch.get_num_threads(), n_rows // ROWS_PER_THREAD))
+    return _threads(min(torch.get_num_threads(), n_products // PRODUCTS_PER_THREAD))
 
 
 def in_turn(run: Callable[[int], None], items: Iterable[int]) -> None:
