@@ -34,7 +34,7 @@ from esad.preprocess.profile import MAX_ROWS, Profile, profiled_rows
 from esad.random import seed_from
 from esad.score.conformal import Calibration
 from esad.score.splits import calibration_rows
-from esad.score.threshold import Threshold
+from esad.score.threshold import Threshold, below_highest
 from esad.scoring import Scores, TrainingScores
 from esad.train.callbacks import Callback
 
@@ -184,6 +184,8 @@ class Detector(Deciding, Explaining, OutlierMixin, BaseEstimator):  # type: igno
             self._set_threshold(threshold.fit(scores.total, checked), threshold, "training")
         else:
             self._apply_to_training(threshold)
+        if threshold.rule == "auto":  # a rule under which nothing known is an alarm says nothing
+            self._set_threshold(min(self.threshold_, below_highest(scores.total)), threshold, "training")
         if held_out is not None:
             held_out_scores = self._total(self.inputs_.rows_of(held_out, estimator=type(self).__name__))
             self.calibration_ = Calibration.of([held_out_scores], "held out")

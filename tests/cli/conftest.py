@@ -17,7 +17,7 @@ import pytest
 from esad.cli.app import run
 
 # As small as a network can be: the command line is tested here, not the method.
-TINY = ("--members", "1", "--set", "n_epochs=2", "--set", "hidden=[8]", "--set", "latent=2")
+TINY = ("--members", "1", "--set", "n_epochs=4", "--set", "hidden=[8]", "--set", "latent=2")
 HEADER = ("serial", "size", "colour", "made", "checked", "verdict")
 N_ROWS, ANOMALIES = 60, (7, 23, 41)
 

@@ -128,8 +128,10 @@ def _mention_lowered(detector: "Detector") -> None:
 
     scores, y = detector.training_scores_, detector.training_labels_
     unlabelled, anomalies = scores[np.isfinite(scores) & (y == 0)], scores[y < 0]
-    usual = Threshold().fit(unlabelled) if len(unlabelled) else detector.threshold_
-    if detector.threshold_ < usual:
+    if not len(unlabelled):
+        return
+    usual = Threshold().fit(unlabelled)
+    if Threshold().fit(np.r_[unlabelled, anomalies], np.repeat([0, -1], [len(unlabelled), len(anomalies)])) < usual:
         known = common.counted(len(anomalies), "labelled anomaly", "labelled anomalies")
         common.note(f"the usual threshold would flag {(anomalies > usual).sum():,} of the {known}: they lower it.")
 

@@ -89,7 +89,7 @@ class Bins(nn.Module):
         lines = [line[members] for line in (self.slope, self.shift, self.floor, self.ceiling)]
         if all(bool((line == line[:1]).all()) for line in lines):
             lines = [line[:1] for line in lines]
-        slope, shift, floor, ceiling = (line[..., None] for line in lines)
+        slope, shift, floor, ceiling = (line[..., None].clone() for line in lines)
         return lambda x: torch.clamp(torch.addcmul(shift, x.t(), slope), floor, ceiling).flatten(1, 2)
 
     def back(self, features: Tensor) -> Tensor:

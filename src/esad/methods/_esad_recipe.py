@@ -154,6 +154,8 @@ def resolve(parameters: dict[str, Any], in_shape: tuple[int, ...], y: NDArray[np
             automatic["norm_weight"] = 0.0
         if device != "cpu":
             automatic |= {"batch_size": 128, "labelled_batch_size": 32}
+    if parameters["recipe"] == "published":
+        automatic |= {name: PUBLISHED[name] for name in ("bins", "lambda_norm")}
     chosen = {name: automatic.get(name, value) if is_auto(value) else value for name, value in parameters.items()}
     return Recipe(network, _loss(chosen, in_shape, y, network.n_members), _settings(chosen, y, kind))
 

@@ -135,9 +135,9 @@ class FrozenMLP:
         """The networks of these members, with the first so many features in and out alone."""
         layers = [(matrix[members], bias[members]) for matrix, bias in self.layers]
         matrix, bias = layers[0]
-        layers[0] = (matrix[:, :, :n_in].contiguous(), bias)
+        layers[0] = (matrix[:, :, :n_in].clone(), bias)
         matrix, bias = layers[-1]
-        layers[-1] = (matrix[:, :n_out].contiguous(), bias[:, :n_out].contiguous())
+        layers[-1] = (matrix[:, :n_out].clone(), bias[:, :n_out].clone())
         return FrozenMLP(layers, slope=self.slope, sigmoid=self.sigmoid)
 
     def __call__(self, h: Tensor) -> Tensor:

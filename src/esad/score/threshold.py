@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from esad import labels
 from esad.errors import InputError, LabelError
 
-__all__ = ["ONE_SIGMA_BELOW", "Applied", "Basis", "Rule", "Threshold"]
+__all__ = ["ONE_SIGMA_BELOW", "Applied", "Basis", "Rule", "Threshold", "below_highest"]
 
 Rule = Literal["auto", "contamination", "false_alarm", "labels"]
 Basis = Literal["training", "calibration", "given"]
@@ -37,6 +37,7 @@ class Threshold:
           below the median only (median minus 15.87th percentile), where hidden anomalies cannot stretch it. Where
           labels contradict it, three or more labelled anomalies of which it would flag fewer than half, they lower it:
           to the best F1 of the labelled anomalies against all other rows, though a fifth of those is flagged at most.
+          A detector lowers it below the highest score of its training rows.
         - "contamination": the share `level` of all rows given is flagged.
         - "false_alarm": at most the share `level` of further normal rows is flagged, on average over samples:
           the score of rank ceil((n + 1)(1 - level)) among the n unlabelled and normal rows. Anomalies hidden among
@@ -215,6 +216,22 @@ def _automatic(scores: Scores, y: NDArray[np.int8]) -> float:
     if not contradicted or not len(others):
         return value
     return min(value, max(_best_f1(scores, is_anomaly), _quantile(others, 1.0 - _MAX_FLAGGED)))
+
+
+def below_highest(scores: Scores) -> float:
+    """A threshold that the highest scores are above, midway to the next; infinite where no score is higher than others.
+
+    Examples
+    --------
+    >>> below_highest(np.array([1.0, 3.0, 2.0, 3.0])), below_highest(np.array([2.0, 2.0]))
+    (2.5, inf)
+    """
+    values = np.unique(scores)
+    if len(values) < 2:
+        return math.inf
+    second, highest = float(values[-2]), float(values[-1])
+    middle = _between(second, highest, 0.5)
+    return middle if middle < highest else second
 
 
 def _from_labels(scores: Scores, y: NDArray[np.int8]) -> float:
