@@ -101,11 +101,13 @@ def bare(small: bool, peers: str) -> dict[str, Any]:
     X = rows(n_rows, synthetic.N_COLUMNS)
     table, x = _named(detector, X), torch.from_numpy(X.astype(np.float32))
     objective = detector.objective_.eval()
+    kinds = objective.kinds([network.frozen() for network in objective.networks])
 
     def forward(block: int) -> None:
         with torch.inference_mode():
             for first in range(0, n_rows, block):
-                objective(x[first : first + block].expand(objective.n_members, -1, -1))
+                for _, view, (encoder_1, decoder, encoder_2) in kinds:
+                    encoder_2(decoder(encoder_1(view(x[first : first + block]))))
 
     runs: dict[str, Callable[[], object]] = {"esad": lambda: detector.anomaly_score(table)}
     runs |= {f"bare {block}": lambda block=block: forward(block) for block in (256, 512, 1024, 4096)}

@@ -74,40 +74,40 @@ def members(small: bool) -> dict[str, Any]:
     return {"one_s": round(one, 3), "ten_s": round(ten, 3), "ratio": ratio, "reached": ratio <= MEMBERS_BAR}
 
 
-def layer_shapes(detector: Any) -> tuple[int, list[tuple[int, int]]]:
-    """Members, and (features in, features out) of every layer of the three networks, in the order rows pass them."""
-    from torch import nn
-
-    from esad.networks.mlp import StackedMLP
-
-    found = [
-        network
-        for part in vars(detector).values()
-        if isinstance(part, nn.Module)
-        for network in part.modules()
-        if isinstance(network, StackedMLP)
-    ]
-    if len(found) != 3:
-        raise SystemExit(f"Expected the three networks of a fitted ESAD, found {len(found)}.")
-    return found[0].n_members, [shape for network in found for shape in network.shapes]
+Stack = tuple[int, list[tuple[int, int]]]
 
 
-def bare_products(n_members: int, shapes: list[tuple[int, int]], n_blocks: int, block: int) -> Callable[[], None]:
+def layer_shapes(detector: Any) -> list[Stack]:
+    """For either kind of members, how many, and (features in, out) of every layer in the order rows pass them."""
+    objective, columns = detector.objective_, detector.inputs_.shape[0]
+    n_binned = sum(n > 0 for n in objective.bins.n_bins)
+    networks = [network.shapes for network in objective.networks]
+    binned = [shape for shapes in networks for shape in shapes]
+    wide = objective.bins.n_rooms * columns
+    plain = [tuple(columns if width == wide else width for width in shape) for shape in binned]
+    return [(objective.n_members - n_binned, plain), (n_binned, binned)]
+
+
+def bare_products(stacks: list[Stack], n_blocks: int, block: int) -> Callable[[], None]:
     """Only the matrix products of scoring blocks of rows, float32, into memory that is there already.
 
-    All members read the same rows, so their first layers are one wide product; every other layer is one per member.
+    All members of a kind read the same rows, so their first layers are one wide product; every other layer is one per
+    member.
     """
     import torch
 
-    weights = [torch.randn(n_members, n_out, n_in) / n_in**0.5 for n_in, n_out in shapes]
-    layers = [torch.empty(n_members, n_out, block) for _, n_out in shapes]  # each the input of the next
-    rows = torch.randn(shapes[0][0], block)
+    ready = []
+    for n_members, shapes in stacks:
+        weights = [torch.randn(n_members, n_out, n_in) / n_in**0.5 for n_in, n_out in shapes]
+        layers = [torch.empty(n_members, n_out, block) for _, n_out in shapes]  # each the input of the next
+        ready.append((weights, layers, torch.randn(shapes[0][0], block)))
 
     def run() -> None:
         for _ in range(n_blocks):
-            torch.mm(weights[0].flatten(0, 1), rows, out=layers[0].flatten(0, 1))
-            for weight, below, out in zip(weights[1:], layers, layers[1:], strict=False):
-                torch.bmm(weight, below, out=out)
+            for weights, layers, rows in ready:
+                torch.mm(weights[0].flatten(0, 1), rows, out=layers[0].flatten(0, 1))
+                for weight, below, out in zip(weights[1:], layers, layers[1:], strict=False):
+                    torch.bmm(weight, below, out=out)
 
     return run
 
@@ -119,17 +119,17 @@ def scoring(small: bool) -> dict[str, Any]:
     n_rows, repeats = (2**14, 1) if small else (1_000_000, 3)
     X, truth = synthetic.make(1000 if small else 5000, seed=0)
     detector = ESAD(random_state=0).fit(X, synthetic.label_some(truth, 10 if small else 50, seed=0))
-    n_members, shapes = layer_shapes(detector)
+    stacks = layer_shapes(detector)
     bare = {}
     for block in (128, 256, 512, 1024, 4096):
         n_blocks = n_rows // block
-        taken = seconds(bare_products(n_members, shapes, n_blocks, block), repeats=repeats)
+        taken = seconds(bare_products(stacks, n_blocks, block), repeats=repeats)
         bare[block] = taken * n_rows / (n_blocks * block)
     rows = np.random.default_rng(0).normal(size=(n_rows, synthetic.N_COLUMNS))
     best = min(bare.values())
     result: dict[str, Any] = {
-        "members": n_members,
-        "layers": shapes,
+        "members": sum(n_members for n_members, _ in stacks),
+        "layers": {str(n_members): shapes for n_members, shapes in stacks},
         "bare_s": {str(block): round(value, 3) for block, value in bare.items()},
     }
     for dtype in ("float64", "float32"):

@@ -1,5 +1,7 @@
 """What every method promises: directions, label kinds, thresholds, files; run over the registry."""
 
+import copy
+import pickle
 import warnings
 
 import numpy as np
@@ -295,3 +297,31 @@ def test_every_error_is_in_one_tree():
     assert issubclass(ModelFileError, InputError)
     assert issubclass(InputError, EsadError)
     assert issubclass(TrainingError, EsadError)
+
+
+def test_what_is_kept_for_scoring_follows_the_weights(rows):
+    X, y = rows
+    detector = tiny("esad").fit(X, y)
+    before = detector.anomaly_score(X)
+    copied, pickled = copy.deepcopy(detector), pickle.loads(pickle.dumps(detector))
+    with torch.no_grad():
+        for parameter in detector.objective_.parameters():
+            parameter.mul_(1.5)
+    after = detector.anomaly_score(X)
+    assert (after != before).any()
+    np.testing.assert_array_equal(copied.anomaly_score(X), before)
+    np.testing.assert_array_equal(pickled.anomaly_score(X), before)
+    one_by_one = np.concatenate([detector.anomaly_score(X[row : row + 1]) for row in range(9)])
+    np.testing.assert_array_equal(one_by_one, after[:9])
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_there_is_an_alarm_among_the_training_rows(seed):
+    X = np.random.default_rng(seed).normal(size=(80, 3))
+    detector = tiny("esad", random_state=seed).fit(X)
+    assert set(detector.predict(X)) == {-1, 1}
+
+
+def test_rows_that_are_all_alike_raise_no_alarm():
+    detector = tiny("esad").fit(np.ones((30, 3)))
+    assert (detector.predict(np.ones((30, 3))) == 1).all()

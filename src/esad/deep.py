@@ -262,7 +262,7 @@ class DeepDetector(Detector):
         block_rows = BLOCK_ROWS_DOUBLE if dtype == torch.float64 else BLOCK_ROWS
         sizes = (block_rows, BLOCK_ROWS_GPU) if rows.ndim == 2 else (BLOCK_PICTURES, BLOCK_PICTURES_GPU)
         size = sizes[device.type != "cpu"]
-        run_block = scorer or objective.scorer()
+        run_block = scorer or objective.kept("scorer", objective.scorer)
         precision = self._precision_on(device, rows.shape[1:])
 
         def run(first: int) -> None:
@@ -318,7 +318,7 @@ class DeepDetector(Detector):
 
     def _doubled(self) -> Objective:
         """The model in float64."""
-        return copy.deepcopy(self.objective_).double().eval()
+        return self.objective_.kept("double", lambda: copy.deepcopy(self.objective_).double().eval())
 
     # ------------------------------------------------------------------ explain
 

@@ -164,27 +164,32 @@ class BinnedESADObjective(ESADObjective):
         return sigma * self.bins.exists.flatten(1)[:, None] * self.bins.ratio.sqrt()[:, None, None]
 
     def _sums_of_rows(self, networks: list[FrozenMLP]) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
-        """Members of either kind apart: those that see the columns need no room for bins."""
+        kinds = self.kinds(networks)
+        order = torch.cat([members for members, _, _ in kinds]).argsort()
+
+        def sums(x: Tensor) -> tuple[Tensor, Tensor]:
+            found = [sums_of_squares(own, view(x)) for _, view, own in kinds]
+            error, code = (torch.cat(part).index_select(0, order) for part in zip(*found, strict=True))
+            return error, code
+
+        return sums
+
+    def kinds(self, networks: list[FrozenMLP]) -> list[tuple[Tensor, Callable[[Tensor], Tensor], list[FrozenMLP]]]:
+        """Members of either kind apart, because those that see columns need no room for bins.
+
+        For each kind: its members, what they see of rows (batch, columns) as (1 or members, features, batch), and their
+        networks.
+        """
         is_binned = torch.tensor(self.bins.n_bins, device=self.bins.ratio.device) > 0
         plain, binned = (torch.nonzero(kind).flatten() for kind in (~is_binned, is_binned))
-        order = torch.cat([plain, binned]).argsort()
         matrix, bias = networks[1].layers[-1]
         exists = self.bins.exists.flatten(1)[:, :, None]
         networks[1].layers[-1] = (matrix * exists, bias * exists)
         n = self.n_columns
         on_columns = [network.part(plain, n_in=n) for network in networks]
         on_columns[1] = networks[1].part(plain, n_out=n)
-        places, on_bins = self.bins.frozen(binned), [network.part(binned) for network in networks]
-
-        if not len(plain):
-            return lambda x: sums_of_squares(on_bins, places(x))
-
-        def sums(x: Tensor) -> tuple[Tensor, Tensor]:
-            pairs = zip(sums_of_squares(on_columns, x.t()[None]), sums_of_squares(on_bins, places(x)), strict=True)
-            error, code = (torch.cat(pair).index_select(0, order) for pair in pairs)
-            return error, code
-
-        return sums
+        found = [(binned, self.bins.frozen(binned), [network.part(binned) for network in networks])]
+        return [(plain, lambda x: x.t()[None], on_columns), *found] if len(plain) else found
 
 
 def build(spec: NetworkSpec, settings: LossSettings) -> ESADObjective:

@@ -3,7 +3,8 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from itertools import chain
+from typing import ClassVar, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -17,6 +18,7 @@ __all__ = ["HELD_OUT", "Batch", "Objective", "Refilling", "Scorer", "TrainingDat
 
 HELD_OUT = 2  # marks rows that no member draws
 
+T = TypeVar("T")
 Scorer = Callable[[Tensor], dict[str, Tensor]]
 
 
@@ -163,6 +165,21 @@ class Objective(nn.Module, ABC):
     n_members: int
     recordable: ClassVar[bool] = False
     near_zero: float = 0.0
+
+    def kept(self, name: str, make: Callable[[], T]) -> T:
+        """What `make` gives, made once and then again only when a weight has changed.
+
+        For scoring a row at a time, which would take longer to prepare than to do.
+        """
+        now = tuple((tensor.data_ptr(), tensor._version) for tensor in chain(self.parameters(), self.buffers()))
+        kept: dict[str, tuple[object, T]] = self.__dict__.setdefault("_kept", {})
+        if name not in kept or kept[name][0] != now:
+            kept[name] = (now, make())
+        return kept[name][1]
+
+    def __getstate__(self) -> dict[str, object]:
+        """All but what is kept: copies and files make their own."""
+        return {name: value for name, value in self.__dict__.items() if name != "_kept"}
 
     @abstractmethod
     def reset(self, random: MemberRandom) -> None:
