@@ -52,7 +52,7 @@ STORED := experiments/results/tables.jsonl
 publish = $(BIN)/esad bench merge $(1) $(STORED) && $(BIN)/esad bench export $(1) --out $(STORED) \
 	&& $(BIN)/esad bench report $(TIMED) $(UNTIMED) --store $(STORED) --out docs/results.md --figures docs/images/results
 
-# From nothing, 22 minutes on 2 cores.
+# From nothing, 34 minutes on 2 cores.
 bench-tables: setup
 	rm -f bench-tables.db
 	$(BIN)/esad bench $(TIMED) --store bench-tables.db --jobs $(JOBS)
