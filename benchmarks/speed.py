@@ -43,7 +43,7 @@ def seconds(action: Callable[[], object], *, repeats: int) -> float:
 
 def fit(small: bool) -> dict[str, Any]:
     """Fit on 5,000 x 30 with 50 labels: ESAD's default against DeepOD's Deep SAD, time and quality on fresh rows."""
-    n_rows, repeats = (500, 1) if small else (5000, 3)
+    n_rows, repeats = (500, 1) if small else (5000, 5)
     X, truth = synthetic.make(n_rows, seed=0)
     y = synthetic.label_some(truth, n_rows // 100, seed=0)
     X_test, test_truth = synthetic.make(4 * n_rows, seed=1)
@@ -63,7 +63,7 @@ def members(small: bool) -> dict[str, Any]:
     """Fit ten members in one go against one member."""
     from esad import ESAD
 
-    n_rows, repeats = (500, 1) if small else (5000, 3)
+    n_rows, repeats = (500, 1) if small else (5000, 5)
     X, truth = synthetic.make(n_rows, seed=0)
     y = synthetic.label_some(truth, n_rows // 100, seed=0)
     one, ten = (
