@@ -50,6 +50,7 @@ def main() -> None:
     assert Table.from_any(table).kinds == ("number", "number", "category", "boolean")
     tiny = {"hidden": (6,), "latent": 3, "n_epochs": 3, "random_state": 0, "device": "cpu"}
     write("esad-table", ESAD(n_members=2, **tiny).fit(table, y), table[:8], table[:8])
+    write("esad-bins", ESAD(n_members=3, bins=[0, 4, 2], **tiny).fit(table, y), table[:8], table[:8])
     published = ESAD.as_published(n_epochs=3, random_state=0, device="cpu").fit(table, y)
     write("esad-published", published, table[:8], table[:8])
     write("iforest", IsolationForest(n_trees=5, random_state=0).fit(table), table[:8], table[:8])

@@ -13,7 +13,7 @@ MODELS = sorted((Path(__file__).parent.parent / "fixtures" / "models").glob("*/*
 
 
 def test_there_are_models_of_every_kind():
-    wanted = {"esad-table", "esad-published", "esad-conv", "esad-lenet", "iforest"}
+    wanted = {"esad-table", "esad-bins", "esad-published", "esad-conv", "esad-lenet", "iforest"}
     for name in set(registry.method_names()) - {"esad", "iforest"}:
         wanted |= {f"{name}-{kind}" for kind in registry.method(name).takes}
     assert {path.stem for path in MODELS} >= wanted, "Run: python tools/model_fixtures.py"
