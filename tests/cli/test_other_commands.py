@@ -58,7 +58,7 @@ def test_inspect_says_what_the_model_is(esad, model):
     detector = load(model)
     assert found["threshold"] == detector.threshold_
     assert [column["kind"] for column in found["columns"]] == ["number", "category", "date", "boolean"]
-    assert found["changed_parameters"]["n_epochs"] == 2
+    assert found["changed_parameters"]["n_epochs"] == 4
     assert found["data_fingerprint"] == detector.fingerprint_
     assert found["n_bytes"] == model.stat().st_size
 

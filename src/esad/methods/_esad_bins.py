@@ -113,8 +113,10 @@ def _lines(rows: NDArray[np.float32], n_bins: int) -> dict[str, NDArray[np.float
     width = np.where(exists, width, 1.0)
     least = np.where(number == 1, -OUTSIDE, 0.0)
     most = np.where(number == number[-1], 1.0 + OUTSIDE, 1.0)
-    places = np.clip((sample[:, None] - low) / width, least, most)
-    mean, deviation = places.mean(0), np.maximum(places.std(0), MIN_DEVIATION)
+    mean, deviation = np.empty_like(width), np.empty_like(width)
+    for index in range(n_bins):  # one after the other: all at once take many times the room of the rows
+        places = np.clip((sample - low[index]) / width[index], least[index], most[index])
+        mean[index], deviation[index] = places.mean(0), np.maximum(places.std(0), MIN_DEVIATION)
     lines = {
         "slope": 1 / (width * deviation),
         "shift": (-low / width - mean) / deviation,

@@ -3,7 +3,6 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import chain
 from typing import ClassVar, Protocol, TypeVar
 
 import numpy as np
@@ -171,7 +170,10 @@ class Objective(nn.Module, ABC):
 
         For scoring a row at a time, which would take longer to prepare than to do.
         """
-        now = tuple((tensor.data_ptr(), tensor._version) for tensor in chain(self.parameters(), self.buffers()))
+        weights = [*self.parameters(), *self.buffers()]
+        if any(weight.is_inference() for weight in weights):  # they do not count their changes
+            return make()
+        now = tuple((weight.data_ptr(), weight._version) for weight in weights)
         kept: dict[str, tuple[object, T]] = self.__dict__.setdefault("_kept", {})
         if name not in kept or kept[name][0] != now:
             kept[name] = (now, make())
@@ -179,7 +181,9 @@ class Objective(nn.Module, ABC):
 
     def __getstate__(self) -> dict[str, object]:
         """All but what is kept: copies and files make their own."""
-        return {name: value for name, value in self.__dict__.items() if name != "_kept"}
+        state: dict[str, object] = dict(super().__getstate__())
+        state.pop("_kept", None)
+        return state
 
     @abstractmethod
     def reset(self, random: MemberRandom) -> None:
