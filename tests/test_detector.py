@@ -315,6 +315,16 @@ def test_what_is_kept_for_scoring_follows_the_weights(rows):
     np.testing.assert_array_equal(one_by_one, after[:9])
 
 
+def test_scoring_within_inference_mode_gives_the_same(rows, tmp_path):
+    detector = tiny("esad").fit(*rows)
+    detector.save(tmp_path / "m.esad")
+    with torch.inference_mode():
+        loaded = esad.load(tmp_path / "m.esad")
+        found = [detector.anomaly_score(rows[0]), loaded.anomaly_score(rows[0])]
+    for scores in (*found, loaded.anomaly_score(rows[0])):
+        np.testing.assert_array_equal(scores, detector.anomaly_score(rows[0]))
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_there_is_an_alarm_among_the_training_rows(seed):
     X = np.random.default_rng(seed).normal(size=(80, 3))

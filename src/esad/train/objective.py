@@ -181,7 +181,7 @@ class Objective(nn.Module, ABC):
 
     def __getstate__(self) -> dict[str, object]:
         """All but what is kept: copies and files make their own."""
-        state: dict[str, object] = dict(super().__getstate__())
+        state: dict[str, object] = dict(super().__getstate__())  # type: ignore[no-untyped-call]
         state.pop("_kept", None)
         return state
 
