@@ -67,6 +67,8 @@ def test_as_published_is_the_papers_recipe(rows):
     terms = detector.score_terms(rows[0])
     assert (terms["reconstruction"] >= 0).all()
     assert (terms["norm"] >= 0).all()
+    reasons = detector.explain(rows[0][:3])
+    np.testing.assert_allclose(reasons.base["norm"] + reasons.shares["norm"].sum(1), terms["norm"][:3], rtol=1e-4)
 
 
 def test_early_stopping_keeps_the_best_weights_and_needs_labels(rows):

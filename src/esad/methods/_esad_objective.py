@@ -404,8 +404,9 @@ def sums_of_squares(networks: list[FrozenMLP], h: Tensor) -> tuple[Tensor, Tenso
     code = networks[0](h)
     reconstruction = networks[1](code)
     second_code = networks[2](reconstruction) if len(networks) > 2 else code
-    error = reconstruction - h  # not in place: a sigmoid's slope is taken from what it gave
-    return error.square_().sum(1), second_code.square_().sum(1)
+    if networks[1].sigmoid:  # whose slope is taken from what it gave
+        reconstruction = reconstruction.clone()
+    return reconstruction.sub_(h).square_().sum(1), second_code.square_().sum(1)
 
 
 def _mean(values: Tensor) -> Tensor:
