@@ -56,8 +56,8 @@ def list_of(holds: Callable[[Any], bool]) -> Callable[[Any], bool]:
     """A check for lists with one item or more, all of which pass `holds`."""
 
     def is_list(value: Any) -> bool:
-        listed = isinstance(value, Sequence | np.ndarray) and not isinstance(value, str)
-        return listed and len(value) > 0 and all(holds(item) for item in value)
+        listed = value.ndim > 0 if isinstance(value, np.ndarray) else isinstance(value, Sequence)
+        return listed and not isinstance(value, str) and len(value) > 0 and all(holds(item) for item in value)
 
     return is_list
 

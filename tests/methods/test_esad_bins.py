@@ -217,7 +217,7 @@ class TestDetector:
         edges = [tiny("esad", scaling="standard").fit(x, y).objective_.bins.slope for x in (rows, strange)]
         assert (edges[0] == edges[1]).all()
 
-    @pytest.mark.parametrize("bins", [-1, 65, 2.5, "many", True, [], [4, -1], [4, "auto"]])
+    @pytest.mark.parametrize("bins", [-1, 65, 2.5, "many", True, [], np.array(4), [4, -1], [4, "auto"]])
     def test_wrong_numbers_are_named(self, rows, bins):
         with pytest.raises(InputError, match="`bins`"):
             tiny("esad", bins=bins).fit(rows)
