@@ -209,8 +209,10 @@ class TestDetector:
             if not name.startswith(("centre", "spread")):
                 np.testing.assert_allclose(many[name][:2], value, rtol=1e-4, atol=1e-5, err_msg=name)
 
-    def test_edges_come_from_unlabelled_rows(self, rows):
-        y = np.zeros(len(rows), dtype=int)
+    @pytest.mark.filterwarnings("ignore:`y` labels every row")
+    @pytest.mark.parametrize("others", [0, 1])
+    def test_edges_come_from_presumed_normal_rows(self, rows, others):
+        y = np.full(len(rows), others)
         y[:20] = -1
         strange = rows.copy()
         strange[:20] *= 1000

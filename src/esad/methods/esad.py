@@ -32,7 +32,7 @@ from esad.deep import DeepDetector, Phase
 from esad.errors import ModelFileError
 from esad.methods._esad_bins import BinnedESADObjective, build
 from esad.methods._esad_recipe import PUBLISHED, Recipe, resolve
-from esad.preprocess.inputs import Rows
+from esad.preprocess.inputs import Rows, reference_rows
 from esad.train.objective import Objective
 
 __all__ = ["ESAD"]
@@ -267,7 +267,7 @@ class ESAD(DeepDetector):
         self.recipe_ = resolve(parameters, rows.shape[1:], y, device.type)
         objective = build(self.recipe_.network, self.recipe_.loss)
         if isinstance(objective, BinnedESADObjective):
-            objective.bins.learn(rows[y == 0] if (y == 0).any() else rows)
+            objective.bins.learn(rows[reference_rows(y)])
         return [Phase(objective, self.recipe_.settings)]
 
     def _describe(self) -> dict[str, Any]:
