@@ -81,10 +81,10 @@ def layer_shapes(detector: Any) -> list[Stack]:
     """For either kind of members, how many, and (features in, out) of every layer in the order rows pass them."""
     objective, columns = detector.objective_, detector.inputs_.shape[0]
     n_binned = sum(n > 0 for n in objective.bins.n_bins)
-    networks = [network.shapes for network in objective.networks]
-    binned = [shape for shapes in networks for shape in shapes]
-    wide = objective.bins.n_rooms * columns
-    plain = [tuple(columns if width == wide else width for width in shape) for shape in binned]
+    encoder, decoder, second = ([tuple(shape) for shape in network.shapes] for network in objective.networks)
+    binned = [*encoder, *decoder, *second]
+    first, last = (columns, encoder[0][1]), (decoder[-1][0], columns)
+    plain = [first, *encoder[1:], *decoder[:-1], last, first, *second[1:]]
     return [(objective.n_members - n_binned, plain), (n_binned, binned)]
 
 

@@ -71,9 +71,11 @@ class Bins(nn.Module):
             self.register_buffer(name, torch.zeros(len(n_bins), self.n_rooms, n_columns))
         self.register_buffer("ratio", torch.ones(len(n_bins)))
 
-    def learn(self, rows: NDArray[np.float32]) -> None:
-        """Take the edges from rows (n, columns)."""
-        known = {n: _lines(rows, n) if n else AS_IT_IS for n in set(self.n_bins)}
+    def learn(self, rows: NDArray[np.float32], which: NDArray[np.intp] | None = None) -> None:
+        """Take the edges from these of the rows (n, columns), by default from all; of many, from every so manieth."""
+        which = np.arange(len(rows)) if which is None else which
+        sample = rows[which[:: -(-len(which) // MAX_ROWS)]].astype(np.float64)
+        known = {n: _lines(sample, n) if n else AS_IT_IS for n in set(self.n_bins)}
         for member, n in enumerate(self.n_bins):
             for name, lines in known[n].items():
                 self.get_buffer(name)[member, : max(n, 1)] = torch.as_tensor(lines)
@@ -103,9 +105,8 @@ class Bins(nn.Module):
         return torch.unflatten(features, 2, (self.n_rooms, self.n_columns))
 
 
-def _lines(rows: NDArray[np.float32], n_bins: int) -> dict[str, NDArray[np.float64]]:
+def _lines(sample: NDArray[np.float64], n_bins: int) -> dict[str, NDArray[np.float64]]:
     """The buffers of `Bins` for one member that sees bins of these rows, each (bins, columns)."""
-    sample = rows[:: -(-len(rows) // MAX_ROWS)].astype(np.float64)
     edges = np.quantile(sample, np.linspace(0, 1, n_bins + 1), axis=0)  # (bins + 1, columns)
     low, width = edges[:-1], np.diff(edges, axis=0)
     exists = width >= MIN_WIDTH

@@ -91,7 +91,7 @@ class ESAD(DeepDetector):
     combine : {"scaled", "sum"}
         "sum" is Eq. (9). "scaled" puts both terms on a common scale: z-scores of their logarithms over the
         presumed normal training rows, the norm weighted by `norm_weight`.
-    norm_weight : float
+    norm_weight : float or "auto"
         See `combine`.
     scaling : {"standard", "minmax"}
         How table columns are scaled.
@@ -267,7 +267,7 @@ class ESAD(DeepDetector):
         self.recipe_ = resolve(parameters, rows.shape[1:], y, device.type)
         objective = build(self.recipe_.network, self.recipe_.loss)
         if isinstance(objective, BinnedESADObjective):
-            objective.bins.learn(rows[reference_rows(y)])
+            objective.bins.learn(rows, np.flatnonzero(reference_rows(y)))
         return [Phase(objective, self.recipe_.settings)]
 
     def _describe(self) -> dict[str, Any]:
