@@ -72,7 +72,7 @@ class Bins(nn.Module):
         self.register_buffer("ratio", torch.ones(len(n_bins)))
 
     def learn(self, rows: NDArray[np.float32], which: NDArray[np.intp] | None = None) -> None:
-        """Take the edges from these of the rows (n, columns), by default from all; of many, from every so manieth."""
+        """Take the edges from these of the rows (n, columns), all by default; of many, from evenly spaced ones."""
         which = np.arange(len(rows)) if which is None else which
         sample = rows[which[:: -(-len(which) // MAX_ROWS)]].astype(np.float64)
         known = {n: _lines(sample, n) if n else AS_IT_IS for n in set(self.n_bins)}

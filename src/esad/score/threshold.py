@@ -226,10 +226,11 @@ def below_highest(scores: Scores) -> float:
     >>> below_highest(np.array([1.0, 3.0, 2.0, 3.0])), below_highest(np.array([2.0, 2.0]))
     (2.5, inf)
     """
-    values = np.unique(scores)
-    if len(values) < 2:
+    highest = float(scores.max())
+    others = scores[scores < highest]
+    if not others.size:
         return math.inf
-    second, highest = float(values[-2]), float(values[-1])
+    second = float(others.max())
     middle = _between(second, highest, 0.5)
     return middle if middle < highest else second
 
