@@ -265,6 +265,29 @@ def test_what_is_not_saved_is_said_and_sent_again(make_desk, serve):
         page.wait_for_selector(f'#item[data-row="{first}"] .badge:text-is("you: normal")')
 
 
+def test_a_late_answer_does_not_take_a_verdict_back(make_desk, serve):
+    desk = make_desk()
+    with serve(desk) as site:
+        page = site.enter()
+        first = int(page.get_attribute("#item", "data-row"))
+        page.route("**/api/judgements", lambda route: route.abort())
+        page.keyboard.press("a")
+        page.wait_for_selector(f'#item:not([data-row="{first}"])')
+        late = []
+        page.route(f"**/api/items?rows={first}", lambda route: late.append(route))
+        with page.expect_request(f"**/api/items?rows={first}"):
+            page.keyboard.press("k")
+        page.wait_for_selector(f'#item[data-row="{first}"]')
+        page.keyboard.press("n")
+        with page.expect_response(f"**/api/items?rows={first}"):
+            late.pop().continue_()  # it knows of no verdict
+        page.unroute(f"**/api/items?rows={first}")
+        page.keyboard.press("k")
+        page.wait_for_selector(f'#item[data-row="{first}"] .badge:text-is("you: normal, not saved yet")')
+        page.unroute("**/api/judgements")
+        page.wait_for_selector(f'#item[data-row="{first}"] .badge:text-is("you: normal")')
+
+
 def test_a_verdict_that_is_refused_is_not_shown_as_one(make_desk, serve):
     desk = make_desk()
     with serve(desk) as site:

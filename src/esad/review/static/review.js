@@ -94,7 +94,7 @@ async function send() {
       }
     }
     tellSaved(false);
-    if (current === first.body.row && cache.has(current)) draw(cache.get(current)); // no longer "not saved yet"
+    if (current === first.body.row && cache.has(current)) show(current); // no longer "not saved yet"
   }
   sending = false;
   soon(120);
@@ -135,6 +135,8 @@ const isUnsaved = (row) => outbox.some((one) => one.body.row === row);
 function keep(items) {
   for (const item of items) {
     item.why ??= cache.get(item.row)?.why ?? null; // only the queue says why
+    for (const { body } of outbox) // the server does not know yet
+      if (body.row === item.row) item.mine = { verdict: body.verdict ?? item.mine?.verdict ?? null, note: body.note ?? item.mine?.note ?? "" };
     cache.set(item.row, item);
     if (noun === "picture") for (const kind of item.pending ? ["given"] : KINDS) picture(item, kind);
   }
@@ -274,9 +276,9 @@ function nothingLeft() {
   return el("div", { class: "empty" }, el("b", {}, words), "Choose another list, or refit.");
 }
 
-// An item that was held ready may not know the latest labels, nor its reasons.
+// An item that was held ready may not know the latest verdicts, labels near it, nor its reasons.
 async function refresh(item) {
-  const essence = ({ cases, pending }) => JSON.stringify([cases, pending]);
+  const essence = ({ cases, pending, mine, others }) => JSON.stringify([cases, pending, mine, others]);
   const found = await fresh(item.row).catch(() => null);
   if (found && current === item.row && essence(found) !== essence(item)) draw(found);
 }
