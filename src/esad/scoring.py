@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from esad.errors import ModelFileError
 from esad.preprocess.inputs import Inputs, Rows
 
 __all__ = ["Scores", "Scoring", "TrainingScores"]
@@ -76,6 +77,12 @@ class Scoring:
 
     def _total(self, rows: Rows) -> Scores:
         total: Scores = np.sum(list(self._contributions(rows).values()), axis=0, dtype=np.float64)
+        n_wrong = np.count_nonzero(~np.isfinite(total))
+        if n_wrong:  # never for weights that a training left: preprocessing bounds what they see
+            raise ModelFileError(
+                f"The model's scores of {n_wrong} of {len(total)} rows are not finite numbers: its weights have been "
+                "changed or are damaged. Fit it again."
+            )
         return total
 
     def _member_scores(self, rows: Rows) -> Scores:

@@ -133,7 +133,7 @@ def outcome(path: Path, manifest: dict[str, Any], tensors: dict[str, np.ndarray]
         return repr(error)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-    return "accepted" if scores.shape == (len(X),) else f"scores of shape {scores.shape}"
+    return "accepted" if scores.shape == (len(X),) and np.isfinite(scores).all() else f"scores {scores}"
 
 
 def load_strictly(path: Path) -> Any:
