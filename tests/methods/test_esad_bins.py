@@ -11,9 +11,10 @@ from support import perceptrons, tiny
 
 from esad.data.scenario import Scenario
 from esad.errors import InputError
-from esad.methods._esad_bins import BinnedESADObjective, Bins, build
-from esad.methods._esad_objective import ESADObjective, LossSettings
+from esad.methods._esad_bins import BinnedESADObjective, Bins
+from esad.methods._esad_objective import ESADObjective
 from esad.methods._esad_recipe import Recipe
+from esad.methods._esad_settings import LossSettings
 from esad.networks.spec import NetworkSpec
 from esad.random import MemberRandom
 from esad.stacked import can_stack, fit_stack
@@ -104,8 +105,7 @@ class TestBins:
 def objective(request, rows):
     spec = NetworkSpec("mlp", in_shape=(N_COLUMNS,), hidden=(7, 4), latent=3, n_members=N_MEMBERS)
     settings = LossSettings(bins=(0, N_BINS, 0), phi="none", reduction=request.param, input_noise=(0.0,) * N_MEMBERS)
-    found = build(spec, settings)
-    assert isinstance(found, BinnedESADObjective)
+    found = BinnedESADObjective(spec, settings)
     found.double().bins.learn(rows)
     found.reset(MemberRandom([1, 2, 3], dtype=torch.float64))
     return found
@@ -156,7 +156,7 @@ def test_score_and_summands_are_those_of_numpy(objective, rows):
 
 def test_noise_is_on_features_that_exist_and_as_strong_against_a_column_as_it_was(rows):
     spec = NetworkSpec("mlp", in_shape=(N_COLUMNS,), hidden=(4,), latent=2, n_members=2)
-    objective = build(spec, LossSettings(bins=(0, N_BINS), input_noise=(0.5, 0.5)))
+    objective = BinnedESADObjective(spec, LossSettings(bins=(0, N_BINS), input_noise=(0.5, 0.5)))
     objective.bins.learn(rows)
     still = torch.zeros(2, 4000, N_BINS * N_COLUMNS)
     noise = objective._disturb(still, 4000, MemberRandom([1, 2])).std(1)
@@ -168,7 +168,7 @@ def test_noise_is_on_features_that_exist_and_as_strong_against_a_column_as_it_wa
 
 def test_initial_weights_are_as_large_as_without_room_for_bins(rows):
     spec = NetworkSpec("mlp", in_shape=(N_COLUMNS,), hidden=(50,), latent=2, n_members=2)
-    with_room, without = build(spec, LossSettings(bins=(0, N_BINS))), ESADObjective(spec, LossSettings())
+    with_room, without = BinnedESADObjective(spec, LossSettings(bins=(0, N_BINS))), ESADObjective(spec, LossSettings())
     with_room.bins.learn(rows)
     for objective in (with_room, without):
         objective.reset(MemberRandom([1, 2]))

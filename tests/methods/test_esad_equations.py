@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import perceptrons
 
-from esad.methods._esad_objective import ESADObjective, LossSettings
+from esad.methods._esad_objective import ESADObjective
+from esad.methods._esad_settings import LossSettings
 from esad.networks.spec import NetworkSpec
 from esad.random import MemberRandom
 from esad.train.objective import Batch
@@ -188,18 +189,6 @@ def test_robust_scale_is_median_and_lower_quantile():
     objective.calibrate(terms)
     np.testing.assert_allclose(objective.centre, np.tile(np.median(logs, axis=1), (2, 1)), rtol=1e-6)
     np.testing.assert_allclose(objective.spread, np.full((2, MEMBERS), 0.5), rtol=0.1)
-
-
-def test_augmentation_moves_labelled_anomalies_only():
-    spec = NetworkSpec("conv", in_shape=(1, 16, 16), hidden=(3,) * 4, latent=3, n_members=1)
-    objective = ESADObjective(spec, LossSettings(augment=2))
-    pictures = torch.rand(1, 4, 1, 16, 16)
-    batch = Batch(pictures, pictures, torch.tensor([[-1.0, 1.0, -1.0, 1.0]]), MemberRandom([3]))
-    moved = objective._augmented(batch)
-    assert torch.equal(moved.unlabelled, pictures)
-    assert torch.equal(moved.labelled[:, 1::2], pictures[:, 1::2])
-    assert not torch.equal(moved.labelled[:, ::2], pictures[:, ::2])
-    assert set(moved.labelled.flatten().tolist()) <= set(pictures.flatten().tolist())
 
 
 @given(turns=st.lists(st.integers(0, 3), min_size=3, max_size=3))

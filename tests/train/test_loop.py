@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from esad.errors import InputError, TrainingError
-from esad.methods._esad_objective import ESADObjective, LossSettings
+from esad.methods._esad_objective import ESADObjective
+from esad.methods._esad_settings import LossSettings
 from esad.networks.spec import NetworkSpec
 from esad.persist.checkpoint import Checkpoint
 from esad.random import MemberRandom, member_seeds

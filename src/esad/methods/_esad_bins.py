@@ -24,12 +24,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from esad.methods._esad_objective import ESADObjective, LossSettings, sums_of_squares
+from esad.methods._esad_objective import ESADObjective, sums_of_squares
+from esad.methods._esad_settings import LossSettings
 from esad.networks.mlp import FrozenMLP, StackedMLP
 from esad.networks.spec import NetworkSpec
 from esad.random import MemberRandom
 
-__all__ = ["BinnedESADObjective", "Bins", "build"]
+__all__ = ["BinnedESADObjective", "Bins"]
 
 MAX_ROWS = 10_000  # that edges are taken from
 MIN_WIDTH, MIN_DEVIATION = 1e-6, 0.05  # of a bin, where columns have deviation 1; of a place within it
@@ -193,8 +194,3 @@ class BinnedESADObjective(ESADObjective):
         on_columns[1] = networks[1].part(plain, n_out=n)
         found = [(binned, self.bins.frozen(binned), [network.part(binned) for network in networks])]
         return [(plain, lambda x: x.t()[None], on_columns), *found] if len(plain) else found
-
-
-def build(spec: NetworkSpec, settings: LossSettings) -> ESADObjective:
-    """The objective, with bins where the settings ask for them."""
-    return (BinnedESADObjective if settings.bins else ESADObjective)(spec, settings)

@@ -2,116 +2,35 @@
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from esad.networks.mlp import FrozenMLP, StackedMLP
+from esad.methods._esad_settings import LossSettings
+from esad.networks.mlp import FrozenMLP
 from esad.networks.spec import NetworkSpec
 from esad.processes import ALONE, Processes
 from esad.random import MemberRandom
 from esad.score.threshold import ONE_SIGMA_BELOW
 from esad.train.objective import Batch, Objective, Scorer
-from esad.train.transforms import (
-    add_noise,
-    permute_features,
-    quarter_turns,
-    random_turns,
-    rotate,
-    shift_and_flip,
-    to_grey,
-)
+from esad.train.transforms import add_noise, permute_features
 
-__all__ = ["ESADObjective", "LossSettings", "sums_of_squares"]
+__all__ = ["ESADObjective", "sums_of_squares"]
 
 TINY = 1e-12  # keeps square roots and logarithms away from zero
 NEAR_ZERO = 0.3  # of a sum of z-scores
-N_TURNS = 4  # of a picture, by 90 degrees
-MIN_TOLD_APART, TOLD_APART_RATE = 0.1, 0.01  # smallest weight of a decoy, and how quickly it follows what is seen
-
-
-@dataclass(frozen=True)
-class LossSettings:
-    """The switches of the losses and the score; the paper's values are the defaults.
-
-    Attributes
-    ----------
-    lambda_norm, lambda_assist : float
-        Weights of L_norm and L_ass.
-    second_encoder : bool
-        Off: the norm is taken of z and L_ass drops out (the paper's ablation).
-    phi : {"both", "noise", "permute", "rotate", "normal", "none"}
-        What labelled anomalies must be reconstructed to.
-    noise : float
-        Standard deviation of phi's Gaussian noise.
-    input_noise : tuple of float
-        Standard deviation of the noise added to Enc1's input while training, one per member.
-    labelled_noise_ratio : float
-        Share of that noise which labelled rows get.
-    augment : int
-        Pixels by which pictures of labelled anomalies are shifted at random, and mirrored; 0 for not at all.
-    shift, flip : int and bool
-        Pixels by which unlabelled pictures are shifted at random, and whether half of them are mirrored.
-    decoys : float
-        Share of the unlabelled pictures of a batch that are seen once more, turned, as if they were known anomalies.
-    decoys_alone : bool
-        There are no others: the norm's weight in the scaled score is how well decoys are told from normal pictures.
-    restore : {"none", "grey", "rotate", "both"}
-        What is taken from a picture before Enc1 sees it; the target stays whole.
-    reduction : {"sum", "mean"}
-        Squared norms as sums over features (the equations) or means (stable at large learning rates).
-    error_scale : float
-        Factor of L_rec, so that large pictures do not drown the other terms.
-    gain, offset : float
-        A labelled anomaly's norm term is gain / (||z^|| + offset); 1 and 0 in the paper.
-    combine : {"sum", "scaled"}
-        Eq. (9) as printed, or both terms as z-scores of their logarithms.
-    norm_weight : float
-        Weight of the norm term in the scaled score.
-    robust : bool
-        Scaled score: centre and spread by median and lower quantile, which hidden anomalies cannot stretch, instead
-        of mean and standard deviation.
-    norm_offset, min_spread : float
-        Scaled score: added to ||z^|| before the logarithm; smallest spread a logarithm is divided by.
-    bins : tuple of int
-        Quantile bins that a column is seen in, one number per member, 0 for the column itself; empty if all see that.
-        See `_esad_bins`.
-    """
-
-    lambda_norm: float = 1.0
-    lambda_assist: float = 1.0
-    second_encoder: bool = True
-    phi: str = "both"
-    noise: float = 0.1
-    input_noise: tuple[float, ...] = (0.0,)
-    labelled_noise_ratio: float = 1.0
-    augment: int = 0
-    shift: int = 0
-    flip: bool = False
-    decoys: float = 0.0
-    decoys_alone: bool = False
-    restore: str = "none"
-    reduction: str = "mean"
-    error_scale: float = 1.0
-    gain: float = 1.0
-    offset: float = 0.0
-    combine: str = "sum"
-    norm_weight: float = 1.0
-    robust: bool = False
-    norm_offset: float = 0.0
-    min_spread: float = 1e-3
-    bins: tuple[int, ...] = ()
 
 
 class ESADObjective(Objective):
-    """Encoder-decoder-encoder with the loss of Eq. (8) and the score of Eq. (9)."""
+    """Encoder-decoder-encoder with the loss of Eq. (8) and the score of Eq. (9), on tables.
+
+    `_esad_bins` and `_esad_pictures` say what is otherwise for columns in bins and for pictures.
+    """
 
     recordable: ClassVar[bool] = True
     centre: Tensor
     spread: Tensor
-    told_apart: Tensor
 
     def __init__(self, spec: NetworkSpec, settings: LossSettings) -> None:
         super().__init__()
@@ -125,9 +44,6 @@ class ESADObjective(Objective):
         # scales of the two score terms, per member: row 0 reconstruction, row 1 norm
         self.register_buffer("centre", torch.zeros(2, spec.n_members))
         self.register_buffer("spread", torch.ones(2, spec.n_members))
-        if settings.decoys:
-            # how well pictures turned 0, 90, 180, 270 degrees are told from normal ones; the first is never used
-            self.register_buffer("told_apart", torch.ones(spec.n_members, N_TURNS))
 
     @property
     def networks(self) -> list[nn.Module]:
@@ -149,7 +65,7 @@ class ESADObjective(Objective):
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """Eqs. (5) to (8); a part without rows drops out."""
         settings, batch = self.settings, self._augmented(batch)
-        decoys, turns = self._decoys(batch)
+        decoys, kinds = self._decoys(batch)
         sizes = [batch.unlabelled.shape[1], batch.labelled.shape[1], decoys.shape[1]]
         rows = self._view(torch.cat([batch.unlabelled, batch.labelled, decoys], dim=1))
         code, reconstruction, second_code = self(self._disturb(rows, sizes[0], batch.random))
@@ -159,7 +75,7 @@ class ESADObjective(Objective):
         error_u = self._error(rebuilt_u - rows[:, : sizes[0]])
         error_l = self._error(rebuilt_l - self._view(self._target(batch)))
         norm_l = self._labelled_norm(norm_l, batch.y)
-        norm_d = self._decoy_norm(norm_d, norm_u, turns, batch.processes)
+        norm_d = self._decoy_norm(norm_d, norm_u, kinds, batch.processes)
         terms = {
             "reconstruction": settings.error_scale * (_mean(error_u) + _mean(error_l)),  # Eq. (5)
             "norm": settings.lambda_norm * (_mean(norm_u) + _mean(norm_l) + _mean(norm_d)),  # Eq. (6)
@@ -175,9 +91,7 @@ class ESADObjective(Objective):
 
     def scorer(self) -> Scorer:
         """A function giving ||x^ - x||^2 and ||z^||, each (members, batch)."""
-        networks = [network.frozen() for network in self.networks if isinstance(network, StackedMLP)]
-        if not networks:
-            return self._terms_of_pictures
+        networks: list[FrozenMLP] = [network.frozen() for network in self.networks]  # type: ignore[operator]
         sums = self._sums_of_rows(networks)
 
         def terms(x: Tensor) -> dict[str, Tensor]:
@@ -198,7 +112,7 @@ class ESADObjective(Objective):
         return errors
 
     def rebuilder(self) -> Callable[[Tensor], Tensor]:
-        """A function giving x^, with restoration the mean over the rotations, (members, batch, *features)."""
+        """A function giving x^, the mean over the forms that rows are scored in, (members, batch, *features)."""
         return lambda x: self._columns(torch.stack([rebuilt for rebuilt, _ in self._passes(x)]).mean(0))
 
     def calibrate(self, terms: dict[str, Tensor]) -> None:
@@ -222,9 +136,7 @@ class ESADObjective(Objective):
                 "reconstruction": terms["reconstruction"].double(),
                 "norm": settings.lambda_norm * terms["norm"].double(),
             }
-        norm_weight = settings.norm_weight * torch.ones_like(self.centre[0], dtype=torch.float64)  # (members,)
-        if settings.decoys and settings.decoys_alone:
-            norm_weight = norm_weight * self.told_apart[:, 1:].mean(1)
+        norm_weight = self._norm_weight()
         weights = {"reconstruction": torch.ones_like(norm_weight), "norm": norm_weight}
         scaled = {}
         for row, (name, weight) in enumerate(weights.items()):
@@ -233,12 +145,15 @@ class ESADObjective(Objective):
         return scaled
 
     def _log(self, name: str, terms: dict[str, Tensor]) -> Tensor:
-        """Logarithm of a term, (members, batch); with decoys, the norm against that of the turned picture."""
+        """Logarithm of a term, (members, batch)."""
         offset = self.settings.norm_offset if name == "norm" else 0.0
-        log = (terms[name].double() + offset).clamp(min=TINY).log()
-        return log - terms["turned"].double() if name == "norm" and "turned" in terms else log
+        return (terms[name].double() + offset).clamp(min=TINY).log()
 
-    # ------------------------------------------------------------------ what members see of a row: here, all as it is
+    def _norm_weight(self) -> Tensor:
+        """Weight of the norm in the scaled score, (members,)."""
+        return self.settings.norm_weight * torch.ones_like(self.centre[0], dtype=torch.float64)
+
+    # ------------------------------------------------------------------ hooks for bins: here, columns as they are
 
     def _view(self, x: Tensor) -> Tensor:
         """Rows (members, batch, *features) as the networks get them."""
@@ -268,92 +183,51 @@ class ESADObjective(Objective):
         """The noise on the features from that on a column, (members, 1, ...)."""
         return sigma
 
-    # ------------------------------------------------------------------
+    # ------------------------------------------------------------------ hooks for pictures: here, there are none
 
-    def _terms_of_pictures(self, x: Tensor) -> dict[str, Tensor]:
-        """With restoration, the mean over the rotations; with decoys, also what the norm says of the turned picture."""
-        pairs = [(self._error(rebuilt - x), self._norm(code)) for rebuilt, code in self._passes(x)]
-        errors, norms = zip(*pairs, strict=True)
-        terms = {"reconstruction": torch.stack(errors).mean(0), "norm": torch.stack(norms).mean(0)}
-        return terms | ({"turned": self._turned(self._seen(x))} if self.settings.decoys else {})
+    def _augmented(self, batch: Batch) -> Batch:
+        """The batch, changed at random without changing what it means."""
+        return batch
 
-    def _turned(self, pictures: Tensor) -> Tensor:
-        """Mean logarithm of the norm over the turned pictures, each turn weighted by how well it is told apart."""
-        turns = quarter_turns(pictures.shape)[1:]
-        logs = []
-        for turn in turns:
-            norm = self._norm(self(torch.rot90(pictures, turn, dims=(-2, -1)))[2])
-            logs.append(self.told_apart[:, turn, None] * self._log("norm", {"norm": norm}))
-        return torch.stack(logs).mean(0)
+    def _decoys(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Rows that are seen once more as if they were known anomalies, and the kind of each, (members, decoys)."""
+        none = batch.unlabelled[:, :0]
+        return none, none.new_empty(none.shape[:2])
+
+    def _decoy_norm(self, norm: Tensor, normal_norm: Tensor, kinds: Tensor, processes: Processes = ALONE) -> Tensor:
+        """What decoys add to the norm term, given their norms and those of the unlabelled rows, (members, decoys)."""
+        return norm
+
+    def _hidden(self, x: Tensor, random: MemberRandom) -> Tensor:
+        """Rows (members, batch, *features) without what is to be restored."""
+        return x
+
+    def _rearranged(self, x: Tensor, random: MemberRandom) -> Tensor:
+        """The part of phi that is not noise."""
+        return permute_features(x, random)
 
     def _passes(self, x: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-        """x^ and z^ of rows (batch, *features) for every rotation that restoration asks for, (members, batch, ...)."""
-        seen = self._seen(x)
-        for turn in quarter_turns(x.shape) if self.settings.restore in ("rotate", "both") else (0,):
-            _, reconstruction, second_code = self(torch.rot90(seen, turn, dims=(-2, -1)) if turn else seen)
-            yield reconstruction, second_code
+        """x^ and z^ of rows (batch, *features), in every form that they are scored in, (members, batch, ...)."""
+        _, reconstruction, second_code = self(self._whole(x))
+        yield reconstruction, second_code
 
-    def _seen(self, x: Tensor) -> Tensor:
-        """Rows (batch, *features) as the first encoder gets them, orientation apart, (members, batch, *features)."""
-        rows = self._whole(x)
-        return to_grey(rows) if self.settings.restore in ("grey", "both") else rows
+    # ------------------------------------------------------------------
 
     def _whole(self, x: Tensor) -> Tensor:
         """Rows (batch, *features) as they are to be rebuilt, (members, batch, *features)."""
         return self._view(x.expand(self.n_members, *x.shape))
 
     def _disturb(self, x: Tensor, n_unlabelled: int, random: MemberRandom) -> Tensor:
-        """What Enc1 sees while training: restoration takes colour or orientation away, noise is added."""
-        restore = self.settings.restore
-        if restore in ("grey", "both"):
-            x = to_grey(x)
-        if restore in ("rotate", "both"):
-            x = rotate(x, random_turns(x, random, identity=True))
-        levels = self.settings.input_noise
+        """What Enc1 sees while training: without what is to be restored, and with noise."""
+        x, levels = self._hidden(x, random), self.settings.input_noise
         if not any(levels):
             return x
         noise = random.normal(*x.shape[1:])
         if self.settings.labelled_noise_ratio != 1:
             noise[:, n_unlabelled:] *= self.settings.labelled_noise_ratio
+        # filled on the device: a step that a GPU replays cannot copy numbers from the host
         sigma = torch.stack([x.new_full([1] * (x.dim() - 1), level) for level in levels])
         return torch.addcmul(x, self._scaled(sigma), noise)
-
-    def _augmented(self, batch: Batch) -> Batch:
-        """The batch with its pictures shifted and mirrored: those of labelled anomalies farther than the others."""
-        settings, random = self.settings, batch.random
-        if settings.shift or settings.flip:
-            moved = shift_and_flip(batch.unlabelled, settings.shift, random, flip=settings.flip)
-            batch = replace(batch, unlabelled=moved)
-        if settings.augment and batch.labelled.shape[1]:
-            moved = shift_and_flip(batch.labelled, settings.augment, random)
-            is_anomaly = (batch.y < 0).view(*batch.y.shape, 1, 1, 1)
-            batch = replace(batch, labelled=torch.where(is_anomaly, moved, batch.labelled))
-        return batch
-
-    def _decoys(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Some of the unlabelled pictures, turned, and by how many quarter turns, (members, decoys)."""
-        pictures = batch.unlabelled[:, : round(self.settings.decoys * batch.unlabelled.shape[1])]
-        if pictures.shape[1] == 0:
-            return pictures, pictures.new_empty(pictures.shape[:2])
-        turns = random_turns(pictures, batch.random, identity=False)
-        return rotate(pictures, turns), turns
-
-    def _decoy_norm(self, norm: Tensor, normal_norm: Tensor, turns: Tensor, processes: Processes = ALONE) -> Tensor:
-        """The inverse norm, weighted: a turn that leaves pictures as normal as they were must not count as one.
-
-        A decoy is told apart if its norm is above the median of the unlabelled pictures: half of them by chance.
-        """
-        if norm.shape[1] == 0:
-            return norm
-        with torch.no_grad():
-            of_decoys, of_normal, all_turns = (processes.rows_of_all(rows) for rows in (norm, normal_norm, turns))
-            by_turn = (all_turns[..., None] == torch.arange(N_TURNS, device=turns.device)).to(norm.dtype)
-            caught = (of_decoys > of_normal.median(1, keepdim=True).values).to(norm.dtype)  # (members, decoys)
-            count = by_turn.sum(1)
-            share = (caught[..., None] * by_turn).sum(1) / count.clamp(min=1)
-            found = (2 * share - 1).clamp(min=MIN_TOLD_APART)
-            self.told_apart.copy_(torch.where(count > 0, self.told_apart.lerp(found, TOLD_APART_RATE), self.told_apart))
-        return self._inverse(norm) * self.told_apart.gather(1, turns)
 
     def _target(self, batch: Batch) -> Tensor:
         """Phi: a labelled normal row itself, phi of a labelled anomaly."""
@@ -369,8 +243,7 @@ class ESADObjective(Objective):
         if phi == "normal":
             return self._normal_rows(batch)
         if phi in ("permute", "rotate", "both"):
-            pictures = x.dim() == 5
-            x = rotate(x, random_turns(x, random, identity=False)) if pictures else permute_features(x, random)
+            x = self._rearranged(x, random)
         return add_noise(x, self.settings.noise, random) if phi in ("noise", "both") else x
 
     def _normal_rows(self, batch: Batch) -> Tensor:

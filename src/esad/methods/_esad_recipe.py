@@ -10,8 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from esad.errors import InputError
-from esad.methods._esad_objective import LossSettings
+from esad.methods._esad_bins import BinnedESADObjective
+from esad.methods._esad_objective import ESADObjective
 from esad.methods._esad_parameters import RECIPE_WORDS, check, is_auto, is_bins
+from esad.methods._esad_pictures import PictureESADObjective
+from esad.methods._esad_settings import LossSettings
 from esad.networks.spec import CONV_NARROW, NetworkSpec
 from esad.train.loop import Settings
 
@@ -103,6 +106,12 @@ class Recipe:
     loss: LossSettings
     settings: Settings
 
+    def objective(self) -> ESADObjective:
+        """The networks, with these losses and weights still to be drawn or filled."""
+        if self.network.kind != "mlp":
+            return PictureESADObjective(self.network, self.loss)
+        return (BinnedESADObjective if self.loss.bins else ESADObjective)(self.network, self.loss)
+
     def to_json(self) -> dict[str, Any]:
         """Plain values for the model file."""
         return {"network": self.network.to_json(), "loss": asdict(self.loss), "settings": asdict(self.settings)}
@@ -142,22 +151,36 @@ def resolve(parameters: dict[str, Any], in_shape: tuple[int, ...], y: NDArray[np
     kind = "images" if len(in_shape) == 3 else "table"
     check(parameters, kind)
     network = _network(parameters, in_shape, kind, device)
-    automatic = dict(AUTOMATIC[kind])
+    automatic = AUTOMATIC[kind]
     if kind == "images":
-        automatic["lr"] = 2e-3 * min(1.0, 16 / network.hidden[0])
-        automatic["augment"] = max(1, round(min(in_shape[1:]) / 8))
-        # photographs have an upper side, and their reconstruction says little
-        decoys = in_shape[0] == 3 and parameters["restore"] in ("none", "grey")
-        automatic |= {"decoys": 0.5 if decoys else 0.0, "shift": automatic["augment"] if decoys else 0, "flip": decoys}
-        with_decoys = decoys if is_auto(parameters["decoys"]) else parameters["decoys"] > 0
-        if not (y < 0).any() and not with_decoys:  # the norm has nothing to tell apart
-            automatic["norm_weight"] = 0.0
-        if device != "cpu":
-            automatic |= {"batch_size": 128, "labelled_batch_size": 32}
-    if parameters["recipe"] == "published":
-        automatic |= {name: PUBLISHED[name] for name in ("bins", "lambda_norm")}
+        automatic = automatic | _automatic_for_pictures(parameters, network, y, device)
+    if parameters["recipe"] == "published":  # `as_published` gives all of PUBLISHED; the word alone, these
+        automatic = automatic | {name: PUBLISHED[name] for name in ("bins", "lambda_norm")}
     chosen = {name: automatic.get(name, value) if is_auto(value) else value for name, value in parameters.items()}
     return Recipe(network, _loss(chosen, in_shape, y, network.n_members), _settings(chosen, y, kind))
+
+
+def _automatic_for_pictures(
+    parameters: dict[str, Any], network: NetworkSpec, y: NDArray[np.int8], device: str
+) -> dict[str, Any]:
+    """What "auto" stands for with these pictures, in this network."""
+    n_channels, *sides = network.in_shape
+    reach = max(1, round(min(sides) / 8))
+    # photographs have an upper side, and their reconstruction says little
+    decoys = n_channels == 3 and parameters["restore"] in ("none", "grey")
+    found: dict[str, Any] = {
+        "lr": 2e-3 * min(1.0, 16 / network.hidden[0]),
+        "augment": reach,
+        "decoys": 0.5 if decoys else 0.0,
+        "shift": reach if decoys else 0,
+        "flip": decoys,
+    }
+    with_decoys = decoys if is_auto(parameters["decoys"]) else parameters["decoys"] > 0
+    if not (y < 0).any() and not with_decoys:  # the norm has nothing to tell apart
+        found["norm_weight"] = 0.0
+    if device != "cpu":
+        found |= {"batch_size": 128, "labelled_batch_size": 32}
+    return found
 
 
 def _network(parameters: dict[str, Any], in_shape: tuple[int, ...], kind: str, device: str) -> NetworkSpec:

@@ -18,8 +18,8 @@ Phi(x_j)           x_j for a normal row, phi(x_j) for an anomaly: noise, permute
 Enc1, Dec, Enc2    networks; the encoders have the same shape and do not share weights
 =================  =========================================================================================
 
-Losses and score are computed in `_esad_objective`, sizes and steps chosen in `_esad_recipe`; docs/method.md derives
-the loss.
+Losses and score are computed in `_esad_objective`, for pictures with what `_esad_pictures` adds; sizes and steps are
+chosen in `_esad_recipe`; docs/method.md derives the loss.
 """
 
 from typing import Any, ClassVar, Self
@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from esad.deep import DeepDetector, Phase
 from esad.errors import ModelFileError
-from esad.methods._esad_bins import BinnedESADObjective, build
+from esad.methods._esad_bins import BinnedESADObjective
 from esad.methods._esad_recipe import PUBLISHED, Recipe, resolve
 from esad.preprocess.inputs import Rows, reference_rows
 from esad.train.objective import Objective
@@ -265,7 +265,7 @@ class ESAD(DeepDetector):
     def _phases(self, rows: Rows, y: NDArray[np.int8], device: torch.device) -> list[Phase]:
         parameters = self.get_params(deep=False) | {"precision": self._precision_on(device, rows.shape[1:])}
         self.recipe_ = resolve(parameters, rows.shape[1:], y, device.type)
-        objective = build(self.recipe_.network, self.recipe_.loss)
+        objective = self.recipe_.objective()
         if isinstance(objective, BinnedESADObjective):
             objective.bins.learn(rows, np.flatnonzero(reference_rows(y)))
         return [Phase(objective, self.recipe_.settings)]
@@ -277,4 +277,4 @@ class ESAD(DeepDetector):
         self.recipe_ = Recipe.from_json(plain)
         if self.recipe_.network.in_shape != self.inputs_.shape:
             raise ModelFileError("its network takes other rows than its inputs give")
-        return build(self.recipe_.network, self.recipe_.loss)
+        return self.recipe_.objective()

@@ -1,11 +1,12 @@
-"""Decoys: turned pictures that stand for anomalies in the norm term."""
+"""What ESAD does with pictures besides: moved ones, and decoys, turned pictures that stand for anomalies."""
 
 import numpy as np
 import pytest
 import torch
 
 from esad.errors import InputError
-from esad.methods._esad_objective import MIN_TOLD_APART, TOLD_APART_RATE, ESADObjective, LossSettings
+from esad.methods._esad_pictures import MIN_TOLD_APART, TOLD_APART_RATE, PictureESADObjective
+from esad.methods._esad_settings import LossSettings
 from esad.methods.esad import ESAD
 from esad.networks.spec import NetworkSpec
 from esad.random import MemberRandom
@@ -14,8 +15,8 @@ from esad.train.objective import Batch
 SPEC = NetworkSpec("conv", in_shape=(1, 8, 8), hidden=(2, 2), latent=2, n_members=2)
 
 
-def objective(**settings) -> ESADObjective:
-    made = ESADObjective(SPEC, LossSettings(phi="none", decoys=0.5, **settings)).double()
+def objective(**settings) -> PictureESADObjective:
+    made = PictureESADObjective(SPEC, LossSettings(phi="none", decoys=0.5, **settings)).double()
     made.reset(MemberRandom([0, 1], dtype=torch.float64))
     return made
 
@@ -29,6 +30,17 @@ def batch(n: int = 8, m: int = 2) -> Batch:
 def pictures(n: int, *, colour: bool = False) -> np.ndarray:
     shape = (n, 16, 16, 3) if colour else (n, 16, 16)
     return np.random.default_rng(0).integers(0, 256, shape).astype(np.uint8)
+
+
+def test_augmentation_moves_labelled_anomalies_only():
+    spec = NetworkSpec("conv", in_shape=(1, 16, 16), hidden=(3,) * 4, latent=3, n_members=1)
+    given = torch.rand(1, 4, 1, 16, 16)
+    drawn = Batch(given, given, torch.tensor([[-1.0, 1.0, -1.0, 1.0]]), MemberRandom([3]))
+    moved = PictureESADObjective(spec, LossSettings(augment=2))._augmented(drawn)
+    assert torch.equal(moved.unlabelled, given)
+    assert torch.equal(moved.labelled[:, 1::2], given[:, 1::2])
+    assert not torch.equal(moved.labelled[:, ::2], given[:, ::2])
+    assert set(moved.labelled.flatten().tolist()) <= set(given.flatten().tolist())
 
 
 def test_half_of_the_unlabelled_pictures_are_turned_and_none_is_left_upright():
@@ -62,7 +74,7 @@ def test_a_turn_that_cannot_be_told_apart_loses_its_weight():
 
 
 def test_decoys_enter_the_norm_term_alone():
-    made, without = objective(), ESADObjective(SPEC, LossSettings(phi="none")).double()
+    made, without = objective(), PictureESADObjective(SPEC, LossSettings(phi="none")).double()
     without.load_state_dict({name: value for name, value in made.state_dict().items() if name != "told_apart"})
     made.eval()  # batch norm would mix decoys and pictures
     without.eval()
