@@ -11,7 +11,7 @@ from esad.errors import InputError
 from esad.preprocess.profile import Profile
 from esad.score.conformal import Calibration
 from esad.score.drift import LEVEL, MIN_DISTANCE, Drift, DriftMonitor
-from esad.score.threshold import Applied, Basis, Threshold
+from esad.score.threshold import Applied, Threshold
 from esad.scoring import Scores, Scoring
 
 __all__ = ["Deciding"]
@@ -74,26 +74,25 @@ class Deciding(Scoring):
         assert rule is not None
         if X is not None:
             scores = self.anomaly_score(X)
-            self._set_threshold(rule.fit(scores, labels.check(y, len(scores), warn=False)), rule, "given")
+            self._set_threshold(rule.apply(scores, labels.check(y, len(scores), warn=False)))
         elif hasattr(self, "training_scores_"):
-            self._apply_to_training(rule)
+            self._set_threshold(self._applied_to_training(rule))
         else:
             check_is_fitted(self)
             raise InputError("A detector read from a file has no training scores. Give `X`, rows kept apart.")
         return self
 
-    def _apply_to_training(self, rule: Threshold) -> None:
-        """Set the threshold on scores by members that have not seen the row; of labelled rows as far as they count."""
+    def _applied_to_training(self, rule: Threshold) -> Applied:
+        """The threshold on scores by members that have not seen the row; of labelled rows as far as they count."""
         scores, y = self.training_scores_, self.training_labels_
         known = np.isfinite(scores)
         unseen = known & (y == labels.UNLABELLED)
         if rule.rule != "labels" and unseen.any():
             known = unseen | (known & (y == labels.ANOMALY)) if rule.rule == "auto" else unseen
-        self._set_threshold(rule.fit(scores[known], y[known]), rule, "training")
+        return rule.apply(scores[known], y[known], basis="training")
 
-    def _set_threshold(self, value: float, rule: Threshold, basis: Basis) -> None:
-        self.offset_ = -value
-        self.applied_ = Applied(rule, basis, value)
+    def _set_threshold(self, applied: Applied) -> None:
+        self.offset_, self.applied_ = -applied.value, applied
 
     def calibrate(
         self,
@@ -144,7 +143,8 @@ class Deciding(Scoring):
     def set_calibration(self, calibration: Calibration, *, alpha: float | None = None) -> Self:
         """Take a calibration made of this detector's scores; `alpha` as in `calibrate`."""
         if alpha is not None:
-            self._set_threshold(calibration.threshold(alpha), Threshold("false_alarm", alpha), "calibration")
+            value = calibration.threshold(alpha)
+            self._set_threshold(Applied(Threshold("false_alarm", alpha), "calibration", value))
         self.calibration_ = calibration
         return self
 

@@ -12,7 +12,7 @@ import os
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -181,11 +181,12 @@ class Detector(Deciding, Explaining, OutlierMixin, BaseEstimator):  # type: igno
         self.training_scores_, self.training_labels_ = scores.held_out, checked
         self.training_unseen_by_ = scores.unseen_by
         if threshold.rule == "contamination":  # a share of these very rows, as scikit-learn means it
-            self._set_threshold(threshold.fit(scores.total, checked), threshold, "training")
+            applied = threshold.apply(scores.total, checked, basis="training")
         else:
-            self._apply_to_training(threshold)
+            applied = self._applied_to_training(threshold)
         if threshold.rule == "auto":  # a rule under which nothing known is an alarm says nothing
-            self._set_threshold(min(self.threshold_, below_highest(scores.total)), threshold, "training")
+            applied = replace(applied, value=min(applied.value, below_highest(scores.total)))
+        self._set_threshold(applied)
         if held_out is not None:
             held_out_scores = self._total(self.inputs_.rows_of(held_out, estimator=type(self).__name__))
             self.calibration_ = Calibration.of([held_out_scores], "held out")

@@ -118,8 +118,11 @@ def test_labels_lower_auto_only_where_they_contradict_it(scores, data):
     y = data.draw(hnp.arrays(np.int8, len(scores), elements=st.sampled_from([-1, 0])))
     assume((y == 0).any())
     anomalies, others = scores[y == -1], scores[y == 0]
-    without, value = Threshold().fit(others), Threshold().fit(scores, y)
+    without, applied = Threshold().fit(others), Threshold().apply(scores, y)
+    value = applied.value
+    assert value == Threshold().fit(scores, y)
     assert value <= without
+    assert applied.lowered_from == (without if value < without else None)
     if len(anomalies) < 3 or np.mean(anomalies > without) >= 0.5:
         assert value == without
     if value < without:

@@ -91,8 +91,7 @@ def fit_and_save(
                 from_labels=rule.rule == "labels",
             )
         detector.notes_ = training.notes
-        if rule is None and detector.contamination == "auto":
-            _mention_lowered(detector)
+        _mention_lowered(detector)
         summary = _summary(detector, training)
         detector.save(out, with_cases=keep_cases)
     except KeyboardInterrupt as interrupt:
@@ -122,16 +121,9 @@ def _summary(detector: "Detector", training: TrainingSet) -> dict[str, Any]:
 
 def _mention_lowered(detector: "Detector") -> None:
     """Say when labels have lowered the automatic threshold."""
-    import numpy as np
-
-    from esad.score.threshold import Threshold
-
-    scores, y = detector.training_scores_, detector.training_labels_
-    unlabelled, anomalies = scores[np.isfinite(scores) & (y == 0)], scores[y < 0]
-    if not len(unlabelled):
-        return
-    usual = Threshold().fit(unlabelled)
-    if Threshold().fit(np.r_[unlabelled, anomalies], np.repeat([0, -1], [len(unlabelled), len(anomalies)])) < usual:
+    usual = None if detector.applied_ is None else detector.applied_.lowered_from
+    if usual is not None:
+        anomalies = detector.training_scores_[detector.training_labels_ < 0]
         known = common.counted(len(anomalies), "labelled anomaly", "labelled anomalies")
         common.note(f"the usual threshold would flag {(anomalies > usual).sum():,} of the {known}: they lower it.")
 

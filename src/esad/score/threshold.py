@@ -2,7 +2,7 @@
 
 import math
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal, Self, get_args
 
 import numpy as np
@@ -88,18 +88,29 @@ class Threshold:
         float
             Always finite. Compare with scores of double precision: ``scores > value``.
         """
+        return self.apply(scores, y).value
+
+    def apply(self, scores: ArrayLike, y: ArrayLike | None = None, *, basis: Basis = "given") -> "Applied":
+        """Find the threshold as `fit` does, and say how it came about.
+
+        Examples
+        --------
+        >>> str(Threshold("contamination", 0.2).apply([0.1, 0.2, 0.3, 0.4, 5.0]))
+        '20 % of the rows flagged'
+        """
         checked, y_checked = _check(scores, y)
-        if self.rule == "contamination":
-            value = -_quantile(
-                -checked, self.level or 0.0
-            )  # scikit-learn's cut, which sees scores with the sign turned
+        lowered_from = None
+        if self.rule == "contamination":  # scikit-learn's cut, which sees scores with the sign turned
+            value = -_quantile(-checked, self.level or 0.0)
         elif self.rule == "false_alarm":
             value = _false_alarm(checked[y_checked != labels.ANOMALY], self.level or 0.0)
         elif self.rule == "labels":
             value = _from_labels(checked, y_checked)
         else:
-            value = _automatic(checked, y_checked)
-        return min(max(value, -_LARGEST), _LARGEST)
+            usual = _finite(_robust(_reference(checked, y_checked)))
+            value = _lowered(usual, checked, y_checked)
+            lowered_from = usual if value < usual else None
+        return Applied(self, basis, _finite(value), lowered_from)
 
 
 @dataclass(frozen=True)
@@ -113,6 +124,8 @@ class Applied:
         The training rows, those that p-values are calibrated on, or rows given later.
     value : float
         A detector with another threshold than this had it set by hand.
+    lowered_from : float or None
+        "auto" only: what it would have been, had labels not lowered it. Model files do not have it.
 
     Examples
     --------
@@ -124,6 +137,7 @@ class Applied:
     rule: Threshold
     basis: Basis
     value: float
+    lowered_from: float | None = field(default=None, compare=False)
 
     def __str__(self) -> str:
         share = f"{100 * (self.rule.level or 0.0):.3g} %"
@@ -146,6 +160,10 @@ class Applied:
         if basis not in get_args(Basis) or not isinstance(value, float | int) or not math.isfinite(value):
             raise InputError("how its threshold was set is damaged")
         return cls(Threshold(plain["rule"], plain["level"]), basis, float(value))
+
+
+def _finite(value: float) -> float:
+    return min(max(value, -_LARGEST), _LARGEST)
 
 
 def _check(scores: ArrayLike, y: ArrayLike | None) -> tuple[Scores, NDArray[np.int8]]:
@@ -208,14 +226,14 @@ def _robust(scores: Scores) -> float:
     return median + _N_SIGMAS * 2.0 * half_sigma
 
 
-def _automatic(scores: Scores, y: NDArray[np.int8]) -> float:
-    """The robust threshold, lowered where it would miss most of the labelled anomalies."""
-    value, is_anomaly = _robust(_reference(scores, y)), y == labels.ANOMALY
+def _lowered(usual: float, scores: Scores, y: NDArray[np.int8]) -> float:
+    """The usual threshold, or a lower one where it would miss most of the labelled anomalies."""
+    is_anomaly = y == labels.ANOMALY
     anomalies, others = scores[is_anomaly], scores[~is_anomaly]
-    contradicted = len(anomalies) >= _MIN_ANOMALIES and 2 * np.count_nonzero(anomalies > value) < len(anomalies)
+    contradicted = len(anomalies) >= _MIN_ANOMALIES and 2 * np.count_nonzero(anomalies > usual) < len(anomalies)
     if not contradicted or not len(others):
-        return value
-    return min(value, max(_best_f1(scores, is_anomaly), _quantile(others, 1.0 - _MAX_FLAGGED)))
+        return usual
+    return min(usual, max(_best_f1(scores, is_anomaly), _quantile(others, 1.0 - _MAX_FLAGGED)))
 
 
 def below_highest(scores: Scores) -> float:
