@@ -28,7 +28,7 @@ _PARAMETERS = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Choice:
     """The method and its parameters, as typed."""
 

@@ -48,12 +48,16 @@ def compare(
     from esad.compare import compare as measure
 
     asked = _names(methods)
-    training = read_training(
-        data,
-        Reading(
-            label_column, id_column, tuple(ignore or ()), anomaly_value, normal_value, labels_csv, tuple(text or ())
-        ),
+    reading = Reading(
+        label_column=label_column,
+        id_column=id_column,
+        ignore=tuple(ignore or ()),
+        text=tuple(text or ()),
+        anomaly_value=anomaly_value,
+        normal_value=normal_value,
+        labels_csv=labels_csv,
     )
+    training = read_training(data, reading)
     if training.y is None:
         raise LabelError("Comparing needs labels. Give --label-column, or sub-folders of pictures.")
     names = asked or list(registry.methods_for("images" if training.schema is None else "table"))

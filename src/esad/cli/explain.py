@@ -61,7 +61,9 @@ def explain(
     if out is not None:
         _check_out(out, [model, data, *([cases] if cases else [])], is_table=is_table)
     source = open_source(data, detector, id_column=id_column)
-    reading = Reading(label_column, None, (), anomaly_value, normal_value, labels_csv)
+    reading = Reading(
+        label_column=label_column, anomaly_value=anomaly_value, normal_value=normal_value, labels_csv=labels_csv
+    )
     known = read_cases(cases, detector, reading)
     worst = worst_rows(detector, source, top)
     found = detector.explain(worst.X, cases=known.given)

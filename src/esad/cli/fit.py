@@ -67,26 +67,26 @@ def fit(
     Without labels the training is unsupervised. How the data was read is shown before the training starts.
     """
     reading = Reading(
-        label_column,
-        id_column,
-        tuple(ignore or ()),
-        anomaly_value,
-        normal_value,
-        labels_csv,
-        tuple(text or ()),
-        skip_broken,
+        label_column=label_column,
+        id_column=id_column,
+        ignore=tuple(ignore or ()),
+        text=tuple(text or ()),
+        anomaly_value=anomaly_value,
+        normal_value=normal_value,
+        labels_csv=labels_csv,
+        skip_broken=skip_broken,
     )
     choice = Choice(
-        method,
-        seed,
-        device,
-        members,
-        tuple(settings or ()),
-        contamination,
-        false_alarm_rate,
-        threshold_from_labels,
-        calibration_ratio,
-        cross_calibration,
+        method=method,
+        seed=seed,
+        device=device,
+        members=members,
+        settings=tuple(settings or ()),
+        contamination=contamination,
+        false_alarm_rate=false_alarm_rate,
+        from_labels=threshold_from_labels,
+        calibration_ratio=calibration_ratio,
+        cross_calibration=cross_calibration,
     )
     job.check_out(out, [data, *([labels_csv] if labels_csv else [])])
     common.check_method(method)

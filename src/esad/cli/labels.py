@@ -57,7 +57,14 @@ def labels(
     if out is not None:
         _check_out(out, [model, data])
     detector = load_model(model)
-    rows = read_rows(data, detector, Reading(label_column, id_column, (), anomaly_value, normal_value, labels_csv))
+    reading = Reading(
+        label_column=label_column,
+        id_column=id_column,
+        anomaly_value=anomaly_value,
+        normal_value=normal_value,
+        labels_csv=labels_csv,
+    )
+    rows = read_rows(data, detector, reading)
     found = _advice(detector, rows, n, quick=quick)
     if out is not None:
         _write(out, rows, found.suggestions)

@@ -73,7 +73,7 @@ def report(
     check_writable(out)
     if detector.inputs_.kind == "table" and kind_column is not None and truth_column is None:
         raise InputError("--kind-column is about anomalies: give --truth-column too.")
-    known = read_cases(cases, detector, Reading(label_column, None, (), None, None, None))
+    known = read_cases(cases, detector, Reading(label_column=label_column))
     source = open_source(
         data,
         detector,

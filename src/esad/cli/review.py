@@ -60,14 +60,14 @@ def review(
     """
     model, data = _paths(paths, out)
     reading = Reading(
-        label_column,
-        id_column,
-        tuple(ignore or ()),
-        anomaly_value,
-        normal_value,
-        labels_csv,
-        tuple(text or ()),
-        skip_broken,
+        label_column=label_column,
+        id_column=id_column,
+        ignore=tuple(ignore or ()),
+        text=tuple(text or ()),
+        anomaly_value=anomaly_value,
+        normal_value=normal_value,
+        labels_csv=labels_csv,
+        skip_broken=skip_broken,
     )
     asked = Asked(model, data, labels or named_after(data, ".labels.db"), reading)
     common.refuse_same_file(asked.labels, [data, *([model] if model.exists() else [])])
@@ -79,7 +79,7 @@ def review(
     listener = bind(host, port)
     try:
         is_new = len(paths) == 1 and not model.exists()
-        choice = Choice(method, seed, device, members, tuple(settings or ()))
+        choice = Choice(method=method, seed=seed, device=device, members=members, settings=tuple(settings or ()))
         detector = _first_model(asked, choice) if is_new else _known_model(model, is_found=len(paths) == 1)
         material = read_material(data, detector, reading, is_new=is_new)
         store = open_store(asked.labels, material)

@@ -36,7 +36,7 @@ __all__ = [
 _WORDS = ("anomaly", "normal", "unlabelled", "unlabeled", "unknown")  # of sub-folders
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Reading:
     """How the user wants a file or folder to be read."""
 
