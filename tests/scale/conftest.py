@@ -89,3 +89,13 @@ def check(forest):
             assert written["anomaly"].to_pylist() == (scores > detector.threshold_).tolist()
 
     return check_folder
+
+
+@pytest.fixture(scope="session")
+def states():
+    """Which file of scores each one in a folder is, and when it was written."""
+
+    def states_of(folder):
+        return {path.name: (path.stat().st_ino, path.stat().st_mtime_ns) for path in folder.glob("part-*")}
+
+    return states_of

@@ -1,0 +1,129 @@
+"""Workers: shards whose worker dies or that another run is at work on; several give what one gives."""
+
+import fcntl
+import os
+import signal
+import time
+
+import numpy as np
+import pytest
+from pyarrow import parquet
+
+from esad.scale import engines, run, score_shards
+from esad.scale.engines import MAX_ATTEMPTS, Engine, LostWorker, answers
+from esad.scale.records import Record
+from esad.scale.work import Answer, attempt
+
+
+class Fake(Engine):
+    """Answers by a list for each job: a reason for dying, busy, or done."""
+
+    n_slots = 2
+
+    def __init__(self, stories):
+        self.stories, self.running, self.most = {name: list(story) for name, story in stories.items()}, [], 0
+
+    def start(self, job):
+        self.running.append(job)
+        self.most = max(self.most, len(self.running))
+
+    def wait(self):
+        job = self.running.pop(0)
+        story = self.stories[job.name].pop(0)
+        return job, LostWorker(story) if story not in ("busy", "done") else Answer(story)
+
+
+class Named:
+    def __init__(self, name):
+        self.name = name
+
+
+def test_a_shard_whose_worker_died_is_tried_again_and_set_aside_in_the_end(monkeypatch):
+    monkeypatch.setattr(engines, "BUSY_SECONDS", 0.0)
+    stories = {
+        "a": ["done"],
+        "b": ["killed", "killed", "done"],
+        "c": ["killed"] * MAX_ATTEMPTS,
+        "d": ["busy"] * 9 + ["done"],
+    }
+    engine = Fake(stories)
+    found = {job.name: answer for job, answer in answers(engine, [Named(name) for name in stories])}
+    assert {name: answer.state for name, answer in found.items()} == {
+        "a": "done",
+        "b": "done",
+        "c": "failed",
+        "d": "done",
+    }
+    assert found["c"].reason == f"It has cost {MAX_ATTEMPTS} workers: killed."
+    assert engine.most == 2
+    assert not any(engine.stories.values())
+
+
+def test_a_shard_that_another_run_is_at_work_on_is_waited_for(forest, shards, check, tmp_path, monkeypatch):
+    out, waited = tmp_path / "out", []
+    (out / "_esad").mkdir(parents=True)
+    other = (out / "_esad" / "part-3.parquet.json.lock").open("a")
+    fcntl.flock(other, fcntl.LOCK_EX)
+
+    def sleep(seconds):
+        waited.append(seconds)
+        assert not (out / "part-3.parquet").exists()
+        if len(waited) == 3:
+            other.close()
+
+    monkeypatch.setattr(engines.time, "sleep", sleep)
+    found = score_shards(forest[1], shards, out, n_jobs=1)
+    assert (len(waited), found.failures) == (3, {})
+    check(shards, out)
+
+
+def test_a_worker_finds_what_another_run_has_done_and_a_model_that_was_exchanged(
+    forest, shards, states, tmp_path, monkeypatch
+):
+    jobs = []
+    monkeypatch.setattr(run, "answers", lambda engine, given: jobs.extend(given) or ())
+    score_shards(forest[1], shards, tmp_path / "out", n_jobs=1)
+    assert [attempt(job).state for job in jobs] == ["done"] * 5
+    before = states(tmp_path / "out")
+    assert attempt(jobs[0]) == Answer("done", Record.read(jobs[0].record))
+    assert states(tmp_path / "out") == before
+    os.utime(shards / "part-0.parquet")
+    exchanged = type(jobs[0])(**vars(jobs[0]) | {"model_hash": "0", "identity": "1", "stamp": run.stamp(jobs[0].path)})
+    assert "is not the one that the run began with" in attempt(exchanged).reason
+
+
+def test_two_processes_give_the_bytes_of_one(forest, shards, check, tmp_path):
+    (shards / "part-9.parquet").write_bytes(b"nothing")
+    one = score_shards(forest[1], shards, tmp_path / "one", n_jobs=1)
+    two = score_shards(forest[1], shards, tmp_path / "two", n_jobs=2)
+    assert two.failures == one.failures
+    for path in (tmp_path / "one").glob("*.parquet"):
+        assert (tmp_path / "two" / path.name).read_bytes() == path.read_bytes()
+
+
+@pytest.mark.extra
+def test_killed_at_any_moment_the_same_call_ends_with_every_row_once(forest, shards, check, write, tmp_path):
+    """Sixty moments: each child gets a little farther, or is killed before it could."""
+    for part in range(40):
+        write(shards / f"part-{part:02d}.parquet", 300, seed=part)
+    rng = np.random.default_rng(0)
+    out = tmp_path / "out"
+    n_rounds = n_whole = 0
+    for moment in rng.uniform(0.0, 0.12, size=60):
+        child = os.fork()
+        if child == 0:
+            score_shards(forest[1], shards, out, n_jobs=1)
+            os._exit(0)
+        time.sleep(moment)
+        os.kill(child, signal.SIGKILL)
+        _, status = os.waitpid(child, 0)
+        n_rounds += os.WIFSIGNALED(status)
+        n_whole += os.WIFEXITED(status)
+        for path in out.glob("part-*"):
+            parquet.read_table(path)  # whole, whenever one looks
+    assert n_rounds > 10
+    found = score_shards(forest[1], shards, out, n_jobs=1)
+    assert found.failures == {}
+    for leftover in out.rglob(".esad-*"):  # a hard kill may leave the temporary file, which nobody reads
+        leftover.unlink()
+    check(shards, out)
