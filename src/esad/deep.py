@@ -7,7 +7,6 @@ import hashlib
 import json
 import logging
 import math
-import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -21,19 +20,21 @@ from torch import Tensor, nn
 from esad import processes
 from esad.arguments import is_auto
 from esad.detector import Detector, Scores, State, TrainingScores
-from esad.errors import InputError, ModelFileError
+from esad.errors import InputError
 from esad.explain.attribution import Attribution
 from esad.explain.network import NetworkExplainer
 from esad.persist.graph import ObjectiveTerms
+from esad.persist.weights import check_weights
 from esad.preprocess.inputs import Rows, reference_rows
 from esad.random import seed_from
 from esad.score.splits import held_out_parts
 from esad.train import stopping
-from esad.train.callbacks import Callback, EarlyStopping, LogProgress
+from esad.train.blocks import each_block
+from esad.train.callbacks import Callback, LogProgress
 from esad.train.loop import Settings
 from esad.train.objective import HELD_OUT, Objective, Refilling, Scorer, TrainingData
 from esad.train.phases import Phase, place, train_phases
-from esad.train.runtime import autocast, dtype_of, in_parallel, in_turn, resolve_device
+from esad.train.runtime import dtype_of, resolve_device
 
 if TYPE_CHECKING:
     from esad.streaming import Portion
@@ -41,14 +42,6 @@ if TYPE_CHECKING:
 __all__ = ["DeepDetector", "Phase"]
 
 logger = logging.getLogger("esad")
-
-BLOCK_ROWS = 512  # table rows per forward pass on a CPU: activations stay in the cache
-BLOCK_ROWS_DOUBLE = 192  # the same in float64; whole tiles of the usual kernels, so that no row is in a broken one
-BLOCK_ROWS_GPU = 65_536
-BLOCK_PICTURES = 256
-BLOCK_PICTURES_GPU = 2048
-HELD_OUT_RATIO = 0.25  # share of the rows that early stopping watches
-MIN_HELD_OUT_ANOMALIES = 2
 
 
 class DeepDetector(Detector):
@@ -98,12 +91,10 @@ class DeepDetector(Detector):
         """Run the phases on the rows `x` with labels `y`, of which each member leaves a part out."""
 
         def data_of(number: int) -> TrainingData:
-            phase = phases[number]
-            seen = y if phase.y is None else np.where(y == HELD_OUT, y, phase.y)
             data = TrainingData.shared(
                 x,
-                torch.from_numpy(seen).to(x.device),
-                n_members=phase.objective.n_members,
+                torch.from_numpy(phases[number].seen(y)).to(x.device),
+                n_members=phases[number].objective.n_members,
                 unseen_by=torch.from_numpy(unseen_by).to(x.device),
             )
             return replace(data, refill=refill)
@@ -188,49 +179,14 @@ class DeepDetector(Detector):
 
     def _stopper(self, rows: Rows, x: Tensor, y: NDArray[np.int8]) -> tuple[NDArray[np.int8], Sequence[Callback]]:
         """Labels as the training may see them, and the callbacks that end it early."""
-        if self.early_stopping == "splits":
-            return y, self._stop_by_splits(rows, x, y)
-        return self._hold_out(x, y) if self.early_stopping else (y, [])
-
-    def _stop_by_splits(self, rows: Rows, x: Tensor, y: NDArray[np.int8]) -> Sequence[Callback]:
-        """Train a pilot with one member per split to find out when to stop; see `esad.train.stopping`."""
+        if self.early_stopping != "splits":
+            return stopping.stop_by_held_out(x, y, seed=self.seed_) if self.early_stopping else (y, [])
         if np.count_nonzero(y < 0) < stopping.MIN_ANOMALIES:
             logger.info("fewer than %d labelled anomalies: training to the end", stopping.MIN_ANOMALIES)
-            return []
+            return y, []
         pilot = copy.copy(self)
         pilot.n_members = stopping.N_SPLITS
-        phases = pilot._phases(rows, y, x.device)
-        seen = stopping.split_labels(y, seed=self.seed_)
-
-        def data_of(number: int) -> TrainingData:
-            view = phases[number].y
-            labels = seen if view is None else np.where(seen == HELD_OUT, seen, view)
-            return TrainingData.apart(x, torch.from_numpy(labels).to(x.device))
-
-        watch = stopping.WatchSplits(x, y, seen)
-        train_phases(phases, data_of, seed=self.seed_, last_callbacks=[watch], processes=processes.current())
-        step = stopping.chosen_step(watch.steps, np.array(watch.aucs))
-        logger.info("early stopping by splits: %s", "at the end" if step is None else f"after step {step}")
-        return [] if step is None else [stopping.StopAt(step)]
-
-    def _hold_out(self, x: Tensor, y: NDArray[np.int8]) -> tuple[NDArray[np.int8], list[EarlyStopping]]:
-        """Labels with the held-out rows marked as not to be drawn, and the callback that watches those rows."""
-        if np.count_nonzero(y < 0) < 2 * MIN_HELD_OUT_ANOMALIES:
-            warnings.warn(
-                f"early_stopping needs at least {2 * MIN_HELD_OUT_ANOMALIES} labelled anomalies and is left out.",
-                UserWarning,
-                stacklevel=4,
-            )
-            return y, []
-        rng = np.random.default_rng(self.seed_)
-        held = np.zeros(len(y), dtype=bool)
-        for label in (-1, 0, 1):
-            rows = rng.permutation(np.flatnonzero(y == label))
-            n_held = round(HELD_OUT_RATIO * len(rows))
-            held[rows[: max(n_held, MIN_HELD_OUT_ANOMALIES) if label < 0 else n_held]] = True
-        kept = np.where(held, np.int8(HELD_OUT), y)
-        watched = torch.from_numpy(held).to(x.device)
-        return kept, [EarlyStopping(x[watched], torch.from_numpy(y[held]).to(x.device))]
+        return y, stopping.stop_by_splits(pilot._phases(rows, y, x.device), x, y, seed=self.seed_)
 
     def _identity(self, settings: list[Settings]) -> str:
         """Names this training: a checkpoint of another one must not be continued."""
@@ -248,32 +204,10 @@ class DeepDetector(Detector):
         scorer: Scorer | None = None,
         objective: Objective | None = None,
     ) -> None:
-        """Forward passes over blocks of rows; `use` gets which rows, and their raw terms (members, block).
-
-        `objective` is another than the model's own, `scorer` gives something else of it than its terms.
-
-        Table blocks on a CPU all have the same size, the last one padded, and one thread each: arithmetic then rounds
-        the same way for every row, so a row's score depends neither on the rows beside it nor on the threads.
-        """
+        """Forward passes over blocks of rows, see `each_block`; `objective` is another than the model's own."""
         objective = objective or self.objective_
-        parameter = next(objective.parameters())
-        device, dtype = parameter.device, parameter.dtype
-        table_on_cpu = rows.ndim == 2 and device.type == "cpu"
-        block_rows = BLOCK_ROWS_DOUBLE if dtype == torch.float64 else BLOCK_ROWS
-        sizes = (block_rows, BLOCK_ROWS_GPU) if rows.ndim == 2 else (BLOCK_PICTURES, BLOCK_PICTURES_GPU)
-        size = sizes[device.type != "cpu"]
-        run_block = scorer or objective.kept("scorer", objective.scorer)
-        precision = self._precision_on(device, rows.shape[1:])
-
-        def run(first: int) -> None:
-            block = torch.from_numpy(rows[first : first + size]).to(device, dtype)
-            n = len(block)
-            if n < size and table_on_cpu:
-                block = torch.cat([block, block.new_zeros(size - n, *block.shape[1:])])
-            with torch.inference_mode(), autocast(precision, device):
-                use(slice(first, first + n), run_block(block))
-
-        (in_parallel if table_on_cpu else in_turn)(run, range(0, len(rows), size))
+        device = next(objective.parameters()).device
+        each_block(objective, rows, use, scorer=scorer, precision=self._precision_on(device, rows.shape[1:]))
 
     def _raw_terms(self, rows: Rows) -> dict[str, Tensor]:
         out: dict[str, Tensor] = {}
@@ -385,7 +319,7 @@ class DeepDetector(Detector):
                 self.loss_curves_[rest] = value
             else:
                 weights[rest] = torch.from_numpy(value)
-        self._check_weights(objective, weights)
+        check_weights(objective, weights)
         objective.load_state_dict(weights, assign=True)
         self.objective_ = place(objective, self._device_here(), dtype_of(self.precision)).eval()
 
@@ -395,21 +329,6 @@ class DeepDetector(Detector):
             return resolve_device(self.device)
         except InputError:
             return torch.device("cpu")
-
-    @staticmethod
-    def _check_weights(objective: torch.nn.Module, weights: dict[str, Tensor]) -> None:
-        expected = objective.state_dict()
-        if expected.keys() != weights.keys():
-            raise ModelFileError("its weights are not those of the network it describes")
-        for name, value in weights.items():
-            if value.shape != expected[name].shape:
-                raise ModelFileError(f"its weights {name!r} have another shape than the network it describes")
-            if value.is_floating_point() != expected[name].is_floating_point():
-                raise ModelFileError(f"its weights {name!r} have the wrong type")
-            if value.is_floating_point() and not value.isfinite().all():
-                raise ModelFileError(f"its weights {name!r} are not all finite")
-            if name.rpartition(".")[2].startswith(("variance", "running_var", "spread", "ratio")) and (value < 0).any():
-                raise ModelFileError(f"its weights {name!r} must not be negative")
 
 
 def _lengthened(phase: Phase, factor: float) -> Phase:

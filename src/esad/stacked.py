@@ -42,8 +42,7 @@ class _Part:
 
     def data_of(self, phase: int) -> TrainingData:
         """The part's rows as its members see them in a phase."""
-        view = self.phases[phase].y
-        y = torch.from_numpy(self.y if view is None else view)
+        y = torch.from_numpy(self.phases[phase].seen(self.y))
         unseen_by = torch.from_numpy(self.unseen_by)
         return TrainingData.shared(torch.from_numpy(self.rows), y, n_members=self.n_members, unseen_by=unseen_by)
 

@@ -38,15 +38,17 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from esad.arguments import Rule, is_not_negative, is_whole
-from esad.deep import BLOCK_PICTURES, Phase
+from esad.deep import Phase
 from esad.detector import Scores, State, TrainingScores
 from esad.errors import InputError, ModelFileError
 from esad.methods._tlsad_objective import Reference, TLSADObjective, TransferAutoencoder
 from esad.networks.resnet import N_FEATURES, ResNet18, read_weights
 from esad.networks.spec import NetworkSpec
+from esad.persist.weights import check_weights
 from esad.preprocess.inputs import Rows
 from esad.standard import PRETRAIN_LR, StandardDetector
 from esad.train.autoencoder import AutoencoderObjective
+from esad.train.blocks import BLOCK_PICTURES
 from esad.train.callbacks import Callback
 from esad.train.loop import Settings
 from esad.train.objective import Objective, all_unlabelled
@@ -259,7 +261,7 @@ class TLSAD(StandardDetector):
             weights = {name: torch.from_numpy(value) for name, value in own.items()}
             with torch.device("meta"):
                 backbone = ResNet18().eval()
-            self._check_weights(backbone, weights)
+            check_weights(backbone, weights)
             backbone.load_state_dict(weights, assign=True)
             self.backbone_ = backbone
         super()._restore({name: value for name, value in arrays.items() if not name.startswith("backbone.")}, plain)

@@ -13,7 +13,7 @@ from esad.processes import ALONE, Processes
 from esad.random import MemberRandom, member_seeds
 from esad.train.callbacks import Callback
 from esad.train.loop import Settings, train
-from esad.train.objective import Objective, TrainingData
+from esad.train.objective import HELD_OUT, Objective, TrainingData
 from esad.train.runtime import threads_for
 
 __all__ = ["Phase", "place", "train_phases"]
@@ -36,6 +36,10 @@ class Phase:
     objective: Objective
     settings: Settings
     y: NDArray[np.int8] | None = None
+
+    def seen(self, y: NDArray[np.int8]) -> NDArray[np.int8]:
+        """The labels (..., n) as this phase sees them; what is held out stays so."""
+        return y if self.y is None else np.where(y == HELD_OUT, y, self.y)
 
 
 def train_phases(

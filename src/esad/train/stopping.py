@@ -1,7 +1,8 @@
-"""When to stop, chosen by repeated splits of the labelled rows before the real training.
+"""When to stop: by rows held out of the training, or by repeated splits of the rows before the real training.
 
-A pilot trains one member per split. Every now and then each member ranks the labelled anomalies that it does not see
-against the other rows that it does not see. The step whose mean AUC is furthest ahead of the last step's is chosen, if
+For splits, a pilot trains one member each. Every now and then each member ranks the labelled anomalies that it does not
+see against the other rows that it does not see. The step whose mean AUC is furthest ahead of the last step's is chosen,
+if
 
     mean difference > 2 s sqrt(1 / R + q)
 
@@ -12,6 +13,9 @@ end: the length of the recipe needs no label. The real training sees all labels 
 
 from __future__ import annotations
 
+import logging
+import warnings
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -20,19 +24,67 @@ from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
+from esad import processes
 from esad.score.splits import LabelAwareSplit, corrected_error
-from esad.train.callbacks import StopTraining, member_scores_so_far
-from esad.train.objective import HELD_OUT
+from esad.train.callbacks import Callback, EarlyStopping, StopTraining, member_scores_so_far
+from esad.train.objective import HELD_OUT, TrainingData
+from esad.train.phases import Phase, train_phases
 
 if TYPE_CHECKING:
     from esad.train.loop import LoopState
 
-__all__ = ["MIN_ANOMALIES", "N_SPLITS", "StopAt", "WatchSplits", "chosen_step", "split_labels"]
+__all__ = [
+    "MIN_ANOMALIES",
+    "N_SPLITS",
+    "StopAt",
+    "WatchSplits",
+    "chosen_step",
+    "split_labels",
+    "stop_by_held_out",
+    "stop_by_splits",
+]
 
+logger = logging.getLogger("esad")
 N_SPLITS: Final = 5
 TEST_SIZE: Final = 0.25
 MIN_ANOMALIES: Final = 5
 N_ERRORS: Final = 2.0
+HELD_OUT_RATIO: Final = 0.25  # without splits
+MIN_HELD_OUT_ANOMALIES: Final = 2
+
+
+def stop_by_held_out(x: Tensor, y: NDArray[np.int8], *, seed: int) -> tuple[NDArray[np.int8], list[EarlyStopping]]:
+    """Labels with the held-out rows marked as not to be drawn, and the callback that watches those rows."""
+    if np.count_nonzero(y < 0) < 2 * MIN_HELD_OUT_ANOMALIES:
+        warnings.warn(
+            f"early_stopping needs at least {2 * MIN_HELD_OUT_ANOMALIES} labelled anomalies and is left out.",
+            UserWarning,
+            stacklevel=4,
+        )
+        return y, []
+    rng = np.random.default_rng(seed)
+    held = np.zeros(len(y), dtype=bool)
+    for label in (-1, 0, 1):
+        rows = rng.permutation(np.flatnonzero(y == label))
+        n_held = round(HELD_OUT_RATIO * len(rows))
+        held[rows[: max(n_held, MIN_HELD_OUT_ANOMALIES) if label < 0 else n_held]] = True
+    kept = np.where(held, np.int8(HELD_OUT), y)
+    watched = torch.from_numpy(held).to(x.device)
+    return kept, [EarlyStopping(x[watched], torch.from_numpy(y[held]).to(x.device))]
+
+
+def stop_by_splits(phases: Sequence[Phase], x: Tensor, y: NDArray[np.int8], *, seed: int) -> list[Callback]:
+    """Train a pilot, whose phases have one member per split, and give the callback that ends the real training."""
+    seen = split_labels(y, seed=seed)
+
+    def data_of(number: int) -> TrainingData:
+        return TrainingData.apart(x, torch.from_numpy(phases[number].seen(seen)).to(x.device))
+
+    watch = WatchSplits(x, y, seen)
+    train_phases(phases, data_of, seed=seed, last_callbacks=[watch], processes=processes.current())
+    step = chosen_step(watch.steps, np.array(watch.aucs))
+    logger.info("early stopping by splits: %s", "at the end" if step is None else f"after step {step}")
+    return [] if step is None else [StopAt(step)]
 
 
 def split_labels(y: NDArray[np.int8], *, seed: int) -> NDArray[np.int8]:
