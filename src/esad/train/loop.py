@@ -8,24 +8,22 @@ all random numbers are drawn for the whole batch, so that the parts together are
 import contextlib
 import logging
 import math
-import warnings
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch.nn.parallel import DistributedDataParallel
+from torch import Tensor
 
 from esad.errors import InputError, TrainingError
-from esad.networks.norm import OverProcesses
 from esad.processes import ALONE, Part, Processes
 from esad.random import MemberRandom
 from esad.train.callbacks import Callback, StopTraining
 from esad.train.graphs import N_WARM_UP, Recording, own_stream
 from esad.train.objective import Batch, Objective, TrainingData
 from esad.train.runtime import autocast, compiled
+from esad.train.sharing import norm_over, replica, shared_evenly
 
 __all__ = ["OPTIMIZERS", "SCHEDULES", "LoopState", "Settings", "clip_per_member", "train"]
 
@@ -95,13 +93,13 @@ class LoopState:
         self.data = data
         self.processes = processes
         self.n_parts = processes.size * settings.accumulate
-        self.settings = _shared_evenly(settings, data, self.n_parts)
+        self.settings = shared_evenly(settings, data, self.n_parts)
         self.random = random
         self.identity = identity  # names data, labels and parameters; a checkpoint must match
         self.phase, self.n_phases = phase, n_phases  # of a training in several parts
         self.parameters = list(objective.parameters())
         self.optimizer = _make_optimizer(self.parameters, settings)
-        self.replica = None if processes.is_alone else _replica(objective)
+        self.replica = None if processes.is_alone else replica(objective)
         self.step = 0
         self.losses: dict[str, Tensor] = {}  # name -> (n_steps,), mean over members
         self.kept: dict[str, Tensor] = {}  # what callbacks need to go on after an interruption
@@ -179,7 +177,7 @@ def train(
     with (
         own_stream(data.x.device),  # the replica over processes too belongs to the stream that it is used on
         compiled(objective) if settings.compiled else contextlib.nullcontext(),
-        _norm_over(objective, processes),
+        norm_over(objective, processes),
     ):
         state = LoopState(
             objective, data, settings, random, identity=identity, phase=phase, n_phases=n_phases, processes=processes
@@ -280,53 +278,6 @@ def _backward(state: LoopState, part: Part, unlabelled: Tensor, labelled: Tensor
     total = stacked.sum()
     (total if settings.accumulate == 1 else total / settings.accumulate).backward()  # type: ignore[no-untyped-call]
     return dict(zip(terms, stacked.detach().mean(1), strict=True))
-
-
-class _Loss(nn.Module):
-    """The loss as a module's forward pass, which is what torch averages gradients of over processes."""
-
-    def __init__(self, objective: Objective) -> None:
-        super().__init__()
-        self.objective = objective
-
-    def forward(self, batch: Batch) -> dict[str, Tensor]:
-        """The objective's terms."""
-        return self.objective.loss(batch)
-
-
-def _replica(objective: Objective) -> DistributedDataParallel:
-    """The loss of this process's rows, whose gradients are the mean over all processes."""
-    with warnings.catch_warnings():  # newer versions of torch have another word for it
-        warnings.simplefilter("ignore", FutureWarning)
-        # statistics of batch norm are alike everywhere: there is nothing to broadcast
-        return DistributedDataParallel(_Loss(objective), broadcast_buffers=False)
-
-
-def _shared_evenly(settings: Settings, data: TrainingData, n_parts: int) -> Settings:
-    """Batches that can be taken in so many equal parts: a few rows more or, where there are no more, fewer."""
-    n_drawn = min(settings.batch_size, data.n_unlabelled)
-    if n_parts == 1 or (n_drawn % n_parts == 0 and settings.labelled_batch_size % n_parts == 0):
-        return settings
-    if 0 < data.n_unlabelled < n_parts:
-        raise InputError(f"{data.n_unlabelled} unlabelled rows cannot be taken in {n_parts} parts. Take fewer.")
-    even = -(-n_drawn // n_parts) * n_parts
-    n_even = even if even <= data.n_unlabelled else even - n_parts
-    m_even = -(-settings.labelled_batch_size // n_parts) * n_parts
-    logger.info("%d unlabelled and %d labelled rows a step, to be taken in %d equal parts", n_even, m_even, n_parts)
-    return replace(settings, batch_size=n_even or settings.batch_size, labelled_batch_size=m_even)
-
-
-@contextlib.contextmanager
-def _norm_over(objective: Objective, processes: Processes) -> Iterator[None]:
-    """Let batch norm take its statistics from the whole batch."""
-    modules = [module for module in objective.modules() if isinstance(module, OverProcesses)]
-    for module in modules:
-        module.processes = processes
-    try:
-        yield
-    finally:
-        for module in modules:
-            module.processes = ALONE
 
 
 def clip_per_member(parameters: Sequence[Tensor], n_members: int, limit: float) -> None:
