@@ -4,8 +4,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from esad import registry
+from esad.random import MemberRandom
+from esad.train.objective import Batch
 
 # Cheap settings by the name of the argument; a method gets those it has.
 SMALL: dict[str, Any] = {
@@ -59,6 +63,17 @@ def perceptrons(network: Any, x: np.ndarray, *, training: bool = False) -> np.nd
                 h = np.where(h > 0, h, network.slope * h)
         out.append(h if bias is None else h + bias[member, :, 0].detach().numpy())
     return np.stack(out)
+
+
+def pictures(*shape: int) -> Tensor:
+    """Random pictures in float64."""
+    return torch.from_numpy(np.random.default_rng(0).random(shape))
+
+
+def batch_of(x: Tensor) -> Batch:
+    """A batch of unlabelled rows or pictures (members, batch, ...) in float64."""
+    empty = torch.empty((len(x), 0), dtype=torch.float64)
+    return Batch(x, empty, empty, MemberRandom(range(len(x)), dtype=torch.float64))
 
 
 def worker_of(process: int, name: str) -> int | None:

@@ -10,6 +10,9 @@ from esad.errors import InputError
 
 __all__ = [
     "COMMON",
+    "NOT_NEGATIVE",
+    "POSITIVE",
+    "TRUTH",
     "WHOLE",
     "Rule",
     "check",
@@ -89,8 +92,9 @@ class Rule:
 
 WHOLE = Rule("a whole number above 0", is_whole)
 _WHOLE_OR_AUTO = Rule("a whole number above 0 or 'auto'", is_whole, ("auto",))
-_NOT_NEGATIVE = Rule("a number, 0 or more", is_not_negative)
-_TRUTH = Rule("True or False", is_truth)
+NOT_NEGATIVE = Rule("a number, 0 or more", is_not_negative)
+POSITIVE = Rule("a number above 0", is_positive)
+TRUTH = Rule("True or False", is_truth)
 
 # Arguments that mean the same in every method that has them.
 COMMON: dict[str, Rule] = {
@@ -99,7 +103,7 @@ COMMON: dict[str, Rule] = {
     "hidden": Rule("a list of whole numbers above 0, or 'auto'", list_of(is_whole), ("auto",)),
     "lr": Rule("a number above 0 or 'auto'", is_positive, ("auto",)),
     "clip": Rule("a number above 0, None or 'auto'", is_positive, ("auto", None)),
-    "weight_decay": _NOT_NEGATIVE,
+    "weight_decay": NOT_NEGATIVE,
     "early_stopping": Rule("True, False or 'splits'", is_truth, ("splits",)),
 }
 

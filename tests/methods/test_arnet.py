@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 import torch
+from support import batch_of, pictures
 
 from esad.methods.arnet import ARNet, ARNetObjective
 from esad.networks.spec import NetworkSpec
 from esad.random import MemberRandom
-from esad.train.objective import Batch
 
 MEMBERS, N = 2, 8
 SHAPES = {"square": (3, 8, 8), "grey": (1, 8, 8), "oblong": (3, 8, 6)}
@@ -18,15 +18,6 @@ def make(shape, *, kind="conv", n_members=MEMBERS):
     objective = ARNetObjective(spec).double()
     objective.reset(MemberRandom(range(n_members), dtype=torch.float64))
     return objective
-
-
-def batch_of(x):
-    empty = torch.empty((len(x), 0), dtype=torch.float64)
-    return Batch(x, empty, empty, MemberRandom(range(len(x)), dtype=torch.float64))
-
-
-def pictures(*shape):
-    return torch.from_numpy(np.random.default_rng(0).random(shape))
 
 
 def restored(objective, erased):

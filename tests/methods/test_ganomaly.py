@@ -3,14 +3,13 @@
 import numpy as np
 import pytest
 import torch
-from support import tiny
+from support import batch_of, pictures, tiny
 
 from esad.errors import InputError
 from esad.methods.ganomaly import GANomaly, GANomalyObjective
 from esad.networks.spec import NetworkSpec
 from esad.persist import bundle
 from esad.random import MemberRandom
-from esad.train.objective import Batch
 
 MEMBERS, N, SHAPE = 2, 6, (1, 8, 8)
 KINDS = ("conv", "lenet")
@@ -23,15 +22,6 @@ def make(kind="conv", *, n_members=MEMBERS, weights=(1.0, 50.0, 1.0)):
     objective = GANomalyObjective(spec, *weights).double()
     objective.reset(MemberRandom(range(n_members), dtype=torch.float64))
     return objective
-
-
-def batch_of(x):
-    empty = torch.empty((len(x), 0), dtype=torch.float64)
-    return Batch(x, empty, empty, MemberRandom(range(len(x)), dtype=torch.float64))
-
-
-def pictures(*shape):
-    return torch.from_numpy(np.random.default_rng(0).random(shape))
 
 
 def numpy_pass(objective, x):

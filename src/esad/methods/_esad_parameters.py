@@ -5,7 +5,18 @@ from typing import Any
 import numpy as np
 
 from esad import arguments
-from esad.arguments import WHOLE, Rule, is_auto, is_not_negative, is_positive, is_truth, is_whole, list_of
+from esad.arguments import (
+    NOT_NEGATIVE,
+    POSITIVE,
+    TRUTH,
+    WHOLE,
+    Rule,
+    is_auto,
+    is_not_negative,
+    is_truth,
+    is_whole,
+    list_of,
+)
 from esad.errors import InputError
 from esad.train.loop import OPTIMIZERS, SCHEDULES
 
@@ -53,7 +64,7 @@ RULES: dict[str, Rule] = {
         ("auto",),
     ),
     "flip": Rule("True, False or 'auto'", is_truth, ("auto",)),
-    "compiled": Rule("True or False", is_truth),
+    "compiled": TRUTH,
     "accumulate": WHOLE,
     "decoys": Rule(
         "a share between 0 and 1, or 'auto'", lambda value: is_not_negative(value) and value <= 1, ("auto",)
@@ -67,9 +78,9 @@ RULES: dict[str, Rule] = {
         ("lambda_norm", "lambda_assist", "norm_weight"),
         Rule("a number, 0 or more, or 'auto'", is_not_negative, ("auto",)),
     ),
-    **dict.fromkeys(("noise", "anomaly_offset"), Rule("a number, 0 or more", is_not_negative)),
-    "anomaly_gain": Rule("a number above 0", is_positive),
-    "second_encoder": Rule("True or False", is_truth),
+    **dict.fromkeys(("noise", "anomaly_offset"), NOT_NEGATIVE),
+    "anomaly_gain": POSITIVE,
+    "second_encoder": TRUTH,
 }
 
 

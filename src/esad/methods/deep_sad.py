@@ -26,7 +26,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from esad.arguments import Rule, is_not_negative
+from esad.arguments import NOT_NEGATIVE, Rule
 from esad.deep import Phase
 from esad.networks.spec import NetworkSpec
 from esad.preprocess.inputs import Rows
@@ -131,7 +131,7 @@ class DeepSAD(StandardDetector):
         self.verbose = verbose
 
     def _rules(self) -> dict[str, Rule]:
-        return {"eta": Rule("a number, 0 or more", is_not_negative)}
+        return {"eta": NOT_NEGATIVE}
 
     def _objective(self, spec: NetworkSpec) -> Objective:
         return DeepSADObjective(spec, eta=float(self.eta))

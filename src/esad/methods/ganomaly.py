@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from esad.arguments import Rule, is_not_negative
+from esad.arguments import NOT_NEGATIVE, Rule
 from esad.deep import Phase
 from esad.networks.mlp import StackedMLP
 from esad.networks.spec import NetworkSpec
@@ -131,8 +131,7 @@ class GANomaly(StandardDetector):
         self.verbose = verbose
 
     def _rules(self) -> dict[str, Rule]:
-        weight = Rule("a number, 0 or more", is_not_negative)
-        return dict.fromkeys(("lambda_adversarial", "lambda_context", "lambda_encoding"), weight)
+        return dict.fromkeys(("lambda_adversarial", "lambda_context", "lambda_encoding"), NOT_NEGATIVE)
 
     def _objective(self, spec: NetworkSpec) -> Objective:
         return GANomalyObjective(spec, self.lambda_adversarial, self.lambda_context, self.lambda_encoding)

@@ -43,7 +43,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from esad.arguments import Rule, is_not_negative, is_positive
+from esad.arguments import NOT_NEGATIVE, Rule, is_positive
 from esad.deep import Phase
 from esad.methods._ss_dgm_objective import M1M2Objective, M1Objective, M2Objective
 from esad.networks.spec import NetworkSpec
@@ -162,7 +162,7 @@ class SSDGM(StandardDetector):
     def _rules(self) -> dict[str, Rule]:
         return {
             "anomaly_ratio": Rule("a number between 0 and 1", lambda value: is_positive(value) and value < 1),
-            "alpha": Rule("a number, 0 or more", is_not_negative),
+            "alpha": NOT_NEGATIVE,
         }
 
     def _objective(self, spec: NetworkSpec) -> Objective:

@@ -37,7 +37,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from esad.arguments import Rule, is_not_negative, is_whole
+from esad.arguments import NOT_NEGATIVE, Rule, is_whole
 from esad.deep import Phase
 from esad.detector import Scores, State, TrainingScores
 from esad.errors import InputError, ModelFileError
@@ -163,7 +163,7 @@ class TLSAD(StandardDetector):
         self.verbose = verbose
 
     def _rules(self) -> dict[str, Rule]:
-        return dict.fromkeys(("eta", "mu"), Rule("a number, 0 or more", is_not_negative))
+        return dict.fromkeys(("eta", "mu"), NOT_NEGATIVE)
 
     def _fit_rows(self, rows: Rows, y: NDArray[np.int8], callbacks: Sequence[Callback]) -> TrainingScores:
         if (self.reference is None) == (self.weights is None):

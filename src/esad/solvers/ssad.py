@@ -36,7 +36,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from esad.arguments import Rule, check, is_not_negative, is_positive
+from esad.arguments import NOT_NEGATIVE, POSITIVE, Rule, check, is_positive
 from esad.solvers.base import Rows
 from esad.solvers.support import SupportVectors
 from esad.solvers.working_set import Dual, Solution, solve
@@ -54,12 +54,11 @@ class SSADModel(SupportVectors):
         self, *, kappa: float, eta_unlabelled: float | str, eta_labelled: float, gamma: float | str, tol: float
     ) -> None:
         super().__init__(gamma=gamma)
-        above_0 = Rule("a number above 0", is_positive)
         rules = {
-            "kappa": Rule("a number, 0 or more", is_not_negative),
+            "kappa": NOT_NEGATIVE,
             "eta_unlabelled": Rule("a number above 0 or 'auto'", is_positive, ("auto",)),
-            "eta_labelled": above_0,
-            "tol": above_0,
+            "eta_labelled": POSITIVE,
+            "tol": POSITIVE,
         }
         given = {"kappa": kappa, "eta_unlabelled": eta_unlabelled, "eta_labelled": eta_labelled, "tol": tol}
         check(given, rules=rules)
