@@ -1,6 +1,9 @@
 """The web application: who gets in, what is refused, what is answered, and two reviewers at once."""
 
 import io
+import re
+from graphlib import TopologicalSorter
+from importlib import resources
 
 import pytest
 
@@ -211,6 +214,47 @@ def test_labels_go_out_and_come_in(page, ann):
     assert ann.post("/api/labels", content=b"x" * (17 << 20), headers=csv).status_code == 413
 
 
+# ---------------------------------------------------------------------- scripts
+
+SCRIPTS = {
+    file.name: file.read_text(encoding="utf-8")
+    for file in (resources.files("esad.review") / "static").iterdir()
+    if file.name.endswith(".js")
+}
+
+
+def imported(script):
+    """Names of the scripts that a script imports."""
+    return set(re.findall(r'^import [^;]* from "\./([a-z]+\.js)";$', script, flags=re.MULTILINE))
+
+
+def test_the_page_brings_all_scripts_and_nothing_keeps_old_ones(ann):
+    page = ann.get("/").text
+    assert page.count("<script") == 1
+    for name, script in SCRIPTS.items():
+        answer = ann.get(f"/static/{name}")
+        assert answer.text == script
+        assert answer.headers["content-type"].startswith("text/javascript")
+        assert answer.headers["cache-control"] == "no-store"
+        assert f'"/static/{name}"' in page
+        assert script.count("import ") == len(imported(script))
+    assert ann.get("/static/other.js").status_code == 404
+
+
+def test_scripts_need_each_other_in_one_direction():
+    order = list(TopologicalSorter({name: imported(script) for name, script in SCRIPTS.items()}).static_order())
+    assert (set(order), order[-1]) == (set(SCRIPTS), "review.js")
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_no_script_makes_markup_or_code_of_text(name):
+    found = re.findall(
+        r"\.(?:inner|outer)HTML|insertAdjacentHTML|document\.write|DOMParser|createContextualFragment|\beval\(|Function\(",
+        SCRIPTS[name],
+    )
+    assert found == []
+
+
 # ---------------------------------------------------------------------- pictures
 
 
@@ -231,7 +275,9 @@ def test_pictures_come_by_number_and_nothing_else_comes(make_desk, open_page):
         "/pictures/1/-1/given.png",
         "/pictures/1/99999999999999999999/given.png",
         "/static/../app.py",
-        "/review.js/../app.py",
+        "/static/..%2fapp.py",
+        "/static/review.js/../../app.py",
+        "/static/review.css",
     ):
         answer = ann.get(path)
         assert answer.status_code in (404, 422), path

@@ -80,13 +80,23 @@ def shot(page, name):
         page.screenshot(path=Path(folder) / f"{name}.png")
 
 
-def press(page, key):
-    """Press a key and wait until the next item is there and the verdict is saved."""
-    before = page.get_attribute("#item", "data-row")
+def row_of(page):
+    return int(page.get_attribute("#item[data-row]", "data-row"))
+
+
+def move(page, key):
+    """Press a key and wait until another item is there; the row that was there before."""
+    before = row_of(page)
     page.keyboard.press(key)
-    page.wait_for_selector(f'#item:not([data-row="{before}"])')
+    page.wait_for_selector(f'#item[data-row]:not([data-row="{before}"])')
+    return before
+
+
+def press(page, key):
+    """Move by a verdict and wait until it is saved."""
+    before = move(page, key)
     page.wait_for_selector("#saved:text-is('saved')")
-    return int(before)
+    return before
 
 
 def test_ten_rows_by_keyboard_refit_compare_and_roll_back(make_desk, serve, kit):
@@ -100,7 +110,7 @@ def test_ten_rows_by_keyboard_refit_compare_and_roll_back(make_desk, serve, kit)
         shot(page, "first")
         said = {}
         for _ in range(10):
-            row = int(page.get_attribute("#item", "data-row"))
+            row = row_of(page)
             said[press(page, "a" if row in odd else "n")] = "anomaly" if row in odd else "normal"
         assert {row: verdict["ann"] for row, verdict in desk.store.book.verdicts().items()} == said
         n_anomalies = list(said.values()).count("anomaly")
@@ -157,7 +167,7 @@ def test_the_worked_example(serve, tmp_path):
         with serve(desk) as site:
             page = site.enter()
             for _ in range(10):
-                row = int(page.get_attribute("#item", "data-row"))
+                row = row_of(page)
                 press(page, "a" if tumours.truth[row] else "n")
             page.wait_for_selector("#item .cases button")
             page.wait_for_selector("#item td.value")
@@ -190,7 +200,7 @@ def test_two_reviewers_at_once(make_desk, serve):
         assert set(rows["ann"]).isdisjoint(rows["bob"])
         bob.select_option("#filter", "second")
         bob.wait_for_selector("#list [aria-current=true]")
-        row = int(bob.get_attribute("#item", "data-row"))
+        row = row_of(bob)
         assert row in rows["ann"]
         assert "ann" not in bob.inner_text("#item")  # a second opinion is one's own
         bob.keyboard.press("a")
@@ -230,7 +240,7 @@ def test_touch_and_lists_and_search(make_desk, serve):
     desk = make_desk()
     with serve(desk) as site:
         page = site.enter(has_touch=True, is_mobile=True)
-        first = int(page.get_attribute("#item", "data-row"))
+        first = row_of(page)
         page.tap("#anomaly")
         page.wait_for_selector(f'#item:not([data-row="{first}"])')
         page.wait_for_selector("#saved:text-is('saved')")
@@ -247,7 +257,7 @@ def test_what_is_not_saved_is_said_and_sent_again(make_desk, serve):
     desk = make_desk()
     with serve(desk) as site:
         page = site.enter()
-        first = int(page.get_attribute("#item", "data-row"))
+        first = row_of(page)
         page.route("**/api/judgements", lambda route: route.abort())
         page.keyboard.press("a")
         page.wait_for_selector("#saved.lost:has-text('not saved: 1')")
@@ -269,7 +279,7 @@ def test_a_late_answer_does_not_take_a_verdict_back(make_desk, serve):
     desk = make_desk()
     with serve(desk) as site:
         page = site.enter()
-        first = int(page.get_attribute("#item", "data-row"))
+        first = row_of(page)
         page.route("**/api/judgements", lambda route: route.abort())
         page.keyboard.press("a")
         page.wait_for_selector(f'#item:not([data-row="{first}"])')
@@ -288,11 +298,230 @@ def test_a_late_answer_does_not_take_a_verdict_back(make_desk, serve):
         page.wait_for_selector(f'#item[data-row="{first}"] .badge:text-is("you: normal")')
 
 
+class Held:
+    """Answers that the server has given already, and that stay on their way until they are let through."""
+
+    def __init__(self, page, pattern, n=None):
+        self._page, self._n, self._answers = page, n, []
+        page.route(pattern, self._hold)
+
+    def _hold(self, route):
+        if self._n == 0:
+            return route.continue_()
+        if self._n is not None:
+            self._n -= 1
+        self._answers.append((route, route.fetch()))
+
+    def wait(self):
+        while not self._answers:
+            self._page.wait_for_timeout(10)
+
+    def let_through(self):
+        self.wait()
+        self._n = 0
+        for route, answer in self._answers:
+            with self._page.expect_response(route.request.url):
+                route.fulfill(response=answer)
+        self._page.evaluate("() => fetch('/api/state').then((answer) => answer.json())")  # behind them in the line
+
+
+def test_a_late_answer_does_not_take_a_saved_verdict_back(make_desk, serve):
+    with serve(make_desk()) as site:
+        page = site.enter()
+        page.wait_for_selector(READY)
+        first = row_of(page)
+        move(page, "j")
+        late = Held(page, f"**/api/items?rows={first}")
+        page.keyboard.press("k")
+        late.wait()  # it knows of no verdict
+        press(page, "n")
+        late.let_through()
+        later = Held(page, f"**/api/items?rows={first}")
+        page.keyboard.press("k")
+        page.wait_for_selector(f'#item[data-row="{first}"]')
+        assert "you: normal" in page.inner_text("#item .badges")
+        later.let_through()
+        assert "you: normal" in page.inner_text("#item .badges")
+
+
+def test_the_last_search_is_shown_whichever_answer_comes_last(make_desk, serve):
+    with serve(make_desk()) as site:
+        page = site.enter()
+        slow = Held(page, "**/api/list?name=next&q=s10")
+        page.fill("#search", "s10")
+        slow.wait()
+        page.fill("#search", "s02")
+        page.wait_for_selector("#list button:has-text('S020')")
+        slow.let_through()
+        assert page.inner_text("#list button").startswith("S02")
+        slow = Held(page, "**/api/list?name=next&q=s03")
+        page.fill("#search", "s03")
+        slow.wait()
+        page.fill("#search", "")
+        page.wait_for_selector("#list", state="hidden")
+        slow.let_through()
+        assert page.locator("#list").is_hidden()
+        assert page.problems == []
+
+
+def test_back_to_the_queue_while_the_items_of_a_list_load(make_desk, serve):
+    with serve(make_desk()) as site:
+        page = site.enter()
+        page.wait_for_selector(READY)
+        slow = Held(page, "**/api/items*")
+        page.select_option("#filter", "all")
+        page.wait_for_selector("#list button")
+        slow.wait()
+        page.select_option("#filter", "next")
+        page.wait_for_selector("#list", state="hidden")
+        assert len({press(page, "n") for _ in range(3)}) == 3
+        slow.let_through()
+        press(page, "n")
+        assert page.problems == []
+
+
+def test_an_answer_about_the_old_model_is_not_shown_for_the_new_one(make_desk, serve, kit):
+    desk = make_desk()
+    with serve(desk) as site:
+        page = site.enter()
+        page.wait_for_selector(READY)
+        first = row_of(page)
+        move(page, "j")
+        late = Held(page, f"**/api/items?rows={first}")
+        page.keyboard.press("k")
+        late.wait()
+        press(page, "a")
+        old = desk.judged.scored.scores[first]
+        desk.start_refit()
+        kit.wait_for(lambda: desk.refit_state()["status"] == "ready")
+        with page.expect_response("**/api/next*"):  # the page has noticed
+            desk.keep()
+        new = desk.judged.scored.scores[first]
+        assert f"{old:.4g}" != f"{new:.4g}"
+        late.let_through()
+        later = Held(page, f"**/api/items?rows={first}")
+        page.keyboard.press("k")
+        later.wait()
+        assert f"{old:.4g}" not in page.inner_text("#item")
+        later.let_through()
+        page.wait_for_selector(f'#item[data-row="{first}"] .facts b:text-is("{new:.4g}")')
+        assert page.problems == []
+
+
+def test_an_older_state_does_not_replace_a_newer_one(make_desk, serve):
+    with serve(make_desk()) as site:
+        page = site.enter()
+        page.wait_for_selector("#progress:has-text('0 labelled')")
+        slow = Held(page, "**/api/state", n=1)
+        press(page, "n")
+        slow.wait()
+        press(page, "n")
+        page.wait_for_selector("#progress:has-text('2 labelled')")
+        slow.let_through()
+        assert page.inner_text("#progress").startswith("2 labelled")
+
+
+def test_only_what_is_seen_is_judged(make_desk, serve):
+    desk = make_desk()
+    with serve(desk) as site:
+        page = site.enter()
+        page.select_option("#filter", "all")
+        page.wait_for_selector("#list [aria-current=true]")
+        slow = Held(page, "**/api/items*")
+        page.locator("#list button").last.click()
+        slow.wait()
+        page.keyboard.press("a")
+        assert desk.store.book.verdicts() == {}
+        assert page.inner_text("#saved") != "saving …"
+        slow.let_through()
+        row = row_of(page)
+        page.keyboard.press("a")
+        page.wait_for_selector("#saved:text-is('saved')")
+        assert desk.store.book.verdicts() == {row: {"ann": "anomaly"}}
+
+
+def test_a_row_from_elsewhere_takes_no_place_in_a_list(make_desk, serve):
+    desk = make_desk()
+    with serve(desk) as site:
+        page = site.enter()
+        judged = press(page, "n")
+        page.wait_for_selector("#recent button")
+        page.select_option("#filter", "alarms")
+        page.wait_for_selector("#list [aria-current=true]")
+        first = row_of(page)
+        assert first != judged
+        page.click("#recent button")
+        page.wait_for_selector(f'#item[data-row="{judged}"]')
+        press(page, "a")
+        assert row_of(page) == first
+        assert "anomaly" not in page.inner_text("#list")
+        press(page, "n")
+        page.wait_for_selector(f'#list [data-row="{first}"] .mark:text-is("normal")')
+        page.keyboard.press("u")
+        page.wait_for_selector(f'#list [data-row="{first}"] .mark:not(.normal)')
+        page.wait_for_selector(f'#item[data-row="{first}"]')
+        assert desk.store.book.verdicts() == {judged: {"ann": "anomaly"}}
+        assert page.problems == []
+
+
+def test_going_back_shows_no_row_twice(make_desk, serve):
+    with serve(make_desk()) as site:
+        page = site.enter()
+        first = press(page, "n")
+        second = row_of(page)
+        page.click("#recent button")
+        page.wait_for_selector(f'#item[data-row="{first}"]')
+        page.keyboard.press("k")
+        page.wait_for_selector(f'#item[data-row="{second}"]')
+        assert [press(page, key) for key in "nnn"][:2] == [second, first]
+        assert row_of(page) not in (first, second)
+        page.keyboard.press("k")
+        page.wait_for_selector("#item .badge:text-is('you: normal')")
+        assert row_of(page) not in (first, second)
+
+
+def test_the_page_goes_on_by_itself_when_the_server_is_back(make_desk, serve):
+    desk = make_desk()
+    with serve(desk) as site:
+        page = site.enter()
+        page.route("**/api/**", lambda route: route.abort())
+        while page.locator("#item[data-row]").count():  # what was held ready
+            page.keyboard.press("n")
+        page.wait_for_selector("#saved.lost")
+        page.unroute("**/api/**")
+        page.wait_for_selector("#saved:text-is('saved')")
+        page.wait_for_selector("#item[data-row]")
+        assert row_of(page) not in desk.store.book.verdicts()
+
+
+def test_undo_before_anything_is_saved(make_desk, serve):
+    desk = make_desk()
+    with serve(desk) as site:
+        page = site.enter()
+        first = row_of(page)
+        page.route("**/api/judgements", lambda route: route.abort())
+        page.keyboard.press("a")
+        page.keyboard.press("u")
+        page.wait_for_selector("#saved.lost:has-text('not saved: 2')")
+        page.keyboard.press("k")
+        page.wait_for_selector(f'#item[data-row="{first}"]')
+        page.keyboard.press("n")  # a second thought, which the undo is not about
+        second = row_of(page)
+        page.unroute("**/api/judgements")
+        page.wait_for_selector("#saved:text-is('saved')")
+        assert desk.store.book.verdicts() == {first: {"ann": "normal"}}
+        page.evaluate("() => fetch('/api/state').then((answer) => answer.json())")
+        assert row_of(page) == second != first
+        page.keyboard.press("u")
+        page.wait_for_selector(f'#item[data-row="{first}"]')
+        assert desk.store.book.verdicts() == {}
+
+
 def test_a_verdict_that_is_refused_is_not_shown_as_one(make_desk, serve):
     desk = make_desk()
     with serve(desk) as site:
         page = site.enter()
-        first = int(page.get_attribute("#item", "data-row"))
+        first = row_of(page)
         refusal = '{"error": {"status": 422, "code": "no", "message": "The disk is full."}}'
         page.route("**/api/judgements", lambda route: route.fulfill(status=422, body=refusal))
         page.keyboard.press("a")
@@ -307,7 +536,7 @@ def test_a_session_that_has_ended_keeps_what_is_not_saved(make_desk, serve):
     desk = make_desk()
     with serve(desk) as site:
         page = site.enter()
-        first = int(page.get_attribute("#item", "data-row"))
+        first = row_of(page)
         cookies = page.context.cookies()
         page.context.clear_cookies()
         page.keyboard.press("a")

@@ -1,4 +1,4 @@
-"""The web application: the page, and the requests that it makes. Every answer but the style needs a session."""
+"""The web application: the page, and the requests that it makes. All but the style and the scripts needs a session."""
 
 from collections.abc import Callable, Iterable
 from importlib import resources
@@ -82,7 +82,7 @@ def review_app(
     pages = Environment(loader=PackageLoader("esad.review"), autoescape=True, undefined=StrictUndefined)
     files = resources.files("esad.review") / "static"
     style = COLOURS + (files / "review.css").read_text(encoding="utf-8")
-    script = (files / "review.js").read_text(encoding="utf-8")
+    scripts = {file.name: file.read_text(encoding="utf-8") for file in files.iterdir() if file.name.endswith(".js")}
 
     def who(request: Request) -> str:
         reviewer = access.reviewer(request.cookies.get(cookie, ""))
@@ -101,6 +101,7 @@ def review_app(
         if reviewer is None:
             return HTMLResponse(pages.get_template("refused.html").render(used=bool(token)), 403)
         words = {"title": desk.material.title, "noun": desk.material.noun, "reviewer": reviewer, "filters": FILTERS}
+        words["scripts"] = sorted(scripts)
         answer = HTMLResponse(pages.get_template("page.html").render(words))
         if session is not None:
             answer.set_cookie(cookie, session, httponly=True, samesite="strict", path="/")
@@ -111,9 +112,11 @@ def review_app(
     def styled() -> Response:
         return Response(style, media_type="text/css")
 
-    @app.get("/review.js")
-    def scripted() -> Response:
-        return Response(script, media_type="text/javascript")
+    @app.get("/static/{name}")
+    def scripted(name: str) -> Response:
+        if name not in scripts:
+            raise RequestError(404, f"There is no script {name!r} here.")
+        return Response(scripts[name], media_type="text/javascript")
 
     @app.get("/api/state")
     def state(reviewer: Reviewer) -> Response:

@@ -1,0 +1,53 @@
+// What every part of the page needs: elements, words, requests, a line that comes and goes.
+// Data of the user becomes text nodes and nothing else; there is no innerHTML in any of these files.
+
+export const $ = (id) => document.getElementById(id);
+export const noun = document.body.dataset.noun; // "row" or "picture"
+
+export function el(tag, properties = {}, ...children) {
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(properties)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name === "class") node.className = value;
+    else if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    else if (name in node && name !== "list") node[name] = value;
+    else node.setAttribute(name, value);
+  }
+  node.append(...children.filter((child) => child !== null && child !== undefined));
+  return node;
+}
+
+export function svg(tag, attributes) {
+  const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+  return node;
+}
+
+export const part = (title, ...children) => el("section", { class: "part" }, el("h3", {}, title), ...children);
+
+const grouped = new Intl.NumberFormat("en");
+export const whole = (n) => grouped.format(n);
+export const count = (n, word, plural) => `${whole(n)} ${n === 1 ? word : plural ?? word + "s"}`;
+export const digits = (x, n = 4) => (x === null ? "–" : Number(x.toPrecision(n)).toString());
+export const signed = (x, n = 3) => (x < 0 ? "−" : "+") + Math.abs(x).toFixed(n);
+
+// An answer of the server; a refusal is an error with its status, a server that cannot be reached one without.
+export async function ask(path, options = {}) {
+  const response = await fetch(path, { credentials: "same-origin", ...options });
+  const answer = await response.json();
+  if (!response.ok) throw Object.assign(new Error(answer.error.message), { status: response.status });
+  return answer;
+}
+
+export const post = (path, body = {}) =>
+  ask(path, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) });
+
+export const pause = (milliseconds) => new Promise((wake) => setTimeout(wake, milliseconds));
+
+export function toast(words) {
+  const line = $("toast");
+  line.textContent = words;
+  line.hidden = false;
+  clearTimeout(Number(line.dataset.timer));
+  line.dataset.timer = setTimeout(() => (line.hidden = true), 5000);
+}

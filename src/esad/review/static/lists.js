@@ -1,0 +1,65 @@
+// Rows of a filter or a search, beside the item.
+
+import { $, digits, el, toast, whole } from "./basics.js";
+
+export class Lists {
+  #asked = 0; // counts wishes: only the last one is answered
+  #course;
+  #items;
+
+  constructor(course, items) {
+    this.#course = course;
+    this.#items = items;
+  }
+
+  // Go to what the filter and the search field say.
+  async look() {
+    const asked = ++this.#asked;
+    const name = $("filter").value;
+    const words = $("search").value.trim();
+    let list = null;
+    if (name !== "next" || words) {
+      try {
+        list = await this.#items.list(`/api/list?name=${name}&q=${encodeURIComponent(words)}`);
+      } catch (error) {
+        if (asked === this.#asked) toast(error.message);
+        return;
+      }
+    }
+    if (asked !== this.#asked) return;
+    const begun = this.#course.begin(list);
+    this.#draw(list);
+    await begun;
+  }
+
+  // Show which row is looked at.
+  mark() {
+    for (const button of $("list").querySelectorAll("button")) {
+      const here = Number(button.dataset.row) === this.#course.current;
+      button.setAttribute("aria-current", here);
+      if (here) button.scrollIntoView({ block: "nearest" });
+    }
+  }
+
+  // The reviewer's verdict of a row is another one now.
+  say(row, verdict) {
+    const entry = this.#course.list?.entries.find((one) => one.row === row);
+    if (!entry) return;
+    entry.verdict = verdict;
+    $("list").querySelector(`[data-row="${row}"] .mark`).replaceWith(markOf(entry));
+  }
+
+  #draw(list) {
+    $("list").hidden = list === null;
+    if (list === null) return $("list").replaceChildren();
+    const lines = list.entries.map((entry) =>
+      el("li", {}, el("button", { type: "button", "data-row": entry.row }, el("span", {}, entry.name), markOf(entry))));
+    const hidden = list.total - list.entries.length;
+    const last = list.total === 0 ? "nothing found" : hidden > 0 ? `and ${whole(hidden)} more: search for them` : "";
+    if (last) lines.push(el("li", { class: "more" }, last));
+    $("list").replaceChildren(...lines);
+    this.mark();
+  }
+}
+
+const markOf = ({ verdict, score }) => el("span", { class: `mark ${verdict ?? "soft"}` }, verdict ?? digits(score));

@@ -1,0 +1,51 @@
+// The menu: labels from a file, links for other reviewers, and how dialogs close.
+
+import { $, ask, count, post, toast } from "./basics.js";
+
+// `imported` is called when labels have come in.
+export function wireMenu(imported) {
+  document.addEventListener("click", (event) => {
+    if (!event.target.closest("#menu > summary")) $("menu").open = false;
+  });
+  $("import-button").addEventListener("click", () => $("import-file").click());
+  $("import-file").addEventListener("change", async (event) => {
+    const [file] = event.target.files;
+    if (file) await importLabels(file, imported);
+    event.target.value = "";
+  });
+  $("invite-button").addEventListener("click", () => {
+    $("invite-link").hidden = true;
+    $("invite-name").value = "";
+    $("invite-dialog").showModal();
+  });
+  $("invite-dialog").querySelector("form").addEventListener("submit", invite);
+  $("keys-button").addEventListener("click", () => $("keys-dialog").showModal());
+}
+
+export function wireDialogs() {
+  for (const button of document.querySelectorAll(".close"))
+    button.addEventListener("click", () => button.closest("dialog").close(""));
+  for (const dialog of document.querySelectorAll("dialog"))
+    dialog.addEventListener("click", (event) => event.target === dialog && dialog.close(""));
+}
+
+async function importLabels(file, imported) {
+  try {
+    const answer = await ask("/api/labels", { method: "POST", headers: { "content-type": "text/csv" }, body: await file.text() });
+    toast(`${count(answer.n_new, "new judgement")} from ${file.name}.`);
+    imported();
+  } catch (error) {
+    toast(error.message);
+  }
+}
+
+async function invite(event) {
+  event.preventDefault();
+  try {
+    const { path } = await post("/api/invitations", { name: $("invite-name").value.trim() });
+    $("invite-link").textContent = location.origin + path;
+    $("invite-link").hidden = false;
+  } catch (error) {
+    toast(error.message);
+  }
+}

@@ -1,0 +1,141 @@
+// Refit: begin one, follow it, look at what it changes, keep its model or not.
+
+import { $, ask, count, el, noun, part, post, toast, whole } from "./basics.js";
+
+// What can be done: id of the button -> its words, its look, the request, what is said when it is done.
+const ACTIONS = {
+  start: ["Start", "primary", "/api/refit", null],
+  stop: ["Stop", "quiet", "/api/refit/drop", null],
+  drop: ["Roll back", "quiet", "/api/refit/drop", "Rolled back: the model stays as it was."],
+  keep: ["Keep the new model", "primary", "/api/refit/keep", "The new model is in use. The one before it is kept."],
+  "roll-back": ["Roll back to the model before", "quiet", "/api/refit/roll-back", "Back to the model before."],
+};
+
+export class RefitDialog {
+  #compared = null; // old and new ranking
+  #drawn = ""; // what is seen
+  #drawnActions = "";
+  #status;
+
+  constructor(status) {
+    this.#status = status;
+  }
+
+  open() {
+    const dialog = $("refit-dialog");
+    if (!this.#status.state || dialog.open) return;
+    this.#compared = null;
+    this.#draw();
+    dialog.showModal();
+    this.update();
+  }
+
+  // Follow the state, where the dialog is open.
+  async update() {
+    if (!$("refit-dialog").open) return;
+    if (this.#status.state.refit.status !== "ready") this.#compared = null;
+    else this.#compared ??= await ask("/api/comparison").catch(() => null);
+    this.#draw();
+  }
+
+  #draw() {
+    const { refit, n_labelled, n_new, model } = this.#status.state;
+    const shown = JSON.stringify([refit, n_labelled, n_new, model, this.#compared !== null]);
+    if (shown === this.#drawn) return;
+    this.#drawn = shown;
+    $("refit-title").textContent = refit.status === "ready" ? "What the new model changes" : "Refit";
+    const [body, actions] = this.#content();
+    $("refit-body").replaceChildren(...body);
+    this.#drawActions(actions);
+  }
+
+  #content() {
+    const { refit, n_labelled, n_new, model } = this.#status.state;
+    if (refit.status === "training") return [training(refit, n_labelled), ["stop"]];
+    if (refit.status === "ready") {
+      if (!this.#compared) return [[el("p", { class: "soft" }, "Loading …")], []];
+      return [comparison(this.#compared, refit), ["drop", "keep"]];
+    }
+    return [beginning(refit, n_labelled, n_new, model), model.can_roll_back ? ["roll-back", "start"] : ["start"]];
+  }
+
+  #drawActions(names) {
+    const shown = names.join(" ");
+    if (shown === this.#drawnActions) return; // a click may be under way
+    this.#drawnActions = shown;
+    $("refit-actions").replaceChildren(...names.map((name) => {
+      const [words, look] = ACTIONS[name];
+      return el("button", { id: name, type: "button", class: look, onclick: () => this.#act(name) }, words);
+    }));
+  }
+
+  async #act(name) {
+    const [, , path, done] = ACTIONS[name];
+    for (const button of $("refit-actions").children) button.disabled = true;
+    try {
+      await post(path);
+      if (done) toast(done);
+      if (name !== "start") $("refit-dialog").close();
+    } catch (error) {
+      toast(error.message);
+    }
+    this.#drawn = this.#drawnActions = "";
+    await this.#status.update();
+  }
+}
+
+function training({ progress }, n_labelled) {
+  return [
+    el("p", {}, `Training with ${count(n_labelled, "label")}. You can go on judging meanwhile.`),
+    el("progress", { max: 1, value: progress, "aria-label": "training" }),
+  ];
+}
+
+function beginning({ status, message }, n_labelled, n_new, model) {
+  const words = n_new
+    ? `${count(n_labelled, "label")} so far, ${whole(n_new)} of them new to the model ${model.name}.`
+    : `The model ${model.name} knows all ${count(n_labelled, "label")} so far.`;
+  return [
+    ...(status === "failed" ? [el("p", { class: "mark anomaly" }, `The last refit failed: ${message}`)] : []),
+    el("p", {}, words),
+    el("p", { class: "soft" }, "The old model stays in use until you have seen what changes and keep the new one."),
+  ];
+}
+
+// What the new model changes, as elements.
+function comparison({ alarms, correlation, median_rank, rose, fell, top }, refit) {
+  const { n_labelled, warm, remarks } = refit;
+  const arrow = (a, b) => `${a} → ${b}`;
+  const ranked = (rank) => (rank === null ? "–" : whole(Math.round(rank)));
+  const tile = (big, small) => el("div", { class: "tile" }, el("b", {}, big), el("span", {}, small));
+  const tiles = [tile(arrow(whole(alarms.old), whole(alarms.new)), `alarms, ${whole(alarms.both)} in both`)];
+  for (const [word, ranks] of Object.entries(median_rank))
+    if (ranks.old !== null) tiles.push(tile(arrow(ranked(ranks.old), ranked(ranks.new)), `median rank of labelled ${word === "anomaly" ? "anomalies" : "normal " + noun + "s"}`));
+  tiles.push(tile(correlation.toFixed(3), "rank correlation of old and new"));
+  const words = `Trained with ${count(n_labelled, "label")}, ${warm ? "from the old weights" : "from the beginning"}.`;
+  const lines = (rows) => el("table", {}, el("tbody", {}, ...rows.map((row) =>
+    el("tr", {}, el("td", {}, row.name, " ", row.label ? el("span", { class: `mark ${row.label}` }, row.label) : null),
+      el("td", { class: "number" }, arrow(ranked(row.old), ranked(row.new)))))));
+  const side = (title, rows) => part(title, rows.length ? lines(rows) : el("p", { class: "soft" }, "none"));
+  return [
+    el("p", { class: "soft" }, words),
+    el("div", { class: "tiles" }, ...tiles),
+    ...remarks.map((remark) => el("p", { class: "remark" }, remark)),
+    part("On labels that training has not seen", validation(refit)),
+    el("div", { class: "pair" }, side("Rose most (rank)", rose), side("Fell most (rank)", fell)),
+    el("div", { class: "pair" }, side("Old top ten", top.old), side("New top ten", top.new)),
+  ];
+}
+
+function validation({ validated: found, reason, n_then, n_labelled }) {
+  if (reason) return el("p", { class: "soft" }, reason);
+  if (!found) return el("p", { class: "soft" }, "Cross-validating …");
+  const value = (x) => (x === null ? "–" : x.toFixed(3));
+  const line = (words, name) => el("tr", {}, el("td", {}, words), el("td", { class: "number" }, value(found.then[name])),
+    el("td", { class: "number" }, value(found.now[name])));
+  const head = el("tr", {}, el("th", { scope: "col" }, `AUC, ${found.n_folds} folds`), el("th", { class: "number", scope: "col" }, `with ${count(n_then, "label")}`),
+    el("th", { class: "number", scope: "col" }, `with ${count(n_labelled, "label")}`));
+  const table = el("table", {}, el("thead", {}, head), el("tbody", {}, line(`anomalies against all other ${noun}s`, "auc"), line(`anomalies against normal ${noun}s`, "auc_normal")));
+  const caution = `Anomalies that were labelled because they ranked high are easy to find again: that favours ${count(n_then, "label")}.`;
+  return n_then < n_labelled ? el("div", {}, table, el("p", { class: "legend" }, caution)) : table;
+}

@@ -1,0 +1,81 @@
+// What the reviewer says: verdicts, notes, and taking a verdict back.
+
+import { $, toast } from "./basics.js";
+
+export class Verdicts {
+  #outbox;
+  #items;
+  #course;
+  #lists;
+  #view;
+  #saved;
+
+  // `saved` is called when the server has got to know something.
+  constructor({ outbox, items, course, lists, view, saved }) {
+    this.#outbox = outbox;
+    this.#items = items;
+    this.#course = course;
+    this.#lists = lists;
+    this.#view = view;
+    this.#saved = saved;
+  }
+
+  // Only what is seen is judged.
+  judge(verdict) {
+    const row = this.#course.current;
+    if (row === null || this.#view.seen !== row) return;
+    this.#say("/api/judgements", row, { verdict });
+    this.#course.advance();
+  }
+
+  writeNote() {
+    const row = this.#course.current;
+    if (this.#view.seen !== row || !this.#items.has(row)) return;
+    const dialog = $("note-dialog");
+    $("note-text").value = this.#items.get(row).mine?.note ?? "";
+    dialog.showModal();
+    dialog.returnValue = "";
+    dialog.onclose = () => {
+      if (dialog.returnValue !== "save") return;
+      this.#say("/api/notes", row, { note: $("note-text").value.trim() });
+      if (this.#course.current === row) this.#view.draw();
+    };
+  }
+
+  async undo() {
+    let row;
+    try {
+      ({ row } = await this.#outbox.put("/api/undo", {}));
+    } catch (error) {
+      return toast(`Not saved: ${error.message}`);
+    }
+    this.#saved();
+    if (row === null) return toast("There is nothing to undo.");
+    this.#items.settle(row);
+    const isJudgedAnew = this.#outbox.judged().includes(row); // while the undo was on its way
+    await this.#learn(row);
+    if (!isJudgedAnew) this.#course.goTo(row);
+  }
+
+  async #say(path, row, said) {
+    const name = this.#items.get(row)?.name;
+    this.#items.say(row, said);
+    if (said.verdict) this.#lists.say(row, said.verdict);
+    try {
+      await this.#outbox.put(path, { row, ...said });
+      this.#items.settle(row);
+    } catch (error) {
+      toast(name ? `Not saved, ${name}: ${error.message}` : `Not saved: ${error.message}`);
+      this.#items.forget(row); // it shows a verdict that is none
+      await this.#learn(row);
+    }
+    this.#saved();
+    if (this.#course.current === row && this.#items.has(row)) this.#view.show(row); // no longer "not saved yet"
+  }
+
+  // Take the server's word on a row for what was said here.
+  async #learn(row) {
+    await this.#items.fresh(row).catch(() => this.#items.forget(row));
+    this.#lists.say(row, this.#items.get(row)?.mine?.verdict ?? null);
+  }
+}

@@ -1,0 +1,72 @@
+// The place of the page where one item is seen.
+
+import { $, el, toast } from "./basics.js";
+import { itemParts } from "./drawing.js";
+
+// What may change of an item while it is seen.
+const essence = ({ generation, cases, pending, mine, others }) => JSON.stringify([generation, cases, pending, mine, others]);
+
+export class View {
+  seen = null; // row of the item that is drawn, null while it loads
+  #row = null; // to be seen
+  #loading = null; // row that is asked for
+  #items;
+  #drawing; // what `itemParts` needs beside the item
+
+  constructor(items, drawing) {
+    this.#items = items;
+    this.#drawing = drawing;
+  }
+
+  show(row) {
+    this.#row = row;
+    const item = this.#items.get(row);
+    if (item) {
+      this.draw();
+      this.#refresh(row, essence(item));
+    } else {
+      this.#blank(el("p", { class: "wait" }, "Loading …"));
+      this.#load(row);
+    }
+  }
+
+  // No item: `words` say why, null while the next one loads.
+  empty(words) {
+    this.#row = null;
+    this.#blank(words === null
+      ? el("p", { class: "wait" }, "Loading …")
+      : el("div", { class: "empty" }, el("b", {}, words), "Choose another list, or refit."));
+  }
+
+  draw() {
+    const item = this.#items.get(this.#row);
+    if (!item) return;
+    this.seen = item.row;
+    $("item").replaceChildren(...itemParts(item, this.#drawing(item)));
+    $("item").dataset.row = item.row;
+  }
+
+  #blank(node) {
+    this.seen = null;
+    $("item").replaceChildren(node);
+    delete $("item").dataset.row;
+  }
+
+  async #load(row) {
+    if (this.#loading === row) return;
+    this.#loading = row;
+    try {
+      await this.#items.fresh(row);
+    } catch (error) {
+      if (this.#row === row) toast(error.message);
+    }
+    if (this.#loading === row) this.#loading = null;
+    if (this.#row === row) this.draw();
+  }
+
+  // An item that was held ready may not know the latest verdicts, labels near it, nor its reasons.
+  async #refresh(row, before) {
+    const found = await this.#items.fresh(row).catch(() => null);
+    if (found && this.#row === row && essence(found) !== before) this.draw();
+  }
+}
