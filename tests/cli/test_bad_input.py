@@ -295,13 +295,6 @@ def test_rates_are_refused_exactly_when_training_would(esad, parts, kit, tmp_pat
     assert esad("fit", few, *options, "--false-alarm-rate", 0.1).code == 0  # too few to hold out: all rows count
 
 
-def test_members_left_to_the_method_are_those_it_takes():
-    from esad.cli.build import AUTO_MEMBERS
-    from esad.methods._esad_recipe import AUTOMATIC
-
-    assert {kind: AUTOMATIC[kind]["n_members"] for kind in ("table", "images")} == AUTO_MEMBERS
-
-
 @pytest.mark.parametrize(
     ("args", "words"),
     [

@@ -17,9 +17,8 @@ if TYPE_CHECKING:
     from esad.detector import Detector
     from esad.score.threshold import Threshold
 
-__all__ = ["AUTO_MEMBERS", "Choice", "build_detector", "settings_checked", "threshold_rule"]
+__all__ = ["Choice", "build_detector", "settings_checked", "threshold_rule"]
 
-AUTO_MEMBERS = {"table": 5, "images": 1}  # networks when the number is left to the method
 _PARAMETERS = {
     "--seed": "random_state",
     "--members": "n_members",
@@ -219,11 +218,12 @@ def _refusal(rule: "Threshold", counts: dict[str, int], n_held_out: int) -> Inpu
 def _n_members(detector: "Detector", training: TrainingSet) -> int | None:
     """How many models leave rows out; None if none does, and for a number that the method will refuse."""
     from esad.deep import DeepDetector
+    from esad.methods._esad_recipe import AUTOMATIC
     from esad.shallow import ShallowDetector
 
     if not isinstance(detector, DeepDetector | ShallowDetector) or not detector._holds_out():
         return None
     given = getattr(detector, "n_members", 1)
-    if given == "auto":
-        return AUTO_MEMBERS["images" if training.schema is None else "table"]
+    if given == "auto":  # which only ESAD knows
+        return int(AUTOMATIC["images" if training.schema is None else "table"]["n_members"])
     return given if isinstance(given, int) and not isinstance(given, bool) and given > 0 else None
