@@ -40,9 +40,9 @@ def names_the_answer(name: str) -> bool:
 def mention_names(path: Path, reading: "Reading") -> None:
     """Point at a CSV file whose first line is hardly a header, and at whole numbers that are written like codes."""
     from esad.data.csv_dialect import looks_like_a_row, sniff
-    from esad.data.files import PARQUET
+    from esad.data.files import is_parquet
 
-    if path.name.lower().endswith(PARQUET):
+    if is_parquet(path):
         return
     dialect = sniff(path)
     if looks_like_a_row(dialect.names):
@@ -64,9 +64,9 @@ def mention_names(path: Path, reading: "Reading") -> None:
 def mention_unclear(path: Path) -> None:
     """Say it when a comma in the numbers of a CSV file is only taken for a decimal comma."""
     from esad.data.csv_dialect import sniff
-    from esad.data.files import PARQUET
+    from esad.data.files import is_parquet
 
-    if not path.name.lower().endswith(PARQUET):
+    if not is_parquet(path):
         _mention_unclear(sniff(path).unclear)
 
 

@@ -1,11 +1,12 @@
 """Archives read member by member in memory: nothing is ever unpacked onto the disk, and no size is taken on trust."""
 
+import contextlib
 import gzip
 import stat
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from pathlib import Path, PurePosixPath
 from typing import Final
 
@@ -19,11 +20,8 @@ _DAMAGED: Final = (OSError, EOFError, ValueError, zlib.error, tarfile.TarError, 
 
 def gunzip(path: Path, *, max_bytes: int) -> bytes:
     """Read a gzip file of which at most so many bytes come out."""
-    try:
-        with gzip.open(path, "rb") as file:
-            content = file.read(max_bytes + 1)
-    except _DAMAGED as error:
-        raise _damaged(path, error) from error
+    with _damage_told(path), gzip.open(path, "rb") as file:
+        content = file.read(max_bytes + 1)
     if len(content) > max_bytes:
         raise DataFileError(f"Refused {str(path)!r}: more than {max_bytes:,} bytes come out of it.")
     return content
@@ -42,17 +40,12 @@ def read_tar(path: Path, names: Collection[str], *, max_bytes: int) -> dict[str,
         At most so many bytes may come out of the whole archive, by what its headers say.
     """
     found = {}
-    try:
-        with tarfile.open(path, "r:gz") as archive:
-            for member in archive:
-                _check_member(path, member.name, is_plain=member.isreg() or member.isdir())
-                _check_size(path, member.name, member.offset_data + member.size, max_bytes)
-                if member.name in names and (file := archive.extractfile(member)):
-                    found[member.name] = file.read()
-    except DataFileError:
-        raise
-    except _DAMAGED as error:
-        raise _damaged(path, error) from error
+    with _damage_told(path), tarfile.open(path, "r:gz") as archive:
+        for member in archive:
+            _check_member(path, member.name, is_plain=member.isreg() or member.isdir())
+            _check_size(path, member.name, member.offset_data + member.size, max_bytes)
+            if member.name in names and (file := archive.extractfile(member)):
+                found[member.name] = file.read()
     missing = sorted(set(names) - set(found))
     if missing:
         raise DataFileError(f"{path} must hold {missing[0]}. It does not.")
@@ -61,11 +54,8 @@ def read_tar(path: Path, names: Collection[str], *, max_bytes: int) -> dict[str,
 
 def check_zip(path: Path, *, max_bytes: int) -> None:
     """Refuse a zip file, which every .npz file is, before anything is read that its directory makes look unsafe."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            members = archive.infolist()
-    except _DAMAGED as error:
-        raise _damaged(path, error) from error
+    with _damage_told(path), zipfile.ZipFile(path) as archive:
+        members = archive.infolist()
     for member in members:
         _check_member(path, member.filename, is_plain=not stat.S_ISLNK(member.external_attr >> 16))
     _check_size(path, "its directory", sum(member.file_size for member in members), max_bytes)
@@ -83,5 +73,12 @@ def _check_size(path: Path, name: str, n_bytes: int, max_bytes: int) -> None:
         raise DataFileError(f"Refused {str(path)!r}: with {name!r} it unpacks to more than {max_bytes:,} bytes.")
 
 
-def _damaged(path: Path, error: Exception) -> DataFileError:
-    return DataFileError(f"{path} is damaged or of another kind: {error or type(error).__name__}.")
+@contextlib.contextmanager
+def _damage_told(path: Path) -> Iterator[None]:
+    """What is wrong inside an archive as one line."""
+    try:
+        yield
+    except DataFileError:
+        raise
+    except _DAMAGED as error:
+        raise DataFileError(f"{path} is damaged or of another kind: {error or type(error).__name__}.") from error

@@ -17,12 +17,12 @@ from esad.data.scores import ScoreWriter
 from esad.errors import DataFileError
 
 __all__ = [
-    "PARQUET",
     "SUFFIXES",
     "ScoreWriter",
     "as_text",
     "column_names",
     "count_rows",
+    "is_parquet",
     "n_cell_bytes",
     "open_batches",
     "parquet_blocks",
@@ -31,8 +31,8 @@ __all__ = [
 ]
 
 _CSV = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
-PARQUET = (".parquet", ".pq")
-SUFFIXES = _CSV + PARQUET
+_PARQUET = (".parquet", ".pq")
+SUFFIXES = _CSV + _PARQUET
 _SHEETS = (".xlsx", ".xls", ".xlsm", ".ods")
 _MAX_CELLS = 1 << 22  # of one batch: 32 MiB as float64, however wide the table
 _COMPRESSION = 5  # of CSV text by gzip, about
@@ -81,12 +81,9 @@ def read_table(
     """
     file = _checked(path)
     names = _selected(file, columns)
-    if _is_parquet(file):
-        try:
-            with _parquet(file) as source:
-                table = source.read(columns=list(names)).select(list(names))
-        except _DAMAGE as error:
-            raise _damaged(file, error) from error
+    if is_parquet(file):
+        with _parquet(file) as source:
+            table = source.read(columns=list(names)).select(list(names))
         table = as_text(table.replace_schema_metadata(None), text)
     else:
         table = csv_text.read(file, columns=names, text=text)
@@ -159,7 +156,7 @@ def open_batches(
     file = _checked(path)
     names = _selected(file, columns)
     n_rows = max(1, min(batch_rows, _MAX_CELLS // max(1, len(names))))
-    if _is_parquet(file):
+    if is_parquet(file):
         return _rebatched(file, parquet_blocks(file, None, names, n_rows), n_rows, may_be_empty)
     types = {} if schema is None else _csv_types(schema, names)
     return _rebatched(file, csv_text.stream(file, types=types, columns=names), n_rows, may_be_empty)
@@ -188,25 +185,19 @@ def column_names(path: str | os.PathLike[str]) -> tuple[str, ...]:
     ('name', 'size')
     """
     file = _checked(path)
-    if not _is_parquet(file):
+    if not is_parquet(file):
         return csv_dialect.sniff(file).names
-    try:
-        with _parquet(file) as source:
-            return _parquet_names(file, source)
-    except _DAMAGE as error:
-        raise _damaged(file, error) from error
+    with _parquet(file) as source:
+        return _parquet_names(file, source)
 
 
 def count_rows(path: str | os.PathLike[str]) -> int | None:
     """Rows of a Parquet file by its footer; None for CSV, where only reading tells."""
     file = _checked(path)
-    if not _is_parquet(file):
+    if not is_parquet(file):
         return None
-    try:
-        with _parquet(file) as source:
-            return int(source.metadata.num_rows)
-    except _DAMAGE as error:
-        raise _damaged(file, error) from error
+    with _parquet(file) as source:
+        return int(source.metadata.num_rows)
 
 
 def n_cell_bytes(path: str | os.PathLike[str]) -> int:
@@ -241,13 +232,24 @@ def _checked(path: str | os.PathLike[str]) -> Path:
         raise DataFileError(f"Cannot read {shown}: {error}.") from error  # a null byte in the name
 
 
-def _is_parquet(file: Path) -> bool:
-    return file.name.lower().endswith(PARQUET)
+def is_parquet(file: Path) -> bool:
+    """Whether a file is Parquet, by its name."""
+    return file.name.lower().endswith(_PARQUET)
 
 
-def _parquet(file: Path) -> pq.ParquetFile:
-    # Buffered column readers without pre-buffering: a row group, however large, is never in memory as a whole.
-    return pq.ParquetFile(str(file), pre_buffer=False, buffer_size=1 << 16)
+@contextlib.contextmanager
+def _parquet(file: Path) -> Iterator[pq.ParquetFile]:
+    """A Parquet file to read from; what is wrong inside is one line."""
+    try:
+        # Buffered column readers without pre-buffering: a row group, however large, is never in memory as a whole.
+        with pq.ParquetFile(str(file), pre_buffer=False, buffer_size=1 << 16) as source:
+            yield source
+    except DataFileError:
+        raise
+    except _DAMAGE as error:
+        raise DataFileError(
+            f"Cannot read {str(file)!r}: it is damaged or no Parquet file ({one_line(error)})."
+        ) from error
 
 
 def _parquet_names(file: Path, source: pq.ParquetFile) -> tuple[str, ...]:
@@ -259,23 +261,17 @@ def _parquet_names(file: Path, source: pq.ParquetFile) -> tuple[str, ...]:
 def parquet_blocks(file: Path, group: int | None, names: tuple[str, ...], n_rows: int) -> Generator[pa.RecordBatch]:
     """Rows of one row group of a Parquet file, or of all, at most so many at a time."""
     groups = None if group is None else [group]
-    try:
-        with _parquet(file) as source:
-            for batch in source.iter_batches(batch_size=n_rows, columns=list(names), row_groups=groups):
-                yield batch.select(list(names)).replace_schema_metadata(None)
-    except _DAMAGE as error:
-        raise _damaged(file, error) from error
+    with _parquet(file) as source:
+        for batch in source.iter_batches(batch_size=n_rows, columns=list(names), row_groups=groups):
+            yield batch.select(list(names)).replace_schema_metadata(None)
 
 
 def parquet_layout(path: str | os.PathLike[str]) -> tuple[list[int], dict[str, pa.DataType]]:
     """Rows of each row group and the types of the columns, from the end of the file."""
     file = _checked(path)
-    try:
-        with _parquet(file) as source:
-            counts = [source.metadata.row_group(index).num_rows for index in range(source.metadata.num_row_groups)]
-            return counts, dict(zip(source.schema_arrow.names, source.schema_arrow.types, strict=True))
-    except _DAMAGE as error:
-        raise _damaged(file, error) from error
+    with _parquet(file) as source:
+        counts = [source.metadata.row_group(index).num_rows for index in range(source.metadata.num_row_groups)]
+        return counts, dict(zip(source.schema_arrow.names, source.schema_arrow.types, strict=True))
 
 
 def _csv_types(schema: Schema, names: tuple[str, ...]) -> dict[str, pa.DataType]:
@@ -318,9 +314,3 @@ def _selected(file: Path, columns: Sequence[str] | None) -> tuple[str, ...]:
 
 def _no_rows(file: Path) -> DataFileError:
     return DataFileError(f"Cannot read {str(file)!r}: it has columns but no rows. At least one row is needed.")
-
-
-def _damaged(file: Path, error: Exception) -> DataFileError:
-    if isinstance(error, DataFileError):  # is said already
-        return error
-    return DataFileError(f"Cannot read {str(file)!r}: it is damaged or no Parquet file ({one_line(error)}).")

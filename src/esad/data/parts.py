@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from esad.data import csv_parts, pictures
 from esad.data.csv_parts import Types
-from esad.data.files import PARQUET, SUFFIXES, parquet_blocks, parquet_layout, read_table
+from esad.data.files import SUFFIXES, is_parquet, parquet_blocks, parquet_layout, read_table
 from esad.errors import DataFileError, SchemaError
 
 __all__ = ["Part", "find_tables", "is_table", "parts_of", "read_tables"]
@@ -64,10 +64,10 @@ def parts_of(
     in `text`. Labels stay as they are, for only their meaning counts; so do the columns in `text` that are not CSV.
     """
     wanted = [*columns, *([] if label_column is None else [label_column])]
-    scanned = {file: csv_parts.scan(file, wanted, on_bytes=on_bytes) for file in files if not _is_parquet(file)}
+    scanned = {file: csv_parts.scan(file, wanted, on_bytes=on_bytes) for file in files if not is_parquet(file)}
     csv_types = csv_parts.settled(held for _, found in scanned.values() for held in found)
     csv_types = {**csv_types, **{name: pa.string() for name in text if name in csv_types}}
-    groups = {file: parquet_layout(file) for file in files if _is_parquet(file)}
+    groups = {file: parquet_layout(file) for file in files if is_parquet(file)}
     held = {file: types for file, (_, types) in groups.items()} | dict.fromkeys(scanned, csv_parts.given(csv_types))
     checked = [name for name in columns if name not in text]
     types = {name: _common_type(name, {file: held[file][name] for file in files}) for name in checked}
@@ -143,7 +143,7 @@ def find_tables(path: str | os.PathLike[str]) -> tuple[Path, ...]:
     place = Path(text)
     if place.is_dir():
         found = tuple(sorted(file for file in place.rglob("*") if is_table(file, place)))
-        return () if not any(map(_is_parquet, found)) and _has_pictures(place) else found
+        return () if not any(map(is_parquet, found)) and _has_pictures(place) else found
     if place.exists() or not glob.has_magic(text):
         return (place,) if text.lower().endswith(SUFFIXES) else ()
     matches = sorted(Path(match) for match in glob.glob(text, recursive=True))
@@ -161,10 +161,6 @@ def is_table(path: Path, folder: Path) -> bool:
     return (
         path.name.lower().endswith(SUFFIXES) and not any(part.startswith(_HIDDEN) for part in below) and path.is_file()
     )
-
-
-def _is_parquet(file: Path) -> bool:
-    return file.name.lower().endswith(PARQUET)
 
 
 def _has_pictures(folder: Path) -> bool:
