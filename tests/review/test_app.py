@@ -286,6 +286,15 @@ def test_pictures_come_by_number_and_nothing_else_comes(make_desk, open_page):
     assert (item["name"], item["cells"], item["reasons"]) == ("a/0.png", [], None)
 
 
+def test_a_browser_keeps_pictures_of_one_run_under_addresses_of_their_own(make_desk, open_page, tmp_path):
+    (tmp_path / "other").mkdir()
+    desks = [make_desk("pictures"), make_desk("pictures", folder=tmp_path / "other")]
+    items = [open_page(desk).enter("ann").get("/api/items?rows=0").json()["items"][0] for desk in desks]
+    assert items[0]["generation"] != items[1]["generation"]
+    answer = open_page(desks[0]).enter("ann").get(f"/pictures/{items[0]['generation']}/0/given.png")
+    assert (answer.status_code, answer.headers["cache-control"]) == (200, "private, max-age=3600")
+
+
 def test_a_table_has_no_pictures(ann):
     assert ann.get("/pictures/1/0/given.png").status_code == 422
 

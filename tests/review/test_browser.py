@@ -517,6 +517,53 @@ def test_undo_before_anything_is_saved(make_desk, serve):
         assert desk.store.book.verdicts() == {}
 
 
+@pytest.fixture
+def refitted(make_desk, kit):
+    """A desk with a refit that is ready, and a way to have another one."""
+    desk = make_desk()
+    desk.judge("r", kit.n_rows - 1, "ann", "anomaly")
+
+    def refit():
+        desk.start_refit()
+        kit.wait_for(lambda: desk.refit_state()["status"] == "ready")
+
+    refit()
+    return SimpleNamespace(desk=desk, again=refit)
+
+
+def test_a_comparison_that_comes_after_the_refit_was_dropped(refitted, serve):
+    with serve(refitted.desk) as site:
+        page = site.enter()
+        page.wait_for_selector("#refit-button.ready")
+        late = Held(page, "**/api/comparison")
+        page.keyboard.press("r")
+        late.wait()
+        refitted.desk.stop_refit()  # by another reviewer
+        page.wait_for_selector("#refit-button:has-text('1 new')")
+        late.let_through()
+        page.wait_for_selector("#refit-dialog[open] #start")
+        assert page.locator("#keep").count() == 0
+        assert page.problems == []
+
+
+def test_a_model_that_was_not_looked_at_is_not_kept(refitted, serve):
+    desk, first = refitted.desk, refitted.desk.model.read_bytes()
+    with serve(desk) as site:
+        page = site.enter()
+        page.wait_for_selector("#refit-button.ready")
+        page.keyboard.press("r")
+        page.wait_for_selector("#keep")
+        states = Held(page, "**/api/state")  # the page does not notice
+        refitted.again()
+        page.click("#keep")
+        page.wait_for_selector("#toast:has-text('no longer')")
+        assert desk.model.read_bytes() == first
+        states.let_through()
+        page.click("#keep:enabled")
+        page.wait_for_selector("#refit-dialog", state="hidden")
+        assert desk.model.read_bytes() != first
+
+
 def test_a_verdict_that_is_refused_is_not_shown_as_one(make_desk, serve):
     desk = make_desk()
     with serve(desk) as site:

@@ -296,6 +296,29 @@ def test_a_new_model_can_be_dropped(make_desk, kit):
     assert not beside(desk.model, "previous").exists()
 
 
+def test_only_the_refit_that_was_looked_at_is_kept_or_dropped(make_desk, open_page, kit):
+    """Another reviewer may have dropped it and begun anew."""
+    desk = make_desk()
+    ann = open_page(desk).enter("ann")
+    first = desk.model.read_bytes()
+    desk.judge("r", 119, "ann", "anomaly")
+    numbers = []
+    for _ in range(2):
+        desk.start_refit()
+        kit.wait_for(lambda: desk.refit_state()["status"] == "ready")
+        numbers.append(ann.get("/api/comparison").json()["number"])
+    assert desk.refit_state()["number"] == numbers[1] != numbers[0]
+    for wish in ("keep", "drop"):
+        answer = ann.post(f"/api/refit/{wish}?number={numbers[0]}")
+        assert answer.status_code == 422
+        assert "no longer" in answer.json()["error"]["message"]
+    assert ann.post("/api/refit/keep?number=x").status_code == 422
+    assert (desk.refit_state()["status"], desk.model.read_bytes()) == ("ready", first)
+    assert ann.post(f"/api/refit/keep?number={numbers[1]}").status_code == 200
+    assert desk.model.read_bytes() != first
+    assert ann.post(f"/api/refit/drop?number={numbers[1]}").status_code == 422
+
+
 def test_a_training_can_be_stopped_and_one_that_fails_says_why(make_desk, kit, monkeypatch):
     desk = make_desk("esad")
     desk.judged.scored.detector.set_params(n_epochs=100_000)

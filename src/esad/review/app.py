@@ -186,9 +186,18 @@ def review_app(
     def comparison(reviewer: Reviewer) -> Response:
         return json_response(desk.comparison())
 
+    @app.post("/api/refit/roll-back")
+    def roll_back(reviewer: Reviewer) -> Response:
+        desk.roll_back()
+        return json_response(desk.refit_state())
+
     @app.post("/api/refit/{wish}")
-    def decided(reviewer: Reviewer, wish: Annotated[str, Path(pattern="^(keep|drop|roll-back)$")]) -> Response:
-        {"keep": desk.keep, "drop": desk.stop_refit, "roll-back": desk.roll_back}[wish]()
+    def decided(
+        reviewer: Reviewer,
+        wish: Annotated[str, Path(pattern="^(keep|drop)$")],
+        number: Annotated[int | None, Query(ge=1)] = None,
+    ) -> Response:
+        {"keep": desk.keep, "drop": desk.stop_refit}[wish](number)
         return json_response(desk.refit_state())
 
     @app.get("/pictures/{generation}/{row}/{kind}.png")

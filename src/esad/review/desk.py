@@ -1,5 +1,6 @@
 """The review itself, without the web: what to show, what was said, which model is in use, and the change to another."""
 
+import secrets
 import threading
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -49,10 +50,11 @@ class Desk:
         self.material, self.store, self.model = material, store, model
         self.warm = warm
         self.outlook = Outlook()
-        self.generation = 0
+        self.generation = secrets.randbits(40)  # no other run's: browsers keep pictures under it
         self._with_cases = len(getattr(scored.detector, "cases_", ())) > 0
         self._lock = threading.RLock()
         self._refit: Refit | None = None
+        self._n_refits = 0
         self._judged: Judged | None = None
         self._use(scored)
 
@@ -255,11 +257,14 @@ class Desk:
             if not (y == labels.UNLABELLED).any():
                 raise InputError("Every row is labelled: there is nothing left to find.")
             self.outlook.cancel()
-            self._refit = Refit(self.judged.scored, self.material.X, self._then, y, self.warm).start()
+            self._n_refits += 1
+            refit = Refit(self.judged.scored, self.material.X, self._then, y, self.warm, number=self._n_refits)
+            self._refit = refit.start()
 
-    def stop_refit(self) -> None:
-        """End a training, or drop its model: the old one stays in use."""
+    def stop_refit(self, number: int | None = None) -> None:
+        """End a training, or drop its model: the old one stays in use. With a number: only that refit."""
         with self._lock:
+            self._check_number(number)
             if self._refit is not None:
                 self._refit.stop()
                 self._refit = None
@@ -271,6 +276,7 @@ class Desk:
         if refit is None:
             return {"status": "none"}
         found: dict[str, Any] = {"status": refit.status, "progress": refit.progress, "message": refit.message}
+        found["number"] = refit.number
         comparison = refit.comparison
         if comparison is not None:
             counts = {"n_labelled": comparison.y, "n_then": refit.then}
@@ -284,11 +290,20 @@ class Desk:
         refit = self._refit
         if refit is None or refit.comparison is None:
             raise InputError("There is no new model to compare with. Refit first.")
-        return compared_rows(refit.comparison, self.material)
+        return compared_rows(refit.comparison, self.material) | {"number": refit.number}
 
-    def keep(self) -> None:
-        """Use the new model from now on; its file takes the place of the old one, which is kept beside it."""
+    def _check_number(self, number: int | None) -> None:
+        """Refuse to decide on a refit that is no longer there, since another reviewer has decided or begun anew."""
+        if number is not None and (self._refit is None or self._refit.number != number):
+            raise InputError("This refit is no longer the one under way. Look at what there is now.")
+
+    def keep(self, number: int | None = None) -> None:
+        """Use the new model from now on; its file takes the place of the old one, which is kept beside it.
+
+        With a number: only the model of that refit.
+        """
         with self._lock:
+            self._check_number(number)
             if self._refit is None or self._refit.comparison is None:
                 raise InputError("There is no new model to keep. Refit first.")
             comparison = self._refit.comparison

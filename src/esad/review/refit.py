@@ -191,6 +191,7 @@ class Refit:
     then: Labels
     y: Labels
     warm: bool
+    number: int = 1
     status: str = "training"
     progress: float = 0.0
     message: str = ""

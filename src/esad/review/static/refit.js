@@ -2,17 +2,18 @@
 
 import { $, ask, count, el, noun, part, post, toast, whole } from "./basics.js";
 
-// What can be done: id of the button -> its words, its look, the request, what is said when it is done.
+// What can be done: id of the button -> its words, its look, the request, what is said when it is done. A refit that is
+// kept or dropped is the one that was looked at, which another reviewer may have replaced.
 const ACTIONS = {
-  start: ["Start", "primary", "/api/refit", null],
-  stop: ["Stop", "quiet", "/api/refit/drop", null],
-  drop: ["Roll back", "quiet", "/api/refit/drop", "Rolled back: the model stays as it was."],
-  keep: ["Keep the new model", "primary", "/api/refit/keep", "The new model is in use. The one before it is kept."],
-  "roll-back": ["Roll back to the model before", "quiet", "/api/refit/roll-back", "Back to the model before."],
+  start: ["Start", "primary", () => "/api/refit", null],
+  stop: ["Stop", "quiet", (number) => `/api/refit/drop?number=${number}`, null],
+  drop: ["Roll back", "quiet", (number) => `/api/refit/drop?number=${number}`, "Rolled back: the model stays as it was."],
+  keep: ["Keep the new model", "primary", (number) => `/api/refit/keep?number=${number}`, "The new model is in use. The one before it is kept."],
+  "roll-back": ["Roll back to the model before", "quiet", () => "/api/refit/roll-back", "Back to the model before."],
 };
 
 export class RefitDialog {
-  #compared = null; // old and new ranking
+  #compared = null; // old and new ranking, of the refit with its number
   #drawn = ""; // what is seen
   #drawnActions = "";
   #status;
@@ -33,47 +34,48 @@ export class RefitDialog {
   // Follow the state, where the dialog is open.
   async update() {
     if (!$("refit-dialog").open) return;
-    if (this.#status.state.refit.status !== "ready") this.#compared = null;
-    else this.#compared ??= await ask("/api/comparison").catch(() => null);
+    const { refit } = this.#status.state;
+    if (refit.status === "ready" && this.#compared?.number !== refit.number)
+      this.#compared = await ask("/api/comparison").catch(() => null);
     this.#draw();
   }
 
   #draw() {
     const { refit, n_labelled, n_new, model } = this.#status.state;
-    const shown = JSON.stringify([refit, n_labelled, n_new, model, this.#compared !== null]);
+    const shown = JSON.stringify([refit, n_labelled, n_new, model, this.#compared?.number]);
     if (shown === this.#drawn) return;
     this.#drawn = shown;
     $("refit-title").textContent = refit.status === "ready" ? "What the new model changes" : "Refit";
     const [body, actions] = this.#content();
     $("refit-body").replaceChildren(...body);
-    this.#drawActions(actions);
+    this.#drawActions(actions, refit.number);
   }
 
   #content() {
     const { refit, n_labelled, n_new, model } = this.#status.state;
     if (refit.status === "training") return [training(refit, n_labelled), ["stop"]];
     if (refit.status === "ready") {
-      if (!this.#compared) return [[el("p", { class: "soft" }, "Loading …")], []];
+      if (this.#compared?.number !== refit.number) return [[el("p", { class: "soft" }, "Loading …")], []];
       return [comparison(this.#compared, refit), ["drop", "keep"]];
     }
     return [beginning(refit, n_labelled, n_new, model), model.can_roll_back ? ["roll-back", "start"] : ["start"]];
   }
 
-  #drawActions(names) {
-    const shown = names.join(" ");
+  #drawActions(names, number) {
+    const shown = [number, ...names].join(" ");
     if (shown === this.#drawnActions) return; // a click may be under way
     this.#drawnActions = shown;
     $("refit-actions").replaceChildren(...names.map((name) => {
       const [words, look] = ACTIONS[name];
-      return el("button", { id: name, type: "button", class: look, onclick: () => this.#act(name) }, words);
+      return el("button", { id: name, type: "button", class: look, onclick: () => this.#act(name, number) }, words);
     }));
   }
 
-  async #act(name) {
-    const [, , path, done] = ACTIONS[name];
+  async #act(name, number) {
+    const [, , pathOf, done] = ACTIONS[name];
     for (const button of $("refit-actions").children) button.disabled = true;
     try {
-      await post(path);
+      await post(pathOf(number));
       if (done) toast(done);
       if (name !== "start") $("refit-dialog").close();
     } catch (error) {
