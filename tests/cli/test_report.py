@@ -1,11 +1,11 @@
 """`esad report`: one file with everything in it, nothing of the data as markup, refusals as everywhere."""
 
 import re
-import shutil
 import subprocess
 from html.parser import HTMLParser
 
 import pytest
+from browsing import CHROMIUM
 
 from esad.cli.app import run
 
@@ -188,11 +188,10 @@ class TestBrowser:
     """In Chromium: scripts in the data do not run, and the page is no wider than the window."""
 
     def chromium(self, page, *options):
-        program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-        if program is None:
+        if CHROMIUM is None:
             pytest.skip("needs Chromium")
         profile = page.parent / "profile"
-        command = [program, "--headless=new", "--no-sandbox", "--disable-gpu", f"--user-data-dir={profile}", *options]
+        command = [CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu", f"--user-data-dir={profile}", *options]
         done = subprocess.run([*command, page.as_uri()], capture_output=True, text=True, check=True, timeout=120)
         return done.stdout
 

@@ -3,12 +3,14 @@
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from browsing import CHROMIUM, PATIENCE, WIDE
 
 from esad import ESAD, Autoencoder, IsolationForest
 from esad.review.access import Access
@@ -17,6 +19,7 @@ from esad.review.desk import Desk
 from esad.review.judged import Scored
 from esad.review.material import Material
 from esad.review.store import Store
+from esad.web.server import in_background
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # it would like another package than httpx
@@ -114,3 +117,42 @@ def kit() -> SimpleNamespace:
     return SimpleNamespace(
         evil=EVIL, n_rows=N_ROWS, n_odd=N_ODD, rows=row_material, pictures=picture_material, wait_for=wait_for
     )
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    if CHROMIUM is None:
+        pytest.skip("needs Chromium")
+    playwright = pytest.importorskip("playwright.sync_api")
+    with playwright.sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def serve(chromium):
+    """Puts a desk on the web and lets reviewers in, each in a browser profile of their own."""
+
+    @contextmanager
+    def serving(desk):
+        access, contexts = Access(), []
+        with in_background(guarded(review_app(desk, access))) as url:
+
+            def enter(name="ann", **options):
+                context = chromium.new_context(viewport=WIDE, **options)
+                contexts.append(context)
+                page = context.new_page()
+                page.set_default_timeout(PATIENCE)
+                page.problems = []
+                page.on("pageerror", lambda error: page.problems.append(str(error)))
+                page.on("console", lambda said: said.type == "error" and page.problems.append(said.text))
+                page.goto(f"{url}/?token={access.new_link(name)}")
+                page.wait_for_selector("#item[data-row]")
+                return page
+
+            yield SimpleNamespace(url=url, enter=enter)
+            for context in contexts:
+                context.close()
+
+    return serving

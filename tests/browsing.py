@@ -1,0 +1,67 @@
+"""Chromium, and what a reviewer does in the page that it shows.
+
+Screenshots go to the folder that ESAD_SCREENSHOTS names, where it is set: `docs/images/review` has some of them.
+"""
+
+import os
+import shutil
+from pathlib import Path
+
+__all__ = ["CHROMIUM", "PATIENCE", "PHONE", "READY", "WIDE", "Held", "move", "press", "row_of", "shot"]
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+WIDE, PHONE = {"width": 1280, "height": 860}, {"width": 390, "height": 844}
+READY = "#item:has(td.value, .pictures figure:nth-child(3) img)"  # the item with its reasons
+PATIENCE = 120_000  # milliseconds: nothing here takes long, but others may use the machine
+
+
+def shot(page, name):
+    if folder := os.environ.get("ESAD_SCREENSHOTS"):
+        page.wait_for_selector(READY)
+        page.screenshot(path=Path(folder) / f"{name}.png")
+
+
+def row_of(page):
+    return int(page.get_attribute("#item[data-row]", "data-row"))
+
+
+def move(page, key):
+    """Press a key and wait until another item is there; the row that was there before."""
+    before = row_of(page)
+    page.keyboard.press(key)
+    page.wait_for_selector(f'#item[data-row]:not([data-row="{before}"])')
+    return before
+
+
+def press(page, key):
+    """Move by a verdict and wait until it is saved."""
+    before = move(page, key)
+    page.wait_for_selector("#saved:text-is('saved')")
+    return before
+
+
+class Held:
+    """Answers that the server has given already, and that stay on their way until they are let through."""
+
+    def __init__(self, page, pattern, n=None):
+        self._page, self._n, self._answers = page, n, []
+        page.route(pattern, self._hold)
+
+    def _hold(self, route):
+        if self._n == 0:
+            return route.continue_()
+        if self._n is not None:
+            self._n -= 1
+        self._answers.append((route, route.fetch()))
+
+    def wait(self):
+        while not self._answers:
+            self._page.wait_for_timeout(10)
+
+    def let_through(self):
+        self.wait()
+        self._n = 0
+        for route, answer in self._answers:
+            with self._page.expect_response(route.request.url):
+                route.fulfill(response=answer)
+        self._page.evaluate("() => fetch('/api/state').then((answer) => answer.json())")  # behind them in the line

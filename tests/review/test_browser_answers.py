@@ -1,0 +1,191 @@
+"""In Chromium: answers that come late or in another order, and models that change in between."""
+
+from types import SimpleNamespace
+
+import pytest
+from browsing import READY, Held, move, press, row_of
+
+pytestmark = pytest.mark.extra
+
+
+def test_the_last_search_is_shown_whichever_answer_comes_last(make_desk, serve):
+    with serve(make_desk()) as site:
+        page = site.enter()
+        slow = Held(page, "**/api/list?name=next&q=s10")
+        page.fill("#search", "s10")
+        slow.wait()
+        page.fill("#search", "s02")
+        page.wait_for_selector("#list button:has-text('S020')")
+        slow.let_through()
+        assert page.inner_text("#list button").startswith("S02")
+        slow = Held(page, "**/api/list?name=next&q=s03")
+        page.fill("#search", "s03")
+        slow.wait()
+        page.fill("#search", "")
+        page.wait_for_selector("#list", state="hidden")
+        slow.let_through()
+        assert page.locator("#list").is_hidden()
+        assert page.problems == []
+
+
+def test_back_to_the_queue_while_the_items_of_a_list_load(make_desk, serve):
+    with serve(make_desk()) as site:
+        page = site.enter()
+        page.wait_for_selector(READY)
+        slow = Held(page, "**/api/items*")
+        page.select_option("#filter", "all")
+        page.wait_for_selector("#list button")
+        slow.wait()
+        page.select_option("#filter", "next")
+        page.wait_for_selector("#list", state="hidden")
+        assert len({press(page, "n") for _ in range(3)}) == 3
+        slow.let_through()
+        press(page, "n")
+        assert page.problems == []
+
+
+def test_an_answer_about_the_old_model_is_not_shown_for_the_new_one(make_desk, serve, kit):
+    desk = make_desk()
+    with serve(desk) as site:
+        page = site.enter()
+        page.wait_for_selector(READY)
+        first = row_of(page)
+        move(page, "j")
+        late = Held(page, f"**/api/items?rows={first}")
+        page.keyboard.press("k")
+        late.wait()
+        press(page, "a")
+        old = desk.judged.scored.scores[first]
+        desk.start_refit()
+        kit.wait_for(lambda: desk.refit_state()["status"] == "ready")
+        with page.expect_response("**/api/next*"):  # the page has noticed
+            desk.keep()
+        new = desk.judged.scored.scores[first]
+        assert f"{old:.4g}" != f"{new:.4g}"
+        late.let_through()
+        later = Held(page, f"**/api/items?rows={first}")
+        page.keyboard.press("k")
+        later.wait()
+        assert f"{old:.4g}" not in page.inner_text("#item")
+        later.let_through()
+        page.wait_for_selector(f'#item[data-row="{first}"] .facts b:text-is("{new:.4g}")')
+        assert page.problems == []
+
+
+def test_an_older_state_does_not_replace_a_newer_one(make_desk, serve):
+    with serve(make_desk()) as site:
+        page = site.enter()
+        page.wait_for_selector("#progress:has-text('0 labelled')")
+        slow = Held(page, "**/api/state", n=1)
+        press(page, "n")
+        slow.wait()
+        press(page, "n")
+        page.wait_for_selector("#progress:has-text('2 labelled')")
+        slow.let_through()
+        assert page.inner_text("#progress").startswith("2 labelled")
+
+
+def test_only_what_is_seen_is_judged(make_desk, serve):
+    desk = make_desk()
+    with serve(desk) as site:
+        page = site.enter()
+        page.select_option("#filter", "all")
+        page.wait_for_selector("#list [aria-current=true]")
+        slow = Held(page, "**/api/items*")
+        page.locator("#list button").last.click()
+        slow.wait()
+        page.keyboard.press("a")
+        assert desk.store.book.verdicts() == {}
+        assert page.inner_text("#saved") != "saving …"
+        slow.let_through()
+        row = row_of(page)
+        page.keyboard.press("a")
+        page.wait_for_selector("#saved:text-is('saved')")
+        assert desk.store.book.verdicts() == {row: {"ann": "anomaly"}}
+
+
+def test_a_row_from_elsewhere_takes_no_place_in_a_list(make_desk, serve):
+    desk = make_desk()
+    with serve(desk) as site:
+        page = site.enter()
+        judged = press(page, "n")
+        page.wait_for_selector("#recent button")
+        page.select_option("#filter", "alarms")
+        page.wait_for_selector("#list [aria-current=true]")
+        first = row_of(page)
+        assert first != judged
+        page.click("#recent button")
+        page.wait_for_selector(f'#item[data-row="{judged}"]')
+        press(page, "a")
+        assert row_of(page) == first
+        assert "anomaly" not in page.inner_text("#list")
+        press(page, "n")
+        page.wait_for_selector(f'#list [data-row="{first}"] .mark:text-is("normal")')
+        page.keyboard.press("u")
+        page.wait_for_selector(f'#list [data-row="{first}"] .mark:not(.normal)')
+        page.wait_for_selector(f'#item[data-row="{first}"]')
+        assert desk.store.book.verdicts() == {judged: {"ann": "anomaly"}}
+        assert page.problems == []
+
+
+def test_going_back_shows_no_row_twice(make_desk, serve):
+    with serve(make_desk()) as site:
+        page = site.enter()
+        first = press(page, "n")
+        second = row_of(page)
+        page.click("#recent button")
+        page.wait_for_selector(f'#item[data-row="{first}"]')
+        page.keyboard.press("k")
+        page.wait_for_selector(f'#item[data-row="{second}"]')
+        assert [press(page, key) for key in "nnn"][:2] == [second, first]
+        assert row_of(page) not in (first, second)
+        page.keyboard.press("k")
+        page.wait_for_selector("#item .badge:text-is('you: normal')")
+        assert row_of(page) not in (first, second)
+
+
+@pytest.fixture
+def refitted(make_desk, kit):
+    """A desk with a refit that is ready, and a way to have another one."""
+    desk = make_desk()
+    desk.judge("r", kit.n_rows - 1, "ann", "anomaly")
+
+    def refit():
+        desk.start_refit()
+        kit.wait_for(lambda: desk.refit_state()["status"] == "ready")
+
+    refit()
+    return SimpleNamespace(desk=desk, again=refit)
+
+
+def test_a_comparison_that_comes_after_the_refit_was_dropped(refitted, serve):
+    with serve(refitted.desk) as site:
+        page = site.enter()
+        page.wait_for_selector("#refit-button.ready")
+        late = Held(page, "**/api/comparison")
+        page.keyboard.press("r")
+        late.wait()
+        refitted.desk.stop_refit()  # by another reviewer
+        page.wait_for_selector("#refit-button:has-text('1 new')")
+        late.let_through()
+        page.wait_for_selector("#refit-dialog[open] #start")
+        assert page.locator("#keep").count() == 0
+        assert page.problems == []
+
+
+def test_a_model_that_was_not_looked_at_is_not_kept(refitted, serve):
+    desk, first = refitted.desk, refitted.desk.model.read_bytes()
+    with serve(desk) as site:
+        page = site.enter()
+        page.wait_for_selector("#refit-button.ready")
+        page.keyboard.press("r")
+        page.wait_for_selector("#keep")
+        states = Held(page, "**/api/state")  # the page does not notice
+        refitted.again()
+        page.click("#keep")
+        page.wait_for_selector("#toast:has-text('no longer')")
+        assert desk.model.read_bytes() == first
+        states.let_through()
+        page.click("#keep:enabled")
+        page.wait_for_selector("#refit-dialog", state="hidden")
+        assert desk.model.read_bytes() != first

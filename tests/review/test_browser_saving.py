@@ -1,0 +1,137 @@
+"""In Chromium: what is not saved yet is said, sent again and never lost or taken back."""
+
+import pytest
+from browsing import READY, Held, move, press, row_of
+
+pytestmark = pytest.mark.extra
+
+
+def test_what_is_not_saved_is_said_and_sent_again(make_desk, serve):
+    desk = make_desk()
+    with serve(desk) as site:
+        page = site.enter()
+        first = row_of(page)
+        page.route("**/api/judgements", lambda route: route.abort())
+        page.keyboard.press("a")
+        page.wait_for_selector("#saved.lost:has-text('not saved: 1')")
+        page.wait_for_selector(f'#item:not([data-row="{first}"])')
+        page.keyboard.press("k")
+        page.wait_for_selector(f'#item[data-row="{first}"] .badge:text-is("you: anomaly, not saved yet")')
+        page.keyboard.press("n")  # a second thought, before the first is saved
+        page.wait_for_selector("#saved.lost:has-text('not saved: 2')")
+        assert desk.store.book.verdicts() == {}
+        page.unroute("**/api/judgements")
+        page.wait_for_selector("#saved:text-is('saved')")
+        assert desk.store.book.verdicts() == {first: {"ann": "normal"}}
+        assert len(desk.store) == 2
+        page.keyboard.press("k")
+        page.wait_for_selector(f'#item[data-row="{first}"] .badge:text-is("you: normal")')
+
+
+def test_a_late_answer_does_not_take_a_verdict_back(make_desk, serve):
+    desk = make_desk()
+    with serve(desk) as site:
+        page = site.enter()
+        first = row_of(page)
+        page.route("**/api/judgements", lambda route: route.abort())
+        page.keyboard.press("a")
+        page.wait_for_selector(f'#item:not([data-row="{first}"])')
+        late = []
+        page.route(f"**/api/items?rows={first}", lambda route: late.append(route))
+        with page.expect_request(f"**/api/items?rows={first}"):
+            page.keyboard.press("k")
+        page.wait_for_selector(f'#item[data-row="{first}"]')
+        page.keyboard.press("n")
+        with page.expect_response(f"**/api/items?rows={first}"):
+            late.pop().continue_()  # it knows of no verdict
+        page.unroute(f"**/api/items?rows={first}")
+        page.keyboard.press("k")
+        page.wait_for_selector(f'#item[data-row="{first}"] .badge:text-is("you: normal, not saved yet")')
+        page.unroute("**/api/judgements")
+        page.wait_for_selector(f'#item[data-row="{first}"] .badge:text-is("you: normal")')
+
+
+def test_a_late_answer_does_not_take_a_saved_verdict_back(make_desk, serve):
+    with serve(make_desk()) as site:
+        page = site.enter()
+        page.wait_for_selector(READY)
+        first = row_of(page)
+        move(page, "j")
+        late = Held(page, f"**/api/items?rows={first}")
+        page.keyboard.press("k")
+        late.wait()  # it knows of no verdict
+        press(page, "n")
+        late.let_through()
+        later = Held(page, f"**/api/items?rows={first}")
+        page.keyboard.press("k")
+        page.wait_for_selector(f'#item[data-row="{first}"]')
+        assert "you: normal" in page.inner_text("#item .badges")
+        later.let_through()
+        assert "you: normal" in page.inner_text("#item .badges")
+
+
+def test_the_page_goes_on_by_itself_when_the_server_is_back(make_desk, serve):
+    desk = make_desk()
+    with serve(desk) as site:
+        page = site.enter()
+        page.route("**/api/**", lambda route: route.abort())
+        while page.locator("#item[data-row]").count():  # what was held ready
+            page.keyboard.press("n")
+        page.wait_for_selector("#saved.lost")
+        page.unroute("**/api/**")
+        page.wait_for_selector("#saved:text-is('saved')")
+        page.wait_for_selector("#item[data-row]")
+        assert row_of(page) not in desk.store.book.verdicts()
+
+
+def test_undo_before_anything_is_saved(make_desk, serve):
+    desk = make_desk()
+    with serve(desk) as site:
+        page = site.enter()
+        first = row_of(page)
+        page.route("**/api/judgements", lambda route: route.abort())
+        page.keyboard.press("a")
+        page.keyboard.press("u")
+        page.wait_for_selector("#saved.lost:has-text('not saved: 2')")
+        page.keyboard.press("k")
+        page.wait_for_selector(f'#item[data-row="{first}"]')
+        page.keyboard.press("n")  # a second thought, which the undo is not about
+        second = row_of(page)
+        page.unroute("**/api/judgements")
+        page.wait_for_selector("#saved:text-is('saved')")
+        assert desk.store.book.verdicts() == {first: {"ann": "normal"}}
+        page.evaluate("() => fetch('/api/state').then((answer) => answer.json())")
+        assert row_of(page) == second != first
+        page.keyboard.press("u")
+        page.wait_for_selector(f'#item[data-row="{first}"]')
+        assert desk.store.book.verdicts() == {}
+
+
+def test_a_verdict_that_is_refused_is_not_shown_as_one(make_desk, serve):
+    desk = make_desk()
+    with serve(desk) as site:
+        page = site.enter()
+        first = row_of(page)
+        refusal = '{"error": {"status": 422, "code": "no", "message": "The disk is full."}}'
+        page.route("**/api/judgements", lambda route: route.fulfill(status=422, body=refusal))
+        page.keyboard.press("a")
+        page.wait_for_selector("#toast:has-text('The disk is full.')")
+        page.keyboard.press("k")
+        page.wait_for_selector(f'#item[data-row="{first}"]')
+        assert "you:" not in page.inner_text("#item")
+        assert desk.store.book.verdicts() == {}
+
+
+def test_a_session_that_has_ended_keeps_what_is_not_saved(make_desk, serve):
+    desk = make_desk()
+    with serve(desk) as site:
+        page = site.enter()
+        first = row_of(page)
+        cookies = page.context.cookies()
+        page.context.clear_cookies()
+        page.keyboard.press("a")
+        page.wait_for_selector("#toast:has-text('by a new link')")
+        page.wait_for_selector("#saved.lost:has-text('not saved: 1')")
+        page.context.add_cookies(cookies)  # as a new link in another tab does
+        page.wait_for_selector("#saved:text-is('saved')")
+        assert desk.store.book.verdicts() == {first: {"ann": "anomaly"}}
