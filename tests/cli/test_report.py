@@ -10,7 +10,16 @@ from browsing import CHROMIUM
 from esad.cli.app import run
 
 EVIL = '<script>document.title="run"</script>'
-VOID = {"meta", "img"}
+VOID = {"meta", "img", "wbr"}
+LINES_OF_DATES = r"""
+() => [...document.querySelectorAll(".alarm td")]
+  .filter((cell) => /^\d{4}-\d\d-\d\d$/.test(cell.textContent))
+  .map((cell) => {
+    const range = document.createRange();
+    range.selectNodeContents(cell);
+    return range.getClientRects().length;
+  })
+"""
 
 
 class Page(HTMLParser):
@@ -221,6 +230,25 @@ class TestBrowser:
         with pillow.open(picture) as shot:
             corner = shot.convert("L").getpixel((3, 3))
         assert corner < 60 if dark else corner > 200
+
+    def test_a_phone_breaks_no_date(self, kit, tmp_path):
+        if CHROMIUM is None:
+            pytest.skip("needs Chromium")
+        playwright = pytest.importorskip("playwright.sync_api")
+        header = ["serial", "size_in_millimetres", "colour_of_the_part", "made", "checked", "verdict"]
+        table = [[*row[:2], row[2] and f"a long word for {row[2]}", *row[3:]] for row in kit.rows()]
+        data, model = kit.csv(tmp_path / "parts.csv", header, table), tmp_path / "m.esad"
+        fit = ("fit", str(data), "-l", "verdict", "-i", "serial", "-m", "iforest", "--quiet", "-o", str(model))
+        assert run(list(fit)) == 0
+        assert run(["report", str(model), str(data), "--out", str(tmp_path / "r.html"), "--top", "5"]) == 0
+        with playwright.sync_playwright() as started:
+            browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+            shown = browser.new_page(viewport={"width": 390, "height": 844})
+            shown.goto((tmp_path / "r.html").as_uri())
+            dates = shown.evaluate(LINES_OF_DATES)
+            width = shown.evaluate("document.documentElement.scrollWidth")
+            browser.close()
+        assert (set(dates), width) == ({1}, 390)
 
     def test_it_prints(self, page):
         out = page.with_suffix(".pdf")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from esad.report.figures import HEIGHT, WIDTH, Plot, ticks
 from esad.report.findings import kinds_found
-from esad.report.markup import new, table
+from esad.report.markup import breakable, new, table
 
 
 def shown(element) -> str:
@@ -29,6 +29,16 @@ def test_any_text_is_text(text):
     assert "<" not in inside
     if text.isprintable():
         assert unescape(inside) == text
+
+
+def test_spaces_that_keep_words_together_are_shown():
+    assert shown(new("p", "1\u00a0000\u202f000\t%\x00\u202e")) == "<p>1\u00a0000\u202f000\t%\ufffd\ufffd</p>"
+
+
+@given(text=st.text(max_size=40))
+def test_a_name_that_may_break_is_the_same_name(text):
+    assert shown(breakable(text)).replace("<wbr>", "") == shown(new("span", text))
+    assert shown(breakable(text)).count("<wbr>") == text.count("_")
 
 
 @given(text=st.text(max_size=40))

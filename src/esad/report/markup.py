@@ -2,8 +2,9 @@
 
 import xml.etree.ElementTree as ET
 from typing import Any
+from unicodedata import category
 
-__all__ = ["Element", "add", "legend", "new", "render", "table"]
+__all__ = ["Element", "add", "breakable", "legend", "new", "render", "table"]
 
 Element = ET.Element
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"  # nothing is fetched, nothing is run
@@ -32,6 +33,21 @@ def add(element: Element, *children: "Element | str | None") -> Element:
         elif child is not None:
             element.text = (element.text or "") + _clean(child)
     return element
+
+
+def breakable(name: str) -> Element:
+    """A name such as kind_of_payment, which may go on in the next line after an underscore.
+
+    Examples
+    --------
+    >>> ET.tostring(breakable("x_1"), encoding="unicode", method="html")
+    '<span>x_<wbr>1</span>'
+    """
+    first, *others = name.split("_")
+    made = new("span", first)
+    for other in others:
+        add(made, "_", new("wbr"), other)
+    return made
 
 
 def table(heads: list[str], rows: list[list["Element | str"]], *, numbers: tuple[str, ...] = ()) -> Element:
@@ -71,4 +87,4 @@ def _clean(value: object) -> str:
     text = str(value)
     if text.isprintable():
         return text
-    return "".join(c if c.isprintable() or c in "\n" else "\ufffd" for c in text)
+    return "".join(c if c.isprintable() or c in "\n\t" or category(c) == "Zs" else "\ufffd" for c in text)

@@ -7,8 +7,9 @@ from esad import __version__
 from esad.explain.reasons import HeatMaps, Reasons, cell_text
 from esad.report import sections
 from esad.report.findings import Alarm, Findings
-from esad.report.markup import Element, new, render, table
+from esad.report.markup import Element, breakable, new, render, table
 from esad.report.style import CSS
+from esad.wording import counted
 
 __all__ = ["write_page"]
 
@@ -91,15 +92,18 @@ def _columns(reasons: Reasons, row: int) -> Element:
         bar = new("span", "", class_="bar" if share >= 0 else "bar against", style=width)
         observed, expected = reasons.observed[row, index], reasons.expected[row, index]
         cells = cell_text(observed), cell_text(expected, n_digits=4)
-        rows.append([reasons.columns[index], bar, f"{share:+.3g}", *cells])
+        rows.append([breakable(reasons.columns[index]), bar, f"{share:+.3g}", *cells])
     rest = order[N_COLUMNS:]
     base = sum(float(values[row]) for values in reasons.base.values())
     if rest:
-        rows.append([f"({len(rest):,} others)", "", f"{float(total[rest].sum()):+.3g}", "", ""])
+        rows.append([f"({counted(len(rest), 'other')})", "", f"{float(total[rest].sum()):+.3g}", "", ""])
     rows.append(["(without any column)", "", f"{base:+.3g}", "", ""])
     drawn = table(["column", "", "share", "observed", "expected"], rows, numbers=("share",))
     for line in drawn.iter("tr"):
-        line[1].set("class", "share")
+        _, share_cell, _, *values = line
+        share_cell.set("class", "share")
+        for value in values:
+            value.set("class", "value")
     return drawn
 
 

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from esad.report.figures import COLOURS, Plot
 from esad.report.findings import Findings
-from esad.report.markup import Element, legend, new, table
+from esad.report.markup import Element, breakable, legend, new, table
 from esad.score.curves import Curve, precision_recall, roc
 
 __all__ = ["about", "calibration", "data", "distribution", "drift", "kinds", "tiles", "training", "truth"]
@@ -153,7 +153,7 @@ def kinds(found: Findings) -> list[Element]:
                 f"{kind.found.auc:.3f} ({low:.3f} to {high:.3f})",
             ]
         )
-    heads = ["kind", "labelled in training", "rows", "found", "AUC (95 %)"]
+    heads = ["kind", "labelled in training", "rows", "found", f"AUC ({_percent(0.95)})"]
     parts = [table(heads, rows, numbers=tuple(heads[2:]))]
     for seen, title in ((True, "Kinds with labels in training"), (False, "Kinds without")):
         mine = [kind for kind in found.kinds if kind.seen is seen]
@@ -215,7 +215,13 @@ def drift(found: Findings) -> list[Element]:
     if not result.drifted:
         return [new("p", f"No difference from the training rows was found ({tests}).")]
     rows: list[list[Element | str]] = [
-        [shift.column or "(the scores)", shift.what, shift.test, f"{shift.distance:.2f}", f"{shift.p_value:.1g}"]
+        [
+            breakable(shift.column or "(the scores)"),
+            shift.what,
+            shift.test,
+            f"{shift.distance:.2f}",
+            f"{shift.p_value:.1g}",
+        ]
         for shift in result.found[:MAX_SHIFTS]
     ]
     heads = ["column", "what", "test", "distance", "p-value"]
@@ -277,7 +283,7 @@ def data(found: Findings) -> list[Element]:
         return [new("p", labels), new("p", f"Pictures of {width} x {height} pixels, {colour}.")]
     rows: list[list[Element | str]] = [
         [
-            column.name,
+            breakable(column.name),
             column.kind,
             "" if column.n_distinct is None else f"{column.n_distinct:,}",
             _percent(column.n_missing / schema.n_rows) if column.n_missing else "-",
@@ -317,4 +323,4 @@ def about(found: Findings) -> list[Element]:
 
 
 def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %".replace(".0 %", " %")
+    return f"{100 * share:.1f}\N{NO-BREAK SPACE}%".replace(".0", "")

@@ -31,7 +31,7 @@ p { margin: .4rem 0 .8rem; }
 .soft { color: var(--soft); }
 .soft code, code { font-size: .9em; }
 code { background: var(--tint); padding: .1em .35em; border-radius: 4px; overflow-wrap: anywhere; }
-pre { background: var(--tint); padding: .6rem .8rem; border-radius: 6px; overflow-x: auto; white-space: pre-wrap; }
+pre { background: var(--tint); padding: .6rem .8rem; border-radius: 6px; overflow-x: auto; white-space: pre; }
 pre code { background: none; padding: 0; }
 nav ul { display: flex; flex-wrap: wrap; gap: .2rem 1rem; list-style: none; margin: .8rem 0 0; padding: 0; }
 a { color: var(--one); }
@@ -67,7 +67,9 @@ td { overflow-wrap: break-word; max-width: 14rem; }
 .number + td, .number + th { padding-left: .8rem; }
 .number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 th.number { white-space: normal; }
+.value { min-width: calc(9.3ch + .6rem); } /* a date is not broken at its hyphens */
 .alarm { border: 1px solid var(--line); border-radius: 8px; padding: .8rem 1rem; margin: .8rem 0; }
+.alarm > :last-child { margin-bottom: 0; }
 .alarm header { display: flex; flex-wrap: wrap; gap: .2rem 1rem; justify-content: space-between; }
 .alarm img { max-width: 100%; height: auto; border-radius: 4px; margin: .6rem 0 .2rem; image-rendering: pixelated; }
 .bar { display: block; height: .55rem; border-radius: 2px; background: var(--one); min-width: 1px; margin-top: .45rem; }
@@ -82,6 +84,11 @@ ul { padding-left: 1.2rem; }
   h1 { font-size: 1.35rem; }
   .share { display: none; }
   th, td { padding-right: .4rem; }
+  td:first-child { overflow-wrap: anywhere; min-width: 4.6rem; }
+  .number { white-space: normal; }
+  .value { min-width: calc(9.3ch + .4rem); }
+  .alarm { padding: .7rem; }
+  .number + td, .number + th { padding-left: .4rem; }
   table { font-size: .88rem; }
   svg text { font-size: 15px; }
 }
@@ -97,6 +104,7 @@ ul { padding-left: 1.2rem; }
   .alarm, figure, .tile, tr { break-inside: avoid; }
   .tile, .bar, .legend i { print-color-adjust: exact; -webkit-print-color-adjust: exact; }
   .scroll { overflow: visible; }
+  pre { white-space: pre-wrap; }
 }
 """
 )
