@@ -332,6 +332,34 @@ def test_there_is_an_alarm_among_the_training_rows(seed):
     assert set(detector.predict(X)) == {-1, 1}
 
 
-def test_rows_that_are_all_alike_raise_no_alarm():
-    detector = tiny("esad").fit(np.ones((30, 3)))
-    assert (detector.predict(np.ones((30, 3))) == 1).all()
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("n_others", [0, 6])
+def test_rows_of_which_most_are_alike_raise_no_alarm(seed, n_others):
+    X = np.ones((60, 1))
+    X[:n_others] = 2
+    detector = tiny("esad", n_members=5, random_state=seed).fit(X)
+    assert (detector.predict(X[n_others:]) == 1).all()
+
+
+def test_the_training_rows_are_judged_by_the_scores_that_they_get_later():
+    X = np.random.default_rng(0).normal(size=(700, 2))
+    detector = ESAD(n_members=3, n_epochs=1, contamination=0.5, random_state=0).fit(X)
+    assert (detector.predict(X) == -1).sum() == 350
+    kept = []
+    fit_rows = detector._fit_rows
+    detector._fit_rows = lambda *given: kept.append(fit_rows(*given)) or kept[0]
+    np.testing.assert_array_equal(detector.fit(X).anomaly_score(X), kept[0].total)
+
+
+def test_scores_that_are_no_numbers_end_the_fit(rows):
+    detector = tiny("esad", input_noise=1e30)
+    with pytest.raises(TrainingError, match="training rows are not finite"):
+        detector.fit(*rows)
+    with pytest.raises(NotFittedError):
+        detector.anomaly_score(rows[0])
+
+
+def test_any_sequence_that_is_taken_can_be_saved(rows, tmp_path):
+    detector = tiny("esad", n_members=3, bins=range(3)).fit(*rows)
+    detector.save(tmp_path / "m.esad")
+    assert tuple(esad.load(tmp_path / "m.esad").bins) == (0, 1, 2)

@@ -150,8 +150,10 @@ class DeepDetector(Detector):
         terms = self._raw_terms(rows)
         reference = torch.from_numpy(reference_rows(y)).to(device)
         self.objective_.calibrate({name: term[:, reference] for name, term in terms.items()})
-        by_member = torch.stack(list(self.objective_.contributions(terms).values())).sum(0).cpu().numpy()
-        total = by_member.mean(axis=0)
+        contributions = self.objective_.contributions(terms)
+        by_member = torch.stack(list(contributions.values())).sum(0).cpu().numpy()
+        means = {name: _over_members(part) for name, part in contributions.items()}
+        total = np.sum(list(self._exact_near_zero(rows, means).values()), axis=0)
         unseen = (unseen_by >= 0) & (unseen_by < len(by_member))
         if not unseen.any():
             return TrainingScores(total, total)
@@ -222,7 +224,10 @@ class DeepDetector(Detector):
         return out
 
     def _contributions(self, rows: Rows) -> dict[str, Scores]:
-        found = self._mean_contributions(rows, self.objective_)
+        return self._exact_near_zero(rows, self._mean_contributions(rows, self.objective_))
+
+    def _exact_near_zero(self, rows: Rows, found: dict[str, Scores]) -> dict[str, Scores]:
+        """Contributions of rows, (n,) each, anew in float64 where they cancel to a score of few digits."""
         if self.objective_.near_zero and self._can_double(rows):
             near = np.flatnonzero(np.abs(sum(found.values())) < self.objective_.near_zero)
             if len(near):
@@ -239,7 +244,7 @@ class DeepDetector(Detector):
             for name, part in objective.contributions(terms).items():
                 if name not in out:
                     out.setdefault(name, np.empty(len(rows)))
-                out[name][here] = part.mean(0)[: here.stop - here.start].cpu().numpy()
+                out[name][here] = _over_members(part[:, : here.stop - here.start])
 
         self._each_block(rows, keep, objective=objective)
         return out
@@ -329,6 +334,12 @@ class DeepDetector(Detector):
             return resolve_device(self.device)
         except InputError:
             return torch.device("cpu")
+
+
+def _over_members(part: Tensor) -> Scores:
+    """The mean over the members, (n,), of equal rounding for every row; torch's has others at the end of an array."""
+    mean: Scores = part.cpu().numpy().mean(axis=0)
+    return mean
 
 
 def _lengthened(phase: Phase, factor: float) -> Phase:

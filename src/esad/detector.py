@@ -25,7 +25,7 @@ from torch import nn
 from esad import labels
 from esad.data.frame import Table
 from esad.deciding import Deciding
-from esad.errors import InputError, LabelError
+from esad.errors import InputError, LabelError, TrainingError
 from esad.explain.cases import Cases
 from esad.explaining import Explaining
 from esad.persist import bundle
@@ -34,7 +34,7 @@ from esad.preprocess.profile import MAX_ROWS, Profile, profiled_rows
 from esad.random import seed_from
 from esad.score.conformal import Calibration
 from esad.score.splits import calibration_rows
-from esad.score.threshold import Threshold, below_highest
+from esad.score.threshold import Threshold, among_known
 from esad.scoring import Scores, TrainingScores
 from esad.train.callbacks import Callback
 
@@ -178,14 +178,20 @@ class Detector(Deciding, Explaining, OutlierMixin, BaseEstimator):  # type: igno
     def _decide(self, scores: TrainingScores, checked: NDArray[np.int8], held_out: Table | NDArray[Any] | None) -> None:
         """Keep the scores of the training rows and set the threshold; calibrate with rows that were held out."""
         threshold = self._threshold_rule()
+        n_wrong = np.count_nonzero(~np.isfinite(scores.total))
+        if n_wrong:
+            raise TrainingError(
+                f"Training diverged: the scores of {n_wrong} of {len(checked)} training rows are not finite numbers. "
+                "Change arguments that are far from their defaults, or scale them down."
+            )
         self.training_scores_, self.training_labels_ = scores.held_out, checked
         self.training_unseen_by_ = scores.unseen_by
         if threshold.rule == "contamination":  # a share of these very rows, as scikit-learn means it
             applied = threshold.apply(scores.total, checked, basis="training")
         else:
             applied = self._applied_to_training(threshold)
-        if threshold.rule == "auto":  # a rule under which nothing known is an alarm says nothing
-            applied = replace(applied, value=min(applied.value, below_highest(scores.total)))
+        if threshold.rule == "auto":  # a rule under which nothing known is an alarm, or most of it, says nothing
+            applied = replace(applied, value=among_known(applied.value, scores.total, checked))
         self._set_threshold(applied)
         if held_out is not None:
             held_out_scores = self._total(self.inputs_.rows_of(held_out, estimator=type(self).__name__))
@@ -358,6 +364,6 @@ def _plain(value: Any) -> Any:
     """A constructor argument as JSON."""
     if isinstance(value, np.generic):
         return value.item()
-    if isinstance(value, list | tuple | np.ndarray):
+    if isinstance(value, Sequence | np.ndarray) and not isinstance(value, str):
         return [_plain(item) for item in value]
     return value

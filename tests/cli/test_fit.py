@@ -274,3 +274,11 @@ def test_few_rows_are_told(esad, kit, tmp_path):
     data = kit.csv(tmp_path / "few.csv", ("a", "b"), [[number, number % 3] for number in range(8)])
     done = esad("fit", data, "--method", "iforest", "-o", tmp_path / "m.esad", "--quiet")
     assert "warning: 8 unlabelled rows to learn from: alarms among new rows mean little. Give 20 or more." in done.err
+
+
+def test_a_network_that_no_memory_holds_is_one_line(esad, parts, tmp_path):
+    asked = ("--label-column", "verdict", "--quiet", "--set", "hidden=[1000000,1000000]")
+    found = esad("fit", parts, "--out", tmp_path / "m.esad", *asked)
+    assert found.code == 1
+    assert found.err.endswith("error: There is not enough memory for this. Give fewer rows or columns.\n")
+    assert "Traceback" not in found.err

@@ -143,10 +143,15 @@ def _report(error: BaseException) -> int:
         reason = os.strerror(error.errno) if error.errno else str(error)
         common.fail(f"{error.filename or 'The system'}: {reason}." + _advice(error.errno))
         return 1
-    if isinstance(error, MemoryError):
+    if _is_out_of_memory(error):
         common.fail("There is not enough memory for this. Give fewer rows or columns.")
         return 1
     raise error
+
+
+def _is_out_of_memory(error: BaseException) -> bool:
+    """Whether numpy or torch, which has no class of its own for it, could not have the memory it asked for."""
+    return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and "allocate" in str(error))
 
 
 def _usage(error: Any) -> str:

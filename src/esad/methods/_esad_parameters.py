@@ -92,6 +92,9 @@ def check(parameters: dict[str, Any], kind: str) -> None:
     arguments.check(parameters, words=by_kind, where=f" for {what}")
     if kind == "images" and not is_auto(parameters["bins"]) and np.any(parameters["bins"]):
         raise InputError("`bins` are for the columns of a table; the data is pictures. Leave it at 'auto' or 0.")
+    for name in ("augment", "shift", "flip"):
+        if kind == "table" and not is_auto(parameters[name]) and parameters[name]:
+            raise InputError(f"`{name}` is for pictures; the data is a table. Leave it at 'auto'.")
     if not is_auto(parameters["decoys"]) and parameters["decoys"]:
         if kind == "table":
             raise InputError("`decoys` are turned pictures; the data is a table. Leave it at 'auto' or 0.")

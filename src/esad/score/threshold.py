@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from esad import labels
 from esad.errors import InputError, LabelError
 
-__all__ = ["ONE_SIGMA_BELOW", "Applied", "Basis", "Rule", "Threshold", "below_highest"]
+__all__ = ["ONE_SIGMA_BELOW", "Applied", "Basis", "Rule", "Threshold", "among_known"]
 
 Rule = Literal["auto", "contamination", "false_alarm", "labels"]
 Basis = Literal["training", "calibration", "given"]
@@ -236,14 +236,27 @@ def _lowered(usual: float, scores: Scores, y: NDArray[np.int8]) -> float:
     return min(usual, max(_best_f1(scores, is_anomaly), _quantile(others, 1.0 - _MAX_FLAGGED)))
 
 
-def below_highest(scores: Scores) -> float:
-    """A threshold that the highest scores are above, midway to the next; infinite where no score is higher than others.
+def among_known(value: float, scores: Scores, y: NDArray[np.int8]) -> float:
+    """A threshold that the highest score is above, and the median of the unlabelled ones is not, come what may.
+
+    Where the value has to give way it is midway to the next score; where the median is the highest, none is above.
 
     Examples
     --------
-    >>> below_highest(np.array([1.0, 3.0, 2.0, 3.0])), below_highest(np.array([2.0, 2.0]))
-    (2.5, inf)
+    >>> scores, y = np.array([1.0, 1.0, 1.0, 3.0, 2.0]), np.zeros(5, dtype=np.int8)
+    >>> among_known(9.0, scores, y), among_known(0.999, scores, y), among_known(-1.0, -scores, y)
+    (2.5, 1.5, -1.0)
     """
+    usual = _quantile(_reference(scores, y), 0.5)
+    value = min(value, _below_highest(scores))
+    if value >= usual:
+        return value
+    higher = scores[scores > usual]
+    return _between(usual, float(higher.min()), 0.5) if higher.size else usual
+
+
+def _below_highest(scores: Scores) -> float:
+    """Midway from the highest score to the next; infinite where no score is higher than others."""
     highest = float(scores.max())
     others = scores[scores < highest]
     if not others.size:
