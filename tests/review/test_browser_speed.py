@@ -11,11 +11,13 @@ from browsing import PATIENCE, READY, press
 from esad import IsolationForest
 from esad.review.desk import Desk
 from esad.review.judged import Judged, Scored
+from esad.review.queue import BATCH
 from esad.review.store import Store
 
 pytestmark = pytest.mark.extra
 
 BENCHMARK = Path(__file__).resolve().parents[2] / "benchmarks" / "review_latency.py"
+MAX_ROUNDS = 6
 
 
 def quick_desk(material, folder):
@@ -41,30 +43,38 @@ def latency():
 def test_many_stay_smooth(serve, latency, kind, tmp_path):
     """100,000 rows, 20,000 pictures: the first page within a second, the next item within a tenth of one, always.
 
-    What the page is to blame for comes again in every round; what other programs do to this machine does not.
+    What the page is to blame for comes again at the same key press of every round; what other programs do to this
+    machine does not.
     """
     desk = quick_desk(latency.material(kind), tmp_path)
     try:
         with serve(desk) as site:
-            first = min(first_item(site) for _ in range(3))
+            first = [first_item(site)]
+            while min(first) >= 1000 and len(first) < MAX_ROUNDS:
+                first.append(first_item(site))
             page = site.enter("bob")
             page.wait_for_selector(READY)
             page.evaluate(latency.WATCH)
-            rounds = []
-            while len(rounds) < 3 and (not rounds or min(rounds) >= 100):
-                n_before = len(page.evaluate("window.spent"))
-                for number in range(25):  # more than the queue finds at a time
-                    page.keyboard.press("nanns"[number % 5])
-                    page.wait_for_selector(f'body[data-presses="{n_before + number + 1}"]')
-                    page.wait_for_timeout(150)
-                rounds.append(max(page.evaluate("window.spent")[n_before:]))
+            rounds = [judged_in_a_row(page)]
+            while np.min(rounds, axis=0).max() >= 100 and len(rounds) < MAX_ROUNDS:
+                rounds.append(judged_in_a_row(page))
             page.wait_for_selector("#saved:text-is('saved')")
-            assert len(desk.store.book.verdicts()) == 25 * len(rounds)
-            assert min(rounds) < 100, rounds
-            assert first < 1000, f"the first page took {first:.0f} ms"
+            assert len(desk.store.book.verdicts()) == BATCH * len(rounds)
+            assert np.min(rounds, axis=0).max() < 100, rounds
+            assert min(first) < 1000, first
             assert page.problems == []
     finally:
         desk.close()
+
+
+def judged_in_a_row(page):
+    """Milliseconds from each key press to the next item, for as many as the queue finds at a time."""
+    n_before = len(page.evaluate("window.spent"))
+    for number in range(BATCH):
+        page.keyboard.press("nanns"[number % 5])
+        page.wait_for_selector(f'body[data-presses="{n_before + number + 1}"]')
+        page.wait_for_timeout(150)
+    return page.evaluate("window.spent")[n_before:]
 
 
 def first_item(site):

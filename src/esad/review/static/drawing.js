@@ -4,6 +4,8 @@ import { count, digits, el, noun, part, signed, svg, whole } from "./basics.js";
 import { pictureOf } from "./pictures.js";
 
 const columnName = (name) => name || "(no name)";
+// A name such as kind_of_payment may go on in the next line after an underscore.
+const breakable = (name) => name.split(/(?<=_)/).flatMap((piece, index) => (index ? [el("wbr"), piece] : [piece]));
 const badge = (words, kind = "") => el("span", { class: `badge ${kind}`.trim() }, words);
 
 // `state` is what the server says of the review, null while that is not known.
@@ -67,7 +69,7 @@ function reasons(item) {
   const rows = columns.map((one) => {
     const bar = el("span", { class: one.share >= 0 ? "bar" : "bar against" });
     bar.style.width = `${(100 * Math.abs(one.share)) / largest}%`;
-    return el("tr", {}, el("td", {}, columnName(one.column)), el("td", { class: "share" }, bar),
+    return el("tr", {}, el("td", {}, ...breakable(columnName(one.column))), el("td", { class: "share" }, bar),
       el("td", { class: "number" }, signed(one.share, 2)), el("td", { class: "value" }, one.observed), el("td", { class: "value soft" }, one.expected));
   });
   const rest = (words, value) => el("tr", { class: "soft" }, el("td", {}, words), el("td", { class: "share" }),
