@@ -61,9 +61,7 @@ class TrainingSet:
     left_out: tuple[str, ...] = ()  # columns that look like ids
     notes: dict[str, Any] = field(default_factory=dict)  # what scoring must know
     broken: Mapping[str, str] = field(default_factory=dict)  # pictures that could not be read, and why
-    survey: "Survey | None" = (
-        None  # of data that is read in parts; X and y are then rows that the training does not see
-    )
+    survey: "Survey | None" = None  # of data read in parts; X and y are then rows that the training does not see
 
     @property
     def n_read(self) -> int:

@@ -17,9 +17,7 @@ __all__ = ["NetworkExplainer"]
 Rows = NDArray[np.float32]
 
 BLOCK_ROWS, BLOCK_PICTURES = 256, 16
-MAX_PASSES = (
-    256  # of a table's row with columns hidden; of more columns than this, several far apart are hidden at once
-)
+MAX_PASSES = 256  # of a row with columns hidden; of more columns than this, several far apart are hidden at once
 WAYS = (1.0, 0.75, 0.5, 0.25)  # from the typical row to the reconstruction
 MIN_LOG_RISE = 1.0  # an error's logarithm is held against this much less at least, so that no share is negative
 

@@ -85,15 +85,8 @@ PUBLISHED: dict[str, Any] = {
 }
 
 FEW_ANOMALIES = 5  # with more of them than this, labelled rows get less input noise: they cover their kind better
-SINCE_0_1 = {
-    "shift",
-    "flip",
-    "decoys",
-    "decoys_alone",
-    "compiled",
-    "accumulate",
-    "bins",
-}  # fields that files of version 0.1.0 do not have
+# Fields that the first files of version 0.1.0 do not have.
+SINCE_0_1 = {"shift", "flip", "decoys", "decoys_alone", "compiled", "accumulate", "bins"}
 MIN_STEPS, MAX_STEPS = 250, 1000  # on a table
 PICTURE_PIXELS = 784  # a picture's error counts as if it had this many pixels
 
