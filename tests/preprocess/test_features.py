@@ -8,6 +8,7 @@ import pytest
 
 from esad.data.frame import Table
 from esad.errors import InputError
+from esad.preprocess.features import ColumnFeatures
 from esad.preprocess.tabular import TabularPreprocessor
 
 
@@ -120,6 +121,13 @@ def test_the_same_time_on_another_day_has_the_same_place_in_the_day():
     one, other = preprocessor.transform(Table.from_any(dates(dt.datetime(1950, 5, 5, 6), dt.timedelta(days=7), 2)))
     assert one[1:].tolist() == other[1:].tolist()
     assert one[1] > 1.0  # six in the morning: the sine is at its top
+
+
+@pytest.mark.parametrize(("cycles", "wanted"), [(("week",), "2024-02-29"), (("day", "week"), "2024-02-29T15:53:26")])
+def test_an_expected_date_has_a_time_of_day_only_where_those_given_differ_in_it(cycles, wanted):
+    guess = np.datetime64("2024-02-29T15:53:26").astype(np.int64)
+    features = ColumnFeatures("date", marks_missing=False, cycles=cycles)
+    assert features.read(np.array([[guess, *[0.0] * 2 * len(cycles)]])).tolist() == [np.datetime64(wanted, "s")]
 
 
 def test_missing_dates_are_zero_with_a_mark():

@@ -127,7 +127,8 @@ class ColumnFeatures:
             cells[:] = words[raw.argmax(axis=1)]
             return cells
         if self.kind == "date":
-            cells[:] = list(np.clip(raw[:, 0], *_YEARS).astype("M8[s]"))
+            unit = "M8[s]" if "day" in self.cycles else "M8[D]"  # no time of day where all are the same
+            cells[:] = list(np.clip(raw[:, 0], *_YEARS).astype("M8[s]").astype(unit).astype("M8[s]"))
         elif self.kind == "boolean":
             cells[:] = (raw[:, 0] >= 0.5).tolist()
         else:
