@@ -164,6 +164,11 @@ def test_shares_that_leave_nothing_are_refused(ratio):
         tiny("iforest").fit(np.arange(20.0).reshape(10, 2), calibration_ratio=ratio)
 
 
+def test_a_share_that_leaves_one_row_to_train_on_is_refused_with_the_reason():
+    with pytest.raises(InputError, match=r"leaves 1 rows to calibrate with and 1 .* a training two of any kind"):
+        tiny("iforest").fit([[1.0], [2.0]], calibration_ratio=0.5)
+
+
 @pytest.mark.parametrize("alpha", [0, 1, -1, np.nan, "low", True])
 def test_wrong_levels_are_refused(alpha, rows):
     with pytest.raises(InputError, match="`alpha` must be above 0 and below 1"):

@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout, suppress
 from difflib import get_close_matches
+from importlib.machinery import ExtensionFileLoader
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -34,6 +35,8 @@ __all__ = [
 
 # The base of typer's usage errors; typer moved it between packages, BadParameter stayed where it is.
 _USAGE_ERROR: type[Any] = typer.BadParameter.__mro__[1]
+
+WAIT_FOR_IMPORTS = 0.05  # seconds, over and over
 
 
 class _Ended(KeyboardInterrupt):
@@ -175,24 +178,50 @@ def _advice(number: int | None) -> str:
 
 @contextmanager
 def signals_raise() -> Iterator[None]:
-    """Turn a request to end (SIGTERM, a closed terminal) into an exception, so that temporary files are removed."""
+    """Turn requests to end (Ctrl-C, SIGTERM, a closed terminal) into exceptions, so that temporary files are removed.
+
+    One that comes while compiled code is imported waits: an exception there is lost, or aborts the process.
+    """
+    asked: list[type[KeyboardInterrupt]] = []
 
     def end(number: int, frame: FrameType | None) -> None:
-        raise _Ended
+        asked.append(KeyboardInterrupt if number == signal.SIGINT else _Ended)
+        look_again(number, frame)
 
-    before = {}
-    for name in ("SIGTERM", "SIGHUP"):
+    def look_again(number: int, frame: FrameType | None) -> None:
+        if not hasattr(signal, "setitimer") or not _imports_compiled_code(frame):
+            raise asked[-1]
+        if signal.SIGALRM not in before:
+            before[signal.SIGALRM] = signal.signal(signal.SIGALRM, look_again)
+        signal.setitimer(signal.ITIMER_REAL, WAIT_FOR_IMPORTS)
+
+    before: dict[int, Any] = {}
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
         number = getattr(signal, name, None)
         try:
-            if number is not None and signal.getsignal(number) is signal.SIG_DFL:  # nohup's wish is kept
+            # nohup's wish is kept
+            if number is not None and signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
                 before[number] = signal.signal(number, end)
         except ValueError:  # not the main thread: somebody else handles signals
             break
     try:
         yield
     finally:
+        if hasattr(signal, "SIGALRM") and signal.SIGALRM in before:
+            signal.setitimer(signal.ITIMER_REAL, 0)
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _imports_compiled_code(frame: FrameType | None) -> bool:
+    """Whether torch, or a module that is not written in Python, is halfway through its import."""
+    if getattr(getattr(sys.modules.get("torch"), "__spec__", None), "_initializing", False):
+        return True
+    while frame is not None:
+        if isinstance(frame.f_locals.get("self"), ExtensionFileLoader):
+            return True
+        frame = frame.f_back
+    return False
 
 
 @contextmanager

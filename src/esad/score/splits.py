@@ -157,7 +157,8 @@ def calibration_rows(y: NDArray[np.int8], ratio: float, seed: int) -> NDArray[np
     if not 1 <= n_held_out < len(rows) or len(y) - n_held_out < 2:
         raise InputError(
             f"`calibration_ratio` of {ratio:g} leaves {n_held_out} rows to calibrate with and {len(rows) - n_held_out} "
-            "presumed normal rows to train on. Both need one at least. Give more rows or another share."
+            "presumed normal rows to train on. Both need one at least, a training two of any kind. Give more rows or "
+            "another share."
         )
     chosen = np.zeros(len(y), dtype=bool)
     chosen[np.random.default_rng([seed, _CALIBRATION]).permutation(rows)[:n_held_out]] = True
