@@ -123,6 +123,15 @@ def test_networks_in_float64_are_exported_in_float64(tmp_path):
     assert esad.export(fit, tmp_path / "file", format="torch", X=X).difference < 1e-12
 
 
+def test_a_score_of_too_few_digits_is_not_exported_and_float64_is_named(tmp_path):
+    X = np.random.default_rng(0).normal(size=(500, 1))  # one column is rebuilt nearly without error
+    arguments = {"hidden": (16,), "latent": 2, "n_epochs": 40, "random_state": 0}
+    with pytest.raises(errors.InputError, match=r"Nothing was written\. Fit it with precision='float64'"):
+        esad.export(esad.ESAD(**arguments).fit(X), tmp_path / "m.pt2", format="torch")
+    parity = esad.export(esad.ESAD(**arguments, precision="float64").fit(X), tmp_path / "m.pt2", format="torch")
+    assert parity.difference < 1e-9
+
+
 def test_bfloat16_is_refused_and_can_be_exported_in_float32(tmp_path):
     X = FRAME[["size"]]
     fit = DeepSAD(n_epochs=1, precision="bfloat16", random_state=0).fit(X)

@@ -99,9 +99,16 @@ def export(
             raise InputError(
                 f"This {name} cannot be exported to {format}: of {parity.n_rows:,} rows scores differ from the "
                 f"library's by up to {parity.difference:.1e} ({TOLERANCE:g} is allowed), and "
-                f"{parity.n_decided_otherwise:,} are decided otherwise. Nothing was written."
+                f"{parity.n_decided_otherwise:,} are decided otherwise. Nothing was written.{_advice(here)}"
             )
     return parity
+
+
+def _advice(detector: Detector) -> str:
+    """What can be done where the library's own scores have too few digits."""
+    if detector.inputs_.kind == "table" and getattr(detector, "precision", "float64") in ("auto", "float32"):
+        return " Fit it with precision='float64', which leaves more digits."
+    return ""
 
 
 def describe(detector: Detector, format: str) -> dict[str, Any]:
