@@ -5,6 +5,7 @@ Screenshots go to the folder that ESAD_SCREENSHOTS names, where it is set: `docs
 
 import os
 import shutil
+import time
 from pathlib import Path
 
 __all__ = ["CHROMIUM", "PATIENCE", "PHONE", "READY", "WIDE", "Held", "move", "press", "row_of", "shot"]
@@ -55,7 +56,9 @@ class Held:
         self._answers.append((route, route.fetch()))
 
     def wait(self):
+        end = time.monotonic() + PATIENCE / 1000
         while not self._answers:
+            assert time.monotonic() < end, "nothing was asked for"
             self._page.wait_for_timeout(10)
 
     def let_through(self):

@@ -139,11 +139,13 @@ def serve(chromium):
         access, contexts = Access(), []
         with in_background(guarded(review_app(desk, access))) as url:
 
-            def enter(name="ann", **options):
+            def enter(name="ann", *, intercepted=True, **options):
                 context = chromium.new_context(viewport=WIDE, **options)
                 contexts.append(context)
                 page = context.new_page()
                 page.set_default_timeout(PATIENCE)
+                if intercepted:  # from the start: a request right after the first route of all may slip past it
+                    page.route("**/no-such-page", lambda route: route.abort())
                 page.problems = []
                 page.on("pageerror", lambda error: page.problems.append(str(error)))
                 page.on("console", lambda said: said.type == "error" and page.problems.append(said.text))
