@@ -8,7 +8,7 @@ import shutil
 import time
 from pathlib import Path
 
-__all__ = ["CHROMIUM", "PATIENCE", "PHONE", "READY", "WIDE", "Held", "move", "press", "row_of", "shot"]
+__all__ = ["CHROMIUM", "PATIENCE", "PHONE", "READY", "WIDE", "Held", "move", "press", "row_of", "settle", "shot"]
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 WIDE, PHONE = {"width": 1280, "height": 860}, {"width": 390, "height": 844}
@@ -41,6 +41,11 @@ def press(page, key):
     return before
 
 
+def settle(page):
+    """Wait for an answer of the server: what was asked for before has been given by then."""
+    page.evaluate("() => fetch('/api/state').then((answer) => answer.json())")
+
+
 class Held:
     """Answers that the server has given already, and that stay on their way until they are let through."""
 
@@ -67,4 +72,4 @@ class Held:
         for route, answer in self._answers:
             with self._page.expect_response(route.request.url):
                 route.fulfill(response=answer)
-        self._page.evaluate("() => fetch('/api/state').then((answer) => answer.json())")  # behind them in the line
+        settle(self._page)  # behind them in the line

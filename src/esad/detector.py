@@ -25,7 +25,7 @@ from torch import nn
 from esad import labels
 from esad.data.frame import Table
 from esad.deciding import Deciding
-from esad.errors import InputError, LabelError, TrainingError
+from esad.errors import InputError, LabelError
 from esad.explain.cases import Cases
 from esad.explaining import Explaining
 from esad.persist import bundle
@@ -178,12 +178,6 @@ class Detector(Deciding, Explaining, OutlierMixin, BaseEstimator):  # type: igno
     def _decide(self, scores: TrainingScores, checked: NDArray[np.int8], held_out: Table | NDArray[Any] | None) -> None:
         """Keep the scores of the training rows and set the threshold; calibrate with rows that were held out."""
         threshold = self._threshold_rule()
-        n_wrong = np.count_nonzero(~np.isfinite(scores.total))
-        if n_wrong:
-            raise TrainingError(
-                f"Training diverged: the scores of {n_wrong} of {len(checked)} training rows are not finite numbers. "
-                "Change arguments that are far from their defaults, or scale them down."
-            )
         self.training_scores_, self.training_labels_ = scores.held_out, checked
         self.training_unseen_by_ = scores.unseen_by
         if threshold.rule == "contamination":  # a share of these very rows, as scikit-learn means it

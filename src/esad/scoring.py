@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from esad.errors import ModelFileError
+from esad.errors import ModelFileError, TrainingError
 from esad.preprocess.inputs import Inputs, Rows
 
 __all__ = ["Scores", "Scoring", "TrainingScores"]
@@ -33,6 +33,13 @@ class TrainingScores:
     total: Scores
     held_out: Scores
     unseen_by: NDArray[np.int64] | None = None
+
+    def __post_init__(self) -> None:
+        if n_wrong := _n_not_finite(self.total):
+            raise TrainingError(
+                f"Training diverged: the scores of {n_wrong} of {len(self.total)} training rows are not finite "
+                "numbers. Change arguments that are far from their defaults, or scale them down."
+            )
 
 
 class Scoring:
@@ -77,8 +84,7 @@ class Scoring:
 
     def _total(self, rows: Rows) -> Scores:
         total: Scores = np.sum(list(self._contributions(rows).values()), axis=0, dtype=np.float64)
-        n_wrong = np.count_nonzero(~np.isfinite(total))
-        if n_wrong:  # never for weights that a training left: preprocessing bounds what they see
+        if n_wrong := _n_not_finite(total):  # a training that left such weights would not have ended
             raise ModelFileError(
                 f"The model's scores of {n_wrong} of {len(total)} rows are not finite numbers: its weights have been "
                 "changed or are damaged. Fit it again."
@@ -88,3 +94,7 @@ class Scoring:
     def _member_scores(self, rows: Rows) -> Scores:
         """Scores by each member that may leave rows out of its training, (members, n)."""
         return self._total(rows)[None]
+
+
+def _n_not_finite(scores: Scores) -> int:
+    return int(np.count_nonzero(~np.isfinite(scores)))

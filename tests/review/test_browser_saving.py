@@ -1,7 +1,7 @@
 """In Chromium: what is not saved yet is said, sent again and never lost or taken back."""
 
 import pytest
-from browsing import READY, Held, move, press, row_of
+from browsing import READY, Held, move, press, row_of, settle
 
 pytestmark = pytest.mark.extra
 
@@ -100,7 +100,7 @@ def test_undo_before_anything_is_saved(make_desk, serve):
         page.unroute("**/api/judgements")
         page.wait_for_selector("#saved:text-is('saved')")
         assert desk.store.book.verdicts() == {first: {"ann": "normal"}}
-        page.evaluate("() => fetch('/api/state').then((answer) => answer.json())")
+        settle(page)
         assert row_of(page) == second != first
         page.keyboard.press("u")
         page.wait_for_selector(f'#item[data-row="{first}"]')

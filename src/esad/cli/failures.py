@@ -180,7 +180,7 @@ def _advice(number: int | None) -> str:
 def signals_raise() -> Iterator[None]:
     """Turn requests to end (Ctrl-C, SIGTERM, a closed terminal) into exceptions, so that temporary files are removed.
 
-    One that comes while compiled code is imported waits: an exception there is lost, or aborts the process.
+    One that comes while compiled code is imported waits: an exception there can abort the process.
     """
     asked: list[type[KeyboardInterrupt]] = []
 
