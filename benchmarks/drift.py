@@ -13,11 +13,11 @@ import argparse
 
 import numpy as np
 
-from esad.data.frame import Table
-from esad.data.sources import adbench
+from esad.datasets.sources import adbench
 from esad.preprocess.inputs import Inputs
-from esad.preprocess.profile import Profile
 from esad.score.drift import DriftMonitor
+from esad.table.profile import Profile
+from esad.table.schema import Table
 
 TABLES = ("10_cover", "11_donors", "47_yeast")  # ten columns, or eight
 SHIFTS = (0.0, 0.25, 0.5, 1.0)

@@ -26,8 +26,8 @@ from runs import RESULTS, mean_and_error, versions
 from sklearn.metrics import roc_auc_score
 
 from esad import ESAD
-from esad.data import scenario
-from esad.data.sources import adbench, mnist
+from esad.datasets import scenario
+from esad.datasets.sources import adbench, mnist
 
 TABLES = ("10_cover", "15_Hepatitis", "37_Stamps", "39_vertebral", "42_WBC", "46_WPBC", "47_yeast")
 FILE = RESULTS / "explain.json"

@@ -20,9 +20,9 @@ import torch
 
 import esad
 from esad import ESAD, registry
-from esad.data.dataset import Dataset
-from esad.data.sources import adbench
-from esad.detector import Detector
+from esad.datasets.dataset import Dataset
+from esad.datasets.sources import adbench
+from esad.detectors.base import Detector
 from esad.persist.parity import ROUNDING, random_data
 
 N_ROWS, BLOCK_ROWS = 100_000, 10_000

@@ -15,7 +15,7 @@ import argparse
 import numpy as np
 
 from esad import IsolationForest, discoveries
-from esad.data.sources import adbench
+from esad.datasets.sources import adbench
 
 TABLES = ("10_cover", "16_http", "24_mnist")
 N_TRAIN, N_CALIBRATION, N_NEW, N_NEW_ODD = 600, 500, 1000, 50

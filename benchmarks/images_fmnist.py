@@ -12,8 +12,8 @@ import argparse
 
 from runs import Store, run_missing, show_bars
 
-from esad.data.scenario import images
-from esad.data.sources import mnist
+from esad.datasets.scenario import images
+from esad.datasets.sources import mnist
 
 BARS = {1: 97.0, 8: 85.0}
 

@@ -41,8 +41,8 @@ from esad import ESAD
 from esad.advice.audit import audit_labels
 from esad.advice.curve import learning_curve
 from esad.advice.suggest import suggest_labels
-from esad.data.draws import draw_natural, split
-from esad.data.sources import adbench
+from esad.datasets.draws import draw_natural, split
+from esad.datasets.sources import adbench
 
 FOLDER = RESULTS / "labels"
 N_MEMBERS = 2

@@ -14,7 +14,7 @@ import numpy as np
 from methods import METHODS, PACKAGE
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-from esad.data.scenario import Scenario
+from esad.datasets.scenario import Scenario
 
 RESULTS = Path(__file__).parent / "results"
 Run = dict[str, Any]

@@ -159,7 +159,7 @@ def train(settings: dict[str, Any]) -> dict[str, float] | None:
     import torch.distributed as dist
 
     from esad import ESAD
-    from esad.processes import join
+    from esad.core.processes import join
 
     torch.set_num_threads(1)
     settings = {name: tuple(value) if isinstance(value, list) else value for name, value in settings.items()}

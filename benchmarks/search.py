@@ -25,8 +25,8 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 
 from esad import ESAD
 from esad.advice.search import search
-from esad.data.scenario import Scenario, natural
-from esad.data.sources import adbench
+from esad.datasets.scenario import Scenario, natural
+from esad.datasets.sources import adbench
 
 PATH = RESULTS / "search.json"
 # Where labels decide (five known anomalies or more) and the default's AUC is below 99 %, so that a recipe can be better

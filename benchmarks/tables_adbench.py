@@ -16,8 +16,8 @@ import numpy as np
 from methods import METHODS
 from runs import Store, mean_and_error, run_missing, versions
 
-from esad.data.scenario import natural
-from esad.data.sources import adbench
+from esad.datasets.scenario import natural
+from esad.datasets.sources import adbench
 
 
 def run(store: Store, methods: list[str], seeds: list[int], rerun: list[str]) -> None:

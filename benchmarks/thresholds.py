@@ -21,8 +21,8 @@ import numpy as np
 from runs import RESULTS, versions
 
 from esad import ESAD, Threshold, registry
-from esad.data.draws import draw_natural, split
-from esad.data.sources import adbench
+from esad.datasets.draws import draw_natural, split
+from esad.datasets.sources import adbench
 
 PATH = RESULTS / "thresholds.json"
 N_LABELS = (None, 12)  # None: max(3, 1 %)

@@ -38,7 +38,7 @@ def data_folder() -> Path:
 def site(monkeypatch) -> Iterator[Site]:
     """A web server of our own, and downloads that do not wait between attempts."""
     monkeypatch.setenv("no_proxy", "*")
-    monkeypatch.setattr("esad.data.download._PAUSE", 0.0)
+    monkeypatch.setattr("esad.datasets.download._PAUSE", 0.0)
     with Site() as served:
         yield served
 

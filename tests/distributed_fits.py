@@ -11,10 +11,11 @@ import pyarrow.parquet as pq
 from PIL import Image
 from support import tiny
 
-from esad import registry, streaming
-from esad.data.stream import open_stream
-from esad.deep import DeepDetector
-from esad.processes import join
+from esad import registry
+from esad.core.processes import join
+from esad.detectors import streaming
+from esad.detectors.deep import DeepDetector
+from esad.io.stream import open_stream
 
 EXACT = {"device": "cpu", "precision": "float64", "batch_size": 16, "labelled_batch_size": 8}
 # One of each kind of batch-wide statistic, beside the methods as they are.

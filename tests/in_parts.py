@@ -6,7 +6,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from esad import registry
-from esad.data import scenario
+from esad.datasets import scenario
 
 __all__ = ["named", "tumours", "write_parts"]
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from esad import registry
-from esad.random import MemberRandom
+from esad.core.random import MemberRandom
 from esad.train.objective import Batch
 
 # Cheap settings by the name of the argument; a method gets those it has.

@@ -13,12 +13,12 @@ import pytest
 import torch
 
 import esad
-from esad import streaming
-from esad.data.files import read_table
+from esad.core.processes import Part, Processes
+from esad.core.random import MemberRandom
+from esad.detectors import streaming
 from esad.errors import InputError
+from esad.io.files import read_table
 from esad.persist import bundle
-from esad.processes import Part, Processes
-from esad.random import MemberRandom
 
 TOLERANCE = 1e-6  # in float64: what another order of summation leaves after the steps of a training
 HERE = Path(__file__).resolve().parent
@@ -64,7 +64,7 @@ def test_without_a_store_the_first_process_speaks():
 
 
 def test_a_method_without_steps_cannot_be_shared(monkeypatch):
-    monkeypatch.setattr("esad.processes.current", lambda: Processes(0, 2))
+    monkeypatch.setattr("esad.core.processes.current", lambda: Processes(0, 2))
     with pytest.raises(InputError, match="Run it without torchrun"):
         esad.IsolationForest(random_state=0).fit(np.zeros((30, 2)))
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from esad import ESAD, IsolationForest, __version__, registry
-from esad.data.frame import Table
-from esad.detector import Detector
+from esad.detectors.base import Detector
+from esad.table.schema import Table
 
 FOLDER = Path(__file__).parent.parent / "tests" / "fixtures" / "models" / __version__
 

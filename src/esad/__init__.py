@@ -17,9 +17,9 @@ _NAMES = {
     "auc_scorer": "esad.score.metrics",
     "discoveries": "esad.score.conformal",
     "evaluate": "esad.score.metrics",
-    "export": "esad.exporting",
+    "export": "esad.detectors.exporting",
     "learning_curve": "esad.advice.curve",
-    "load": "esad.loading",
+    "load": "esad.detectors.loading",
     "search": "esad.advice.search",
     "suggest_labels": "esad.advice.suggest",
 }

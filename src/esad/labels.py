@@ -10,10 +10,10 @@ from typing import Any, Final, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from esad import _values
-from esad._values import Key
+from esad.core import values as _values
+from esad.core.text import hint
+from esad.core.values import Key
 from esad.errors import InputError, LabelError
-from esad.wording import hint
 
 __all__ = ["ANOMALY", "NORMAL", "UNLABELLED", "LabelCounts", "check", "counts", "from_binary", "from_column", "truth"]
 

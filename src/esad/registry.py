@@ -1,7 +1,7 @@
 """Methods and data sets, found by folder: a new one is one new file.
 
 A method is a module in `esad/methods` whose `__all__` names one detector class; a family of data sets is a module in
-`esad/data/sources` with `NAMES` and `load(name)`, and where its data do not ship with a package `files(name)`, the
+`esad/datasets/sources` with `NAMES` and `load(name)`, and where its data do not ship with a package `files(name)`, the
 places in the data folder where a set may lie, and, for those that it lists in `GETS`, `get(name, folder, report)`.
 Names are read without importing anything heavy.
 """
@@ -89,7 +89,7 @@ def method(name: str) -> type[Any]:
 @cache
 def _sources() -> dict[str, str]:
     """{data set name: source module}."""
-    families = _modules("esad.data.sources").items()
+    families = _modules("esad.datasets.sources").items()
     return {name: family for family, path in families for name in _constant(path, "NAMES")}
 
 
@@ -104,15 +104,15 @@ def data_set_source(name: str) -> ModuleType:
     Examples
     --------
     >>> data_set_source("cardio").__name__
-    'esad.data.sources.odds'
+    'esad.datasets.sources.odds'
     """
     if name not in _sources():
         raise InputError(f"Unknown data set {name!r}. There are: {', '.join(_sources())}.")
-    return importlib.import_module(f"esad.data.sources.{_sources()[name]}")
+    return importlib.import_module(f"esad.datasets.sources.{_sources()[name]}")
 
 
 def load_data_set(name: str) -> Any:
-    """Load a data set by name, as an `esad.data.dataset.Dataset`.
+    """Load a data set by name, as an `esad.datasets.dataset.Dataset`.
 
     Examples
     --------

@@ -8,7 +8,7 @@ from support import tiny
 
 from esad import ESAD, registry
 from esad.advice.audit import audit_labels
-from esad.data import scenario
+from esad.datasets import scenario
 from esad.errors import LabelError
 
 

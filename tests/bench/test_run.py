@@ -55,7 +55,7 @@ def test_a_result_is_what_a_fit_by_hand_gives():
     from sklearn.metrics import average_precision_score, roc_auc_score
 
     from esad import IsolationForest, registry
-    from esad.data import scenario
+    from esad.datasets import scenario
 
     drawn = scenario.table(registry.load_data_set("wine"), labelled_ratio=0.05, seed=3)
     forest = IsolationForest(n_trees=5, random_state=3).fit(drawn.X_train, drawn.y_train)
@@ -110,7 +110,7 @@ def test_the_chosen_arguments_are_those_of_the_best_fit(method):
 
     from esad import registry
     from esad.bench import execute as runs
-    from esad.data import scenario
+    from esad.datasets import scenario
 
     choose = {"gamma": [0.001, 0.1, 10.0], "nu": [0.05, 0.5]}
     settings = {"n_epochs": 3} if method == "ocsvm_hybrid" else {}

@@ -21,7 +21,7 @@ def cell(**changes) -> Cell:
 
 
 def test_the_test_auc_is_noted_on_the_way_and_changes_nothing():
-    from esad.data import scenario
+    from esad.datasets import scenario
 
     watched = execute(cell())
     assert len(watched.curves["test_auc"]) == N_LOOKS - 1

@@ -8,8 +8,8 @@ import pytest
 from scipy.stats import false_discovery_control
 
 from esad import OCSVM
-from esad.data import files
-from esad.loading import load
+from esad.detectors.loading import load
+from esad.io import files
 
 
 def read(path):

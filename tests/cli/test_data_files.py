@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from esad import registry
-from esad.data.folder import locked
-from esad.data.sources import odds
+from esad.datasets.folder import locked
+from esad.datasets.sources import odds
 
 
 @pytest.fixture

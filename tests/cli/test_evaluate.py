@@ -2,8 +2,8 @@
 
 import pytest
 
-from esad.data.files import read_table
-from esad.loading import load
+from esad.detectors.loading import load
+from esad.io.files import read_table
 from esad.score.metrics import evaluate
 
 

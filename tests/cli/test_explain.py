@@ -9,8 +9,8 @@ from pyarrow import parquet
 from esad.cli.app import run
 from esad.cli.source import Source
 from esad.cli.worst import worst_rows
-from esad.data import files
-from esad.loading import load
+from esad.detectors.loading import load
+from esad.io import files
 
 
 @pytest.fixture(scope="module")

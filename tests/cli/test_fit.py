@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from esad.loading import load
+from esad.detectors.loading import load
 
 
 def test_fit_shows_how_it_read_the_data_and_where_the_model_is(esad, parts, kit, tmp_path):
@@ -127,7 +127,7 @@ def test_other_methods_and_parameters(esad, parts, tmp_path):
 def test_parquet_and_semicolons_give_the_same_model_as_csv(esad, parts, kit, tmp_path):
     from pyarrow import parquet
 
-    from esad.data.files import read_table
+    from esad.io.files import read_table
 
     parquet.write_table(read_table(parts), tmp_path / "parts.parquet")
     kit.csv(tmp_path / "semi.csv", kit.header, kit.rows(), delimiter=";")

@@ -4,8 +4,8 @@ import pytest
 
 from esad import registry
 from esad.cli import inspect as inspect_command
-from esad.data.files import read_table
-from esad.loading import load
+from esad.detectors.loading import load
+from esad.io.files import read_table
 from esad.methods.esad import ESAD
 from esad.persist import bundle
 

@@ -8,8 +8,8 @@ import pytest
 from pyarrow import parquet
 
 from esad.cli import score as command
-from esad.data import files
-from esad.loading import load
+from esad.detectors.loading import load
+from esad.io import files
 
 
 def read(path):

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from esad import ESAD
-from esad.data import scenario
-from esad.data.sources import adbench, mnist
+from esad.datasets import scenario
+from esad.datasets.sources import adbench, mnist
 
 FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
 

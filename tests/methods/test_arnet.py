@@ -5,9 +5,9 @@ import pytest
 import torch
 from support import batch_of, pictures
 
+from esad.core.random import MemberRandom
 from esad.methods.arnet import ARNet, ARNetObjective
 from esad.networks.spec import NetworkSpec
-from esad.random import MemberRandom
 
 MEMBERS, N = 2, 8
 SHAPES = {"square": (3, 8, 8), "grey": (1, 8, 8), "oblong": (3, 8, 6)}

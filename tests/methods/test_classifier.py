@@ -6,10 +6,10 @@ import torch
 from support import perceptrons, tiny
 
 from esad import SupervisedClassifier
+from esad.core.random import MemberRandom
 from esad.errors import InputError
 from esad.methods.classifier import SupervisedObjective
 from esad.networks.spec import NetworkSpec
-from esad.random import MemberRandom
 from esad.train.objective import Batch
 
 MEMBERS, FEATURES, N, M = 2, 5, 9, 4

@@ -9,15 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import perceptrons, tiny
 
-from esad.data.scenario import Scenario
+from esad.core.random import MemberRandom
+from esad.datasets.scenario import Scenario
+from esad.detectors.stacked import can_stack, fit_stack
 from esad.errors import InputError
 from esad.methods._esad_bins import BinnedESADObjective, Bins
 from esad.methods._esad_objective import ESADObjective
 from esad.methods._esad_recipe import Recipe
 from esad.methods._esad_settings import LossSettings
 from esad.networks.spec import NetworkSpec
-from esad.random import MemberRandom
-from esad.stacked import can_stack, fit_stack
 from esad.train.objective import Batch
 
 N_BINS, N_COLUMNS, N_MEMBERS = 4, 5, 3

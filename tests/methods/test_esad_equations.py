@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import perceptrons
 
+from esad.core.random import MemberRandom
 from esad.methods._esad_objective import ESADObjective
 from esad.methods._esad_settings import LossSettings
 from esad.networks.spec import NetworkSpec
-from esad.random import MemberRandom
 from esad.train.objective import Batch
 
 MEMBERS, FEATURES, N, M = 2, 5, 12, 6

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import torch
 
+from esad.core.random import MemberRandom
 from esad.errors import InputError
 from esad.methods._esad_pictures import MIN_TOLD_APART, TOLD_APART_RATE, PictureESADObjective
 from esad.methods._esad_settings import LossSettings
 from esad.methods.esad import ESAD
 from esad.networks.spec import NetworkSpec
-from esad.random import MemberRandom
 from esad.train.objective import Batch
 
 SPEC = NetworkSpec("conv", in_shape=(1, 8, 8), hidden=(2, 2), latent=2, n_members=2)

@@ -5,11 +5,11 @@ import pytest
 import torch
 from support import batch_of, pictures, tiny
 
+from esad.core.random import MemberRandom
 from esad.errors import InputError
 from esad.methods.ganomaly import GANomaly, GANomalyObjective
 from esad.networks.spec import NetworkSpec
 from esad.persist import bundle
-from esad.random import MemberRandom
 
 MEMBERS, N, SHAPE = 2, 6, (1, 8, 8)
 KINDS = ("conv", "lenet")

@@ -9,13 +9,13 @@ from scipy import optimize, special
 from support import tiny
 
 import esad
+from esad.core.random import MemberRandom
 from esad.errors import InputError
 from esad.methods import geom
 from esad.methods._geom_dirichlet import MAX_SUM, fit_dirichlet, inverse_digamma
 from esad.methods._geom_transformations import Transformation, pixel_maps, transformations_of
 from esad.methods.geom import GEOM, GEOMObjective
 from esad.networks.spec import NetworkSpec
-from esad.random import MemberRandom
 from esad.train.objective import Batch, TrainingData
 
 MEMBERS, N, SHAPE = 2, 6, (3, 8, 8)

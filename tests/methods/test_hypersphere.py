@@ -6,13 +6,13 @@ import torch
 from support import perceptrons
 
 from esad import TLSAD, DeepSAD, DeepSVDD
+from esad.core.random import MemberRandom
 from esad.errors import DataFileError, InputError
 from esad.methods._tlsad_objective import Reference, TLSADObjective
 from esad.methods.deep_sad import DeepSADObjective
 from esad.methods.deep_svdd import OneClassObjective, SoftBoundaryObjective
 from esad.networks.resnet import ResNet18, read_weights
 from esad.networks.spec import NetworkSpec
-from esad.random import MemberRandom
 from esad.train.autoencoder import AutoencoderObjective
 from esad.train.callbacks import StopTraining
 from esad.train.objective import Batch, TrainingData

@@ -9,12 +9,12 @@ from support import perceptrons, tiny
 
 import esad
 from esad import SSDGM, evaluate, registry
-from esad.data import scenario
+from esad.core.random import MemberRandom
+from esad.datasets import scenario
 from esad.errors import InputError, ModelFileError
 from esad.methods._ss_dgm_objective import Latent, M1M2Objective, M1Objective, M2Objective, log_density
 from esad.networks.spec import NetworkSpec
 from esad.persist import bundle
-from esad.random import MemberRandom
 from esad.train.objective import Batch
 
 MEMBERS, FEATURES, N, M, LATENT = 2, 5, 9, 4, 3

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import torch
 
+from esad.core.random import MemberRandom
 from esad.errors import InputError
 from esad.networks.conv import ConvDecoder, ConvEncoder
 from esad.networks.mlp import StackedMLP
 from esad.networks.spec import NetworkSpec
-from esad.random import MemberRandom
 
 
 @pytest.mark.parametrize("size", [(28, 28), (32, 32), (50, 50), (64, 64), (30, 45)])

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as st_numpy
 
-from esad.data.images import as_images
 from esad.errors import InputError, ModelFileError, SchemaError
+from esad.io.images import as_images
 from esad.preprocess.image import ImagePreprocessor
 
 BYTES = np.arange(2 * 3 * 4 * 5, dtype=np.uint8).reshape(2, 3, 4, 5) * 2

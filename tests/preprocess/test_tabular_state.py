@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from esad.data.frame import Table
 from esad.errors import ModelFileError, SchemaError
-from esad.preprocess.tabular import TabularPreprocessor
+from esad.table.encode import TabularPreprocessor
+from esad.table.schema import Table
 
 
 def fitted_state():

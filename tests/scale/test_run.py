@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from esad import IsolationForest
-from esad.data.scores import ScoreWriter
 from esad.errors import InputError, ModelFileError, OutputError
+from esad.io.scores import ScoreWriter
 from esad.scale import engines, run, score_shards
 
 

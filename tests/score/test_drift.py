@@ -10,11 +10,11 @@ from support import methods, small_labels, tiny
 
 import esad
 from esad import IsolationForest
-from esad.data.frame import Schema, Table
 from esad.errors import InputError, ModelFileError
 from esad.preprocess.inputs import Inputs
-from esad.preprocess.profile import MAX_ROWS, ColumnProfile, Profile, profiled_rows
 from esad.score.drift import Drift, DriftMonitor, _chi_square, _holm, _kolmogorov_smirnov, _missing
+from esad.table.profile import MAX_ROWS, ColumnProfile, Profile, profiled_rows
+from esad.table.schema import Schema, Table
 
 WAYS: dict[tuple[str, ...], Inputs] = {}  # by column names: the schema of all rows drawn in one way is the same
 

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 
+from esad.core.random import MemberRandom, member_seeds
 from esad.errors import InputError, TrainingError
 from esad.methods._esad_objective import ESADObjective
 from esad.methods._esad_settings import LossSettings
 from esad.networks.spec import NetworkSpec
 from esad.persist.checkpoint import Checkpoint
-from esad.random import MemberRandom, member_seeds
 from esad.train.callbacks import EarlyStopping, StopTraining
 from esad.train.loop import Settings, _draw_labelled, clip_per_member, train
 from esad.train.objective import HELD_OUT, TrainingData

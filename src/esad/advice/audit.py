@@ -21,10 +21,10 @@ from sklearn.linear_model import LogisticRegression
 
 from esad import labels
 from esad.advice.crossfit import folds, held_out_scores, label_check, thinned
-from esad.data.table import take_rows
-from esad.detector import Detector
+from esad.core.random import seed_from
+from esad.detectors.base import Detector
 from esad.errors import LabelError
-from esad.random import seed_from
+from esad.table.table import take_rows
 
 __all__ = ["Doubt", "audit_labels"]
 

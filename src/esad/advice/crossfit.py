@@ -13,12 +13,12 @@ from sklearn.base import clone
 from sklearn.metrics import roc_auc_score
 
 from esad import labels
-from esad.data.scenario import Scenario
-from esad.data.table import Table, take_rows
-from esad.deep import DeepDetector
-from esad.detector import Detector, Scores
+from esad.datasets.scenario import Scenario
+from esad.detectors.base import Detector, Scores
+from esad.detectors.deep import DeepDetector
+from esad.detectors.stacked import can_stack, fit_stack
 from esad.preprocess.inputs import read
-from esad.stacked import can_stack, fit_stack
+from esad.table.table import Table, take_rows
 from esad.train.callbacks import Callback
 
 __all__ = ["MAX_ROWS", "Part", "auc", "folds", "held_out_scores", "label_check", "thinned"]

@@ -26,11 +26,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from esad import labels
 from esad.advice.crossfit import MAX_ROWS, Part, auc, held_out_scores, label_check, thinned
-from esad.data.table import take_rows
-from esad.detector import Detector
+from esad.core.random import seed_from
+from esad.detectors.base import Detector
 from esad.errors import InputError, LabelError
-from esad.random import seed_from
 from esad.score.splits import LabelAwareSplit, corrected_error
+from esad.table.table import take_rows
 from esad.train.callbacks import Callback
 
 __all__ = ["CurvePoint", "Gain", "LearningCurve", "extrapolated", "learning_curve"]

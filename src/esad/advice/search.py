@@ -25,14 +25,14 @@ from sklearn.model_selection import ShuffleSplit
 
 from esad import labels
 from esad.advice.crossfit import Part, auc, held_out_scores, label_check, thinned
-from esad.data.images import is_images
-from esad.data.table import take_rows
-from esad.detector import Detector, Scores
+from esad.core.random import seed_from
+from esad.detectors.base import Detector, Scores
 from esad.errors import InputError
+from esad.io.images import is_images
 from esad.methods._esad_recipe import resolve
 from esad.methods.esad import ESAD
-from esad.random import seed_from
 from esad.score.splits import LabelAwareSplit, corrected_error
+from esad.table.table import take_rows
 
 __all__ = ["LENGTHS", "RECIPES", "Search", "Trial", "search"]
 

@@ -18,7 +18,7 @@ from sklearn.cluster import KMeans
 
 from esad import labels
 from esad.advice.crossfit import label_check
-from esad.detector import Detector
+from esad.detectors.base import Detector
 from esad.errors import InputError
 from esad.preprocess.inputs import Rows
 

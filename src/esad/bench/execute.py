@@ -18,11 +18,11 @@ from esad.bench.maps import code_maps
 from esad.bench.rows import drawn_rows
 from esad.bench.store import Result
 from esad.bench.watch import fit_watched
-from esad.data.scenario import Scenario
-from esad.deep import DeepDetector
-from esad.hybrid import HybridDetector
+from esad.datasets.scenario import Scenario
+from esad.detectors.deep import DeepDetector
+from esad.detectors.hybrid import HybridDetector
+from esad.detectors.stacked import can_stack, fit_stack
 from esad.score.metrics import evaluate
-from esad.stacked import can_stack, fit_stack
 from esad.train.graphs import own_stream
 
 __all__ = ["code_version", "execute", "execute_stack"]

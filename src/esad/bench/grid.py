@@ -11,7 +11,7 @@ An experiment file is TOML:
     published = "table3_classic"              # where the paper's figures are, in published.json
     others = false                            # optional: leave out systems of that table that are no variant here
 
-    [scenario]                                # arguments of esad.data.scenario
+    [scenario]                                # arguments of esad.datasets.scenario
     kind = "table"
     labelled_ratio = 0.01
 

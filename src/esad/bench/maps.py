@@ -5,8 +5,8 @@ from sklearn.decomposition import PCA
 from sklearn.manifold import TSNE
 from torch import Tensor
 
-from esad.data.scenario import Scenario
-from esad.deep import DeepDetector
+from esad.datasets.scenario import Scenario
+from esad.detectors.deep import DeepDetector
 from esad.preprocess.inputs import Rows
 
 __all__ = ["code_maps"]

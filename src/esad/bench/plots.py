@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from esad.atomic import atomic_path
 from esad.bench.grid import Cell, Experiment, Place
 from esad.bench.rows import drawn_rows
 from esad.bench.store import Result
 from esad.bench.tables import Figure, axis_words, shown_place
+from esad.core.atomic import atomic_path
+from esad.core.extras import require
 from esad.errors import EsadError
-from esad.extras import require
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

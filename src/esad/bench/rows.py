@@ -9,9 +9,9 @@ import numpy as np
 
 from esad import registry
 from esad.bench.grid import Cell
-from esad.data import scenario
-from esad.data.dataset import Dataset
-from esad.data.scenario import Scenario
+from esad.datasets import scenario
+from esad.datasets.dataset import Dataset
+from esad.datasets.scenario import Scenario
 from esad.errors import InputError
 
 __all__ = ["drawn_rows"]

@@ -16,7 +16,7 @@ from esad.bench.grid import Cell
 from esad.bench.store import Result, Store
 from esad.bench.watch import OutOfTime
 from esad.bench.workers import LostWorkerError, workers
-from esad.deep import DeepDetector
+from esad.detectors.deep import DeepDetector
 from esad.errors import EsadError
 
 __all__ = ["Failure", "Outcome", "Unfinished", "run"]

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from esad.atomic import transaction
+from esad.core.atomic import transaction
 from esad.errors import DataFileError, InputError, OutputError
 
 __all__ = ["Result", "Store", "this_machine"]

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from esad.data.scenario import Scenario
-from esad.deep import DeepDetector
+from esad.datasets.scenario import Scenario
+from esad.detectors.deep import DeepDetector
 from esad.persist.checkpoint import Checkpoint
 from esad.preprocess.inputs import Rows, reference_rows
 from esad.score.metrics import evaluate

@@ -11,8 +11,8 @@ from typing import Any
 
 import joblib
 
-from esad import cluster
 from esad.errors import EsadError, InputError
+from esad.scale import cluster
 
 __all__ = ["BACKENDS", "MAX_ATTEMPTS", "LostWorkerError", "workers"]
 

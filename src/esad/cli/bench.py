@@ -132,8 +132,8 @@ def report(
     as_json: options.Json = False,
 ) -> None:
     """Show the stored results as tables, beside what the paper prints, and as figures."""
-    from esad.atomic import atomic_path
     from esad.bench import tables
+    from esad.core.atomic import atomic_path
 
     parts, plain, results = [], {}, _results(store)
     for path in experiments:
@@ -184,8 +184,8 @@ def export(
     as_json: options.Json = False,
 ) -> None:
     """Write the results as a small text file, for a repository; report and merge read it too."""
-    from esad.atomic import atomic_path
     from esad.bench.text import to_text
+    from esad.core.atomic import atomic_path
 
     if out.suffix != ".jsonl":
         raise InputError(f"--out must end in .jsonl. Got {str(out)!r}.")

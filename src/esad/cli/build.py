@@ -14,7 +14,7 @@ from esad.cli.training import TrainingSet
 from esad.errors import EsadError, InputError
 
 if TYPE_CHECKING:
-    from esad.detector import Detector
+    from esad.detectors.base import Detector
     from esad.score.threshold import Threshold
 
 __all__ = ["Choice", "build_detector", "settings_checked", "threshold_rule"]
@@ -159,7 +159,7 @@ def _calibration_rows(choice: Choice, training: TrainingSet) -> int:
     if choice.cross_calibration:
         raise InputError("Give --calibration-ratio or --cross-calibration, not both.")
     if training.survey is not None:
-        from esad.arguments import check_share
+        from esad.core.arguments import check_share
 
         check_share("--calibration-ratio", choice.calibration_ratio)
         return training.survey.n_calibration(choice.calibration_ratio)
@@ -217,9 +217,9 @@ def _refusal(rule: "Threshold", counts: dict[str, int], n_held_out: int) -> Inpu
 
 def _n_members(detector: "Detector", training: TrainingSet) -> int | None:
     """How many models leave rows out; None if none does, and for a number that the method will refuse."""
-    from esad.deep import DeepDetector
+    from esad.detectors.deep import DeepDetector
+    from esad.detectors.solved import ShallowDetector
     from esad.methods._esad_recipe import AUTOMATIC
-    from esad.shallow import ShallowDetector
 
     if not isinstance(detector, DeepDetector | ShallowDetector) or not detector._holds_out():
         return None

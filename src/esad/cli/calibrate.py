@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from esad.detector import Detector
+    from esad.detectors.base import Detector
 
 __all__ = ["EXAMPLE", "calibrate"]
 

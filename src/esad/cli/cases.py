@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 from esad.cli import common
 from esad.cli.source import known_features
 from esad.cli.training import Reading, check_column, column_labels, picture_labels, refuse_model
+from esad.detectors.opening import plain_id
 from esad.errors import DataFileError, InputError
-from esad.opening import plain_id
 
 if TYPE_CHECKING:
-    from esad.detector import Detector
+    from esad.detectors.base import Detector
     from esad.explain.cases import Case
 
 __all__ = ["KnownCases", "read_cases"]
@@ -51,7 +51,7 @@ def read_cases(path: Path | None, detector: "Detector", reading: Reading) -> Kno
 
 
 def _read_table(path: Path, detector: "Detector", reading: Reading) -> KnownCases:
-    from esad.data.files import column_names, read_table
+    from esad.io.files import column_names, read_table
 
     names, notes = column_names(path), detector.notes_
     label_column = reading.label_column or notes.get("label_column")
@@ -70,7 +70,7 @@ def _read_table(path: Path, detector: "Detector", reading: Reading) -> KnownCase
 
 
 def _read_folder(path: Path, detector: "Detector", reading: Reading) -> KnownCases:
-    from esad.data.images import read_folder
+    from esad.io.images import read_folder
 
     channels = detector.inputs_.preprocessor.shape_[0]  # type: ignore[union-attr]  # of pictures
     folder = read_folder(path, labels_csv=reading.labels_csv, channels=channels)

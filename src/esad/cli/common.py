@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from esad import registry
+from esad.core.text import counted, hint, listed
 from esad.errors import InputError
-from esad.wording import counted, hint, listed
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -11,7 +11,7 @@ from esad.cli.training import Reading, read_training
 from esad.errors import InputError, LabelError
 
 if TYPE_CHECKING:
-    from esad.compare import Comparison, MethodResult
+    from esad.advice.compare import Comparison, MethodResult
 
 __all__ = ["EXAMPLE", "compare"]
 
@@ -45,7 +45,7 @@ def compare(
 
     Held-out labelled anomalies are ranked against all other held-out rows; two labelled anomalies are needed at least.
     """
-    from esad.compare import compare as measure
+    from esad.advice.compare import compare as measure
 
     asked = _names(methods)
     reading = Reading(

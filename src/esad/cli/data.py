@@ -11,7 +11,7 @@ from esad.cli import common, data_files, options, saving
 from esad.errors import InputError
 
 if TYPE_CHECKING:
-    from esad.data.dataset import Dataset
+    from esad.datasets.dataset import Dataset
 
 __all__ = ["EXAMPLE", "SAVE_EXAMPLE", "data", "save"]
 
@@ -87,7 +87,7 @@ def save(
 
 def _parts(dataset: "Dataset", with_test: bool, seed: int) -> "tuple[Dataset, Dataset | None]":
     """All rows, or a training and a test part."""
-    from esad.data.scenario import split
+    from esad.datasets.scenario import split
 
     if not with_test or dataset.test is not None or dataset.truth is None:
         return dataset, dataset.test

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import ModuleType
 
-    from esad.data.download import Report
+    from esad.datasets.download import Report
 
 __all__ = ["GET_EXAMPLE", "STATUS_EXAMPLE", "check_data_set", "get", "is_here", "status"]
 
@@ -43,8 +43,8 @@ def get(
     as_json: options.Json = False,
 ) -> None:
     """Download a data set, check it and keep it in the data folder; one made of pictures is made from those there."""
-    from esad.data import checksums
-    from esad.data.folder import data_folder, locked
+    from esad.datasets import checksums
+    from esad.datasets.folder import data_folder, locked
 
     check_data_set(name)
     source, place = _getter(name), folder or data_folder()
@@ -81,7 +81,7 @@ def _getter(name: str) -> "ModuleType":
 
 def status(as_json: options.Json = False) -> None:
     """Say which data sets are here, where, how large, and whether they are still what was downloaded."""
-    from esad.data.folder import data_folder
+    from esad.datasets.folder import data_folder
 
     folder = data_folder()
     found = [_described(name, folder) for name in registry.data_set_names()]
@@ -105,14 +105,14 @@ def status(as_json: options.Json = False) -> None:
 
 def is_here(name: str) -> bool:
     """Whether a data set can be loaded, as far as its files tell."""
-    from esad.data.folder import data_folder
+    from esad.datasets.folder import data_folder
 
     source = registry.data_set_source(name)
     return not hasattr(source, "files") or any((data_folder() / file).exists() for file in source.files(name))
 
 
 def _described(name: str, folder: Path) -> dict[str, Any]:
-    from esad.data import checksums
+    from esad.datasets import checksums
 
     source = registry.data_set_source(name)
     described: dict[str, Any] = {"name": name, "path": None, "n_bytes": None, "state": "built in"}

@@ -4,13 +4,13 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from esad.alarms import AlarmRule
 from esad.cli import common
 from esad.cli.source import Source, scored
+from esad.detectors.alarms import AlarmRule
 from esad.errors import DataFileError, InputError
 
 if TYPE_CHECKING:
-    from esad.detector import Detector
+    from esad.detectors.base import Detector
 
 __all__ = ["Decision", "decision_for"]
 
@@ -84,7 +84,7 @@ class Decision(AlarmRule):
 
 def decision_for(detector: "Detector", *, alpha: float | None, fdr: float | None) -> Decision:
     """The decision that the options ask for, checked against the model."""
-    from esad.arguments import check_share
+    from esad.core.arguments import check_share
 
     if alpha is not None and fdr is not None:
         raise InputError("Give --alpha or --fdr, not both.")

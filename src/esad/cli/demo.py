@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from esad.data.scenario import Scenario
-    from esad.detector import Detector
+    from esad.datasets.scenario import Scenario
+    from esad.detectors.base import Detector
 
 __all__ = ["EXAMPLE", "demo", "result_files"]
 
@@ -40,8 +40,8 @@ def demo(
     Malignant tumours are the anomalies: a few are labelled, a few more hide among the unlabelled rows. 40 % of the rows
     are kept apart for the test.
     """
-    from esad.data.scenario import table
-    from esad.data.scores import ScoreWriter
+    from esad.datasets.scenario import table
+    from esad.io.scores import ScoreWriter
 
     files = _prepare(out)
     dataset = registry.load_data_set("breast_cancer")
@@ -72,7 +72,7 @@ def result_files(out: Path) -> dict[str, Path]:
 
 def _prepare(out: Path) -> dict[str, Path]:
     """The files to write, in a folder that can be written to."""
-    from esad.atomic import check_writable
+    from esad.core.atomic import check_writable
 
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -107,7 +107,7 @@ def _train(
     name: str, files: dict[str, Path], scenario: "Scenario", seed: int
 ) -> "tuple[Detector, NDArray[np.float64], dict[str, Any]]":
     """Fit one method on the training file and measure it on the test file."""
-    from esad.data.files import read_table
+    from esad.io.files import read_table
     from esad.score.metrics import evaluate
 
     detector = registry.method(name)(random_state=seed)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from esad.cli.training import Reading
-    from esad.data.frame import Column, Schema
+    from esad.table.schema import Column, Schema
 
 __all__ = ["mention_doubts", "mention_misread", "mention_names", "mention_unclear", "names_the_answer"]
 
@@ -39,8 +39,8 @@ def names_the_answer(name: str) -> bool:
 
 def mention_names(path: Path, reading: "Reading") -> None:
     """Point at a CSV file whose first line is hardly a header, and at whole numbers that are written like codes."""
-    from esad.data.csv_dialect import looks_like_a_row, sniff
-    from esad.data.files import is_parquet
+    from esad.io.csv_dialect import looks_like_a_row, sniff
+    from esad.io.files import is_parquet
 
     if is_parquet(path):
         return
@@ -63,8 +63,8 @@ def mention_names(path: Path, reading: "Reading") -> None:
 
 def mention_unclear(path: Path) -> None:
     """Say it when a comma in the numbers of a CSV file is only taken for a decimal comma."""
-    from esad.data.csv_dialect import sniff
-    from esad.data.files import is_parquet
+    from esad.io.csv_dialect import sniff
+    from esad.io.files import is_parquet
 
     if not is_parquet(path):
         _mention_unclear(sniff(path).unclear)

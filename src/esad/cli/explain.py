@@ -14,7 +14,7 @@ from esad.cli.worst import Worst, worst_rows
 from esad.errors import OutputError
 
 if TYPE_CHECKING:
-    from esad.detector import Detector
+    from esad.detectors.base import Detector
     from esad.explain.reasons import HeatMaps, Reasons
 
 __all__ = ["EXAMPLE", "explain"]
@@ -79,7 +79,7 @@ def explain(
 
 def _check_out(out: Path, inputs: list[Path], *, is_table: bool) -> None:
     """Find out before the work whether the result can be written."""
-    from esad.atomic import check_writable
+    from esad.core.atomic import check_writable
 
     if not is_table:
         saving.check_new_folder(out)

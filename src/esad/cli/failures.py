@@ -85,7 +85,7 @@ def together() -> Iterator[None]:
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         yield
         return
-    from esad.processes import join
+    from esad.core.processes import join
 
     with join() as processes:
         try:
@@ -124,7 +124,7 @@ def _speaks() -> bool:
     """Whether this process is alone, or the first of several to fail before they were joined."""
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         return True
-    from esad.processes import met
+    from esad.core.processes import met
 
     return met().is_first_to_fail()
 

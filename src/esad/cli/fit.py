@@ -17,8 +17,8 @@ from esad.errors import InputError
 
 if TYPE_CHECKING:
     from esad.advice.search import Search
-    from esad.data.frame import Column
-    from esad.detector import Detector
+    from esad.detectors.base import Detector
+    from esad.table.schema import Column
 
 __all__ = ["EXAMPLE", "fit", "show_reading"]
 

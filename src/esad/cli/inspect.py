@@ -7,7 +7,7 @@ from esad.cli import common, options
 from esad.cli.source import load_model
 
 if TYPE_CHECKING:
-    from esad.detector import Detector
+    from esad.detectors.base import Detector
 
 __all__ = ["EXAMPLE", "inspect"]
 

@@ -15,7 +15,7 @@ from esad.cli.training import TrainingSet
 from esad.errors import OutputError
 
 if TYPE_CHECKING:
-    from esad.detector import Detector
+    from esad.detectors.base import Detector
     from esad.persist.checkpoint import Checkpoint
     from esad.score.threshold import Threshold
     from esad.train.callbacks import Callback
@@ -32,7 +32,7 @@ def checkpoint_path(out: Path) -> Path:
 
 def check_out(out: Path, inputs: Sequence[Path]) -> None:
     """Find out before the training whether the model can be written after it."""
-    from esad.atomic import check_writable
+    from esad.core.atomic import check_writable
 
     if out.suffix.lower() in _DATA_SUFFIXES:  # a slip must not replace a data file
         raise OutputError(f"Cannot write the model to {str(out)!r}: that is a name for data. Let it end in .esad.")

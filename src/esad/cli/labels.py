@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from esad.advice.audit import Doubt
     from esad.advice.curve import LearningCurve
     from esad.advice.suggest import Suggestion
-    from esad.detector import Detector
+    from esad.detectors.base import Detector
 
 __all__ = ["EXAMPLE", "labels"]
 
@@ -90,7 +90,7 @@ class _Advice:
 
 def _check_out(out: Path, inputs: Sequence[Path]) -> None:
     """Find out before anything takes long whether the file can be written."""
-    from esad.atomic import check_writable
+    from esad.core.atomic import check_writable
 
     if out.suffix.lower() != ".csv":
         raise OutputError(f"Cannot write the suggestions to {str(out)!r}: its name must end in .csv.")
@@ -139,7 +139,7 @@ def _write(path: Path, rows: RowsRead, suggestions: "Sequence[Suggestion]") -> N
     """A CSV file to be filled in: id or row number, score, why, and an empty label."""
     import csv
 
-    from esad.atomic import atomic_path
+    from esad.core.atomic import atomic_path
 
     with atomic_path(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from esad.detector import Detector
+    from esad.detectors.base import Detector
     from esad.report.findings import Findings
 
 __all__ = ["EXAMPLE", "Asked", "collect", "report", "write_report"]
@@ -64,7 +64,7 @@ def report(
 
     The file needs no network and runs no script. --label-column is about --cases.
     """
-    from esad.atomic import check_writable
+    from esad.core.atomic import check_writable
 
     detector = load_model(model)
     if out.suffix.lower() not in _SUFFIXES:
@@ -95,7 +95,7 @@ def report(
 
 def write_report(found: "Findings", out: Path) -> None:
     """Write the page, whole or not at all."""
-    from esad.atomic import atomic_path
+    from esad.core.atomic import atomic_path
     from esad.report.page import write_page
 
     page = write_page(found)
@@ -233,7 +233,7 @@ def _alarms(
 
 def _known_id(detector: "Detector", data: Path) -> str | None:
     """The id column of the training file, where this file has it too."""
-    from esad.data.files import column_names
+    from esad.io.files import column_names
 
     known = detector.notes_.get("id_column")
     return known if known is not None and data.is_file() and known in column_names(data) else None

@@ -15,7 +15,7 @@ from esad.cli.training import Reading, read_training, refuse_model
 from esad.errors import InputError
 
 if TYPE_CHECKING:
-    from esad.detector import Detector
+    from esad.detectors.base import Detector
     from esad.review.material import Material
     from esad.review.store import Store
 

@@ -16,7 +16,7 @@ from esad.errors import DataFileError, OutputError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from esad.detector import Detector
+    from esad.detectors.base import Detector
     from esad.review.material import Material
     from esad.review.store import Store
 
@@ -82,7 +82,7 @@ def _cells(files: Sequence[Path], detector: "Detector", reading: Reading, aside:
     """All columns to show, as they stand in the files, but for those to ignore and those that are called as answers."""
     import pyarrow as pa
 
-    from esad.data.files import column_names, open_batches
+    from esad.io.files import column_names, open_batches
 
     names = column_names(files[0])
     for name in reading.ignore:
@@ -104,7 +104,7 @@ def open_store(journal: Path, material: "Material") -> "Store":
 
 def exchange_labels(asked: Asked, out: Path | None, given: Path | None, *, reviewer: str, as_json: bool) -> None:
     """Labels out or in, without a page."""
-    from esad.atomic import atomic_path, check_writable
+    from esad.core.atomic import atomic_path, check_writable
     from esad.review import exchange
 
     if out is not None:

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from esad.cli.source import open_source
 from esad.cli.training import Reading, check_column, column_labels, table_files
+from esad.detectors.opening import open_table, plain_id
 from esad.errors import InputError
-from esad.opening import open_table, plain_id
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from esad.detector import Detector
+    from esad.detectors.base import Detector
 
 __all__ = ["RowsRead", "read_rows"]
 
@@ -69,7 +69,7 @@ def read_rows(path: Path, detector: "Detector", reading: Reading) -> RowsRead:
 
 def _columns(path: Path, detector: "Detector", reading: Reading) -> tuple[str | None, str | None]:
     """The columns of labels and ids: as given, or else those of the training where the file has them."""
-    from esad.data.files import column_names
+    from esad.io.files import column_names
 
     names = column_names(path)
     check_column(reading.label_column, names, path, "--label-column")

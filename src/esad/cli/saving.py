@@ -8,15 +8,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from esad.core.extras import require
 from esad.errors import InputError, OutputError
-from esad.extras import require
 
 if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from esad.data.dataset import Dataset
+    from esad.datasets.dataset import Dataset
 
 __all__ = [
     "LABEL",
@@ -79,7 +79,7 @@ def write_arrow(path: Path, table: "pa.Table") -> None:
     import pyarrow.csv as pa_csv
     import pyarrow.parquet as pq
 
-    from esad.atomic import atomic_path
+    from esad.core.atomic import atomic_path
 
     if path.suffix not in (".csv", ".parquet"):
         raise OutputError(f"Cannot write {str(path)!r}: its name must end in .csv or .parquet.")
@@ -92,7 +92,7 @@ def write_arrow(path: Path, table: "pa.Table") -> None:
 
 def write_json(path: Path, document: Any) -> None:
     """Write one JSON document, whole or not at all."""
-    from esad.atomic import atomic_path
+    from esad.core.atomic import atomic_path
 
     with atomic_path(path) as temporary:
         temporary.write_text(json.dumps(document, indent=2, allow_nan=False) + "\n", encoding="utf-8")

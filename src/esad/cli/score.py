@@ -10,14 +10,14 @@ import typer
 from esad.cli import common, options, shards
 from esad.cli.decide import Decision, decision_for
 from esad.cli.source import Block, load_model, open_source, parsed, scored
+from esad.detectors.opening import plain_id
 from esad.errors import InputError
-from esad.opening import plain_id
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from esad.detector import Detector
+    from esad.detectors.base import Detector
     from esad.score.drift import Drift
 
 __all__ = ["EXAMPLE", "score"]
@@ -111,7 +111,7 @@ def _score_one(
     with ExitStack() as opened:
         writer = None
         if out is not None:
-            from esad.data.scores import ScoreWriter
+            from esad.io.scores import ScoreWriter
 
             with_p_values = decision.calibration is not None
             writer = opened.enter_context(

@@ -76,7 +76,7 @@ def serve(
     if not 0 < timeout <= 3600:
         raise InputError(f"--timeout must be a number of seconds up to 3600. Got {timeout:g}.")
     from esad.cli.source import refuse_data
-    from esad.extras import require
+    from esad.core.extras import require
 
     require("fastapi", extra="web")
     from esad.serve.app import Service, Settings

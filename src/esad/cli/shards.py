@@ -14,7 +14,7 @@ from esad.cli.source import warn_of_unknown
 from esad.errors import InputError
 
 if TYPE_CHECKING:
-    from esad.detector import Detector
+    from esad.detectors.base import Detector
     from esad.scale import Outcome
     from esad.scale.work import Answer
 

@@ -9,14 +9,14 @@ from esad.cli import common
 from esad.cli.doubts import mention_unclear, names_the_answer
 from esad.cli.progress import bar
 from esad.cli.training import check_column, refuse_model
+from esad.detectors.opening import Block, Source, columns_for, open_pictures, open_table
 from esad.errors import DataFileError, InputError, ModelFileError
-from esad.opening import Block, Source, columns_for, open_pictures, open_table
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from esad.detector import Detector
+    from esad.detectors.base import Detector
 
 __all__ = [
     "Block",
@@ -35,7 +35,7 @@ _TABLES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".pq")
 
 def load_model(path: Path) -> "Detector":
     """Load a model; data given in its place is named as such."""
-    from esad.loading import load
+    from esad.detectors.loading import load
 
     refuse_data(path)
     return load(path)
@@ -102,7 +102,7 @@ def scored(
 def _open_file(
     path: Path, detector: "Detector", id_column: str | None, truth_column: str | None, kind_column: str | None
 ) -> Source:
-    from esad.data.files import column_names
+    from esad.io.files import column_names
 
     names = column_names(path)
     for option, column in (

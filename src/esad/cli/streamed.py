@@ -21,7 +21,7 @@ from esad.cli.training import (
 from esad.errors import DataFileError, InputError
 
 if TYPE_CHECKING:
-    from esad.data.stream import PictureStream, TableStream
+    from esad.io.stream import PictureStream, TableStream
 
 __all__ = ["open_parts", "survey_parts"]
 
@@ -32,7 +32,7 @@ def open_parts(
     path: Path, reading: Reading, *, wanted: bool | None, shown: bool
 ) -> "TableStream | PictureStream | None":
     """The data as a stream if it is asked for, of several files, or too large; None to read it whole."""
-    from esad.data.parts import find_tables
+    from esad.io.parts import find_tables
 
     refuse_model(path)
     files = find_tables(path) if reading.labels_csv is None else ()
@@ -50,7 +50,7 @@ def open_parts(
 
 
 def _is_large(file: Path) -> bool:
-    from esad.data.files import n_cell_bytes
+    from esad.io.files import n_cell_bytes
 
     return n_cell_bytes(file) > MEMORY_SHARE * _memory()
 
@@ -64,8 +64,8 @@ def _memory() -> float:
 
 
 def _tables(path: Path, files: tuple[Path, ...], reading: Reading, *, shown: bool) -> "TableStream":
-    from esad.data.files import column_names
-    from esad.data.stream import TableStream
+    from esad.io.files import column_names
+    from esad.io.stream import TableStream
 
     check_roles(files[0], column_names(files[0]), reading)
     mention_names(files[0], reading)
@@ -88,8 +88,8 @@ def _tables(path: Path, files: tuple[Path, ...], reading: Reading, *, shown: boo
 
 
 def _pictures(path: Path, reading: Reading) -> "PictureStream":
-    from esad.data.picture_folder import list_folder
-    from esad.data.stream import PictureStream
+    from esad.io.picture_folder import list_folder
+    from esad.io.stream import PictureStream
 
     with telling_how_to_skip():
         listing = list_folder(path, labels_csv=reading.labels_csv, broken={} if reading.skip_broken else None)
@@ -100,8 +100,8 @@ def survey_parts(
     stream: "TableStream | PictureStream", path: Path, reading: Reading, *, seed: int, shown: bool
 ) -> TrainingSet:
     """Read all rows once, with a bar."""
-    from esad.data.stream import PictureStream
-    from esad.streaming import Survey
+    from esad.detectors.streaming import Survey
+    from esad.io.stream import PictureStream
 
     with telling_how_to_skip(), bar(rows=True, shown=shown) as progress:
         task = progress.add_task("reading", total=stream.n_rows)

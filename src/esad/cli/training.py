@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from esad.data.frame import Schema
-    from esad.streaming import Survey
+    from esad.detectors.streaming import Survey
+    from esad.table.schema import Schema
 
 __all__ = [
     "Reading",
@@ -96,7 +96,7 @@ def read_training(path: Path, reading: Reading) -> TrainingSet:
 
 def table_files(path: Path, reading: Reading) -> tuple[Path, ...]:
     """The tables that a path means: itself, those of a folder or pattern; none for pictures."""
-    from esad.data.parts import find_tables
+    from esad.io.parts import find_tables
 
     return find_tables(path) if reading.labels_csv is None or not path.is_dir() else ()
 
@@ -139,8 +139,8 @@ def column_labels(values: Any, reading: Reading, *, name: str) -> "NDArray[np.in
 
 
 def _read_files(path: Path, files: Sequence[Path], reading: Reading) -> TrainingSet:
-    from esad.data.files import column_names
-    from esad.data.parts import read_tables
+    from esad.io.files import column_names
+    from esad.io.parts import read_tables
 
     if reading.labels_csv is not None:
         raise InputError("--labels-csv is for a folder of pictures. For a table give --label-column.")
@@ -186,7 +186,7 @@ def _without_ids(path: Path, features: "pa.Table") -> "tuple[pa.Table, Schema, t
     """Leave out columns of text that is different in every row: nothing can be learned from them."""
     from dataclasses import replace
 
-    from esad.data.frame import Schema, Table
+    from esad.table.schema import Schema, Table
 
     schema = Schema.infer(Table.from_any(features))
     mention_misread(features, schema)
@@ -213,7 +213,7 @@ def notes_of(reading: Reading, left_out: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _read_folder(path: Path, reading: Reading) -> TrainingSet:
-    from esad.data.images import read_folder
+    from esad.io.images import read_folder
 
     for option, given in (("--label-column", reading.label_column), ("--id-column", reading.id_column)):
         if given is not None:

@@ -4,13 +4,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from esad.cli.source import Block, Source, scored
-from esad.opening import plain_id
+from esad.detectors.opening import plain_id
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from esad.detector import Detector
+    from esad.detectors.base import Detector
 
 __all__ = ["Worst", "worst_rows"]
 

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from esad.core.extras import require
 from esad.explain.reasons import HeatMaps
-from esad.extras import require
 
 __all__ = ["draw", "parts", "shown", "to_png"]
 

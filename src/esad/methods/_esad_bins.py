@@ -24,11 +24,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from esad.core.random import MemberRandom
 from esad.methods._esad_objective import ESADObjective, sums_of_squares
 from esad.methods._esad_settings import LossSettings
 from esad.networks.mlp import FrozenMLP, StackedMLP
 from esad.networks.spec import NetworkSpec
-from esad.random import MemberRandom
 
 __all__ = ["BinnedESADObjective", "Bins"]
 

@@ -7,11 +7,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from esad.core.processes import ALONE, Processes
+from esad.core.random import MemberRandom
 from esad.methods._esad_settings import LossSettings
 from esad.networks.mlp import FrozenMLP
 from esad.networks.spec import NetworkSpec
-from esad.processes import ALONE, Processes
-from esad.random import MemberRandom
 from esad.score.threshold import ONE_SIGMA_BELOW
 from esad.train.objective import Batch, Objective, Scorer
 from esad.train.transforms import add_noise, permute_features

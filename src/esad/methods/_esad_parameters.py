@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from esad import arguments
-from esad.arguments import (
+from esad.core import arguments
+from esad.core.arguments import (
     NOT_NEGATIVE,
     POSITIVE,
     TRUTH,

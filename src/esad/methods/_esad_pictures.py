@@ -10,11 +10,11 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from esad.core.processes import ALONE, Processes
+from esad.core.random import MemberRandom
 from esad.methods._esad_objective import ESADObjective
 from esad.methods._esad_settings import LossSettings
 from esad.networks.spec import NetworkSpec
-from esad.processes import ALONE, Processes
-from esad.random import MemberRandom
 from esad.train.objective import Batch, Scorer
 from esad.train.transforms import quarter_turns, random_turns, rotate, shift_and_flip, to_grey
 

@@ -8,9 +8,9 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
+from esad.core.random import MemberRandom
 from esad.networks.inference import inference
 from esad.networks.spec import NetworkSpec
-from esad.random import MemberRandom
 from esad.train.objective import Batch, Objective, Scorer
 
 __all__ = ["Latent", "M1M2Objective", "M1Objective", "M2Objective", "log_density"]

@@ -11,12 +11,12 @@ import torch.nn.functional as F  # noqa: N812
 from numpy.typing import NDArray
 from torch import Tensor
 
-from esad.data.images import as_images, is_images, read_folder
+from esad.core.random import MemberRandom
 from esad.errors import InputError
+from esad.io.images import as_images, is_images, read_folder
 from esad.networks.mlp import StackedMLP
 from esad.networks.spec import NetworkSpec
 from esad.preprocess.image import ImagePreprocessor
-from esad.random import MemberRandom
 from esad.train.autoencoder import AutoencoderObjective
 from esad.train.hypersphere import HypersphereObjective
 from esad.train.objective import Batch, TrainingData

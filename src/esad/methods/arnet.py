@@ -25,12 +25,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from esad.deep import Phase
+from esad.core.random import MemberRandom
+from esad.detectors.deep import Phase
+from esad.detectors.standard import StandardDetector
 from esad.networks.inference import inference
 from esad.networks.spec import NetworkSpec
 from esad.preprocess.inputs import Rows
-from esad.random import MemberRandom
-from esad.standard import StandardDetector
 from esad.train.objective import Batch, Objective, Scorer, presumed_normal
 from esad.train.transforms import quarter_turns, random_turns, rotate, shift_and_flip, to_grey
 

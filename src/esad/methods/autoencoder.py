@@ -15,10 +15,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from esad.deep import Phase
+from esad.detectors.deep import Phase
+from esad.detectors.standard import StandardDetector
 from esad.networks.spec import NetworkSpec
 from esad.preprocess.inputs import Rows
-from esad.standard import StandardDetector
 from esad.train.autoencoder import AutoencoderObjective
 from esad.train.objective import Objective, presumed_normal
 

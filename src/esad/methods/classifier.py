@@ -28,13 +28,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from esad import labels
-from esad.deep import Phase
+from esad.core.random import MemberRandom
+from esad.detectors.deep import Phase
+from esad.detectors.standard import StandardDetector
 from esad.networks.inference import inference
 from esad.networks.mlp import StackedMLP
 from esad.networks.spec import NetworkSpec
 from esad.preprocess.inputs import Rows
-from esad.random import MemberRandom
-from esad.standard import StandardDetector
 from esad.train.objective import Batch, Objective, Scorer
 
 __all__ = ["SupervisedClassifier", "SupervisedObjective"]

@@ -26,11 +26,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from esad.arguments import Rule, is_positive
-from esad.deep import Phase
+from esad.core.arguments import Rule, is_positive
+from esad.detectors.deep import Phase
+from esad.detectors.standard import PRETRAIN_LR, StandardDetector
 from esad.networks.spec import NetworkSpec
 from esad.preprocess.inputs import Rows
-from esad.standard import PRETRAIN_LR, StandardDetector
 from esad.train.autoencoder import AutoencoderObjective
 from esad.train.hypersphere import HypersphereObjective
 from esad.train.objective import Batch, Objective, Scorer, TrainingData, presumed_normal

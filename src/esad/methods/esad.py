@@ -28,7 +28,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from esad.deep import DeepDetector, Phase
+from esad.detectors.deep import DeepDetector, Phase
 from esad.errors import ModelFileError
 from esad.methods._esad_bins import BinnedESADObjective
 from esad.methods._esad_recipe import PUBLISHED, Recipe, resolve

@@ -34,13 +34,13 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from esad.arguments import NOT_NEGATIVE, Rule
-from esad.deep import Phase
+from esad.core.arguments import NOT_NEGATIVE, Rule
+from esad.core.random import MemberRandom
+from esad.detectors.deep import Phase
+from esad.detectors.standard import StandardDetector
 from esad.networks.mlp import StackedMLP
 from esad.networks.spec import NetworkSpec
 from esad.preprocess.inputs import Rows
-from esad.random import MemberRandom
-from esad.standard import StandardDetector
 from esad.train.objective import Batch, Objective, Scorer, TrainingData, presumed_normal
 
 __all__ = ["GANomaly", "GANomalyObjective"]

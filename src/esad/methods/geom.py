@@ -26,15 +26,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from esad.deep import Phase
+from esad.core.random import MemberRandom
+from esad.detectors.deep import Phase
+from esad.detectors.standard import StandardDetector
 from esad.methods._geom_dirichlet import fit_dirichlet
 from esad.methods._geom_transformations import KINDS, pixel_maps, transformations_of
 from esad.networks.inference import inference
 from esad.networks.mlp import StackedMLP
 from esad.networks.spec import NetworkSpec
 from esad.preprocess.inputs import Rows
-from esad.random import MemberRandom
-from esad.standard import StandardDetector
 from esad.train.objective import Batch, Objective, Scorer, TrainingData, presumed_normal
 
 __all__ = ["GEOM", "GEOMObjective"]

@@ -16,7 +16,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from esad.shallow import ShallowDetector
+from esad.detectors.solved import ShallowDetector
 from esad.solvers.forest import ForestModel
 
 __all__ = ["IsolationForest"]

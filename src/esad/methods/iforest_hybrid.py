@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from esad.hybrid import HybridDetector
+from esad.detectors.hybrid import HybridDetector
 from esad.solvers.forest import ForestModel
 
 __all__ = ["IFHybrid"]

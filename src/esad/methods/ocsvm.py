@@ -19,7 +19,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from esad.shallow import ShallowDetector
+from esad.detectors.solved import ShallowDetector
 from esad.solvers.one_class_svm import OneClassSVMModel
 
 __all__ = ["OCSVM"]

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from esad.hybrid import HybridDetector
+from esad.detectors.hybrid import HybridDetector
 from esad.solvers.one_class_svm import OneClassSVMModel
 
 __all__ = ["OCSVMHybrid"]

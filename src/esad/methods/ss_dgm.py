@@ -43,12 +43,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from esad.arguments import NOT_NEGATIVE, Rule, is_positive
-from esad.deep import Phase
+from esad.core.arguments import NOT_NEGATIVE, Rule, is_positive
+from esad.detectors.deep import Phase
+from esad.detectors.standard import StandardDetector
 from esad.methods._ss_dgm_objective import M1M2Objective, M1Objective, M2Objective
 from esad.networks.spec import NetworkSpec
 from esad.preprocess.inputs import Rows
-from esad.standard import StandardDetector
 from esad.train.objective import Objective, all_unlabelled
 
 __all__ = ["SSDGM"]

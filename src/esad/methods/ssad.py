@@ -23,7 +23,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from esad.shallow import ShallowDetector
+from esad.detectors.solved import ShallowDetector
 from esad.solvers.ssad import SSADModel
 
 __all__ = ["SSAD"]

@@ -23,7 +23,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from esad.hybrid import HybridDetector
+from esad.detectors.hybrid import HybridDetector
 from esad.solvers.ssad import SSADModel
 from esad.train.objective import all_unlabelled
 

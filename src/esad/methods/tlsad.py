@@ -37,16 +37,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from esad.arguments import NOT_NEGATIVE, Rule, is_whole
-from esad.deep import Phase
-from esad.detector import Scores, State, TrainingScores
+from esad.core.arguments import NOT_NEGATIVE, Rule, is_whole
+from esad.detectors.base import Scores, State, TrainingScores
+from esad.detectors.deep import Phase
+from esad.detectors.standard import PRETRAIN_LR, StandardDetector
 from esad.errors import InputError, ModelFileError
 from esad.methods._tlsad_objective import Reference, TLSADObjective, TransferAutoencoder
 from esad.networks.resnet import N_FEATURES, ResNet18, read_weights
 from esad.networks.spec import NetworkSpec
 from esad.persist.weights import check_weights
 from esad.preprocess.inputs import Rows
-from esad.standard import PRETRAIN_LR, StandardDetector
 from esad.train.autoencoder import AutoencoderObjective
 from esad.train.blocks import BLOCK_PICTURES
 from esad.train.callbacks import Callback

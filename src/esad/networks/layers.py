@@ -8,8 +8,8 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
+from esad.core.random import MemberRandom
 from esad.networks.norm import OverProcesses, batch_norm_of_all
-from esad.random import MemberRandom
 
 __all__ = ["StackedConv", "crop", "fold_members", "pad_to_multiple", "reset_weights", "unfold_members"]
 

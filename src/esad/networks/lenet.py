@@ -11,9 +11,9 @@ from itertools import pairwise
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
+from esad.core.random import MemberRandom
 from esad.networks.layers import StackedConv, crop, fold_members, pad_to_multiple, reset_weights, unfold_members
 from esad.networks.mlp import StackedMLP
-from esad.random import MemberRandom
 
 __all__ = ["LeNetDecoder", "LeNetEncoder"]
 

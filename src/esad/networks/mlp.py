@@ -12,8 +12,8 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
+from esad.core.random import MemberRandom
 from esad.networks.norm import OverProcesses, moments_of_all
-from esad.random import MemberRandom
 
 __all__ = ["FrozenMLP", "StackedMLP"]
 

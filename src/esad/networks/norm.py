@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from esad.processes import ALONE, Processes
+from esad.core.processes import ALONE, Processes
 
 __all__ = ["OverProcesses", "batch_norm_of_all", "moments_of_all"]
 

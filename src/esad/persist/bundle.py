@@ -24,7 +24,7 @@ from typing import Any, BinaryIO, NoReturn
 import numpy as np
 
 from esad import __version__
-from esad.atomic import atomic_path
+from esad.core.atomic import atomic_path
 from esad.errors import InputError, ModelFileError, OutputError
 from esad.persist import contents
 from esad.persist.contents import DamageError

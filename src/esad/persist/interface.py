@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from esad.data.frame import Table
 from esad.errors import SchemaError
 from esad.preprocess.inputs import Inputs
-from esad.preprocess.tabular import TabularPreprocessor
 from esad.preprocess.tensors import GROUPS, PictureRows, group_of
+from esad.table.encode import TabularPreprocessor
+from esad.table.schema import Table
 
 __all__ = ["ARRAY", "OUTPUTS", "PICTURES", "by_column", "by_group", "column_inputs", "group_inputs", "input_names"]
 

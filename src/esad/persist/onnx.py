@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from esad.extras import require
+from esad.core.extras import require
 from esad.persist.interface import ARRAY, PICTURES, by_column, column_inputs, input_names
-from esad.preprocess.features import ColumnFeatures
 from esad.preprocess.inputs import Inputs
-from esad.preprocess.tabular import TabularPreprocessor
 from esad.preprocess.tensors import GROUPS, group_of
+from esad.table.encode import TabularPreprocessor
+from esad.table.features import ColumnFeatures
 
 __all__ = ["check_installed", "described", "reader", "write"]
 

@@ -6,12 +6,12 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from esad.data.columns import Values
-from esad.data.frame import Table
-from esad.preprocess.features import ColumnFeatures
 from esad.preprocess.inputs import Inputs
-from esad.preprocess.tabular import TabularPreprocessor
 from esad.score.conformal import Calibration
+from esad.table.columns import Values
+from esad.table.encode import TabularPreprocessor
+from esad.table.features import ColumnFeatures
+from esad.table.schema import Table
 
 __all__ = ["TOLERANCE", "Parity", "compare", "random_data"]
 

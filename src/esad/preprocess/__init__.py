@@ -1,1 +1,1 @@
-"""From a table or pictures to the numbers a network sees; fitted state is arrays + JSON."""
+"""One face over tables and pictures: from what a user gives to the rows a method works on."""

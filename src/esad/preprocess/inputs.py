@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from esad.data.frame import Schema, Table
-from esad.data.images import as_images, is_images
 from esad.errors import InputError, ModelFileError, SchemaError
+from esad.io.images import as_images, is_images
 from esad.labels import NORMAL, UNLABELLED
 from esad.preprocess.image import ImagePreprocessor
-from esad.preprocess.tabular import TabularPreprocessor
+from esad.table.encode import TabularPreprocessor
+from esad.table.schema import Schema, Table
 
 __all__ = ["SCALINGS", "Inputs", "read", "reference_rows"]
 

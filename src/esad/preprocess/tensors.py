@@ -12,10 +12,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from esad.preprocess.features import ColumnFeatures, Cycle
 from esad.preprocess.image import UNIT_LIMITS, ImagePreprocessor
 from esad.preprocess.inputs import Inputs
-from esad.preprocess.tabular import CLIP, TabularPreprocessor
+from esad.table.encode import CLIP, TabularPreprocessor
+from esad.table.features import ColumnFeatures, Cycle
 
 __all__ = ["GROUPS", "NOT_A_DATE", "PictureRows", "TableRows", "exact", "group_of"]
 

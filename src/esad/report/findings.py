@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from esad.score.metrics import Evaluation, evaluate
 
 if TYPE_CHECKING:
-    from esad.detector import Detector
+    from esad.detectors.base import Detector
     from esad.explain.reasons import HeatMaps, Reasons
     from esad.score.drift import Drift
 

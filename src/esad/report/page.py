@@ -4,12 +4,12 @@ import base64
 from collections.abc import Iterator
 
 from esad import __version__
+from esad.core.text import counted
 from esad.explain.reasons import HeatMaps, Reasons, cell_text
 from esad.report import sections
 from esad.report.findings import Alarm, Findings
 from esad.report.markup import Element, breakable, new, render, table
 from esad.report.style import CSS
-from esad.wording import counted
 
 __all__ = ["write_page"]
 

@@ -7,8 +7,8 @@ from typing import Annotated, Final
 from fastapi import FastAPI, Query, Request
 from fastapi.responses import HTMLResponse, Response
 
+from esad.core.extras import require
 from esad.errors import RequestError
-from esad.extras import require
 from esad.report.style import COLOURS
 from esad.review.access import Access
 from esad.review.desk import Desk

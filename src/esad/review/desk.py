@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from esad import labels
 from esad.advice.suggest import border
+from esad.detectors.loading import load
 from esad.errors import InputError
 from esad.explain.drawing import shown, to_png
-from esad.loading import load
 from esad.review import exchange, versions
 from esad.review.judged import Judged, Scored
 from esad.review.material import Material

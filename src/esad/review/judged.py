@@ -10,12 +10,12 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from esad.data.table import take_rows
-from esad.detector import Detector
+from esad.detectors.base import Detector
 from esad.explain.cases import Case, Cases
 from esad.explain.reasons import HeatMaps, Reasons, cell_text
 from esad.preprocess.inputs import Rows
 from esad.review.material import Material
+from esad.table.table import take_rows
 
 __all__ = ["Explained", "Judged", "Scored"]
 

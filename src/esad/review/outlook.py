@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from esad import labels
 from esad.advice.crossfit import MAX_ROWS
 from esad.advice.curve import MIN_ANOMALIES, SHARES, Gain, learning_curve
-from esad.detector import Detector
+from esad.detectors.base import Detector
 from esad.review.watch import Stopped, Watch
 
 __all__ = ["Outlook"]

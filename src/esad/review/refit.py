@@ -12,14 +12,14 @@ from sklearn.base import clone
 
 from esad import labels
 from esad.advice.crossfit import Part, auc, folds, held_out_scores, thinned
-from esad.data.table import take_rows
-from esad.deep import DeepDetector
-from esad.detector import Detector
+from esad.core.random import seed_from
+from esad.detectors.base import Detector
+from esad.detectors.deep import DeepDetector
 from esad.errors import InputError
-from esad.random import seed_from
 from esad.review.carried import carry_threshold, what_is_lost
 from esad.review.judged import Scored
 from esad.review.watch import Stopped, Watch
+from esad.table.table import take_rows
 from esad.train.callbacks import Callback, WarmStart
 
 __all__ = ["Comparison", "Refit", "compared", "cross_validated", "refitted"]

@@ -18,7 +18,7 @@ from typing import Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from esad.atomic import transaction
+from esad.core.atomic import transaction
 from esad.errors import DataFileError, InputError, OutputError
 from esad.review.book import VERDICTS, Book, Entry, check_reviewer
 

@@ -3,8 +3,8 @@
 import shutil
 from pathlib import Path
 
-from esad.atomic import atomic_path
-from esad.detector import Detector
+from esad.core.atomic import atomic_path
+from esad.detectors.base import Detector
 
 __all__ = ["beside", "has_previous", "replace", "roll_back"]
 

@@ -19,7 +19,7 @@ from contextlib import ExitStack
 from dataclasses import asdict
 from typing import Any, Self
 
-from esad import cluster
+from esad.scale import cluster
 from esad.scale.work import Answer, Job, attempt, use_one_thread
 
 __all__ = [

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from esad.atomic import atomic_path
+from esad.core.atomic import atomic_path
 
 __all__ = ["Record", "file_hash", "identity", "stamp"]
 

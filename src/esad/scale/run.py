@@ -8,13 +8,13 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from esad.atomic import atomic_path
+from esad.core.atomic import atomic_path
+from esad.core.text import counted
 from esad.errors import InputError, OutputError
 from esad.scale.engines import ENGINES, answers, engine_for
 from esad.scale.records import Record, file_hash, identity, stamp
 from esad.scale.shards import BOOKS, Shard, plan
 from esad.scale.work import Answer, Common, Job
-from esad.wording import counted
 
 __all__ = ["Outcome", "Settings", "score_shards"]
 
@@ -188,7 +188,7 @@ class Settings(Common):
     @classmethod
     def of(cls, model: str | os.PathLike[str], id_column: str | None, alpha: float | None) -> "Settings":
         """Check the model and what is asked of it."""
-        from esad.loading import load
+        from esad.detectors.loading import load
         from esad.score.drift import LEVEL
 
         detector = load(model)

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from esad.data.files import SUFFIXES
-from esad.data.parts import is_table
+from esad.core.text import counted
 from esad.errors import DataFileError, InputError, OutputError
-from esad.wording import counted
+from esad.io.files import SUFFIXES
+from esad.io.parts import is_table
 
 __all__ = ["BOOKS", "FORMATS", "Shard", "plan"]
 

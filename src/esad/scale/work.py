@@ -19,13 +19,13 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 
-from esad.alarms import AlarmRule
+from esad.detectors.alarms import AlarmRule
+from esad.detectors.opening import open_table
 from esad.errors import DataFileError, EsadError, ModelFileError
-from esad.opening import open_table
 from esad.scale.records import Record, file_hash, stamp
 
 if TYPE_CHECKING:
-    from esad.detector import Detector
+    from esad.detectors.base import Detector
 
 __all__ = ["Answer", "Common", "Job", "attempt", "serve", "use_one_thread"]
 
@@ -121,7 +121,7 @@ def attempt(job: Job) -> Answer:
 
 
 def _score(job: Job) -> Record:
-    from esad.data.scores import ScoreWriter
+    from esad.io.scores import ScoreWriter
     from esad.preprocess.inputs import read
 
     started = time.perf_counter()
@@ -170,7 +170,7 @@ def _remove_stale(job: Job, record: Record | None) -> None:
 
 @functools.lru_cache(maxsize=1)
 def _model(path: str, expected: str) -> "Detector":
-    from esad.loading import load
+    from esad.detectors.loading import load
 
     if file_hash(path) != expected:
         raise ModelFileError(f"The model {path!r} is not the one that the run began with.")

@@ -22,7 +22,7 @@ from typing import Any, Final, Literal, Self, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from esad.arguments import check_share
+from esad.core.arguments import check_share
 from esad.errors import InputError, ModelFileError
 from esad.score.threshold import Threshold
 

@@ -14,10 +14,10 @@ from typing import Any, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from esad.arguments import check_share
+from esad.core.arguments import check_share
 from esad.errors import InputError
 from esad.preprocess.inputs import Inputs, read
-from esad.preprocess.profile import ColumnCounts, ColumnProfile, Profile
+from esad.table.profile import ColumnCounts, ColumnProfile, Profile
 
 __all__ = ["LEVEL", "MIN_DISTANCE", "MIN_ROWS", "Drift", "DriftMonitor", "Shift"]
 

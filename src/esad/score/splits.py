@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from esad import labels
-from esad.arguments import check_share
+from esad.core.arguments import check_share
 from esad.errors import InputError, LabelError
 
 __all__ = ["N_PARTS", "LabelAwareSplit", "calibration_rows", "corrected_error", "held_out_parts", "held_out_rows"]

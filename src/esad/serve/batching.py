@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from esad.alarms import AlarmRule
-from esad.data.table import Table
+from esad.detectors.alarms import AlarmRule
 from esad.errors import RequestError
 from esad.serve.metrics import Metrics
 from esad.serve.rows import Rows
+from esad.table.table import Table
 
 __all__ = ["Batcher", "Scored"]
 

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from esad.data.images import as_images
-from esad.data.table import Table
 from esad.errors import RequestError, SchemaError
+from esad.io.images import as_images
 from esad.serve.files import parquet_rows, picture_rows, text_rows
 from esad.serve.json_rows import json_rows
 from esad.serve.model import Served
 from esad.serve.rows import Rows, check_count
+from esad.table.table import Table
 
 __all__ = ["CSV", "JPEG", "JSON", "MULTIPART", "NPY", "PARQUET", "PNG", "TSV", "media_types", "read", "read_uploads"]
 

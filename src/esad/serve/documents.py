@@ -6,9 +6,9 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel, Field
 
-from esad.data.frame import Schema
 from esad.serve import bodies
 from esad.serve.model import Served
+from esad.table.schema import Schema
 
 __all__ = [
     "Explained",

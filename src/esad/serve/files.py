@@ -12,14 +12,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from esad.data.csv_faults import one_line
-from esad.data.pictures import read_header
-from esad.data.table import Table
+from esad.detectors.opening import Block, open_pictures, open_table, plain_id
 from esad.errors import InputError, RequestError, SchemaError
-from esad.opening import Block, open_pictures, open_table, plain_id
+from esad.io.csv_faults import one_line
+from esad.io.pictures import read_header
 from esad.serve import parquet
 from esad.serve.model import Served
 from esad.serve.rows import Rows, check_count, check_expanded, check_width, schema_of
+from esad.table.table import Table
 
 __all__ = ["parquet_rows", "picture_rows", "text_rows"]
 

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from pydantic_core import from_json
 
-from esad.data.columns import read_array
-from esad.data.table import Table
+from esad.core.text import listed
 from esad.errors import RequestError, SchemaError
 from esad.serve.model import Served
 from esad.serve.rows import SCALARS, Rows, check_count, schema_of
-from esad.wording import listed
+from esad.table.columns import read_array
+from esad.table.table import Table
 
 __all__ = ["json_rows"]
 

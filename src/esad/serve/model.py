@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from esad.detector import Detector
+from esad.core.extras import require
+from esad.detectors.base import Detector
+from esad.detectors.loading import load
 from esad.errors import EsadError, ModelFileError
-from esad.extras import require
-from esad.loading import load
 from esad.serve.metrics import Metrics
 
 __all__ = ["Models", "Outcome", "Served"]

@@ -6,10 +6,10 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from esad.data.frame import Schema
-from esad.data.table import Table
 from esad.errors import RequestError
 from esad.serve.model import Served
+from esad.table.schema import Schema
+from esad.table.table import Table
 
 __all__ = ["MAX_EXPANDED", "SCALARS", "Rows", "check_count", "check_expanded", "check_width", "schema_of"]
 

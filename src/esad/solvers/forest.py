@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.ensemble import IsolationForest as _Forest
 
-from esad.arguments import is_whole
+from esad.core.arguments import is_whole
 from esad.errors import InputError, ModelFileError
 from esad.solvers.base import RowModel, Rows, Scores, State, presumed_normal_rows
 from esad.solvers.tensors import MIN_PATH, ForestScore

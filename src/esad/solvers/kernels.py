@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from esad.arguments import is_positive
+from esad.core.arguments import is_positive
 from esad.errors import InputError
 
 __all__ = ["check_gamma", "kernel", "kernel_sum", "median_gamma"]

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.svm import OneClassSVM
 
-from esad.arguments import is_positive, is_whole
+from esad.core.arguments import is_positive, is_whole
 from esad.errors import InputError
 from esad.solvers.base import Rows, presumed_normal_rows
 from esad.solvers.support import SupportVectors

@@ -36,7 +36,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from esad.arguments import NOT_NEGATIVE, POSITIVE, Rule, check, is_positive
+from esad.core.arguments import NOT_NEGATIVE, POSITIVE, Rule, check, is_positive
 from esad.solvers.base import Rows
 from esad.solvers.support import SupportVectors
 from esad.solvers.working_set import Dual, Solution, solve

@@ -5,7 +5,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from esad.arguments import is_positive
+from esad.core.arguments import is_positive
 from esad.errors import ModelFileError
 from esad.solvers.base import RowModel, Rows, Scores, State, check_arrays
 from esad.solvers.kernels import check_gamma, kernel_sum, median_gamma

@@ -8,9 +8,9 @@ from typing import ClassVar
 
 from torch import Tensor
 
+from esad.core.random import MemberRandom
 from esad.networks.inference import inference
 from esad.networks.spec import NetworkSpec
-from esad.random import MemberRandom
 from esad.train.objective import Batch, Objective, Scorer
 
 __all__ = ["AutoencoderObjective"]

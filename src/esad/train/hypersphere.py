@@ -10,9 +10,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from esad.core.random import MemberRandom
 from esad.networks.inference import inference
 from esad.networks.spec import NetworkSpec
-from esad.random import MemberRandom
 from esad.train.autoencoder import AutoencoderObjective
 from esad.train.objective import Batch, Objective, Scorer, TrainingData
 

@@ -16,9 +16,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from esad.core.processes import ALONE, Part, Processes
+from esad.core.random import MemberRandom
 from esad.errors import InputError, TrainingError
-from esad.processes import ALONE, Part, Processes
-from esad.random import MemberRandom
 from esad.train.callbacks import Callback, StopTraining
 from esad.train.graphs import N_WARM_UP, Recording, own_stream
 from esad.train.objective import Batch, Objective, TrainingData

@@ -10,8 +10,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from esad.processes import ALONE, Processes
-from esad.random import MemberRandom
+from esad.core.processes import ALONE, Processes
+from esad.core.random import MemberRandom
 
 __all__ = ["HELD_OUT", "Batch", "Objective", "Refilling", "Scorer", "TrainingData", "all_unlabelled", "presumed_normal"]
 

@@ -9,8 +9,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from esad.processes import ALONE, Processes
-from esad.random import MemberRandom, member_seeds
+from esad.core.processes import ALONE, Processes
+from esad.core.random import MemberRandom, member_seeds
 from esad.train.callbacks import Callback
 from esad.train.loop import Settings, train
 from esad.train.objective import HELD_OUT, Objective, TrainingData

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import torch
 
-from esad import processes
+from esad.core import processes
 from esad.errors import InputError
 
 __all__ = ["PRECISIONS", "autocast", "compiled", "dtype_of", "in_parallel", "in_turn", "resolve_device", "threads_for"]

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from esad.core.processes import ALONE, Processes
 from esad.errors import InputError
 from esad.networks.norm import OverProcesses
-from esad.processes import ALONE, Processes
 from esad.train.objective import Batch, Objective, TrainingData
 
 if TYPE_CHECKING:

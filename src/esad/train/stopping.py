@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
-from esad import processes
+from esad.core import processes
 from esad.score.splits import LabelAwareSplit, corrected_error
 from esad.train.callbacks import Callback, EarlyStopping, StopTraining, member_scores_so_far
 from esad.train.objective import HELD_OUT, TrainingData

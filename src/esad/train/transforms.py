@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from esad.random import MemberRandom
+from esad.core.random import MemberRandom
 
 __all__ = ["add_noise", "permute_features", "quarter_turns", "random_turns", "rotate", "shift_and_flip", "to_grey"]
 

@@ -3,7 +3,7 @@
 Importing it without the extra `web` says what to install.
 """
 
-from esad.extras import require
+from esad.core.extras import require
 
 for _module in ("fastapi", "uvicorn"):
     require(_module, extra="web")

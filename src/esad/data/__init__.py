@@ -1,1 +1,0 @@
-"""Tables and pictures in: reading, describing, splitting and labelling data."""

@@ -1,0 +1,1 @@
+"""Data sets by name: where they come from, and the experiments drawn from them."""

@@ -1,0 +1,282 @@
+"""Files from the network: whole and checked, or not there at all.
+
+A file arrives beside its place, as NAME.part. When the connection breaks, the rest is asked for, where the server can
+do that and a checksum will tell whether the pieces fit. Only a file whose checksum and size are right is renamed.
+"""
+
+import contextlib
+import http.client
+import shutil
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, Final
+from urllib.parse import urlsplit
+
+from esad.core.atomic import replace
+from esad.datasets.checksums import digest
+from esad.datasets.folder import make_folder
+from esad.errors import DataFileError, OutputError
+
+__all__ = ["Remote", "Report", "downloaded", "fetch"]
+
+Report = Callable[[str, int, int | None], None]
+"""Told what is under way, how much of it is done, and how much there is, where that is known."""
+
+_SCHEMES: Final = ("http", "https")
+_WORTH_ANOTHER_TRY: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
+_ATTEMPTS: Final = 4
+_PAUSE: float = 1.0  # seconds before the second attempt; doubled before each further one
+_CHUNK: Final = 1 << 16
+_MAX_BYTES: Final = 1 << 30
+
+
+@dataclass(frozen=True)
+class Remote:
+    """A file on the network.
+
+    Parameters
+    ----------
+    urls : tuple of str
+        Where it is, to be tried in this order.
+    md5, sha256 : str, optional
+        What its publisher says of it. Without either the content has to be checked by other means.
+    """
+
+    urls: tuple[str, ...]
+    md5: str | None = None
+    sha256: str | None = None
+
+    @property
+    def file(self) -> str:
+        """The name of the file."""
+        return urlsplit(self.urls[0]).path.rpartition("/")[2]
+
+
+class _Broken(Exception):  # noqa: N818  not an error yet
+    """One attempt failed; another one may not."""
+
+
+@contextlib.contextmanager
+def downloaded(
+    remotes: Sequence[Remote], folder: Path, name: str, report: Report | None = None
+) -> Iterator[list[Path]]:
+    """Fetch the files that a data set is made from and yield their paths; they are removed when the block ends well.
+
+    Parameters
+    ----------
+    remotes : sequence of Remote
+        What to fetch.
+    folder : pathlib.Path
+        The data folder. Files lie in its sub-folder `.downloads/NAME` meanwhile; after an interruption those that are
+        whole, and the part that is not, are found there again.
+    name : str
+        Name of the data set.
+    report : callable, optional
+        Told how far each file is.
+    """
+    place = folder / ".downloads" / name
+    make_folder(place)
+    paths = [place / remote.file for remote in remotes]
+    for remote, path in zip(remotes, paths, strict=True):
+        _fetch_from_any(remote, path, report)
+    try:
+        yield paths
+    except DataFileError:  # what came is of no use, now or later
+        shutil.rmtree(place, ignore_errors=True)
+        raise
+    shutil.rmtree(place, ignore_errors=True)
+    with contextlib.suppress(OSError):  # another data set is being fetched
+        place.parent.rmdir()
+
+
+def _fetch_from_any(remote: Remote, path: Path, report: Report | None) -> None:
+    """Fetch from the first address that has the file."""
+    if path.is_file() and _fits(path, remote.md5, remote.sha256):
+        return
+    for index, url in enumerate(remote.urls):
+        try:
+            return fetch(url, path, md5=remote.md5, sha256=remote.sha256, report=report)
+        except DataFileError:
+            if index == len(remote.urls) - 1:
+                raise
+
+
+def fetch(
+    url: str,
+    path: Path,
+    *,
+    md5: str | None = None,
+    sha256: str | None = None,
+    n_bytes: int | None = None,
+    timeout: float = 30.0,
+    report: Report | None = None,
+) -> None:
+    """Download one file.
+
+    Parameters
+    ----------
+    url : str
+        Address, http or https.
+    path : pathlib.Path
+        Where it shall lie. Its folder must exist.
+    md5, sha256 : str, optional
+        Checksums it must have. Only with one of them a part left by an earlier run is continued.
+    n_bytes : int, optional
+        Size it must have.
+    timeout : float
+        Seconds without an answer after which an attempt counts as failed.
+    report : callable, optional
+        Told how far the download is.
+
+    Raises
+    ------
+    DataFileError
+        When the file cannot be had or is not the one expected.
+    OutputError
+        When it cannot be written.
+    """
+    _check_scheme(url)
+    part = path.with_name(path.name + ".part")
+    if md5 is None and sha256 is None:
+        part.unlink(missing_ok=True)
+    reason: object = ""
+    for attempt in range(_ATTEMPTS):
+        if attempt:
+            time.sleep(_PAUSE * 2 ** (attempt - 1))
+        try:
+            is_continued = _stream(url, part, n_bytes, timeout, report)
+        except _Broken as broken:
+            reason = broken
+            continue
+        if (n_bytes is None or part.stat().st_size == n_bytes) and _fits(part, md5, sha256):
+            replace(part, path)
+            return
+        part.unlink()
+        if not is_continued:
+            raise DataFileError(
+                f"{url} is not the file it should be: its checksum or size is another one. It was not kept. "
+                "Try again later, or look for a newer version of esad."
+            )
+        reason = "the pieces of several attempts did not fit together"
+    raise DataFileError(f"Cannot download {url}: {reason}. Tried {_ATTEMPTS} times. Check the network and try again.")
+
+
+def _fits(path: Path, md5: str | None, sha256: str | None) -> bool:
+    """Whether a file has the checksums that are known."""
+    return all(known is None or digest(path, kind) == known for kind, known in (("md5", md5), ("sha256", sha256)))
+
+
+def _stream(url: str, part: Path, n_bytes: int | None, timeout: float, report: Report | None) -> bool:
+    """Append what is missing to the part, or write all of it; tell whether it was continued."""
+    offset = part.stat().st_size if part.is_file() else 0
+    with _opened(url, offset, part, timeout) as response:
+        start = offset if response.status == http.client.PARTIAL_CONTENT else 0
+        if start and not (response.headers.get("Content-Range") or "").startswith(f"bytes {start}-"):
+            part.unlink()
+            raise _Broken("the server continued at another place")
+        length = response.headers.get("Content-Length") or ""
+        total = start + int(length) if length.isdecimal() else n_bytes
+        limit = _MAX_BYTES if n_bytes is None else n_bytes
+        done = start
+        _check_size(url, part, total or 0, limit)
+        try:
+            with part.open("ab" if start else "wb") as file:
+                for chunk in _chunks(response):
+                    done += len(chunk)
+                    _check_size(url, part, done, limit)
+                    file.write(chunk)
+                    if report is not None:
+                        report(part.stem, done, total)
+        except OSError as error:
+            part.unlink(missing_ok=True)
+            raise OutputError(
+                f"Cannot write {str(part)!r}: {error.strerror}. Free some space or take another folder, and try again."
+            ) from error
+    if total is not None and done < total:
+        raise _Broken(f"the connection ended after {done:,} of {total:,} bytes")
+    return start > 0
+
+
+def _check_size(url: str, part: Path, n_bytes: int, limit: int) -> None:
+    if n_bytes > limit:
+        part.unlink(missing_ok=True)
+        raise DataFileError(f"Refused {url}: it has more than the {limit:,} bytes it may have.")
+
+
+@contextlib.contextmanager
+def _opened(url: str, offset: int, part: Path, timeout: float) -> Iterator[Any]:
+    """Open an address, from a place in the file on."""
+    headers = {"User-Agent": "esad", "Accept-Encoding": "identity"}
+    if offset:
+        headers["Range"] = f"bytes={offset}-"
+    try:
+        response = _opener().open(urllib.request.Request(url, headers=headers), timeout=timeout)
+    except urllib.error.HTTPError as error:
+        error.close()
+        answer = f"the server answered {error.code} {error.reason}"
+        if error.code == http.client.REQUESTED_RANGE_NOT_SATISFIABLE:  # the part is longer than the file
+            part.unlink(missing_ok=True)
+        elif error.code not in _WORTH_ANOTHER_TRY:
+            raise DataFileError(f"Cannot download {url}: {answer}. The file may have moved.") from error
+        raise _Broken(answer) from error
+    except urllib.error.URLError as error:
+        raise _Broken(error.reason) from error
+    except (OSError, http.client.HTTPException, ValueError) as error:  # ValueError: a port that is none, and the like
+        raise _Broken(str(error) or type(error).__name__) from error
+    with response:
+        yield response
+
+
+def _chunks(response: IO[bytes]) -> Iterator[bytes]:
+    """What arrives, until the connection ends."""
+    while True:
+        try:
+            chunk = response.read(_CHUNK)
+        except (OSError, http.client.HTTPException) as error:
+            raise _Broken(str(error) or type(error).__name__) from error
+        if not chunk:
+            return
+        yield chunk
+
+
+def _check_scheme(url: str, came_from: str | None = None) -> None:
+    """Refuse anything but the web, and to be led from a safe connection to an open one."""
+    scheme = urlsplit(url).scheme
+    if scheme not in _SCHEMES:
+        led = f"{came_from} leads to" if came_from else "Cannot download"
+        raise DataFileError(f"{led} {url}: only http and https addresses are used.")
+    if came_from is not None and scheme != "https" and urlsplit(came_from).scheme == "https":
+        raise DataFileError(f"{came_from} leads from https to {url}, which is not safe.")
+
+
+class _Redirects(urllib.request.HTTPRedirectHandler):
+    """Follows to web addresses only."""
+
+    def redirect_request(
+        self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: Any, newurl: str
+    ) -> urllib.request.Request | None:
+        try:
+            _check_scheme(newurl, req.full_url)
+        except DataFileError:
+            fp.close()
+            raise
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+def _opener() -> urllib.request.OpenerDirector:
+    """What opens web addresses and nothing else: no files, no FTP."""
+    opener = urllib.request.OpenerDirector()
+    for handler in (
+        urllib.request.ProxyHandler(),
+        urllib.request.HTTPHandler(),
+        urllib.request.HTTPSHandler(),
+        urllib.request.HTTPDefaultErrorHandler(),
+        urllib.request.HTTPErrorProcessor(),
+        _Redirects(),
+    ):
+        opener.add_handler(handler)
+    return opener

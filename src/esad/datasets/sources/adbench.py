@@ -1,0 +1,88 @@
+"""Fifteen ADBench tables to develop on, from the data folder or the network.
+
+None of them shares its source with the paper's six.
+"""
+
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from esad.datasets.dataset import Dataset
+from esad.datasets.download import Remote, Report, downloaded
+from esad.datasets.folder import load_arrays, read_arrays, write_arrays
+from esad.datasets.published import check_table
+from esad.errors import InputError
+from esad.io.archive import check_zip
+
+__all__ = ["GETS", "NAMES", "files", "get", "load"]
+
+# ADBench's own names; the numbers keep its "mnist", a table, apart from the pictures.
+NAMES = (
+    "1_ALOI",
+    "8_celeba",
+    "10_cover",
+    "11_donors",
+    "15_Hepatitis",
+    "16_http",
+    "21_Lymphography",
+    "24_mnist",
+    "33_skin",
+    "34_smtp",
+    "37_Stamps",
+    "39_vertebral",
+    "42_WBC",
+    "46_WPBC",
+    "47_yeast",
+)
+GETS = NAMES
+
+_REPOSITORY: Final = "https://raw.githubusercontent.com/Minqi824/ADBench/"
+_COMMITS: Final = ("f7fed68dea6901fe9a81ed51b251b1d2456790cd", "main")
+_COUNTS: Final = {  # rows, columns, anomalies
+    "1_ALOI": (49534, 27, 1508),
+    "8_celeba": (202599, 39, 4547),
+    "10_cover": (286048, 10, 2747),
+    "11_donors": (619326, 10, 36710),
+    "15_Hepatitis": (80, 19, 13),
+    "16_http": (567498, 3, 2211),
+    "21_Lymphography": (148, 18, 6),
+    "24_mnist": (7603, 100, 700),
+    "33_skin": (245057, 3, 50859),
+    "34_smtp": (95156, 3, 30),
+    "37_Stamps": (340, 9, 31),
+    "39_vertebral": (240, 6, 30),
+    "42_WBC": (223, 9, 10),
+    "46_WPBC": (198, 33, 47),
+    "47_yeast": (1484, 8, 507),
+}
+_MAX_BYTES: Final = 1 << 27
+
+
+def load(name: str) -> Dataset:
+    """Load one of `NAMES` from the data folder.
+
+    Examples
+    --------
+    >>> load("iris")
+    Traceback (most recent call last):
+    esad.errors.InputError: `name` must be one of 1_ALOI, 8_celeba, ... Got 'iris'.
+    """
+    if name not in NAMES:
+        raise InputError(f"`name` must be one of {', '.join(NAMES)}. Got {name!r}.")
+    X, y = read_arrays(f"adbench/{name}.npz", ("X", "y"), get=name)
+    return Dataset(name=name, X=X.astype(np.float64), truth=y == 1, description=f"ADBench table {name}")
+
+
+def files(name: str) -> tuple[str, ...]:
+    """Where the set may lie in the data folder."""
+    return (f"adbench/{name}.npz",)
+
+
+def get(name: str, folder: Path, report: Report | None = None) -> None:
+    """Download a table, compare its counts with those measured before, and write it; no checksum is published."""
+    urls = tuple(f"{_REPOSITORY}{commit}/adbench/datasets/Classical/{name}.npz" for commit in _COMMITS)
+    with downloaded([Remote(urls)], folder, name, report) as (path,):
+        check_zip(path, max_bytes=_MAX_BYTES)
+        X, y = load_arrays(path, ("X", "y"))
+        write_arrays(folder / f"adbench/{name}.npz", check_table(path, X, y, _COUNTS[name]))

@@ -1,0 +1,71 @@
+"""CIFAR-10, from the data folder or the network."""
+
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from esad.datasets.dataset import Dataset
+from esad.datasets.download import Remote, Report, downloaded
+from esad.datasets.folder import read_arrays, write_arrays
+from esad.errors import DataFileError, InputError
+from esad.io.archive import read_tar
+
+__all__ = ["GETS", "NAMES", "files", "get", "load"]
+
+NAMES = ("cifar10",)
+GETS = NAMES
+
+_DESCRIPTION: Final = "ten kinds of things as colour pictures of 32 x 32 pixels; any kind may be taken as normal"
+_ARRAYS: Final = ("train_images", "train_labels", "test_images", "test_labels")
+# The binary version: the other ones are pickles or MATLAB files.
+_REMOTE: Final = Remote(
+    ("https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",), md5="c32a1d4ab5d03f1284b67883e8d87530"
+)
+_TRAIN: Final = tuple(f"cifar-10-batches-bin/data_batch_{number}.bin" for number in range(1, 6))
+_TEST: Final = ("cifar-10-batches-bin/test_batch.bin",)
+_MAX_BYTES: Final = 200_000_000
+_SIDE, _N_CLASSES = 32, 10
+
+
+def load(name: str) -> Dataset:
+    """Load CIFAR-10 from the data folder.
+
+    Examples
+    --------
+    >>> load("iris")
+    Traceback (most recent call last):
+    esad.errors.InputError: `name` must be one of cifar10. Got 'iris'.
+    """
+    if name not in NAMES:
+        raise InputError(f"`name` must be one of {', '.join(NAMES)}. Got {name!r}.")
+    train_images, train_labels, test_images, test_labels = read_arrays(*files(name), _ARRAYS, get=name)
+    test = Dataset(f"{name} (test)", test_images, None, _DESCRIPTION, classes=test_labels.astype(np.int64))
+    return Dataset(name, train_images, None, _DESCRIPTION, test=test, classes=train_labels.astype(np.int64))
+
+
+def files(name: str) -> tuple[str]:
+    """Where the set may lie in the data folder."""
+    return (f"{name}.npz",)
+
+
+def get(name: str, folder: Path, report: Report | None = None) -> None:
+    """Download the published archive and write its pictures and classes."""
+    with downloaded([_REMOTE], folder, name, report) as (path,):
+        members = read_tar(path, (*_TRAIN, *_TEST), max_bytes=_MAX_BYTES)
+        train = _read_batches(b"".join(members[member] for member in _TRAIN), path)
+        test = _read_batches(b"".join(members[member] for member in _TEST), path)
+        write_arrays(folder / f"{name}.npz", dict(zip(_ARRAYS, (*train, *test), strict=True)))
+
+
+def _read_batches(content: bytes, path: Path) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+    """Read records of one byte for the class and three planes of pixels."""
+    n_bytes = 1 + 3 * _SIDE * _SIDE
+    if not content or len(content) % n_bytes:
+        raise DataFileError(f"{path} must hold records of {n_bytes} bytes. Got {len(content)} bytes.")
+    records = np.frombuffer(content, dtype=np.uint8).reshape(-1, n_bytes)
+    if records[:, 0].max() >= _N_CLASSES:
+        raise DataFileError(f"{path} must hold classes 0 to {_N_CLASSES - 1}. Got {records[:, 0].max()}.")
+    planes = records[:, 1:].reshape(-1, 3, _SIDE, _SIDE)
+    return np.ascontiguousarray(planes.transpose(0, 2, 3, 1)), records[:, 0].copy()

@@ -1,0 +1,34 @@
+"""Breast tissue from the data folder: a stand-in for Camelyon16, whose slides are hundreds of gigabytes."""
+
+from typing import Final
+
+from esad.datasets.dataset import Dataset
+from esad.datasets.folder import read_arrays
+from esad.datasets.picture_sets import PictureSet, as_dataset
+from esad.errors import InputError
+
+__all__ = ["NAMES", "files", "load"]
+
+NAMES = ("idc_breast",)
+
+_DESCRIPTION: Final = "stained breast tissue as colour pictures of 50 x 50 pixels; tumour = anomaly"
+
+
+def load(name: str) -> Dataset:
+    """Load `idc_breast` from the data folder; no patient is in both parts.
+
+    Examples
+    --------
+    >>> load("iris")
+    Traceback (most recent call last):
+    esad.errors.InputError: `name` must be one of idc_breast. Got 'iris'.
+    """
+    if name not in NAMES:
+        raise InputError(f"`name` must be one of {', '.join(NAMES)}. Got {name!r}.")
+    images, y, is_test = read_arrays(*files(name), ("images", "y", "test"))
+    return as_dataset(name, PictureSet(images, y == 1, y == 1, is_test == 1), _DESCRIPTION)
+
+
+def files(name: str) -> tuple[str]:
+    """Where the set may lie in the data folder."""
+    return (f"{name}.npz",)

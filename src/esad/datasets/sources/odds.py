@@ -1,0 +1,90 @@
+"""The six ODDS tables of the paper, from the data folder or the network."""
+
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from esad.datasets.dataset import Dataset
+from esad.datasets.download import Remote, Report, downloaded
+from esad.datasets.folder import load_arrays, read_arrays, write_arrays
+from esad.datasets.published import check_table
+from esad.errors import DataFileError, InputError
+from esad.io.archive import check_zip
+
+__all__ = ["GETS", "NAMES", "files", "get", "load"]
+
+NAMES = ("arrhythmia", "cardio", "satellite", "satimage-2", "shuttle", "thyroid")
+GETS = NAMES
+
+_ANOMALIES: Final = {
+    "arrhythmia": "heart recordings; the rare kinds of arrhythmia",
+    "cardio": "heart rates of unborn children; pathological ones",
+    "satellite": "satellite pictures of soil; the three rare kinds of soil",
+    "satimage-2": "satellite pictures of soil; a few of the kind cotton crop",
+    "shuttle": "sensors of a space shuttle; its rare states",
+    "thyroid": "thyroid measures; hyperfunction",
+}
+# ODDS' own files as PyOD keeps them, and thyroid from ADBench, each at a commit that will not change.
+_PYOD: Final = "https://raw.githubusercontent.com/yzhao062/pyod/"
+_ADBENCH: Final = "https://raw.githubusercontent.com/Minqi824/ADBench/"
+_URLS: Final = {
+    "arrhythmia": f"{_PYOD}1938f1c58ba7948359b098ab358b7ee920825282/data/arrhythmia.mat",
+    "cardio": f"{_PYOD}71246f49518da607e0b879ac0d7446fdac3d8d3c/examples/example_data/cardio.mat",
+    "satellite": f"{_PYOD}b247c08568cbc8147f3fe873a925c4deff89b8b9/notebooks/data/satellite.mat",
+    "satimage-2": f"{_PYOD}ef6d5e8dc828615f498286c1d6a22cbd02fd4cd2/notebooks/data/satimage-2.mat",
+    "shuttle": f"{_PYOD}b247c08568cbc8147f3fe873a925c4deff89b8b9/notebooks/data/shuttle.mat",
+    "thyroid": f"{_ADBENCH}f7fed68dea6901fe9a81ed51b251b1d2456790cd/adbench/datasets/Classical/38_thyroid.npz",
+}
+_COUNTS: Final = {  # rows, columns, anomalies
+    "arrhythmia": (452, 274, 66),
+    "cardio": (1831, 21, 176),
+    "satellite": (6435, 36, 2036),
+    "satimage-2": (5803, 36, 71),
+    "shuttle": (49097, 9, 3511),
+    "thyroid": (3772, 6, 93),
+}
+_MAX_BYTES: Final = 1 << 26
+
+
+def load(name: str) -> Dataset:
+    """Load one of `NAMES` from the data folder.
+
+    Examples
+    --------
+    >>> load("iris")
+    Traceback (most recent call last):
+    esad.errors.InputError: `name` must be one of arrhythmia, cardio, ... Got 'iris'.
+    """
+    if name not in NAMES:
+        raise InputError(f"`name` must be one of {', '.join(NAMES)}. Got {name!r}.")
+    X, y = read_arrays(f"odds/{name}.npz", ("X", "y"), get=name)
+    return Dataset(name=name, X=X.astype(np.float64), truth=y == 1, description=f"ODDS, {_ANOMALIES[name]} = anomaly")
+
+
+def files(name: str) -> tuple[str, ...]:
+    """Where the set may lie in the data folder."""
+    return (f"odds/{name}.npz",)
+
+
+def get(name: str, folder: Path, report: Report | None = None) -> None:
+    """Download a table, compare its counts with the paper's, and write it; no checksum of it is published."""
+    with downloaded([Remote((_URLS[name],))], folder, name, report) as (path,):
+        X, y = _read_mat(path) if path.suffix == ".mat" else _read_npz(path)
+        write_arrays(folder / f"odds/{name}.npz", check_table(path, X, y, _COUNTS[name]))
+
+
+def _read_npz(path: Path) -> tuple[NDArray[Any], ...]:
+    check_zip(path, max_bytes=_MAX_BYTES)
+    return load_arrays(path, ("X", "y"))
+
+
+def _read_mat(path: Path) -> tuple[NDArray[Any], ...]:
+    from scipy.io import loadmat
+
+    try:
+        content = loadmat(path, variable_names=["X", "y"])
+        return np.asarray(content["X"]), np.asarray(content["y"]).ravel()
+    except Exception as error:  # the reader raises many kinds on damaged files
+        raise DataFileError(f"{path} must be a MATLAB file with the arrays X and y. Got: {error}.") from error

@@ -1,0 +1,363 @@
+"""The scikit-learn face shared by every method: fit, score, decide, save.
+
+Directions, defined here once: `anomaly_score` is higher for the more anomalous; `score_samples` is its negative;
+`decision_function = score_samples - offset_`; `predict` gives -1 for an alarm and +1 otherwise. A row is an alarm
+when its anomaly score is greater than `threshold_ = -offset_`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import warnings
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, OutlierMixin
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted
+from torch import nn
+
+from esad import labels
+from esad.core.random import seed_from
+from esad.detectors.deciding import Deciding
+from esad.detectors.explaining import Explaining
+from esad.detectors.scoring import Scores, TrainingScores
+from esad.errors import InputError, LabelError
+from esad.explain.cases import Cases
+from esad.persist import bundle
+from esad.preprocess.inputs import Inputs, Rows, read, reference_rows
+from esad.score.conformal import Calibration
+from esad.score.splits import calibration_rows
+from esad.score.threshold import Threshold, among_known
+from esad.table.profile import MAX_ROWS, Profile, profiled_rows
+from esad.table.schema import Table
+from esad.train.callbacks import Callback
+
+if TYPE_CHECKING:
+    from esad.detectors.streaming import Portion, Survey
+    from esad.io.stream import Stream
+
+__all__ = ["Detector", "Scores", "State", "TrainingScores"]
+
+State = tuple[dict[str, NDArray[Any]], dict[str, Any]]
+
+
+class Detector(Deciding, Explaining, OutlierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+    """Base of all methods. A method says how to fit rows, how to score them and what its state is."""
+
+    summary: ClassVar[str]
+    takes: ClassVar[tuple[str, ...]] = ("table", "images")
+    labels_used: ClassVar[tuple[str, ...]] = ("anomaly", "unlabelled", "normal")
+    labels_needed: ClassVar[tuple[str, ...]] = ()
+
+    contamination: float | str
+    random_state: int | np.random.RandomState | None
+
+    @abstractmethod
+    def _fit_rows(self, rows: Rows, y: NDArray[np.int8], callbacks: Sequence[Callback]) -> TrainingScores:
+        """Train on preprocessed rows and labels -1, 0, +1, and score those rows."""
+
+    @abstractmethod
+    def _state(self) -> State:
+        """What the method learned, as arrays and plain values."""
+
+    def _terms_module(self) -> nn.Module:
+        """The score as a torch module for `esad.export`.
+
+        Rows (n, *features) of float32 -> what each term adds to each member's score, by name, (members, n) of float64.
+        """
+        raise InputError(f"{type(self).__name__} cannot be exported: its score is not written as tensor operations.")
+
+    def _on_cpu(self) -> Self:
+        """The same detector on the CPU."""
+        return self
+
+    @abstractmethod
+    def _restore(self, arrays: dict[str, NDArray[Any]], plain: Any) -> None:
+        """Undo `_state`, checking everything."""
+
+    # ------------------------------------------------------------------ fit
+
+    def fit(
+        self,
+        X: Any,
+        y: ArrayLike | None = None,
+        *,
+        calibration_ratio: float | None = None,
+        callbacks: Sequence[Callback] = (),
+    ) -> Self:
+        """Learn from rows or pictures and a few labels.
+
+        Parameters
+        ----------
+        X : array, pandas, polars or arrow table, or pictures
+            (n, columns), or (n, H, W), (n, H, W, C), (n, C, H, W).
+        y : array-like of -1, 0, +1, optional
+            -1 anomaly, 0 unlabelled, +1 normal; missing values are unlabelled. None: nothing is labelled.
+        calibration_ratio : float, optional
+            Hold this share of the unlabelled rows (without any: of the known normal ones) out of the training, to
+            calibrate `p_value` with.
+        callbacks : sequence of Callback
+            Watch, checkpoint or stop the training.
+
+        Returns
+        -------
+        self
+        """
+        data, checked = self._read(X, y)
+        held_out = None
+        if calibration_ratio is not None:
+            chosen = calibration_rows(checked, calibration_ratio, seed_from(self.random_state))
+            held_out, data, checked = _taken(data, chosen), _taken(data, ~chosen), checked[~chosen]
+        rows = self._learn_inputs(data, checked)
+        self._decide(self._fit_rows(rows, checked, callbacks), checked, held_out)
+        return self
+
+    def fit_stream(
+        self, source: Stream | Survey, *, calibration_ratio: float | None = None, callbacks: Sequence[Callback] = ()
+    ) -> Self:
+        """Learn from rows or pictures that do not fit into memory.
+
+        One pass learns the preprocessing and keeps a uniform sample and the labelled rows; the training then draws from
+        rows at hand that are replaced by others of the stream once all have been drawn. A tenth of the sample, 50,000
+        rows at most, stays out of the training: thresholds and drift rest on these rows.
+
+        Parameters
+        ----------
+        source : Stream or Survey
+            From `esad.io.stream.open_stream`; or what a pass over it told already, of the same seed.
+        calibration_ratio, callbacks
+            As in `fit`; a calibration gets 50,000 rows at most.
+
+        Examples
+        --------
+        >>> import tempfile, numpy as np, pyarrow as pa, pyarrow.parquet as pq
+        >>> from esad import ESAD
+        >>> from esad.io.stream import open_stream
+        >>> columns = np.random.default_rng(0).normal(size=(3, 500))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     pq.write_table(pa.table(dict(zip("abc", columns))), f"{folder}/part-0.parquet")
+        ...     detector = ESAD(n_epochs=2, random_state=0).fit_stream(open_stream(folder))
+        >>> detector.label_counts_.n_unlabelled
+        500
+        """
+        from esad.detectors.streaming import Portion, Survey  # only here: arrays need no pyarrow
+
+        self._forget()
+        name = type(self).__name__
+        self._threshold_rule()  # refuses a wrong one before anything takes long
+        fit_portion = self._stream_fitter()
+        survey = source if isinstance(source, Survey) else Survey.of(source, seed=seed_from(self.random_state))
+        self._check_kind(survey.kind)
+        n_calibration = survey.n_calibration(calibration_ratio)
+        self.inputs_ = survey.inputs(scaling=self._scaling())
+        portion = Portion.of(survey, self.inputs_, n_calibration=n_calibration, estimator=name)
+        self._check_needed(portion.y)
+        described = read(survey.unlabelled.rows(n_calibration, n_calibration + MAX_ROWS))
+        self._describe_inputs(portion.rows, portion.y, described)
+        self.label_counts_ = survey.counts
+        held_out = read(survey.unlabelled.rows(0, n_calibration)) if n_calibration else None
+        self._decide(fit_portion(portion, callbacks), portion.scored_y, held_out)
+        return self
+
+    def _stream_fitter(self) -> Callable[[Portion, Sequence[Callback]], TrainingScores]:
+        """What trains on a stream and scores rows that the training has not seen, then the labelled ones.
+
+        Refuses, before anything is read, what a method cannot do with rows that are not all at hand.
+        """
+        raise InputError(
+            f"{type(self).__name__} looks at all rows at once and cannot learn from a stream. Take ESAD or another "
+            "method that is trained in steps, or give data that fits into memory."
+        )
+
+    def _decide(self, scores: TrainingScores, checked: NDArray[np.int8], held_out: Table | NDArray[Any] | None) -> None:
+        """Keep the scores of the training rows and set the threshold; calibrate with rows that were held out."""
+        threshold = self._threshold_rule()
+        self.training_scores_, self.training_labels_ = scores.held_out, checked
+        self.training_unseen_by_ = scores.unseen_by
+        if threshold.rule == "contamination":  # a share of these very rows, as scikit-learn means it
+            applied = threshold.apply(scores.total, checked, basis="training")
+        else:
+            applied = self._applied_to_training(threshold)
+        if threshold.rule == "auto":  # a rule under which nothing known is an alarm, or most of it, says nothing
+            applied = replace(applied, value=among_known(applied.value, scores.total, checked))
+        self._set_threshold(applied)
+        if held_out is not None:
+            held_out_scores = self._total(self.inputs_.rows_of(held_out, estimator=type(self).__name__))
+            self.calibration_ = Calibration.of([held_out_scores], "held out")
+
+    def _prepare(self, X: Any, y: ArrayLike | None) -> tuple[Rows, NDArray[np.int8]]:
+        """Check what was given, learn the preprocessing, and give the rows and labels that a method trains on."""
+        data, checked = self._read(X, y)
+        return self._learn_inputs(data, checked), checked
+
+    def _read(self, X: Any, y: ArrayLike | None) -> tuple[Table | NDArray[Any], NDArray[np.int8]]:
+        """Check what was given and forget an earlier fit."""
+        self._forget()
+        data = read(X)
+        n_rows = data.n_rows if isinstance(data, Table) else len(data)
+        self._check_kind("table" if isinstance(data, Table) else "images")
+        if n_rows < 2:
+            raise InputError(f"{type(self).__name__} cannot learn from {n_rows} sample: give two rows or more.")
+        self._threshold_rule()  # refuses a wrong one before anything takes long
+        return data, labels.check(y, n_rows)
+
+    def _forget(self) -> None:
+        """A fit that fails must not leave half of an old one."""
+        for name in [name for name in vars(self) if name.endswith("_")]:
+            delattr(self, name)
+
+    def _check_kind(self, kind: str) -> None:
+        if kind not in self.takes:
+            words = {"table": "tables", "images": "pictures"}
+            taken = " and ".join(words[taken] for taken in self.takes)
+            raise InputError(f"{type(self).__name__} takes {taken}. Got {words[kind]}.")
+
+    def _learn_inputs(self, data: Table | NDArray[Any], checked: NDArray[np.int8]) -> Rows:
+        """Learn the preprocessing from the rows to train on, and give them preprocessed."""
+        self._check_needed(checked)
+        self.inputs_, rows = Inputs.fit(data, checked, scaling=self._scaling())
+        self._describe_inputs(rows, checked, _taken(data, profiled_rows(reference_rows(checked))))
+        return rows
+
+    def _describe_inputs(self, rows: Rows, y: NDArray[np.int8], profiled: Table | NDArray[Any]) -> None:
+        """What is kept of the training rows beside the model; some of them, as they came, for the profile."""
+        self._describe_features()
+        self._warn_of_ids()
+        self.label_counts_ = labels.counts(y)
+        self.fingerprint_ = _fingerprint(rows, y)
+        self.cases_ = Cases.of(rows, y)
+        self.notes_: dict[str, Any] = {}
+        self.calibration_ = None
+        self.profile_ = Profile.fit(self.inputs_.described(profiled, estimator=type(self).__name__))
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "offset_")
+
+    def fit_predict(self, X: Any, y: ArrayLike | None = None, **kwargs: Any) -> NDArray[np.int64]:
+        """`fit(X, y)`, then `predict(X)`."""
+        return self.fit(X, y, **kwargs).predict(X)
+
+    # ------------------------------------------------------------------ files
+
+    def save(self, path: str | os.PathLike[str], *, with_cases: bool = False) -> None:
+        """Write the fitted detector to one `.esad` file: safetensors + JSON, never pickle.
+
+        Parameters
+        ----------
+        path : str or path-like
+        with_cases : bool
+            Also write the labelled training rows, so that `explain` can name the nearest of them later on. Whoever
+            has the file can then read those rows.
+        """
+        check_is_fitted(self)
+        input_arrays, input_plain = self.inputs_.state()
+        model_arrays, model_plain = self._state()
+        manifest = {
+            "method": type(self).__module__.rpartition(".")[2],
+            "parameters": self._plain_parameters(),
+            "inputs": input_plain,
+            "model": model_plain,
+            "threshold": self.threshold_,
+            "label_counts": asdict(self.label_counts_),
+            "data_fingerprint": self.fingerprint_,
+            "notes": self.notes_,
+        }
+        if self.applied_ is not None:
+            manifest["applied"] = self.applied_.to_json()
+        arrays = {f"inputs.{name}": value for name, value in input_arrays.items()}
+        arrays |= {f"model.{name}": value for name, value in model_arrays.items()}
+        if self.calibration_ is not None:
+            own_arrays, manifest["calibration"] = self.calibration_.state()
+            arrays |= {f"calibration.{name}": value for name, value in own_arrays.items()}
+        if self.profile_ is not None:
+            own_arrays, manifest["profile"] = self.profile_.state()
+            arrays |= {f"profile.{name}": value for name, value in own_arrays.items()}
+        if with_cases and len(getattr(self, "cases_", ())):
+            arrays |= {f"cases.{name}": value for name, value in self.cases_.state().items()}
+        bundle.write(path, manifest, arrays)
+
+    # ------------------------------------------------------------------ inside
+
+    def _scaling(self) -> str:
+        return "standard"
+
+    def _threshold_rule(self) -> Threshold:
+        if isinstance(self.contamination, str):
+            if self.contamination != "auto":
+                raise InputError(f"`contamination` must be 'auto' or a share up to 0.5. Got {self.contamination!r}.")
+            return Threshold("auto")
+        if not isinstance(self.contamination, int | float | np.number) or not 0 < self.contamination <= 0.5:
+            raise InputError(f"`contamination` must be 'auto' or a share up to 0.5. Got {self.contamination!r}.")
+        return Threshold("contamination", self.contamination)
+
+    def _check_needed(self, y: NDArray[np.int8]) -> None:
+        """Refuse to train without the kinds of rows that the method cannot do without."""
+        meant = {"anomaly": labels.ANOMALY, "unlabelled": labels.UNLABELLED, "normal": labels.NORMAL}
+        for kind in self.labels_needed:
+            if not (y == meant[kind]).any():
+                named = {"anomaly": "labelled anomalies (-1)", "normal": "labelled normal rows (+1)"}
+                raise LabelError(
+                    f"{type(self).__name__} learns from {named.get(kind, 'unlabelled rows (0)')} and needs one at "
+                    "least. Got none. Other methods can do without: see `esad methods`."
+                )
+
+    def _describe_features(self) -> None:
+        """scikit-learn's attributes about the columns; pictures have none."""
+        schema = self.inputs_.schema
+        if schema is not None:
+            self.n_features_in_ = len(schema.columns)
+            if schema.named:
+                self.feature_names_in_ = np.asarray(schema.names, dtype=object)
+
+    def _warn_of_ids(self) -> None:
+        schema = self.inputs_.schema
+        ids = [column.name for column in schema.columns if column.proposes_id] if schema is not None else []
+        if ids:
+            warnings.warn(
+                f"Column {ids[0]!r} holds other text in every row, as an id does: nothing true is learned from it. "
+                "Drop it, or convert it if these are numbers.",
+                UserWarning,
+                stacklevel=4,
+            )
+
+    def _plain_parameters(self) -> dict[str, Any]:
+        parameters = self.get_params(deep=False)
+        if isinstance(self.random_state, np.random.RandomState | np.random.Generator):
+            parameters["random_state"] = None  # a live generator cannot be saved; the fitted model does not need it
+        return {name: _plain(value) for name, value in parameters.items()}
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = bool(self.labels_needed)
+        tags.input_tags.allow_nan = True
+        tags.input_tags.string = True
+        tags.input_tags.categorical = True
+        return tags
+
+
+def _taken(data: Table | NDArray[Any], chosen: NDArray[Any]) -> Table | NDArray[Any]:
+    """The rows marked or numbered."""
+    return data.take(chosen) if isinstance(data, Table) else data[chosen]
+
+
+def _fingerprint(rows: Rows, y: NDArray[np.int8]) -> str:
+    """Short hash of the preprocessed training data and labels."""
+    digest = hashlib.sha256(repr(rows.shape).encode())
+    digest.update(np.ascontiguousarray(rows).data)
+    digest.update(np.ascontiguousarray(y).data)
+    return digest.hexdigest()[:16]
+
+
+def _plain(value: Any) -> Any:
+    """A constructor argument as JSON."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, Sequence | np.ndarray) and not isinstance(value, str):
+        return [_plain(item) for item in value]
+    return value

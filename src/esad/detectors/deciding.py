@@ -1,0 +1,221 @@
+"""From a score to a decision: thresholds, p-values, and whether new rows look like the training rows."""
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from esad import labels
+from esad.detectors.scoring import Scores, Scoring
+from esad.errors import InputError
+from esad.score.conformal import Calibration
+from esad.score.drift import LEVEL, MIN_DISTANCE, Drift, DriftMonitor
+from esad.score.threshold import Applied, Threshold
+from esad.table.profile import Profile
+
+__all__ = ["Deciding"]
+
+
+class Deciding(Scoring):
+    """A detector as far as it decides.
+
+    Attributes
+    ----------
+    training_scores_, training_labels_, training_unseen_by_ : ndarray
+        What `TrainingScores` has of the training rows; a detector read from a file has none.
+    calibration_ : Calibration or None
+    applied_ : Applied or None
+        How the threshold was set; None where an older file does not say.
+    profile_ : Profile or None
+    """
+
+    training_scores_: Scores
+    training_labels_: NDArray[np.int8]
+    training_unseen_by_: NDArray[np.int64] | None
+    calibration_: Calibration | None
+    applied_: Applied | None
+    profile_: Profile | None
+
+    def fit_threshold(
+        self,
+        X: Any = None,
+        y: ArrayLike | None = None,
+        *,
+        contamination: float | None = None,
+        false_alarm_rate: float | None = None,
+        from_labels: bool = False,
+    ) -> Self:
+        """Set the threshold anew by exactly one rule.
+
+        Parameters
+        ----------
+        X, y
+            Rows that training has not seen, as in `fit`. None: the training rows, each scored by the members that did
+            not see it; a detector read from a file no longer has those scores.
+        contamination : float, optional
+            Flag this share of the rows.
+        false_alarm_rate : float, optional
+            Flag at most this share of unlabelled and normal rows.
+        from_labels : bool
+            The best F1 on the labelled rows.
+        """
+        rules = {
+            Threshold("contamination", contamination) if contamination is not None else None,
+            Threshold("false_alarm", false_alarm_rate) if false_alarm_rate is not None else None,
+            Threshold("labels") if from_labels else None,
+        } - {None}
+        if len(rules) != 1:
+            raise InputError(
+                "`fit_threshold` needs exactly one of contamination=, false_alarm_rate=, from_labels=True. "
+                f"Got {len(rules)}."
+            )
+        (rule,) = rules
+        assert rule is not None
+        if X is not None:
+            scores = self.anomaly_score(X)
+            self._set_threshold(rule.apply(scores, labels.check(y, len(scores), warn=False)))
+        elif hasattr(self, "training_scores_"):
+            self._set_threshold(self._applied_to_training(rule))
+        else:
+            check_is_fitted(self)
+            raise InputError("A detector read from a file has no training scores. Give `X`, rows kept apart.")
+        return self
+
+    def _applied_to_training(self, rule: Threshold) -> Applied:
+        """The threshold on scores by members that have not seen the row; of labelled rows as far as they count."""
+        scores, y = self.training_scores_, self.training_labels_
+        known = np.isfinite(scores)
+        unseen = known & (y == labels.UNLABELLED)
+        if rule.rule != "labels" and unseen.any():
+            known = unseen | (known & (y == labels.ANOMALY)) if rule.rule == "auto" else unseen
+        return rule.apply(scores[known], y[known], basis="training")
+
+    def _set_threshold(self, applied: Applied) -> None:
+        self.offset_, self.applied_ = -applied.value, applied
+
+    def calibrate(
+        self,
+        X: Any = None,
+        y: ArrayLike | None = None,
+        *,
+        alpha: float | None = None,
+        pollution_ratio: float = 0.0,
+    ) -> Self:
+        """Calibrate `p_value` on presumed normal rows and, given `alpha`, set the threshold to that false-alarm rate.
+
+        Parameters
+        ----------
+        X, y
+            Rows that training has not seen, known or presumed to be normal; those labelled -1 in `y` are left out.
+            None: the rows that `fit` held out or, where it held out none, the training rows, each compared with the
+            member that has not seen it (cross-conformal).
+        alpha : float, optional
+            A row is an alarm from now on when its p-value is at most this: the share of false alarms among new normal
+            rows, on average over calibration sets. None: the threshold stays.
+        pollution_ratio : float, default 0
+            Cut this share of the highest calibration scores off: the share of rows that you are sure are hidden
+            anomalies. Without it they only make p-values larger, as long as they tend to score higher than normal rows.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from esad import IsolationForest
+        >>> rng = np.random.default_rng(0)
+        >>> forest = IsolationForest(random_state=0).fit(rng.normal(size=(200, 3)))
+        >>> forest.calibrate(rng.normal(size=(199, 3)), alpha=0.01).p_value([[9, 9, 9]])
+        array([0.005])
+        """
+        check_is_fitted(self)
+        if X is not None:
+            scores = self.anomaly_score(X)
+            presumed = labels.check(y, len(scores), warn=False) != labels.ANOMALY
+            calibration = Calibration.of([scores[presumed]], "given", pollution_ratio=pollution_ratio)
+        elif self.calibration_ is None:
+            calibration = self._cross_calibration(pollution_ratio)
+        elif pollution_ratio == self.calibration_.pollution_ratio or self.calibration_.pollution_ratio == 0:
+            known = self.calibration_
+            calibration = Calibration.of(known.parts, known.kind, pollution_ratio=pollution_ratio)
+        else:
+            raise InputError("The highest scores were cut off before and are gone. Give `X` to calibrate anew.")
+        return self.set_calibration(calibration, alpha=alpha)
+
+    def set_calibration(self, calibration: Calibration, *, alpha: float | None = None) -> Self:
+        """Take a calibration made of this detector's scores; `alpha` as in `calibrate`."""
+        if alpha is not None:
+            value = calibration.threshold(alpha)
+            self._set_threshold(Applied(Threshold("false_alarm", alpha), "calibration", value))
+        self.calibration_ = calibration
+        return self
+
+    def _cross_calibration(self, pollution_ratio: float) -> Calibration:
+        """Calibrate on the training rows that some member has not seen, each by that member."""
+        if not hasattr(self, "training_scores_"):
+            raise InputError("A detector read from a file has no training scores. Give `X`, normal rows kept apart.")
+        unseen_by = self.training_unseen_by_
+        if unseen_by is None:
+            raise InputError(
+                f"This {type(self).__name__} has seen all of its training rows. Give `X`, normal rows kept apart, or "
+                "fit with calibration_ratio=."
+            )
+        members = range(int(unseen_by.max()) + 1)
+        parts = [self.training_scores_[unseen_by == member] for member in members]
+        return Calibration.of(parts, "cross", pollution_ratio=pollution_ratio)
+
+    def p_value(self, X: Any) -> Scores:
+        """How likely a normal row is to score so high: small for anomalies, above 0 and at most 1.
+
+        Needs a calibration: `fit(..., calibration_ratio=)` or `calibrate`. Of new rows that are exchangeable with the
+        calibration rows, a share of at most alpha has a p-value of at most alpha.
+        """
+        rows = self._rows(X)
+        calibration = self._calibration()
+        return calibration.p_values(self._member_scores(rows) if calibration.is_cross else self._total(rows))
+
+    def _calibration(self) -> Calibration:
+        if self.calibration_ is None:
+            raise InputError(
+                "p-values need a calibration, and this detector has none. Fit with calibration_ratio=, or call "
+                "calibrate(X) with normal rows that training has not seen."
+            )
+        return self.calibration_
+
+    def drift(self, X: Any, *, level: float = LEVEL, min_distance: float = MIN_DISTANCE) -> Drift:
+        """Whether new rows look like the rows that were trained on, column by column and by their scores.
+
+        Parameters
+        ----------
+        X
+            20 rows or more, as in `anomaly_score`. Labelled anomalies of the training are not what they are held
+            against.
+        level : float, default 0.05
+            How likely rows that are like the training rows may be to raise any alarm.
+        min_distance : float, default 0.05
+            Differences smaller than this never count, however significant many rows make them.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from esad import IsolationForest
+        >>> rng = np.random.default_rng(1)
+        >>> forest = IsolationForest(random_state=0).fit(rng.normal(size=(500, 3)))
+        >>> forest.drift(rng.normal(size=(500, 3))).drifted
+        False
+        >>> [shift.column for shift in forest.drift(rng.normal([0, 1, 0], 1, size=(500, 3))).found]
+        ['x1']
+        """
+        monitor = self.drift_monitor()
+        if monitor is None:
+            raise InputError("The model file is older than drift and has no summary of its training rows. Fit again.")
+        monitor.add(X, self.anomaly_score(X))
+        return monitor.report(level=level, min_distance=min_distance)
+
+    def drift_monitor(self) -> DriftMonitor | None:
+        """For `drift` over many batches; None for models of older files."""
+        check_is_fitted(self)
+        if self.profile_ is None:
+            return None
+        calibration = self.calibration_
+        held_out = calibration is not None and calibration.kind == "held out" and not calibration.pollution_ratio
+        scores = calibration.parts[0] if calibration is not None and held_out else None
+        return DriftMonitor(self.profile_, self.inputs_, held_out=scores, estimator=type(self).__name__)

@@ -1,0 +1,348 @@
+"""What every method trained by gradient descent shares: devices, the loop, scoring in blocks, its state."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+import logging
+import math
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from esad.core import processes
+from esad.core.arguments import is_auto
+from esad.core.random import seed_from
+from esad.detectors.base import Detector, Scores, State, TrainingScores
+from esad.errors import InputError
+from esad.explain.attribution import Attribution
+from esad.explain.network import NetworkExplainer
+from esad.persist.graph import ObjectiveTerms
+from esad.persist.weights import check_weights
+from esad.preprocess.inputs import Rows, reference_rows
+from esad.score.splits import held_out_parts
+from esad.train import stopping
+from esad.train.blocks import each_block
+from esad.train.callbacks import Callback, LogProgress
+from esad.train.loop import Settings
+from esad.train.objective import HELD_OUT, Objective, Refilling, Scorer, TrainingData
+from esad.train.phases import Phase, place, train_phases
+from esad.train.runtime import dtype_of, resolve_device
+
+if TYPE_CHECKING:
+    from esad.detectors.streaming import Portion
+
+__all__ = ["DeepDetector", "Phase"]
+
+logger = logging.getLogger("esad")
+
+
+class DeepDetector(Detector):
+    """A detector whose model is an `Objective` trained by the loop."""
+
+    device: str = "auto"
+    precision: str = "auto"
+    early_stopping: bool | str = False
+    n_members: int | str = 1
+    verbose: int = 0
+
+    @abstractmethod
+    def _phases(self, rows: Rows, y: NDArray[np.int8], device: torch.device) -> list[Phase]:
+        """What the loop runs, in order; the last objective is the model."""
+
+    @abstractmethod
+    def _rebuild(self, plain: Any) -> Objective:
+        """The model's objective with weights still to be filled, from what `_describe` gave."""
+
+    @abstractmethod
+    def _describe(self) -> dict[str, Any]:
+        """Plain values from which `_rebuild` makes the objective."""
+
+    def _fit_rows(self, rows: Rows, y: NDArray[np.int8], callbacks: Sequence[Callback]) -> TrainingScores:
+        device, dtype = resolve_device(self.device), dtype_of(self.precision)
+        self.seed_ = seed_from(self.random_state)
+        watch = [LogProgress()] if self.verbose else []
+        x = torch.from_numpy(rows).to(device, dtype)
+        kept, stopper = self._stopper(rows, x, y)
+        unseen_by = held_out_parts(kept, self.seed_) if self._holds_out() else np.full(len(y), -1)
+        phases = self._phases(rows, y, device)
+
+        self._train(phases, x, kept, unseen_by, callbacks=[*watch, *callbacks], last_callbacks=stopper)
+        return self._training_scores(rows, y, unseen_by, drawn=kept != HELD_OUT)
+
+    def _train(
+        self,
+        phases: list[Phase],
+        x: Tensor,
+        y: NDArray[np.int8],
+        unseen_by: NDArray[np.int64],
+        *,
+        callbacks: Sequence[Callback],
+        last_callbacks: Sequence[Callback] = (),
+        refill: Refilling | None = None,
+    ) -> None:
+        """Run the phases on the rows `x` with labels `y`, of which each member leaves a part out."""
+
+        def data_of(number: int) -> TrainingData:
+            data = TrainingData.shared(
+                x,
+                torch.from_numpy(phases[number].seen(y)).to(x.device),
+                n_members=phases[number].objective.n_members,
+                unseen_by=torch.from_numpy(unseen_by).to(x.device),
+            )
+            return replace(data, refill=refill)
+
+        identity = self._identity([phase.settings for phase in phases])
+        together = processes.current()
+        together.check_alike(identity, "data, labels or parameters")
+        curves = train_phases(
+            phases,
+            data_of,
+            seed=self.seed_,
+            callbacks=callbacks,
+            last_callbacks=last_callbacks,
+            identity=identity,
+            processes=together,
+        )
+        self.objective_ = phases[-1].objective
+        self.loss_curves_ = {name: curve.numpy() for name, curve in curves.items()}
+
+    def _stream_fitter(self) -> Callable[[Portion, Sequence[Callback]], TrainingScores]:
+        own = type(self)
+        if own._fit_rows is not DeepDetector._fit_rows or own._training_scores is not DeepDetector._training_scores:
+            return super()._stream_fitter()
+        if self.early_stopping:
+            raise InputError("`early_stopping` needs all rows at hand and cannot be used with a stream. Leave it out.")
+        resolve_device(self.device), dtype_of(self.precision)  # refuse what is not here
+        return self._fit_portion
+
+    def _fit_portion(self, portion: Portion, callbacks: Sequence[Callback]) -> TrainingScores:
+        """Train on a stream, and score rows that the training has not seen."""
+        from esad.detectors.streaming import Refill  # only here: arrays need no pyarrow
+
+        device, dtype = resolve_device(self.device), dtype_of(self.precision)
+        self.seed_ = seed_from(self.random_state)
+        watch = [LogProgress()] if self.verbose else []
+        x = torch.from_numpy(portion.rows).to(device, dtype)
+        phases = self._phases(portion.rows, portion.y, device)
+        refill = None
+        if not portion.is_whole:
+            refill = Refill(portion, x, estimator=type(self).__name__)
+            if not is_auto(getattr(self, "n_epochs", "auto")):  # epochs are passes over all rows
+                phases = [_lengthened(phase, portion.n_unlabelled / portion.n_slots) for phase in phases]
+        nobody = np.full(len(portion.y), -1)
+        self._train(phases, x, portion.y, nobody, callbacks=[*watch, *callbacks], refill=refill)
+        nobody = np.full(len(portion.scored_y), -1)
+        return self._training_scores(portion.scored, portion.scored_y, nobody, drawn=nobody == 0)
+
+    def _training_scores(
+        self, rows: Rows, y: NDArray[np.int8], unseen_by: NDArray[np.int64], *, drawn: NDArray[np.bool_]
+    ) -> TrainingScores:
+        """Calibrate the score, then score the training rows: by all members, and by those that did not see them."""
+        device = next(self.objective_.parameters()).device
+        terms = self._raw_terms(rows)
+        reference = torch.from_numpy(reference_rows(y)).to(device)
+        self.objective_.calibrate({name: term[:, reference] for name, term in terms.items()})
+        contributions = self.objective_.contributions(terms)
+        by_member = torch.stack(list(contributions.values())).sum(0).cpu().numpy()
+        means = {name: _over_members(part) for name, part in contributions.items()}
+        total = np.sum(list(self._exact_near_zero(rows, means).values()), axis=0)
+        unseen = (unseen_by >= 0) & (unseen_by < len(by_member))
+        if not unseen.any():
+            return TrainingScores(total, total)
+        held_out = np.where((y == 0) & drawn, np.nan, total)
+        held_out[unseen] = by_member[unseen_by[unseen], np.flatnonzero(unseen)]
+        return TrainingScores(total, held_out, np.where(unseen, unseen_by, -1))
+
+    def _member_scores(self, rows: Rows) -> Scores:
+        by_member = torch.stack(list(self.objective_.contributions(self._raw_terms(rows)).values())).sum(0)
+        return by_member.double().cpu().numpy()
+
+    def _repeated(self, n_members: int) -> Self:
+        """A copy with more members, of the same kinds over and over, once `_phases` has settled the kinds."""
+        whole = copy.copy(self)
+        whole.n_members = n_members
+        return whole
+
+    def _holds_out(self) -> bool:
+        """Whether every member leaves a part of the unlabelled rows out of its training."""
+        return True
+
+    def _precision_on(self, device: torch.device, in_shape: tuple[int, ...]) -> str:
+        """What to compute in: "auto" is float32, unless a method is known to bear less."""
+        return self.precision
+
+    def _stopper(self, rows: Rows, x: Tensor, y: NDArray[np.int8]) -> tuple[NDArray[np.int8], Sequence[Callback]]:
+        """Labels as the training may see them, and the callbacks that end it early."""
+        if self.early_stopping != "splits":
+            return stopping.stop_by_held_out(x, y, seed=self.seed_) if self.early_stopping else (y, [])
+        if np.count_nonzero(y < 0) < stopping.MIN_ANOMALIES:
+            logger.info("fewer than %d labelled anomalies: training to the end", stopping.MIN_ANOMALIES)
+            return y, []
+        pilot = copy.copy(self)
+        pilot.n_members = stopping.N_SPLITS
+        return y, stopping.stop_by_splits(pilot._phases(rows, y, x.device), x, y, seed=self.seed_)
+
+    def _identity(self, settings: list[Settings]) -> str:
+        """Names this training: a checkpoint of another one must not be continued."""
+        parameters = self._plain_parameters() | {"verbose": 0, "random_state": self.seed_}
+        text = json.dumps([type(self).__name__, parameters, repr(settings), self.fingerprint_], default=str)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    # ------------------------------------------------------------------ score
+
+    def _each_block(
+        self,
+        rows: Rows,
+        use: Callable[[slice, dict[str, Tensor]], None],
+        *,
+        scorer: Scorer | None = None,
+        objective: Objective | None = None,
+    ) -> None:
+        """Forward passes over blocks of rows, see `each_block`; `objective` is another than the model's own."""
+        objective = objective or self.objective_
+        device = next(objective.parameters()).device
+        each_block(objective, rows, use, scorer=scorer, precision=self._precision_on(device, rows.shape[1:]))
+
+    def _raw_terms(self, rows: Rows) -> dict[str, Tensor]:
+        out: dict[str, Tensor] = {}
+
+        def keep(here: slice, terms: dict[str, Tensor]) -> None:
+            for name, part in terms.items():
+                if name not in out:
+                    out.setdefault(name, part.new_empty(len(part), len(rows)))  # the first of several threads wins
+                out[name][:, here] = part[:, : here.stop - here.start]
+
+        self._each_block(rows, keep)
+        return out
+
+    def _contributions(self, rows: Rows) -> dict[str, Scores]:
+        return self._exact_near_zero(rows, self._mean_contributions(rows, self.objective_))
+
+    def _exact_near_zero(self, rows: Rows, found: dict[str, Scores]) -> dict[str, Scores]:
+        """Contributions of rows, (n,) each, anew in float64 where they cancel to a score of few digits."""
+        if self.objective_.near_zero and self._can_double(rows):
+            near = np.flatnonzero(np.abs(sum(found.values())) < self.objective_.near_zero)
+            if len(near):
+                exact = self._mean_contributions(rows[near], self._doubled())
+                for name, part in exact.items():
+                    found[name][near] = part
+        return found
+
+    def _mean_contributions(self, rows: Rows, objective: Objective) -> dict[str, Scores]:
+        """What each term adds to the score, over the members, (n,)."""
+        out: dict[str, Scores] = {}
+
+        def keep(here: slice, terms: dict[str, Tensor]) -> None:
+            for name, part in objective.contributions(terms).items():
+                if name not in out:
+                    out.setdefault(name, np.empty(len(rows)))
+                out[name][here] = _over_members(part[:, : here.stop - here.start])
+
+        self._each_block(rows, keep, objective=objective)
+        return out
+
+    def _can_double(self, rows: Rows) -> bool:
+        """Whether rows may be computed in float64 where float32 leaves too few digits; convolutions take too long."""
+        weight = next(self.objective_.parameters())
+        is_single = weight.dtype == torch.float32 and self.precision != "bfloat16"
+        return rows.ndim == 2 and is_single and weight.device.type != "mps"
+
+    def _doubled(self) -> Objective:
+        """The model in float64."""
+        return self.objective_.kept("double", lambda: copy.deepcopy(self.objective_).double().eval())
+
+    # ------------------------------------------------------------------ explain
+
+    def _explainer(self) -> NetworkExplainer:
+        if self.inputs_.kind == "table":
+            units = self.inputs_.columns
+        else:
+            channels, height, width = self.inputs_.shape
+            units = np.tile(np.arange(height * width), channels)
+        return NetworkExplainer(
+            self.objective_,
+            typical=self.inputs_.typical,
+            threshold=self.threshold_,
+            units=units,
+            front=self._front_in_double(),
+        )
+
+    def _front_in_double(self) -> Callable[[Tensor], Tensor] | None:
+        """What rows pass before the objective, as a differentiable function in double precision. Nothing by default."""
+        return None
+
+    def _expected(self, rows: Rows) -> Rows:
+        return self._explainer().expected(rows)
+
+    def _attribute(self, rows: Rows, expected: Rows) -> Attribution:
+        return self._explainer().attribute(rows)
+
+    # ------------------------------------------------------------------ export
+
+    def _terms_module(self) -> nn.Module:
+        return ObjectiveTerms(self._plain_objective())
+
+    def _plain_objective(self) -> Objective:
+        """The objective for other runtimes: tables in float64, pictures in float32, which all can convolve."""
+        if self.precision == "bfloat16":
+            raise InputError(
+                f"This {type(self).__name__} computes in bfloat16, and no other runtime repeats its scores. Its "
+                "weights are float32: set_params(precision='float32') makes one to export, of nearly the same scores."
+            )
+        dtype = torch.float64 if self.inputs_.kind == "table" else torch.float32
+        plain: Objective = copy.deepcopy(self.objective_).cpu().to(dtype).eval().requires_grad_(False)
+        return plain.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload,no-any-return]
+
+    def _on_cpu(self) -> Self:
+        here = copy.copy(self)
+        here.device, here.objective_ = "cpu", copy.deepcopy(self.objective_).cpu()
+        return here
+
+    # ------------------------------------------------------------------ state
+
+    def _state(self) -> State:
+        arrays = {f"weights.{name}": value.cpu().numpy() for name, value in self.objective_.state_dict().items()}
+        arrays |= {f"curves.{name}": curve for name, curve in self.loss_curves_.items()}
+        return arrays, {"seed": self.seed_, "objective": self._describe()}
+
+    def _restore(self, arrays: dict[str, NDArray[Any]], plain: Any) -> None:
+        self.seed_ = int(plain["seed"])
+        with torch.device("meta"):  # nothing is allocated for sizes that a forged file claims
+            objective = self._rebuild(plain["objective"])
+        weights, self.loss_curves_ = {}, {}
+        for name, value in arrays.items():
+            group, _, rest = name.partition(".")
+            if group == "curves":
+                self.loss_curves_[rest] = value
+            else:
+                weights[rest] = torch.from_numpy(value)
+        check_weights(objective, weights)
+        objective.load_state_dict(weights, assign=True)
+        self.objective_ = place(objective, self._device_here(), dtype_of(self.precision)).eval()
+
+    def _device_here(self) -> torch.device:
+        """The device asked for, or the CPU where a model is loaded on a machine without it."""
+        try:
+            return resolve_device(self.device)
+        except InputError:
+            return torch.device("cpu")
+
+
+def _over_members(part: Tensor) -> Scores:
+    """The mean over the members, (n,), of equal rounding for every row; torch's has others at the end of an array."""
+    mean: Scores = part.cpu().numpy().mean(axis=0)
+    return mean
+
+
+def _lengthened(phase: Phase, factor: float) -> Phase:
+    """The phase with more steps."""
+    n_steps = math.ceil(phase.settings.n_steps * factor)
+    return replace(phase, settings=replace(phase.settings, n_steps=n_steps, halve_every=math.ceil(n_steps / 4)))

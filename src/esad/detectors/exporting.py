@@ -1,0 +1,162 @@
+"""From a fitted detector to a file that runs without esad, checked against the detector before it is kept."""
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+
+import esad
+from esad.core.atomic import atomic_path, check_writable
+from esad.detectors.base import Detector
+from esad.errors import EsadError, InputError
+from esad.persist import onnx, torch_export
+from esad.persist.graph import ScoreGraph, traced
+from esad.persist.parity import TOLERANCE, Parity, compare, random_data
+from esad.preprocess.inputs import read
+from esad.table.schema import Table
+
+__all__ = ["FORMATS", "describe", "export"]
+
+FORMATS = {"onnx": onnx, "torch": torch_export}
+FORMAT_VERSION = 1  # of what the files take and give, and of their description
+
+
+def export(
+    detector: Detector,
+    path: str | os.PathLike[str],
+    *,
+    format: str = "onnx",
+    X: Any = None,
+    on_stage: Callable[[str], object] | None = None,
+) -> Parity:
+    """Write a detector with its preprocessing, members, threshold and calibration to one file that runs without esad.
+
+    The file is read again and asked for the scores of random rows and of `X`. It is kept only if they are the
+    library's to 1e-4.
+
+    Parameters
+    ----------
+    detector : Detector
+        Fitted.
+    path : str or path-like
+        The file to write.
+    format : {"onnx", "torch"}
+        ONNX, for onnxruntime, with a named input for every column; needs the extra `export`. Or a torch program
+        (.pt2), for `torch.export.load`, which takes categories as codes. docs/export.md has what goes in and out.
+    X : rows or pictures, optional
+        Real data to compare on as well.
+    on_stage : callable, optional
+        Told what is done now, in a word or two, for those who wait.
+
+    Returns
+    -------
+    Parity
+        How many rows were compared, and how far apart the scores were at most.
+
+    Raises
+    ------
+    InputError
+        The method or its precision cannot be exported, or the scores are not the same.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from esad import DeepSAD
+    >>> X = np.random.default_rng(0).normal(size=(100, 3))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     export(DeepSAD(n_epochs=2, random_state=0).fit(X), f"{folder}/model.pt2", format="torch", X=X).holds
+    True
+    """
+    check_is_fitted(detector)
+    if format not in FORMATS:
+        raise InputError(f"`format` must be one of {', '.join(FORMATS)}. Got {format!r}.")
+    kind = FORMATS[format]
+    kind.check_installed()
+    check_writable(path)
+    here = detector._on_cpu()
+    graph = ScoreGraph(here.inputs_, here._terms_module(), threshold=here.threshold_, calibration=here.calibration_)
+    name = type(detector).__name__
+    rows = [random_data(here.inputs_)] + ([] if X is None else [_aligned(here, X)])
+    tell = on_stage or (lambda stage: None)
+    with atomic_path(path) as temporary:
+        try:
+            tell("tracing")
+            program = traced(graph.eval())
+            tell("writing")
+            kind.write(program, here.inputs_, temporary, describe(here, format))
+            tell("comparing scores")
+            run = kind.reader(temporary, here.inputs_)
+            parity = _together([_compared(here, data, run(data)) for data in rows])
+        except (EsadError, OSError, MemoryError):
+            raise
+        except Exception as error:  # exporter and runtime raise errors of many kinds, all about what they cannot do
+            said = next((line.strip() for line in str(error).splitlines() if line.strip()), repr(error))
+            raise InputError(f"This {name} cannot be exported to {format}: {said[:300]}") from error
+        if not parity.holds:
+            raise InputError(
+                f"This {name} cannot be exported to {format}: of {parity.n_rows:,} rows scores differ from the "
+                f"library's by up to {parity.difference:.1e} ({TOLERANCE:g} is allowed), and "
+                f"{parity.n_decided_otherwise:,} are decided otherwise. Nothing was written.{_advice(here)}"
+            )
+    return parity
+
+
+def _advice(detector: Detector) -> str:
+    """What can be done where the library's own scores have too few digits."""
+    if detector.inputs_.kind == "table" and getattr(detector, "precision", "float64") in ("auto", "float32"):
+        return " Fit it with precision='float64', which leaves more digits."
+    return ""
+
+
+def describe(detector: Detector, format: str) -> dict[str, Any]:
+    """What an exported file says about itself."""
+    calibration = detector.calibration_
+    outputs = {"score": "float64", "anomaly": "bool"} | ({} if calibration is None else {"p_value": "float64"})
+    return {
+        "export_version": FORMAT_VERSION,
+        "esad_version": esad.__version__,
+        "method": type(detector).__module__.rpartition(".")[2],
+        "threshold": detector.threshold_,
+        "terms": list(detector._contributions(_one_row(detector))),
+        "inputs": FORMATS[format].described(detector.inputs_),
+        "outputs": [{"name": name, "type": kind} for name, kind in outputs.items()],
+        "n_calibration_rows": 0 if calibration is None else calibration.n_rows,
+        "data_fingerprint": detector.fingerprint_,
+    }
+
+
+def _one_row(detector: Detector) -> NDArray[np.float32]:
+    return detector.inputs_.typical[None]
+
+
+def _aligned(detector: Detector, X: Any) -> Table | NDArray[Any]:
+    """Data in the form of training, or an error that says what is wrong with it."""
+    data = read(X)
+    name = type(detector).__name__
+    detector.inputs_.rows_of(data, estimator=name)
+    return detector.inputs_.described(data, estimator=name) if isinstance(data, Table) else data
+
+
+def _compared(detector: Detector, data: Table | NDArray[Any], found: dict[str, NDArray[Any]]) -> Parity:
+    rows = detector.inputs_.rows_of(data, estimator=type(detector).__name__)
+    calibration = detector.calibration_
+    is_cross = calibration is not None and calibration.is_cross
+    return compare(
+        found,
+        detector._total(rows),
+        threshold=detector.threshold_,
+        calibration=calibration,
+        by_member=detector._member_scores(rows) if is_cross else None,
+        is_single=detector.inputs_.kind == "images",
+    )
+
+
+def _together(parts: list[Parity]) -> Parity:
+    return Parity(
+        sum(part.n_rows for part in parts),
+        max(part.difference for part in parts),
+        sum(part.n_decided_otherwise for part in parts),
+    )

@@ -1,0 +1,133 @@
+"""What the competing deep methods share: the networks of Deep SAD's paper, and one usual way to train them."""
+
+import math
+from abc import abstractmethod
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from esad.core import arguments
+from esad.core.arguments import WHOLE, Rule, is_auto
+from esad.detectors.deep import DeepDetector
+from esad.errors import ModelFileError
+from esad.networks.spec import NetworkSpec
+from esad.preprocess.inputs import SCALINGS
+from esad.train.loop import Settings
+from esad.train.objective import Objective
+
+__all__ = ["PRETRAIN_LR", "StandardDetector"]
+
+PRETRAIN_LR = 1e-3  # of the autoencoder that a method starts from
+
+
+class StandardDetector(DeepDetector):
+    """A deep method whose objective follows from a network and the constructor's arguments.
+
+    `_phases` makes the network with `_make_network`, the objective with `_objective` and how to train it with
+    `_settings`. Arguments that a method does not offer have the values below.
+    """
+
+    networks: ClassVar[dict[str, tuple[str, ...]]] = {"table": ("mlp",), "images": ("lenet", "conv")}
+    auto_epochs: ClassVar[int] = 150  # of each phase, as long as it stays within the steps below
+    max_steps: ClassVar[dict[str, int]] = {"table": 5000, "images": 1500, "images on a GPU": 7500}
+    learning_rates: ClassVar[dict[str, float]] = {"table": 1e-3, "images": 1e-3}  # for lr="auto"
+
+    n_members: int = 1
+    network: str = "auto"
+    hidden: Any = "auto"
+    latent: int | str = "auto"
+    scaling: str = "standard"
+    lr: float | str = "auto"
+    n_epochs: int | str = "auto"
+    batch_size: int = 128
+    labelled_batch_size: int = 32
+    weight_decay: float = 1e-6
+
+    @abstractmethod
+    def _objective(self, spec: NetworkSpec) -> Objective:
+        """The model of this network, weights still to be drawn or filled."""
+
+    def _words(self) -> dict[str, tuple[str, ...]]:
+        """Arguments that must be one of a few words, beside `network`."""
+        return {}
+
+    def _rules(self) -> dict[str, Rule]:
+        """What the method's own arguments may be."""
+        return {}
+
+    def _check(self, kind: str) -> None:
+        parameters = self.get_params(deep=False)
+        rules = dict.fromkeys(("n_members", "batch_size", "labelled_batch_size"), WHOLE) | self._rules()
+        arguments.check(parameters, words={"scaling": SCALINGS} | self._words(), rules=rules)
+        what = "a table" if kind == "table" else "pictures"
+        arguments.check(parameters, words={"network": ("auto", *self.networks[kind])}, where=f" for {what}")
+
+    def _make_network(self, in_shape: tuple[int, ...], device: torch.device) -> NetworkSpec:
+        """The network asked for, kept as `network_`; "auto" takes the first one the method has for such data."""
+        kind = _kind(in_shape)
+        self._check(kind)
+        network = self.networks[kind][0] if is_auto(self.network) else self.network
+        narrow = network == "conv" and device.type == "cpu"
+        spec = NetworkSpec.published(network, in_shape, n_members=int(self.n_members), narrow=narrow)
+        within_unit = kind == "images" or self.scaling == "minmax"
+        spec = replace(spec, sigmoid=within_unit and network != "conv")
+        self.network_ = spec.resized(self.hidden, self.latent)
+        return self.network_
+
+    def _scaling(self) -> str:
+        return self.scaling
+
+    def _settings(
+        self,
+        y: NDArray[np.int8],
+        device: torch.device,
+        *,
+        n_epochs: int | str,
+        lr: float | None = None,
+        auto_epochs: int | None = None,
+    ) -> Settings:
+        """Adam with a cosine schedule.
+
+        `y` are the labels as the phase sees them, `lr` and `auto_epochs` what "auto" stands for, if not the method's
+        own.
+        """
+        n_rows = int(np.count_nonzero(y == 0)) or int(np.count_nonzero(np.abs(y) == 1))
+        kind = _kind(self.network_.in_shape)
+        n_batches = math.ceil(n_rows / min(int(self.batch_size), n_rows))
+        if is_auto(n_epochs):
+            most = self.max_steps["images on a GPU" if kind == "images" and device.type != "cpu" else kind]
+            n_steps = min(most, (auto_epochs or self.auto_epochs) * n_batches)
+        else:
+            n_steps = int(n_epochs) * n_batches
+        return Settings(
+            n_steps=n_steps,
+            batch_size=int(self.batch_size),
+            labelled_batch_size=int(self.labelled_batch_size),
+            lr=(lr or self.learning_rates[kind]) if isinstance(self.lr, str) else self.lr,
+            weight_decay=float(self.weight_decay),
+            precision=self.precision,
+        )
+
+    def _row_shape(self) -> tuple[int, ...]:
+        """Shape of one row as the network sees it."""
+        return self.inputs_.shape
+
+    def _describe(self) -> dict[str, Any]:
+        return {"network": self.network_.to_json()}
+
+    def _rebuild(self, plain: Any) -> Objective:
+        self.network_ = NetworkSpec.from_json(plain["network"])
+        if self.network_.in_shape != self._row_shape():
+            raise ModelFileError("its network takes other rows than its inputs give")
+        kind = _kind(self.network_.in_shape)
+        self._check(kind)
+        if self.network_.kind not in self.networks[kind]:
+            raise ModelFileError(f"its network {self.network_.kind!r} is not one of this method")
+        return self._objective(self.network_)
+
+
+def _kind(in_shape: tuple[int, ...]) -> str:
+    return "table" if len(in_shape) == 1 else "images"

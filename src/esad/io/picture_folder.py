@@ -1,0 +1,315 @@
+"""A folder of PNG and JPEG files as one array, with labels from its sub-folders or from a CSV file."""
+
+import contextlib
+import os
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from esad.core.text import counted
+from esad.errors import DataFileError, InputError
+from esad.io.pictures import SUFFIXES, Header, read_header, read_pixels
+
+__all__ = ["Broken", "ImageFolder", "Listing", "list_folder", "open_images", "read_folder"]
+
+_MAX_VALUES = 1 << 25  # of one batch, however large the pictures
+
+_Path = str | os.PathLike[str]
+Broken = dict[str, str]  # path of a picture that cannot be read -> why
+
+
+@dataclass(frozen=True, eq=False)
+class ImageFolder:
+    """Pictures of a folder, or a batch of them.
+
+    Parameters
+    ----------
+    ids : tuple of str
+        Path of each picture relative to the folder, with forward slashes.
+    images : ndarray of uint8 or float32, shape (n, channels, height, width)
+        uint8, or float32 in [0, 1] if a picture of the folder is grey with 16 bits.
+    label_words : ndarray of (str or None), shape (n,), or None
+        For `esad.labels.from_column`: name of the sub-folder or label in the CSV file, None where there is none; None
+        altogether when neither sub-folders nor a CSV file label the pictures.
+    """
+
+    ids: tuple[str, ...]
+    images: NDArray[Any]
+    label_words: NDArray[np.object_] | None
+
+
+def read_folder(
+    path: _Path, *, labels_csv: _Path | None = None, channels: int | None = None, broken: Broken | None = None
+) -> ImageFolder:
+    """Read all pictures of a folder and its sub-folders, in the order of their paths.
+
+    Parameters
+    ----------
+    path : str or path-like
+        Folder with .png, .jpg and .jpeg files. Hidden and other files are left out with one warning.
+    labels_csv : str or path-like, optional
+        CSV file with the columns `file` (relative to the folder) and `label`, or with two columns in that order.
+        Pictures it does not name have no label. Without it the first sub-folder's name is the label.
+    channels : {1, 3}, optional
+        1 for grey, 3 for RGB. When not given, grey if all pictures are, else RGB.
+    broken : dict, optional
+        Takes the pictures that cannot be read, with the reason; without it they are an error.
+
+    Returns
+    -------
+    ImageFolder
+        With at least one picture.
+
+    Raises
+    ------
+    DataFileError
+        In one line: no folder, no picture, pictures of two sizes, a picture that cannot be read or is over 89 million
+        pixels large, a CSV file that names a picture which is not there.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from PIL import Image
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for name in ("anomaly", "unlabelled"):
+    ...         (Path(folder) / name).mkdir()
+    ...         Image.new("L", (28, 28)).save(Path(folder) / name / "1.png")
+    ...     pictures = read_folder(folder)
+    >>> pictures.ids, pictures.images.shape
+    (('anomaly/1.png', 'unlabelled/1.png'), (2, 1, 28, 28))
+    >>> pictures.label_words.tolist()
+    ['anomaly', 'unlabelled']
+    """
+    listing = list_folder(path, labels_csv, channels, broken)
+    folder = listing.read(0, len(listing.ids))
+    if not folder.ids:
+        raise _nothing(listing.folder, listing.broken)
+    return folder
+
+
+def open_images(
+    path: _Path,
+    *,
+    labels_csv: _Path | None = None,
+    channels: int | None = None,
+    broken: Broken | None = None,
+    batch_rows: int = 1024,
+) -> Iterator[ImageFolder]:
+    """Read the pictures of a folder in batches, so that memory does not grow with the folder.
+
+    Parameters
+    ----------
+    path, labels_csv, channels, broken
+        As for `read_folder`. All sizes are checked, and the form of all batches settled, before the first is read.
+    batch_rows : int
+        Pictures of a batch, fewer in the last one and if they are large.
+
+    Returns
+    -------
+    iterator of ImageFolder
+        At least one.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from PIL import Image
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for number in range(3):
+    ...         Image.new("RGB", (32, 32)).save(Path(folder) / f"{number}.png")
+    ...     [len(batch.images) for batch in open_images(folder, batch_rows=2)]
+    [2, 1]
+    """
+    listing = list_folder(path, labels_csv, channels, broken)
+    return _batches(listing, max(1, min(batch_rows, _MAX_VALUES // listing.form.n_values)))
+
+
+def _batches(listing: "Listing", n_rows: int) -> Iterator[ImageFolder]:
+    n_read = 0
+    for start in range(0, len(listing.ids), n_rows):
+        batch = listing.read(start, start + n_rows)
+        n_read += len(batch.ids)
+        if batch.ids:
+            yield batch
+    if not n_read:
+        raise _nothing(listing.folder, listing.broken)
+
+
+@dataclass(frozen=True, eq=False)
+class Listing:
+    """What is in a folder, before any pixel is read; `broken` as for `read_folder`."""
+
+    folder: Path
+    ids: tuple[str, ...]
+    label_words: NDArray[np.object_] | None
+    form: Header
+    broken: Broken | None = None
+
+    def read(self, start: int, stop: int) -> ImageFolder:
+        """Some pictures that follow each other."""
+        images, numbers = self.pixels(range(*slice(start, stop).indices(len(self.ids))))
+        words = None if self.label_words is None else self.label_words[numbers]
+        return ImageFolder(tuple(self.ids[number] for number in numbers), images, words)
+
+    def pixels(self, numbers: Sequence[int]) -> tuple[NDArray[Any], list[int]]:
+        """The pictures of these numbers, (n, channels, height, width), and the numbers of those that could be read."""
+        shape = (len(numbers), self.form.n_channels, self.form.height, self.form.width)
+        images = np.empty(shape, dtype=np.float32 if self.form.is_deep else np.uint8)
+        read: list[int] = []
+        for number in numbers:
+            with _noted(self.broken, self.ids[number]):
+                images[len(read)] = read_pixels(self.folder / self.ids[number], self.form)
+                read.append(number)
+        return images[: len(read)], read
+
+
+@contextlib.contextmanager
+def _noted(broken: Broken | None, name: str) -> Iterator[None]:
+    """Note a picture that cannot be read, where that is wanted."""
+    try:
+        yield
+    except DataFileError as error:
+        if broken is None:
+            raise
+        broken[name] = str(error)
+
+
+def _nothing(folder: Path, broken: Broken | None) -> DataFileError:
+    reason = next(iter((broken or {"": "it is empty."}).values()))
+    return DataFileError(f"None of the pictures in {str(folder)!r} can be read. The first: {reason}")
+
+
+def list_folder(
+    path: _Path, labels_csv: _Path | None = None, channels: int | None = None, broken: Broken | None = None
+) -> Listing:
+    """What is in a folder; all sizes are checked."""
+    if channels not in (None, 1, 3):
+        raise InputError(f"`channels` must be 1 (grey), 3 (RGB) or None. Got {channels!r}.")
+    folder = Path(path)
+    if not folder.is_dir():
+        what = "it is a file" if folder.exists() else "no such folder"
+        raise DataFileError(f"Cannot read pictures from {str(folder)!r}: {what}. Give a folder of PNG or JPEG files.")
+    ids, ignored = _find(folder, labels_csv)
+    if ignored:
+        shown = ", ".join(ignored[:3]) + (", ..." if len(ignored) > 3 else "")
+        message = (
+            f"{counted(len(ignored), 'file')} in {str(folder)!r}, hidden or neither PNG nor JPEG, ignored: {shown}."
+        )
+        warnings.warn(message, UserWarning, stacklevel=3)
+    if not ids:
+        raise DataFileError(f"Cannot read pictures from {str(folder)!r}: no PNG or JPEG file in it or its sub-folders.")
+    words = _words_of_folders(ids) if labels_csv is None else _words_of_csv(folder, ids, Path(labels_csv))
+    form, kept = _common_form(folder, ids, channels, broken)
+    words = None if words is None else words[kept]
+    return Listing(folder, tuple(ids[number] for number in kept), words, form, broken)
+
+
+def _find(folder: Path, labels_csv: _Path | None) -> tuple[tuple[str, ...], list[str]]:
+    """Paths of the pictures, and of the files that are none, relative to the folder and in order."""
+    found, ignored = [], []
+    known = None if labels_csv is None else os.path.realpath(labels_csv)
+    for name, is_picture in _walk(str(folder), "", (os.path.realpath(folder),)):
+        if is_picture:
+            found.append(name)
+        elif known is None or os.path.realpath(folder / name) != known:
+            ignored.append(name)
+    return tuple(sorted(found)), sorted(ignored)
+
+
+def _walk(folder: str, prefix: str, ancestors: tuple[str, ...]) -> Iterator[tuple[str, bool]]:
+    """Files below a folder, and whether each is a picture. Links are followed, unless they lead in a circle."""
+    try:
+        entries = list(os.scandir(folder))
+    except OSError as error:
+        raise DataFileError(f"Cannot read pictures from {folder!r}: {error.strerror}.") from error
+    for entry in entries:
+        name = prefix + entry.name
+        real = os.path.realpath(entry.path)
+        if entry.name.startswith("."):
+            yield name, False
+        elif not entry.is_dir():
+            is_file = entry.is_file() or not os.path.exists(real)  # a link to nothing is an error later on, by name
+            yield name, is_file and entry.name.lower().endswith(SUFFIXES)
+        elif real not in ancestors:
+            yield from _walk(entry.path, f"{name}/", (*ancestors, real))
+
+
+def _common_form(
+    folder: Path, ids: Sequence[str], channels: int | None, broken: Broken | None
+) -> tuple[Header, list[int]]:
+    """Form in which all pictures are read, RGB if one is, 16 bits if one has them; and which can be read."""
+    kept: list[int] = []
+    form: Header | None = None
+    for number, name in enumerate(ids):
+        with _noted(broken, name):
+            header = read_header(folder / name)
+            kept.append(number)
+        if not kept or kept[-1] != number:
+            continue
+        form = form or header
+        if (header.width, header.height) != (form.width, form.height):
+            raise DataFileError(
+                f"Pictures must be of one size. {str(folder / ids[kept[0]])!r} is {form.width} x {form.height} pixels, "
+                f"{str(folder / name)!r} {header.width} x {header.height}. Resize them first."
+            )
+        n_channels, is_deep = max(form.n_channels, header.n_channels), form.is_deep or header.is_deep
+        form = replace(form, n_channels=n_channels, is_deep=is_deep)
+    if form is None:
+        raise _nothing(folder, broken)
+    return (form if channels is None else replace(form, n_channels=channels)), kept
+
+
+def _words_of_folders(ids: Sequence[str]) -> NDArray[np.object_] | None:
+    """Name of the first sub-folder of each picture; nothing at all when no picture lies in one."""
+    words = [name.split("/", 1)[0] if "/" in name else None for name in ids]
+    return np.array(words, dtype=object) if any(word is not None for word in words) else None
+
+
+def _words_of_csv(folder: Path, ids: Sequence[str], labels_csv: Path) -> NDArray[np.object_]:
+    """Label of each picture in the CSV file, None for pictures that are not in it."""
+    from esad.io import files  # only here: arrays of pictures need no pyarrow
+
+    batches = list(files.open_batches(labels_csv))  # all columns as text
+    names = batches[0].column_names
+    if {"file", "label"} <= set(names):
+        names = ["file", "label"]
+    elif len(names) != 2:
+        raise DataFileError(
+            f"Cannot read labels from {str(labels_csv)!r}: it needs the columns 'file' and 'label'. Got {names[:10]}."
+        )
+    known = set(ids)
+    if _relative(folder, names[0]) in known:
+        raise DataFileError(
+            f"Cannot read labels from {str(labels_csv)!r}: its first line must be the header: file,label."
+        )
+    rows = (row for batch in batches for row in zip(*(batch[name].to_pylist() for name in names), strict=True))
+    words = _label_by_file(folder, labels_csv, rows)
+    missing = [name for name in words if name not in known]
+    if missing:
+        raise DataFileError(
+            f"Cannot use the labels of {str(labels_csv)!r}: there is no picture {missing[0]!r} in {str(folder)!r}, and "
+            f"{counted(len(missing), 'such name')} in all. Paths are relative to that folder."
+        )
+    return np.array([words.get(name) for name in ids], dtype=object)
+
+
+def _label_by_file(folder: Path, labels_csv: Path, rows: Iterator[tuple[Any, Any]]) -> Mapping[str, str | None]:
+    words: dict[str, str | None] = {}
+    for file, label in rows:
+        if file is None:
+            raise DataFileError(f"Cannot read labels from {str(labels_csv)!r}: a row names no file.")
+        name = _relative(folder, str(file))
+        if name in words:
+            raise DataFileError(f"Cannot read labels from {str(labels_csv)!r}: {file!r} is there twice.")
+        words[name] = None if label is None else str(label)
+    return words
+
+
+def _relative(folder: Path, file: str) -> str:
+    """Path as in `ImageFolder.ids`: relative, with forward slashes, without ./ and the like."""
+    name = os.path.normpath(file.strip().replace("\\", "/"))
+    return os.path.relpath(name, os.path.abspath(folder)) if os.path.isabs(name) else name

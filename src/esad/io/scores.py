@@ -1,0 +1,208 @@
+"""The scores file: id, score, alarm and p-value of every row, streamed, and there only when it is complete."""
+
+import contextlib
+import csv
+import io
+import os
+from collections.abc import Iterator, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+from numpy.typing import ArrayLike
+
+from esad.core.atomic import atomic_path
+from esad.errors import InputError, OutputError
+
+__all__ = ["ScoreWriter"]
+
+_SUFFIXES = (".csv", ".csv.gz", ".parquet", ".pq")
+
+
+class ScoreWriter:
+    r"""Write scores in batches to CSV or Parquet; the file appears when the block ends well.
+
+    Parameters
+    ----------
+    path : str or path-like
+        File to write, its name ending in .csv, .csv.gz, .parquet or .pq.
+    id_name : str, optional
+        Name of the first column, which holds the ids given. Without it the column is `row`, counted from 0.
+    inputs : sequence of paths
+        Files being read; none of them may be `path`.
+    p_values : bool
+        Whether there is a column `p_value`.
+
+    Raises
+    ------
+    OutputError
+        The file cannot be written: unknown suffix, missing or read-only folder, one of `inputs`, a full disk. What lay
+        at `path` before is left as it was.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     target = Path(folder) / "scores.csv"
+    ...     with ScoreWriter(target, id_name="patient") as writer:
+    ...         writer.write([0.5, 7.25], [False, True], ids=["a", "b"])
+    ...     target.read_text()
+    'patient,score,anomaly\na,0.5,false\nb,7.25,true\n'
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        id_name: str | None = None,
+        inputs: Sequence[str | os.PathLike[str]] = (),
+        p_values: bool = False,
+    ) -> None:
+        self.path = path
+        self.id_name = id_name
+        self.inputs = inputs
+        self.p_values = p_values
+        self._n_rows = 0
+
+    @property
+    def n_rows(self) -> int:
+        """Rows written so far."""
+        return self._n_rows
+
+    def __enter__(self) -> Self:
+        shown = repr(os.fspath(self.path))
+        if not _lower_name(self.path).endswith(_SUFFIXES):
+            raise OutputError(f"Cannot write scores to {shown}: its name must end in one of {', '.join(_SUFFIXES)}.")
+        if any(_is_same(self.path, other) for other in self.inputs):
+            raise OutputError(f"Cannot write scores to {shown}: it is a file being read. Choose another path.")
+        columns = _columns(self.id_name or "row", self.p_values)
+        if len(columns) < 3 + self.p_values:
+            raise InputError(
+                f"The id column cannot be named {self.id_name!r}: the scores file has a column of that name. Rename it."
+            )
+        self._context = _open_sink(self.path, columns)
+        self._sink = self._context.__enter__()
+        return self
+
+    def write(
+        self, scores: ArrayLike, anomaly: ArrayLike, *, ids: Any = None, p_values: ArrayLike | None = None
+    ) -> None:
+        """Append rows.
+
+        Parameters
+        ----------
+        scores : array-like of float
+            Anomaly scores, higher is more anomalous.
+        anomaly : array-like of bool
+            Whether each row is an alarm.
+        ids : array-like or pyarrow array
+            Ids of the rows, when `id_name` was given.
+        p_values : array-like of float
+            p-values of the rows, when the writer has a column for them.
+        """
+        values = pa.array(np.asarray(scores, dtype=np.float64))
+        if (ids is None) != (self.id_name is None):
+            raise InputError("`ids` must be given if, and only if, the writer has an `id_name`.")
+        first = _id_array(np.arange(self._n_rows, self._n_rows + len(values)) if ids is None else ids)
+        alarms = pa.array(np.asarray(anomaly, dtype=np.bool_))
+        if (p_values is not None) != self.p_values:
+            raise InputError("`p_values` must be given if, and only if, the writer has a column for them.")
+        if not len(first) == len(values) == len(alarms):
+            raise InputError(
+                f"Scores, alarms and ids must go together. Got {len(values)}, {len(alarms)}, {len(first)}."
+            )
+        columns = [first, values, alarms]
+        if p_values is not None:
+            columns.append(pa.array(np.asarray(p_values, dtype=np.float64)))
+        self._sink.write(pa.table(columns, names=list(_columns(self.id_name or "row", self.p_values))))
+        self._n_rows += len(values)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool | None:
+        return self._context.__exit__(kind, error, traceback)
+
+
+class _CsvSink:
+    """Rows as CSV text, quoted only where it is needed."""
+
+    def __init__(self, file: Any, columns: dict[str, pa.DataType]) -> None:
+        self._file = file
+        header = io.StringIO()
+        csv.writer(header, lineterminator="\n").writerow(columns)
+        file.write(header.getvalue().encode())
+
+    def write(self, rows: pa.Table) -> None:
+        ids = rows.column(0)
+        plain = not pa.types.is_string(ids.type) or not pc.any(pc.match_substring_regex(ids, '[,"\r\n]')).as_py()
+        quoting = "none" if plain else "needed"
+        pa_csv.write_csv(rows, self._file, pa_csv.WriteOptions(include_header=False, quoting_style=quoting))
+
+    def close(self) -> None:
+        pass
+
+
+class _ParquetSink:
+    """Rows as Parquet, the type of the ids being that of the first batch."""
+
+    def __init__(self, file: Any, columns: dict[str, pa.DataType]) -> None:
+        self._file = file
+        self._columns = columns
+        self._writer: pq.ParquetWriter | None = None
+
+    def write(self, rows: pa.Table) -> None:
+        if self._writer is None:
+            # Ids and scores hardly repeat: a dictionary of them costs time and space.
+            repeating = [name for name in rows.column_names if name == "p_value"]
+            self._writer = pq.ParquetWriter(self._file, rows.schema, use_dictionary=repeating)
+        self._writer.write_table(rows.cast(self._writer.schema))
+
+    def close(self) -> None:
+        if self._writer is None:  # no batch came: still a table with its columns
+            self.write(pa.schema(self._columns).empty_table())
+        assert self._writer is not None
+        self._writer.close()
+
+
+def _columns(id_name: str, p_values: bool) -> dict[str, pa.DataType]:
+    """Columns of the file with their types; that of the ids is only known when some come."""
+    columns = {id_name: pa.string(), "score": pa.float64(), "anomaly": pa.bool_()}
+    return columns | ({"p_value": pa.float64()} if p_values else {})
+
+
+@contextlib.contextmanager
+def _open_sink(path: str | os.PathLike[str], columns: dict[str, pa.DataType]) -> Iterator[_CsvSink | _ParquetSink]:
+    """Open a temporary file that is closed, then renamed to `path`, or removed."""
+    name = _lower_name(path)
+    with atomic_path(path) as temporary, contextlib.ExitStack() as opened:
+        file: Any = opened.enter_context(pa.OSFile(str(temporary), "wb"))
+        if name.endswith(".gz"):
+            file = opened.enter_context(pa.CompressedOutputStream(file, "gzip"))
+        sink = (_CsvSink if ".csv" in name else _ParquetSink)(file, columns)
+        yield opened.enter_context(contextlib.closing(sink))
+
+
+def _lower_name(path: str | os.PathLike[str]) -> str:
+    return os.path.basename(os.fspath(path)).lower()
+
+
+def _is_same(path: str | os.PathLike[str], other: str | os.PathLike[str]) -> bool:
+    try:
+        return os.path.samefile(path, other)
+    except (OSError, ValueError):  # one of them does not exist yet
+        return False
+
+
+def _id_array(ids: Any) -> pa.Array | pa.ChunkedArray:
+    """Ids as an arrow array; text in one type, whatever library it comes from."""
+    array = ids if isinstance(ids, pa.Array | pa.ChunkedArray) else pa.array(ids)
+    if pa.types.is_dictionary(array.type):
+        array = array.cast(array.type.value_type)
+    if pa.types.is_large_string(array.type) or pa.types.is_string_view(array.type) or pa.types.is_null(array.type):
+        array = array.cast(pa.string())
+    return array

@@ -1,0 +1,250 @@
+"""Data that does not fit into memory, block by block: tables and folders of pictures, in order or shuffled."""
+
+import copy
+import os
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from esad import labels
+from esad.errors import DataFileError
+from esad.io.files import as_text, column_names
+from esad.io.parts import Part, find_tables, parts_of
+from esad.io.picture_folder import Listing, list_folder
+
+__all__ = ["Block", "PictureStream", "Stream", "TableStream", "open_stream"]
+
+BLOCK_ROWS = 1 << 16
+MAX_CELLS = 1 << 21  # of a block, however wide the table: 16 MiB as float64
+MAX_VALUES = 1 << 24  # of a block of pictures
+N_OPEN = 8  # parts of a table that are read from in turn, so that neighbours do not stay together
+_MAX_WORDS = 1000  # different labels that are looked at
+
+Labels = NDArray[np.int8]
+Meaning = Callable[[Any], Labels]
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Some rows: an arrow table or pictures (n, channels, height, width), their labels, their numbers, their file."""
+
+    X: Any
+    y: Labels
+    numbers: NDArray[np.int64]
+    file: Path | None = None
+
+
+class Stream(Protocol):
+    """Rows that are read as often as needed; each row has a number that never changes."""
+
+    @property
+    def n_rows(self) -> int:
+        """How many there are."""
+
+    def blocks(self, share: int = 0, n_shares: int = 1) -> Iterator[Block]:
+        """All rows, in the order of their numbers; or one of so many shares of them."""
+
+    def shuffled(self, rng: np.random.Generator) -> Iterator[Block]:
+        """All rows, in an order that the generator draws."""
+
+
+def open_stream(
+    path: str | os.PathLike[str], *, label_column: str | None = None, ignore: Sequence[str] = ()
+) -> "TableStream | PictureStream":
+    """Open a CSV or Parquet file, a folder or a pattern of them, or a folder of pictures.
+
+    CSV is read once at the opening, to learn what its columns hold.
+
+    Parameters
+    ----------
+    path : str or path-like
+        Such as `parts/`, `parts/2024-*.parquet` or `pictures/`.
+    label_column : str, optional
+        Column with the words anomaly, normal and unlabelled, or -1, 0 and +1, or blanks. Pictures are labelled by
+        their sub-folder.
+    ignore : sequence of str
+        Columns to leave out.
+
+    Examples
+    --------
+    >>> import tempfile, pyarrow.parquet as pq
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for number in range(3):
+    ...         pq.write_table(pa.table({"size": [1.5, 2.5]}), f"{folder}/part-{number}.parquet")
+    ...     stream = open_stream(folder)
+    ...     stream.n_rows, [block.numbers.tolist() for block in stream.blocks()]
+    (6, [[0, 1], [2, 3], [4, 5]])
+    """
+    files = find_tables(path)
+    if files:
+        return TableStream(files, label_column=label_column, ignore=ignore)
+    return PictureStream(list_folder(path))
+
+
+class TableStream:
+    """The rows of CSV and Parquet files with the same columns, in any order.
+
+    Parameters
+    ----------
+    files : sequence of path
+    label_column : str, optional
+    ignore : sequence of str
+        Columns that are not read.
+    text : sequence of str
+        Columns that are read as text whatever they hold.
+    meaning : callable, optional
+        From the different values of the label column to labels; `esad.labels.from_column` by default.
+    on_bytes : callable, optional
+        Called with the number of bytes whenever some of a CSV file have been looked at.
+    """
+
+    def __init__(
+        self,
+        files: Sequence[Path],
+        *,
+        label_column: str | None = None,
+        ignore: Sequence[str] = (),
+        text: Sequence[str] = (),
+        meaning: Meaning = labels.from_column,
+        on_bytes: Callable[[int], None] | None = None,
+    ) -> None:
+        self.label_column, self._text = label_column, tuple(text)
+        aside = [*ignore, *([] if label_column is None else [label_column])]
+        self.columns = _common_columns(files, aside, ignore)
+        parts = parts_of(files, self.columns, label_column=label_column, text=text, on_bytes=on_bytes)
+        self._parts = list(zip(parts, accumulate((part.n_rows for part in parts), initial=0), strict=False))
+        self._n_rows = sum(part.n_rows for part in parts)
+        if not self._n_rows:
+            raise DataFileError(f"Cannot read {str(files[0])!r}: there are columns but no rows.")
+        self._meanings = {} if label_column is None else self._read_meanings(label_column, meaning)
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows there are."""
+        return self._n_rows
+
+    @property
+    def _wanted(self) -> tuple[str, ...]:
+        """Columns that are read."""
+        return (*self.columns, *([] if self.label_column is None else [self.label_column]))
+
+    def _read_meanings(self, label_column: str, meaning: Meaning) -> dict[Any, int]:
+        """What each value of the label column means, from one look at that column alone."""
+        found: dict[Any, None] = {}
+        for part, _ in self._parts:
+            for batch in part.batches((label_column,), BLOCK_ROWS):
+                found |= dict.fromkeys(_words(pc.unique(batch.column(0))))
+            if len(found) > _MAX_WORDS:
+                break  # no labels, as will be said
+        values = list(found)
+        return dict(zip(values, meaning(values).tolist(), strict=True))
+
+    def without(self, names: Sequence[str]) -> "TableStream":
+        """The same rows without some of their columns."""
+        other = copy.copy(self)
+        other.columns = tuple(name for name in self.columns if name not in names)
+        return other
+
+    def blocks(self, share: int = 0, n_shares: int = 1) -> Iterator[Block]:
+        """All rows, file by file; a share is every so manieth part."""
+        for part, first in self._parts[share::n_shares]:
+            yield from self._read(part, first)
+
+    def shuffled(self, rng: np.random.Generator) -> Iterator[Block]:
+        """Parts in random order, several of them at a time; rows within a block stay in order."""
+        waiting = [self._parts[index] for index in rng.permutation(len(self._parts))]
+        reading: list[Iterator[Block]] = []
+        while waiting or reading:
+            while waiting and len(reading) < N_OPEN:
+                reading.append(self._read(*waiting.pop(), n_open=N_OPEN))
+            for source in list(reading):
+                block = next(source, None)
+                if block is None:
+                    reading.remove(source)
+                else:
+                    yield block
+
+    def _read(self, part: Part, first: int, *, n_open: int = 1) -> Iterator[Block]:
+        n_rows = max(1, min(BLOCK_ROWS, MAX_CELLS // len(self._wanted)) // n_open)
+        for batch in part.batches(self._wanted, n_rows):
+            if batch.num_rows:
+                numbers = np.arange(first, first + batch.num_rows)
+                table = as_text(pa.Table.from_batches([batch.select(list(self.columns))]), self._text)
+                yield Block(table, self._labels(batch), numbers, part.file)
+                first += batch.num_rows
+
+    def _labels(self, batch: pa.RecordBatch) -> Labels:
+        if self.label_column is None:
+            return np.zeros(batch.num_rows, dtype=np.int8)
+        encoded = batch.column(self.label_column).dictionary_encode()
+        known = [self._meanings[value] for value in _words(encoded.dictionary)]
+        positions = encoded.indices.fill_null(len(known)).to_numpy(zero_copy_only=False)
+        return np.asarray(np.array([*known, self._meanings.get(None, 0)], dtype=np.int8)[positions])
+
+
+def _words(values: pa.Array) -> list[Any]:
+    """Values of a label column; NaN, which does not even equal itself, is missing."""
+    return [None if value != value else value for value in values.to_pylist()]
+
+
+def _common_columns(files: Sequence[Path], aside: Sequence[str], ignore: Sequence[str]) -> tuple[str, ...]:
+    """The columns of the first file but those `aside`; all files must have them, but for those to `ignore`."""
+    first, names = files[0], column_names(files[0])
+    for name in aside:
+        if name not in names:
+            raise DataFileError(f"{str(first)!r} has no column {name!r}.")
+    columns = tuple(name for name in names if name not in aside)
+    if not columns:
+        raise DataFileError(f"{str(first)!r} has no column left to learn from.")
+    others: dict[str, Path] = {}
+    for file in files[1:]:
+        given = column_names(file)
+        lacking = [name for name in names if name not in given and name not in ignore]
+        if lacking:
+            raise DataFileError(f"{str(file)!r} has no column {lacking[0]!r}, which {str(first)!r} has.")
+        others |= {name: file for name in given if name not in names}
+    if others:
+        name, file = next(iter(others.items()))
+        message = f"Columns that {str(first)!r} does not have are left out: {name!r} of {str(file)!r}"
+        warnings.warn(message + (f" and {len(others) - 1} more." if len(others) > 1 else "."), stacklevel=4)
+    return columns
+
+
+class PictureStream:
+    """The pictures of a folder; `meaning` as for `TableStream`, of the words for each picture."""
+
+    def __init__(self, listing: Listing, *, meaning: Meaning = labels.from_column) -> None:
+        self.listing = listing
+        self._n_left_out = len(listing.broken or ())  # which are not listed
+        words = listing.label_words
+        self._y = np.zeros(len(listing.ids), dtype=np.int8) if words is None else meaning(words)
+        form = listing.form
+        self._n_block = max(1, MAX_VALUES // form.n_values)
+        self.n_bytes = self.n_rows * form.n_values * 4  # as the network sees them
+
+    @property
+    def n_rows(self) -> int:
+        """How many pictures there are, without those that turned out to be broken."""
+        return len(self.listing.ids) - (len(self.listing.broken or ()) - self._n_left_out)
+
+    def blocks(self, share: int = 0, n_shares: int = 1) -> Iterator[Block]:
+        """All pictures, by name; a share is every so manieth."""
+        return self._read(np.arange(share, len(self.listing.ids), n_shares))
+
+    def shuffled(self, rng: np.random.Generator) -> Iterator[Block]:
+        """All pictures in random order."""
+        return self._read(rng.permutation(len(self.listing.ids)))
+
+    def _read(self, order: NDArray[np.int64]) -> Iterator[Block]:
+        for first in range(0, len(order), self._n_block):
+            images, read = self.listing.pixels(order[first : first + self._n_block].tolist())
+            if read:
+                yield Block(images, self._y[read], np.array(read))

@@ -1,0 +1,256 @@
+"""Any table in, typed columns out: arrays, lists, pandas, polars and arrow tables become one `Table`."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+from numpy.typing import NDArray
+
+from esad.errors import InputError, SchemaError
+from esad.table.cells import CellError
+from esad.table.columns import Values, read_array, read_series
+from esad.table.parse import Kind
+
+__all__ = ["Table", "take_rows"]
+
+_RESHAPE = (
+    "Reshape your data either using array.reshape(-1, 1) if your data has a single feature "
+    "or array.reshape(1, -1) if it contains a single sample."
+)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Table:
+    """Columns of one kind each, read from any library's table.
+
+    Parameters
+    ----------
+    names : tuple of str
+        Column names; x0, x1, … when the data came without names.
+    named : bool
+        Whether the data came with names. A pandas table whose labels are 0, 1, 2, … did not.
+    matrix : ndarray of shape (n_rows, n_columns) or None
+        A numeric array is kept whole, as given.
+    columns : tuple of Values or None
+        Otherwise the values of each column.
+
+    Examples
+    --------
+    >>> table = Table.from_any([[1.5, "red"], [None, "blue"]])
+    >>> table.names, table.kinds, table.n_rows
+    (('x0', 'x1'), ('number', 'category'), 2)
+    >>> table.column(0)
+    array([1.5, nan])
+    """
+
+    names: tuple[str, ...]
+    named: bool
+    matrix: NDArray[Any] | None = None
+    columns: tuple[Values, ...] = ()
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return len(self.matrix if self.matrix is not None else self.columns[0].array)
+
+    @property
+    def n_columns(self) -> int:
+        """Number of columns."""
+        return len(self.names)
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """What each column holds as it came; text that spells dates is still "category", `Schema` decides on it."""
+        return tuple(self.values(index).kind for index in range(self.n_columns))
+
+    @classmethod
+    def from_any(cls, X: Any) -> "Table":
+        """Read a 2-D array, a list of rows, or a pandas, polars or arrow table.
+
+        Parameters
+        ----------
+        X : array-like or table of shape (n_rows, n_columns)
+            Numbers, truth values, text, dates, durations (read as seconds) and missing values.
+
+        Returns
+        -------
+        Table
+            Numeric arrays are kept as they are, without a copy.
+
+        Raises
+        ------
+        InputError
+            Not a table of at least one row and one column, or sparse or complex.
+        SchemaError
+            Two columns share a name, or a column holds something other than the above.
+
+        Examples
+        --------
+        >>> Table.from_any(np.zeros((4, 2))).names
+        ('x0', 'x1')
+        """
+        X = nw.to_native(X, pass_through=True)
+        if nw.dependencies.is_pandas_dataframe(X):  # by position: pandas allows doubled and nameless columns
+            return cls._from_series([X.iloc[:, i] for i in range(X.shape[1])], list(X.columns), X.shape)
+        frame = nw.from_native(_as_frame(X), pass_through=True, allow_series=True)
+        if isinstance(frame, nw.LazyFrame):
+            raise InputError(f"X must be a table in memory. Got a lazy {type(X).__name__}. Collect it first.")
+        if isinstance(frame, nw.Series):
+            raise InputError(f"Expected 2D array, got 1D {type(X).__name__} instead. {_RESHAPE}")
+        if isinstance(frame, nw.DataFrame):
+            return cls._from_series(list(frame.iter_columns()), frame.columns, frame.shape)
+        return cls._from_array(_as_array(X))
+
+    @classmethod
+    def _from_series(cls, series: Sequence[Any], labels: Sequence[Any], shape: tuple[int, int]) -> "Table":
+        _check_shape(shape)
+        named = labels != list(range(len(labels)))
+        names = tuple(map(str, labels)) if named else _positions(len(labels))
+        doubled = sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []
+        if doubled:
+            raise SchemaError(f"Column names must differ. Got more than one of {doubled}. Rename or drop them.")
+        read = (
+            read_series(nw.from_native(one, series_only=True), name) for one, name in zip(series, names, strict=True)
+        )
+        return cls(names=names, named=named, columns=tuple(read))
+
+    @classmethod
+    def _from_array(cls, array: NDArray[Any]) -> "Table":
+        if array.ndim < 2:
+            raise InputError(f"Expected 2D array, got {array.ndim}D array instead:\narray={array}.\n{_RESHAPE}")
+        if array.ndim > 2:
+            raise InputError(f"Found array with dim {array.ndim}, while dim <= 2 is required.")
+        _check_shape(array.shape)
+        names = _positions(array.shape[1])
+        if array.dtype.kind in "fiub":
+            return cls(names=names, named=False, matrix=array)
+        columns = tuple(read_array(array[:, index], name) for index, name in enumerate(names))
+        return cls(names=names, named=False, columns=columns)
+
+    def column(self, index: int) -> NDArray[Any]:
+        """One column: float64 (NaN missing), object array of str or None, or datetime64[us].
+
+        Examples
+        --------
+        >>> Table.from_any([[True], [False]]).column(0)
+        array([1., 0.])
+        """
+        array = self.values(index).array
+        with np.errstate(over="ignore"):
+            return array.astype(np.float64, copy=False) if array.dtype.kind in "fiub" else array
+
+    def values(self, index: int) -> Values:
+        """One column as it is held: numbers and truth values in the type they came in."""
+        return self.columns[index] if self.matrix is None else read_array(self.matrix[:, index], self.names[index])
+
+    def numbers(self, rows: slice, indices: NDArray[np.intp], out: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Copy a block of rows of the number and boolean columns `indices` into `out`, shape (n, len(indices)).
+
+        Examples
+        --------
+        >>> Table.from_any([[1, 2], [3, 4]]).numbers(slice(0, 2), np.array([1]), np.empty((2, 1)))
+        array([[2.],
+               [4.]])
+        """
+        with np.errstate(over="ignore"):
+            if self.matrix is not None:
+                whole = np.array_equal(indices, np.arange(self.n_columns))
+                np.copyto(out, self.matrix[rows] if whole else self.matrix[rows][:, indices], casting="same_kind")
+            else:
+                for position, index in enumerate(indices):
+                    out[:, position] = self.columns[index].array[rows]
+        return out
+
+    def take(self, rows: Any) -> "Table":
+        """The given rows only, by slice, row numbers or mask.
+
+        Examples
+        --------
+        >>> Table.from_any([[1.0], [2.0], [3.0]]).take([2, 0]).column(0)
+        array([3., 1.])
+        """
+        rows = rows if isinstance(rows, slice) else np.asarray(rows)
+        if isinstance(rows, np.ndarray) and rows.size == 0:
+            rows = rows.astype(np.intp)
+        if self.matrix is not None:
+            return Table(names=self.names, named=self.named, matrix=self.matrix[rows])
+        columns = tuple(values.take(rows) for values in self.columns)
+        return Table(names=self.names, named=self.named, columns=columns)
+
+    @classmethod
+    def joined(cls, tables: Sequence["Table"]) -> "Table":
+        """Tables of the same columns and kinds, one below the other.
+
+        Examples
+        --------
+        >>> Table.joined([Table.from_any([[1.0, "a"]]), Table.from_any([[2.0, "b"]])]).column(0)
+        array([1., 2.])
+        """
+        first = tables[0]
+        matrices = [table.matrix for table in tables if table.matrix is not None]
+        if len(matrices) == len(tables):
+            return cls(names=first.names, named=first.named, matrix=np.concatenate(matrices))
+        parts = ([table.values(index) for table in tables] for index in range(first.n_columns))
+        columns = tuple(Values(part[0].kind, np.concatenate([values.array for values in part])) for part in parts)
+        return cls(names=first.names, named=first.named, columns=columns)
+
+
+def take_rows(X: Any, rows: NDArray[np.intp]) -> Any:
+    """The given rows of any library's table, an array or a list, in the form they came in.
+
+    Examples
+    --------
+    >>> take_rows([[1.0], [2.0], [3.0]], np.array([2, 0]))
+    [[3.0], [1.0]]
+    """
+    frame = nw.from_native(X, eager_only=True, pass_through=True)
+    if isinstance(frame, nw.DataFrame):
+        return frame[rows].to_native()
+    return [X[row] for row in rows] if isinstance(X, list | tuple) else np.asarray(X)[rows]
+
+
+def _positions(n_columns: int) -> tuple[str, ...]:
+    """Names of columns that came without any."""
+    return tuple(f"x{index}" for index in range(n_columns))
+
+
+def _check_shape(shape: tuple[int, ...]) -> None:
+    """At least one row and one column, in scikit-learn's words."""
+    for count, unit in ((shape[0], "sample"), (shape[1], "feature")):
+        if count == 0:
+            raise InputError(f"Found array with 0 {unit}(s) (shape={shape}) while a minimum of 1 is required.")
+
+
+def _as_frame(X: Any) -> Any:
+    """An arrow record batch as an arrow table, which narwhals knows; anything else untouched."""
+    pyarrow = sys.modules.get("pyarrow")
+    if pyarrow is not None and isinstance(X, pyarrow.RecordBatch):
+        return pyarrow.Table.from_batches([X])
+    return X
+
+
+def _as_array(X: Any) -> NDArray[Any]:
+    """A numpy array of what was given; rows given as a list keep the type of each cell."""
+    if hasattr(X, "toarray") and hasattr(X, "nnz"):
+        raise CellError("Sparse data was passed for X, but dense data is required. Use '.toarray()' to convert it.")
+    if isinstance(X, str | bytes | dict | set) or X is None:
+        raise InputError(f"X must be a 2-D array or a table. Got {type(X).__name__}.")
+    if isinstance(X, np.ma.MaskedArray):
+        numeric = X.dtype.kind in "fiub"
+        return np.asarray(np.ma.filled(X.astype(np.float64 if numeric else object), np.nan))
+    try:
+        array = np.asarray(X)
+        if array.dtype.kind in "USmM" and not hasattr(X, "__array__"):
+            array = np.asarray(X, dtype=object)  # a list: [["a", 1.5]] must not turn 1.5 into text
+    except (TypeError, ValueError, RuntimeError) as error:  # uneven rows, or a tensor that numpy cannot hold
+        raise InputError(
+            f"X must be a 2-D array or a table with rows of one length. Got {type(X).__name__}: {error}"
+        ) from error
+    if array.dtype.kind == "c":
+        raise InputError(f"Complex data not supported\n{array}\n")
+    if array.dtype.kind == "V":
+        raise InputError("X must be a 2-D array or a table. Got a structured array. Make it a table first.")
+    return array

@@ -1,0 +1,140 @@
+"""Methods held against each other: the same splits for all, honest figures, reasons instead of crashes."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from support import methods
+
+from esad.advice.compare import compare
+from esad.errors import InputError, LabelError, SchemaError, TrainingError
+from esad.methods.esad import ESAD
+from esad.methods.iforest import IsolationForest
+from esad.score.metrics import evaluate
+from esad.score.splits import LabelAwareSplit
+
+TINY = {"esad": {"n_members": 1, "n_epochs": 2, "hidden": (8,), "latent": 2}}
+
+
+@pytest.fixture
+def rows():
+    rng = np.random.default_rng(0)
+    X = np.r_[rng.normal(size=(80, 3)), rng.normal(5, 1, size=(6, 3))]
+    return X, np.r_[np.zeros(78, int), 1, 1, -np.ones(6, int)]
+
+
+def test_all_methods_are_compared_by_default(rows):
+    found = compare(*rows, n_repeats=1, parameters=TINY)
+    compared = [result for result in found.results if result.reason is None]
+    assert {result.method for result in compared} == set(methods())
+    assert found.n_test_anomaly == 2
+    precisions = [result.mean("average_precision") for result in compared]
+    assert precisions == sorted(precisions, reverse=True)
+
+
+def test_figures_are_those_of_the_label_aware_splits(rows):
+    X, y = rows
+    found = compare(X, y, methods=["iforest"], n_repeats=2, test_size=0.4, random_state=3).results[0]
+    expected = []
+    for train, test in LabelAwareSplit(2, test_size=0.4, random_state=3).split(X, y):
+        scores = IsolationForest(random_state=3).fit(X[train], y[train]).anomaly_score(X[test])
+        expected.append(evaluate(scores, (y[test] == -1).astype(int), n_bootstrap=0).auc)
+    assert found.auc == pytest.approx(expected)
+    assert found.spread("auc") == pytest.approx(np.std(expected, ddof=1))
+    assert min(found.fit_seconds) > 0
+
+
+def test_the_same_seed_gives_the_same_figures(rows):
+    first, second = (compare(*rows, n_repeats=2, parameters=TINY) for _ in range(2))
+    assert [result.auc for result in first.results] == [result.auc for result in second.results]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [list, pd.DataFrame, lambda X: pl.DataFrame(X), lambda X: pa.table({"a": X[:, 0], "b": X[:, 1], "c": X[:, 2]})],
+)
+def test_tables_of_any_library_give_the_same(rows, make):
+    X, y = rows
+    data = [list(row) for row in X] if make is list else make(X)
+    found, expected = (compare(table, y, methods=["iforest"], n_repeats=1) for table in (data, X))
+    assert found.results[0].auc == expected.results[0].auc
+
+
+def test_text_and_gaps_are_compared_too():
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"word": rng.choice(["a", "b", None], 60), "number": [np.nan, *rng.normal(size=59)]})
+    table.loc[50:, "word"] = "c"
+    found = compare(table, [0] * 50 + [-1] * 10, methods=["iforest"], n_repeats=1)
+    assert found.results[0].reason is None
+
+
+def test_a_method_that_cannot_take_the_data_is_listed_with_the_reason():
+    pictures = np.random.default_rng(0).integers(0, 255, (20, 16, 16)).astype(np.uint8)
+    y = [0] * 16 + [-1] * 4
+    settings = {"esad": {"n_epochs": 1, "hidden": (4, 4, 4, 4), "latent": 4}}
+    found = compare(pictures, y, methods=["tlsad", "esad"], n_repeats=1, parameters=settings)
+    reasons = {result.method: result.reason for result in found.results}
+    assert reasons["esad"] is None
+    assert "TLSAD needs `reference`" in reasons["tlsad"]
+    assert found.results[-1].method == "tlsad"
+
+
+def test_a_training_that_fails_is_a_reason_and_a_defect_is_not(rows, monkeypatch):
+    def diverge(*args, **kwargs):
+        raise TrainingError("it diverged")
+
+    monkeypatch.setattr(ESAD, "_fit_rows", diverge)
+    found = compare(*rows, n_repeats=1)
+    assert {result.method: result.reason for result in found.results}["esad"] == "it diverged"
+    monkeypatch.setattr(ESAD, "_fit_rows", lambda *args, **kwargs: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        compare(*rows, n_repeats=1)
+
+
+def test_every_fit_is_announced(rows):
+    heard = []
+    compare(
+        *rows, methods=["iforest", "iforest"], n_repeats=3, on_fit=lambda name, number: heard.append((name, number))
+    )
+    assert heard == [("iforest", 0), ("iforest", 1), ("iforest", 2)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "words"),
+    [
+        ({"methods": ["nonsense"]}, InputError, "Unknown method"),
+        ({"methods": []}, InputError, "at least"),
+        ({"n_repeats": 0}, InputError, "n_splits"),
+        ({"test_size": 1.5}, InputError, "test_size"),
+    ],
+)
+def test_what_cannot_be_is_refused(rows, changes, error, words):
+    with pytest.raises(error, match=words):
+        compare(*rows, **changes)
+
+
+def test_two_labelled_anomalies_are_needed(rows):
+    with pytest.raises(LabelError, match="two labelled anomalies"):
+        compare(rows[0], [0] * 85 + [-1])
+
+
+def test_results_are_plain_json(rows):
+    found = compare(*rows, methods=["iforest"], n_repeats=2)
+    plain = json.loads(json.dumps(found.to_json()))
+    assert plain["results"][0]["auc_mean"] == pytest.approx(found.results[0].mean("auc"))
+    assert plain["n_repeats"] == 2
+
+
+def test_doubled_column_names_are_refused_in_our_words(rows):
+    X, y = rows
+    with pytest.raises(SchemaError, match="Column names must differ"):
+        compare(pd.DataFrame(X, columns=["a", "b", "a"]), y)
+
+
+@pytest.mark.parametrize("bad", [[1.0, 2.0], np.zeros((86, 2), dtype=complex), "a table"])
+def test_what_no_method_could_use_is_an_error_before_the_training(rows, bad):
+    with pytest.raises(InputError):
+        compare(bad, rows[1], on_fit=lambda *args: pytest.fail("the training began"))

@@ -1,0 +1,244 @@
+"""Tables on disk are read whole or in batches of bounded memory, and refused in one line."""
+
+import csv
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from esad.errors import DataFileError
+from esad.io.files import column_names, open_batches, read_table
+from esad.table.schema import Schema, Table
+
+FRAME = {"name": ["x", "y", None], "size": [1.5, None, 2.5], "flag": [True, False, None]}
+
+
+def write(path: Path, columns: Mapping[str, Any]) -> Path:
+    if path.suffix in (".parquet", ".pq"):
+        pq.write_table(pa.table(columns), path)
+    else:
+        frame = pd.DataFrame({name: pd.Series(values, dtype=object) for name, values in columns.items()})
+        frame.to_csv(path, index=False, sep="\t" if ".tsv" in path.name else ",")
+    return path
+
+
+def trained(columns: Mapping[str, Any]) -> Schema:
+    return Schema.infer(Table.from_any(pa.table(columns)))
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.CSV", "t.csv.gz", "t.tsv", "t.tsv.gz", "t.parquet", "t.pq"])
+def test_every_format_gives_the_same_table(tmp_path: Path, name: str) -> None:
+    file = write(tmp_path / name, FRAME)
+    assert column_names(file) == ("name", "size", "flag")
+    assert read_table(file).to_pydict() == FRAME
+    assert read_table(str(file), columns=["flag", "name"]).to_pydict() == {"flag": FRAME["flag"], "name": FRAME["name"]}
+    schema = trained(FRAME)
+    batches = list(open_batches(file, schema=schema, batch_rows=2))
+    assert [batch.num_rows for batch in batches] == [2, 1]
+    aligned = schema.align(Table.from_any(pa.concat_tables(batches)))
+    np.testing.assert_array_equal(aligned.column(1), [1.5, np.nan, 2.5])
+    np.testing.assert_array_equal(aligned.column(2), [1, 0, np.nan])
+    assert [batch.column_names for batch in open_batches(file, columns=["size", "name"])] == [["size", "name"]]
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_batches_have_the_rows_asked_for_and_keep_their_order(tmp_path: Path, suffix: str) -> None:
+    values = [float(row) for row in range(100_001)]
+    file = write(tmp_path / f"t.{suffix}", {"a": values, "b": values})
+    batches = list(open_batches(file, schema=trained({"a": [1.0]}), batch_rows=30_000))
+    assert [batch.num_rows for batch in batches] == [30_000, 30_000, 30_000, 10_001]
+    assert pa.concat_tables(batches).column("a").to_pylist() == values
+
+
+def test_small_row_groups_are_joined(tmp_path: Path) -> None:
+    file = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"a": range(1000)}), file, row_group_size=7)
+    assert [batch.num_rows for batch in open_batches(file, batch_rows=300)] == [300, 300, 300, 100]
+
+
+def test_batches_of_wide_tables_have_fewer_rows(tmp_path: Path) -> None:
+    file = tmp_path / "t.parquet"
+    pq.write_table(pa.table({f"c{index}": np.zeros(3000) for index in range(2100)}), file)
+    assert [batch.num_rows for batch in open_batches(file)] == [1997, 1003]
+
+
+def test_schema_without_names_types_columns_by_position(tmp_path: Path) -> None:
+    file = write(tmp_path / "t.csv", {"p": [1, 2], "q": ["x", "y"]})
+    (batch,) = open_batches(file, schema=Schema.infer(Table.from_any([[0.5, "x"], [1.5, "y"]])))
+    assert batch.schema.types == [pa.float64(), pa.string()]
+
+
+def test_text_in_a_number_column_is_refused_with_its_place(tmp_path: Path) -> None:
+    file = write(tmp_path / "t.csv", {"a": ["1", "12abc"]})
+    with pytest.raises(DataFileError, match=r"t\.csv': column 'a' holds '12abc' in line 3, which is no number"):
+        list(open_batches(file, schema=trained({"a": [1.0]})))
+
+
+def test_unnamed_pandas_index_in_parquet_is_left_out(tmp_path: Path) -> None:
+    file = tmp_path / "t.parquet"
+    pd.DataFrame({"a": [1.0, 2.0, 3.0]}).iloc[[2, 0, 1]].to_parquet(file)
+    assert "__index_level_0__" in pq.read_schema(file).names
+    assert column_names(file) == ("a",)
+    assert read_table(file).to_pydict() == {"a": [3.0, 1.0, 2.0]}
+    assert [batch.to_pydict() for batch in open_batches(file)] == [{"a": [3.0, 1.0, 2.0]}]
+
+
+def test_column_names_with_dots_are_not_mixed_up(tmp_path: Path) -> None:
+    file = write(tmp_path / "t.parquet", {"a": [1], "a.b": [2]})
+    assert read_table(file, columns=["a"]).to_pydict() == {"a": [1]}
+    assert [batch.to_pydict() for batch in open_batches(file, columns=["a.b"])] == [{"a.b": [2]}]
+
+
+def test_iterator_may_be_left_early(tmp_path: Path) -> None:
+    for name in ("t.csv", "t.parquet"):
+        batches = open_batches(write(tmp_path / name, {"a": [1.0] * 10}), batch_rows=2)
+        assert next(batches).num_rows == 2
+        del batches
+
+
+def reading(path: Path) -> list[str]:
+    """Messages of every way to read a file that cannot be read."""
+    messages = []
+    for read in (read_table, column_names, lambda path: list(open_batches(path))):
+        with pytest.raises(DataFileError) as caught:
+            read(path)
+        messages.append(str(caught.value))
+        assert "\n" not in messages[-1]
+    return messages
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("missing.csv", None, "no such file"),
+        ("missing/missing.csv", None, "no such file"),
+        ("x" * 300 + ".csv", None, "File name too long"),
+        ("a\0.csv", None, "null|no such file"),
+        ("t.xlsx", b"PK", r"must end in one of \.csv"),
+        ("t", b"a,b", r"must end in one of \.csv"),
+        ("t.csv", b"", "empty"),
+        ("t.parquet", b"", "empty"),
+        ("t.parquet", b"a,b\n1,2\n" * 10, "damaged or no Parquet"),
+        ("t.parquet", b"PAR1" * 10, "damaged or no Parquet"),
+        ("t.csv", b"PAR1\0\0PAR1", "binary"),
+    ],
+)
+def test_unusable_file_is_refused_in_one_line(tmp_path: Path, name: str, content: bytes | None, message: str) -> None:
+    path = tmp_path / name
+    if content is not None:
+        path.write_bytes(content)
+    for text in reading(path):
+        assert pytest.raises(DataFileError, match=message).matches(DataFileError(text)), text
+
+
+def test_folders_and_pipes_are_refused_without_waiting(tmp_path: Path) -> None:
+    (tmp_path / "folder.csv").mkdir()
+    os.mkfifo(tmp_path / "pipe.csv")
+    assert "it is a folder" in reading(tmp_path / "folder.csv")[0]
+    assert "not a regular file" in reading(tmp_path / "pipe.csv")[0]
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.parquet"])
+def test_table_without_rows_is_refused(tmp_path: Path, name: str) -> None:
+    file = write(tmp_path / name, {"a": [], "b": []})
+    for read in (read_table, lambda path: list(open_batches(path))):
+        with pytest.raises(DataFileError, match="no rows"):
+            read(file)
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.parquet"])
+def test_missing_column_is_named_with_those_there(tmp_path: Path, name: str) -> None:
+    file = write(tmp_path / name, {"a": [1], "b": [2]})
+    for read in (read_table, open_batches):
+        with pytest.raises(DataFileError, match=r"no column 'c'\. Its columns are 'a', 'b'"):
+            read(file, columns=["a", "c"])
+
+
+def test_doubled_names_in_parquet_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "t.parquet"
+    pq.write_table(pa.table([[1], [2]], names=["a", "a"]), file)
+    assert all("doubled column names 'a'" in message for message in reading(file))
+
+
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_damaged_parquet_is_read_or_refused_never_worse(tmp_path: Path, data: st.DataObject) -> None:
+    rng = np.random.default_rng(0)
+    sound, broken = tmp_path / "sound.parquet", tmp_path / "broken.parquet"
+    texts = [f"w{number % 5}" for number in range(200)]
+    pq.write_table(pa.table({"a": rng.normal(size=200), "b": texts}), sound, row_group_size=80)
+    content = bytearray(sound.read_bytes())
+    for _ in range(data.draw(st.integers(1, 4))):
+        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    broken.write_bytes(content[: data.draw(st.integers(1, len(content)))] if data.draw(st.booleans()) else content)
+    for read in (read_table, column_names, lambda path: list(open_batches(path))):
+        try:
+            read(broken)
+        except DataFileError as error:
+            assert "\n" not in str(error)
+
+
+CELLS = st.sampled_from(
+    [
+        "",
+        "1",
+        "-2.5",
+        "1e3",
+        "NA",
+        "?",
+        "true",
+        "False",
+        "red",
+        "1 2",
+        "2024-02-29",
+        "2024-02-29 10:00",
+        "12:30",
+        "007",
+        "x,y",
+        'q"',
+    ]
+)
+
+
+@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(rows=st.lists(st.tuples(CELLS, CELLS, st.integers(0, 9)), min_size=1, max_size=12), n_rows=st.integers(1, 13))
+def test_what_training_reads_scoring_reads_alike(tmp_path: Path, rows: list[tuple[str, str, int]], n_rows: int) -> None:
+    file = tmp_path / "t.csv"
+    with file.open("w", newline="") as stream:
+        csv.writer(stream).writerows([("p", "q", "count"), *rows])
+    table = Table.from_any(read_table(file))
+    schema = Schema.infer(table)
+    whole = schema.align(table)
+    parts = [schema.align(Table.from_any(batch)) for batch in open_batches(file, schema=schema, batch_rows=n_rows)]
+    for index in range(3):
+        joined = np.concatenate([part.column(index) for part in parts])
+        np.testing.assert_array_equal(joined, whole.column(index))
+
+
+def test_memory_does_not_grow_with_a_row_group(tmp_path: Path) -> None:
+    file = tmp_path / "t.parquet"
+    values = np.random.default_rng(0).normal(size=(1_000_000, 30))  # 229 MiB in one row group
+    pq.write_table(pa.table({f"c{index}": values[:, index] for index in range(30)}), file, row_group_size=1_000_000)
+    code = """
+        import resource, sys
+        from esad.io.files import open_batches
+        peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        before = peak()
+        n_rows = sum(batch.num_rows for batch in open_batches(sys.argv[1]))
+        print(n_rows, (peak() - before) // 1024)
+    """
+    command = [sys.executable, "-c", textwrap.dedent(code), str(file)]
+    n_rows, n_mib = map(int, subprocess.run(command, capture_output=True, text=True, check=True).stdout.split())
+    assert n_rows == 1_000_000
+    assert n_mib < 200

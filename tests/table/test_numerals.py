@@ -1,0 +1,100 @@
+"""Numbers as people write them are read back, and what is not surely a number is not."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from esad.table.numerals import Style, read_numeral
+
+GROUPS = {".": [",", " ", "'", "\N{RIGHT SINGLE QUOTATION MARK}", "\N{NO-BREAK SPACE}", "\N{NARROW NO-BREAK SPACE}"]}
+GROUPS[","] = [".", *GROUPS["."][1:]]
+
+hundredths = st.integers(-(10**12), 10**12)
+
+
+@given(hundredths, st.sampled_from([".", ","]), st.data())
+def test_grouped_numbers_are_read_back(number, mark, data):
+    group = data.draw(st.sampled_from(GROUPS[mark]))
+    text = f"{number / 100:,.2f}".replace(",", "\0").replace(".", mark).replace("\0", group)
+    assert read_numeral(text, decimal_point=mark) == number / 100
+
+
+@given(hundredths, st.sampled_from(["${}", "$ {}", "{} €", "{}€"]))
+def test_currencies_are_left_out(number, form):
+    assert read_numeral(form.format(f"{abs(number) / 100:,.2f}")) == abs(number) / 100
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_plain_numbers_keep_their_value(number):
+    assert read_numeral(repr(number)) == number
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("12.5%", 0.125),
+        ("12.5 %", 0.125),
+        ("(3.20)", -3.2),
+        ("($1,000)", -1000.0),
+        ("-$5", -5.0),
+        ("$-5", -5.0),
+        ("\N{MINUS SIGN}1.5", -1.5),
+        ("+1,000", 1000.0),
+        ("  7 ", 7.0),
+        (".5", 0.5),
+        ("5.", 5.0),
+        ("1e3", 1000.0),
+        ("-Infinity", -math.inf),
+        ("0x10", 16.0),
+    ],
+)
+def test_one_number(text, value):
+    assert read_numeral(text) == value
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "x", "12a", "1,2", "1,23", "12,34", "1,2345", "0,123", "01,234", "1234,567", "1,234 567", "1,234,56"),
+        *("10.0.0.1", "1.2.3", "--5", "-$-5", "$5€", "5%%", "(5", "5)", "1_000", "nan", "٣", "5 kg", "2-3"),
+    ],
+)
+def test_what_is_not_surely_a_number_is_none(text):
+    assert read_numeral(text) is None
+
+
+@pytest.mark.parametrize("text", ["-", " -- ", ".", "n.a.", "#DIV/0!", "missing", "\\N", "*"])
+def test_marks_for_no_number_are_missing(text):
+    value = read_numeral(text)
+    assert value is not None
+    assert math.isnan(value)
+
+
+@pytest.mark.parametrize(
+    ("texts", "is_sound"),
+    [
+        (["1,000", "999", "-"], True),
+        (["5 %", "6%"], True),
+        (["$5", "0"], True),
+        (["$5", "5 €"], False),
+        (["5 %", "5"], False),
+        (["1,000", "1 000"], False),
+        (["-", "n.a."], False),
+        ([], False),
+    ],
+)
+def test_a_column_agrees_on_how_numbers_are_written(texts, is_sound):
+    style = Style.of(texts)
+    assert style is not None
+    assert style.is_sound is is_sound
+    assert Style.of([*texts, "x"]) is None
+
+
+@given(st.lists(st.sampled_from(["1,000", "1 000", "5 %", "$5", "5", "-", "inf"]), max_size=6), st.integers(0, 6))
+def test_the_style_of_two_parts_is_that_of_the_whole(texts, cut):
+    first, second = Style.of(texts[:cut]), Style.of(texts[cut:])
+    assert first is not None
+    assert second is not None
+    assert first | second == Style.of(texts)
