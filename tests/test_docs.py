@@ -139,36 +139,6 @@ def test_every_page_is_linked_from_the_index():
     assert wanted <= {link.partition("#")[0] for link in LINK.findall(text)}
 
 
-# ---------------------------------------------------------------------- the file map
-
-
-def mapped() -> set[Path]:
-    """Paths that the README's file map names; what a line says of them comes after two spaces."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    block = text.split("<!-- map:begin -->")[1].split("<!-- map:end -->")[0]
-    folders: dict[int, Path] = {-1: ROOT}
-    found = set()
-    for line in block.split("```")[1].splitlines()[1:]:
-        depth = len(line) - len(line.lstrip())
-        parent = folders[max(level for level in folders if level < depth)]
-        for name in re.split(r" {2,}", line.strip())[0].split():
-            found.add(parent / name)
-            if name.endswith("/"):
-                folders = {level: folder for level, folder in folders.items() if level < depth} | {depth: parent / name}
-    return found
-
-
-def test_the_file_map_names_every_package_folder_and_module():
-    package = ROOT / "src" / "esad"
-    modules = {file for file in package.rglob("*.py") if file.name != "__init__.py"}
-    folders = {file.parent for file in package.rglob("__init__.py")}
-    assert {path.relative_to(ROOT).as_posix() for path in (modules | folders) - mapped()} == set()
-
-
-def test_the_file_map_names_only_what_there_is():
-    assert {path.relative_to(ROOT).as_posix() for path in mapped() if not path.exists()} == set()
-
-
 # ---------------------------------------------------------------------- results and names
 
 
