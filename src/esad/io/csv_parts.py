@@ -61,7 +61,11 @@ class CsvPart:
 
 
 def scan(
-    path: Path, columns: Iterable[str], *, on_bytes: Callable[[int], None] | None = None
+    path: Path,
+    columns: Iterable[str],
+    *,
+    on_bytes: Callable[[int], None] | None = None,
+    dialect: Dialect | None = None,
 ) -> tuple[list[CsvPart], list[Held]]:
     r"""The parts of a file and what each of them holds, to be `settled`; `on_bytes` is told how far it is.
 
@@ -75,7 +79,7 @@ def scan(
     >>> part.n_rows, settled(held)
     (2, {'name': DataType(string), 'size': DataType(double)})
     """
-    dialect, names = sniff(path), tuple(columns)
+    dialect, names = dialect or sniff(path), tuple(columns)
     parts: list[CsvPart] = []
     found: list[Held] = []
     for start, lines in _lines(path, dialect):

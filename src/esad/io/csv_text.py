@@ -27,13 +27,15 @@ _N_TRIED = 100  # cells of a text column that tell whether it may hold numbers
 _Rows = TypeVar("_Rows", pa.Table, pa.RecordBatch)
 
 
-def read(path: Path, *, columns: Sequence[str] | None = None, text: Sequence[str] = ()) -> pa.Table:
+def read(
+    path: Path, *, columns: Sequence[str] | None = None, text: Sequence[str] = (), dialect: Dialect | None = None
+) -> pa.Table:
     """Read a whole file; a column's type is what all its values agree on, text if they do not or if named in `text`.
 
     Numbers may be written as `esad.table.numerals` knows them; a line in the log says so. Dates and times stay text, so
     that one parser reads them in training and in scoring.
     """
-    dialect = sniff(path)
+    dialect = dialect or sniff(path)
     names = dialect.names if columns is None else tuple(columns)
     table = _read_with(path, dialect, names, {name: pa.string() for name in names if name in text})
     if any(pa.types.is_binary(field.type) for field in table.schema):
@@ -54,13 +56,19 @@ def read(path: Path, *, columns: Sequence[str] | None = None, text: Sequence[str
     return table
 
 
-def stream(path: Path, *, types: Mapping[str, pa.DataType], columns: Sequence[str] | None) -> Generator[pa.RecordBatch]:
+def stream(
+    path: Path,
+    *,
+    types: Mapping[str, pa.DataType],
+    columns: Sequence[str] | None,
+    dialect: Dialect | None = None,
+) -> Generator[pa.RecordBatch]:
     """Open a file and give its rows in small batches; columns without an entry in `types` are text.
 
     pyarrow reads plain numbers fast. Where it meets another way of writing one, the file is opened again, that column
     is read as text and turned here, and the rows that were given already are passed over.
     """
-    dialect = sniff(path)
+    dialect = dialect or sniff(path)
     names = dialect.names if columns is None else tuple(columns)
     return _streamed(path, dialect, names, {name: types.get(name, pa.string()) for name in names})
 

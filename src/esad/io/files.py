@@ -20,10 +20,12 @@ __all__ = [
     "SUFFIXES",
     "ScoreWriter",
     "as_text",
+    "checked",
     "column_names",
     "count_rows",
     "is_parquet",
     "n_cell_bytes",
+    "no_rows",
     "open_batches",
     "parquet_blocks",
     "parquet_layout",
@@ -79,7 +81,7 @@ def read_table(
     ...     read_table(file).to_pydict()
     {'name': ['x', 'y'], 'size': [1.5, None]}
     """
-    file = _checked(path)
+    file = checked(path)
     names = _selected(file, columns)
     if is_parquet(file):
         with _parquet(file) as source:
@@ -88,7 +90,7 @@ def read_table(
     else:
         table = csv_text.read(file, columns=names, text=text)
     if table.num_rows == 0:
-        raise _no_rows(file)
+        raise no_rows(file)
     return table
 
 
@@ -114,6 +116,7 @@ def open_batches(
     columns: Sequence[str] | None = None,
     batch_rows: int = 65_536,
     may_be_empty: bool = False,
+    dialect: csv_dialect.Dialect | None = None,
 ) -> Iterator[pa.Table]:
     r"""Open a CSV or Parquet file and give its rows in batches, so that memory does not grow with the file.
 
@@ -130,6 +133,8 @@ def open_batches(
         Rows of a batch, fewer in the last one and in tables of more than 64 columns.
     may_be_empty : bool
         Whether a file with columns but no rows gives no batch. By default it is an error.
+    dialect : Dialect, optional
+        How a CSV file is written, where that is known.
 
     Returns
     -------
@@ -153,13 +158,13 @@ def open_batches(
     ...     [batch.to_pydict() for batch in open_batches(file, schema=schema, batch_rows=2)]
     [{'name': ['007', '008'], 'size': [1.0, None]}, {'name': ['009'], 'size': [3.0]}]
     """
-    file = _checked(path)
-    names = _selected(file, columns)
+    file = checked(path)
+    names = tuple(columns) if columns is not None and dialect is not None else _selected(file, columns)
     n_rows = max(1, min(batch_rows, _MAX_CELLS // max(1, len(names))))
     if is_parquet(file):
         return _rebatched(file, parquet_blocks(file, None, names, n_rows), n_rows, may_be_empty)
     types = {} if schema is None else _csv_types(schema, names)
-    return _rebatched(file, csv_text.stream(file, types=types, columns=names), n_rows, may_be_empty)
+    return _rebatched(file, csv_text.stream(file, types=types, columns=names, dialect=dialect), n_rows, may_be_empty)
 
 
 def column_names(path: str | os.PathLike[str]) -> tuple[str, ...]:
@@ -184,7 +189,7 @@ def column_names(path: str | os.PathLike[str]) -> tuple[str, ...]:
     ...     column_names(file)
     ('name', 'size')
     """
-    file = _checked(path)
+    file = checked(path)
     if not is_parquet(file):
         return csv_dialect.sniff(file).names
     with _parquet(file) as source:
@@ -193,7 +198,7 @@ def column_names(path: str | os.PathLike[str]) -> tuple[str, ...]:
 
 def count_rows(path: str | os.PathLike[str]) -> int | None:
     """Rows of a Parquet file by its footer; None for CSV, where only reading tells."""
-    file = _checked(path)
+    file = checked(path)
     if not is_parquet(file):
         return None
     with _parquet(file) as source:
@@ -208,7 +213,7 @@ def n_cell_bytes(path: str | os.PathLike[str]) -> int:
     return os.path.getsize(path) * (_COMPRESSION if Path(path).name.lower().endswith(".gz") else 1)
 
 
-def _checked(path: str | os.PathLike[str]) -> Path:
+def checked(path: str | os.PathLike[str]) -> Path:
     """Path of a regular file of a known format that is not empty."""
     file, shown = Path(path), repr(os.fspath(path))
     try:
@@ -268,7 +273,7 @@ def parquet_blocks(file: Path, group: int | None, names: tuple[str, ...], n_rows
 
 def parquet_layout(path: str | os.PathLike[str]) -> tuple[list[int], dict[str, pa.DataType]]:
     """Rows of each row group and the types of the columns, from the end of the file."""
-    file = _checked(path)
+    file = checked(path)
     with _parquet(file) as source:
         counts = [source.metadata.row_group(index).num_rows for index in range(source.metadata.num_row_groups)]
         return counts, dict(zip(source.schema_arrow.names, source.schema_arrow.types, strict=True))
@@ -298,7 +303,7 @@ def _rebatched(file: Path, batches: Generator[pa.RecordBatch], n_rows: int, may_
     if held:
         yield pa.Table.from_batches(held)
     elif n_given == 0 and not may_be_empty:
-        raise _no_rows(file)
+        raise no_rows(file)
 
 
 def _selected(file: Path, columns: Sequence[str] | None) -> tuple[str, ...]:
@@ -312,5 +317,6 @@ def _selected(file: Path, columns: Sequence[str] | None) -> tuple[str, ...]:
     return names if columns is None else tuple(columns)
 
 
-def _no_rows(file: Path) -> DataFileError:
+def no_rows(file: Path) -> DataFileError:
+    """Error for a file with a header only."""
     return DataFileError(f"Cannot read {str(file)!r}: it has columns but no rows. At least one row is needed.")

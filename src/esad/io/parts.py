@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from esad.errors import DataFileError, SchemaError
 from esad.io import csv_parts, pictures
+from esad.io.csv_dialect import Dialect
 from esad.io.csv_parts import Types
 from esad.io.files import SUFFIXES, is_parquet, parquet_blocks, parquet_layout, read_table
 
@@ -57,6 +58,7 @@ def parts_of(
     label_column: str | None = None,
     text: Sequence[str] = (),
     on_bytes: Callable[[int], None] | None = None,
+    dialects: Mapping[Path, Dialect] | None = None,
 ) -> list[Part]:
     """The parts of tables with the same columns, which are then of the same types in all of them.
 
@@ -64,7 +66,12 @@ def parts_of(
     in `text`. Labels stay as they are, for only their meaning counts; so do the columns in `text` that are not CSV.
     """
     wanted = [*columns, *([] if label_column is None else [label_column])]
-    scanned = {file: csv_parts.scan(file, wanted, on_bytes=on_bytes) for file in files if not is_parquet(file)}
+    known = dialects or {}
+    scanned = {
+        file: csv_parts.scan(file, wanted, on_bytes=on_bytes, dialect=known.get(file))
+        for file in files
+        if not is_parquet(file)
+    }
     csv_types = csv_parts.settled(held for _, found in scanned.values() for held in found)
     csv_types = {**csv_types, **{name: pa.string() for name in text if name in csv_types}}
     groups = {file: parquet_layout(file) for file in files if is_parquet(file)}

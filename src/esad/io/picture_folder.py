@@ -124,8 +124,7 @@ def open_images(
     ...     [len(batch.images) for batch in open_images(folder, batch_rows=2)]
     [2, 1]
     """
-    listing = list_folder(path, labels_csv, channels, broken)
-    return _batches(listing, max(1, min(batch_rows, _MAX_VALUES // listing.form.n_values)))
+    return list_folder(path, labels_csv, channels, broken).batches(batch_rows)
 
 
 def _batches(listing: "Listing", n_rows: int) -> Iterator[ImageFolder]:
@@ -149,8 +148,17 @@ class Listing:
     form: Header
     broken: Broken | None = None
 
-    def read(self, start: int, stop: int) -> ImageFolder:
-        """Some pictures that follow each other."""
+    @property
+    def n_rows(self) -> int:
+        """How many pictures are listed."""
+        return len(self.ids)
+
+    def batches(self, batch_rows: int = 1024) -> Iterator[ImageFolder]:
+        """All pictures, so many at a time, fewer if they are large."""
+        return _batches(self, max(1, min(batch_rows, _MAX_VALUES // self.form.n_values)))
+
+    def read(self, start: int = 0, stop: int | None = None) -> ImageFolder:
+        """Some pictures that follow each other; all of them by default."""
         images, numbers = self.pixels(range(*slice(start, stop).indices(len(self.ids))))
         words = None if self.label_words is None else self.label_words[numbers]
         return ImageFolder(tuple(self.ids[number] for number in numbers), images, words)
