@@ -14,7 +14,6 @@ __all__ = ["PRECISIONS", "autocast", "compiled", "dtype_of", "in_parallel", "in_
 
 PRECISIONS = ("auto", "float32", "float64", "bfloat16")
 _DEVICES = re.compile(r"auto|cpu|mps|cuda(:[0-9]{1,2})?")  # mps: let through, never tried
-_COMPILERS = ("torch._dynamo", "torch._inductor")
 PRODUCTS_PER_THREAD = 12_500_000  # rows times weights that make a step on a table worth one more thread
 
 
@@ -62,16 +61,16 @@ def autocast(precision: str, device: torch.device) -> contextlib.AbstractContext
 @contextlib.contextmanager
 def compiled(network: torch.nn.Module) -> Iterator[None]:
     """Calls of a network run as compiled code, for shapes that do not change."""
-    network.compile(dynamic=False)
+    vars(network)["forward"] = torch.compile(network.forward, dynamic=False)  # hides the class's own
     try:
         yield
     except Exception as error:
-        if not type(error).__module__.startswith(_COMPILERS):
+        if not type(error).__module__.startswith("torch."):  # the compiler's own kinds
             raise
         reason = str(error).strip().partition("\n")[0].rstrip(".")
         raise InputError(f"`compiled` cannot be used here: {reason}. Leave it out.") from error
     finally:
-        network._compiled_call_impl = None  # there is no public way back
+        del vars(network)["forward"]
 
 
 def threads_for(n_products: int) -> contextlib.AbstractContextManager[None]:
