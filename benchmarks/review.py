@@ -23,7 +23,7 @@ from runs import RESULTS, versions
 
 from esad.advice.suggest import border
 from esad.review.queue import BATCH, Queue
-from esad.review.refit import refitted
+from esad.review.refit import refit_detector
 
 FOLDER = RESULTS / "review"
 TABLES = ["24_mnist", "33_skin", "39_vertebral", "10_cover"]
@@ -51,7 +51,7 @@ def measure(table: str, seed: int) -> dict[str, object]:
         judged = {}
         for name, warm in (("cold", False), ("warm", True)):
             began = time.perf_counter()
-            new, _ = refitted(detector, drawn.X, y, warm=warm)
+            new, _ = refit_detector(detector, drawn.X, y, warm=warm)
             seconds[name].append(time.perf_counter() - began)
             judged[name] = drawn.judge(new)
         detector = new  # the warm one

@@ -53,11 +53,11 @@ WATCH = """
 """
 
 
-def material(kind: str) -> Any:
+def dataset(kind: str) -> Any:
     """Random rows or pictures of which a few stand out."""
     import pyarrow as pa
 
-    from esad.review.material import Material
+    from esad.review.dataset import ReviewDataset
 
     rng, n = np.random.default_rng(0), KINDS[kind]
     known = np.zeros(n, np.int8)
@@ -65,11 +65,11 @@ def material(kind: str) -> Any:
         X = rng.normal(size=(n, N_COLUMNS))
         X[::500] += 3
         cells = pa.table({f"x{index}": X[:, index] for index in range(N_COLUMNS)})
-        return Material(title=kind, X=cells, known=known, names=None, id_name="row", cells=cells)
+        return ReviewDataset(title=kind, X=cells, known=known, names=None, id_name="row", cells=cells)
     pictures = rng.integers(0, 120, (n, 1, SIDE, SIDE), dtype=np.uint8)
     pictures[::500, :, 8:20, 8:20] += 100
     names = [f"{number:05d}.png" for number in range(n)]
-    return Material(title=kind, X=pictures, known=known, names=names, id_name="file", cells=None)
+    return ReviewDataset(title=kind, X=pictures, known=known, names=names, id_name="file", cells=None)
 
 
 class Clock:
@@ -89,23 +89,23 @@ def serve(kind: str, folder: Path) -> None:
     """The page over a model that saw a part of the data: training is not what is measured."""
     from esad import ESAD
     from esad.review.access import Access
-    from esad.review.app import guarded, review_app
-    from esad.review.desk import Desk
-    from esad.review.judged import Scored
+    from esad.review.app import guard_app, review_app
+    from esad.review.ranking import Ranking
+    from esad.review.session import ReviewSession
     from esad.review.store import Store
     from esad.web.server import bind, run, url_of
 
-    data = material(kind)
+    data = dataset(kind)
     part = data.X[:2000] if isinstance(data.X, np.ndarray) else data.X.slice(0, 2000)
     detector = ESAD(n_epochs=2, random_state=0).fit(part)
     store = Store(folder / "labels.db", fingerprint=kind, n_rows=data.n_rows)
-    desk = Desk(data, store, Scored.of(detector, data.X), folder / "model.esad")
+    session = ReviewSession(data, store, Ranking.of(detector, data.X), folder / "model.esad")
     access, listener = Access(), bind()
     link = f"{url_of(listener)}/?token={access.new_link('ann')}"
-    clock = Clock(review_app(desk, access))
-    run(guarded(clock), listener, ready=lambda: print(link, flush=True))
+    clock = Clock(review_app(session, access))
+    run(guard_app(clock), listener, ready=lambda: print(link, flush=True))
     print(json.dumps(clock.spent), flush=True)
-    desk.close()
+    session.close()
 
 
 def summary(spent: list[float]) -> dict[str, float]:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from support import tiny
 
 from esad.advice import crossfit
-from esad.advice.crossfit import Part, auc, folds, held_out_scores, thinned
+from esad.advice.crossfit import Part, auc, folds, held_out_scores, thin_rows
 from esad.score.splits import LabelAwareSplit
 
 
@@ -62,10 +62,10 @@ def test_folds_hold_every_row_out_and_have_equal_shares_of_labels(n_anomaly, n_n
 
 def test_thinning_keeps_labels_and_all_rows_that_fit():
     y = np.array([0] * 50 + [-1, 1], dtype=np.int8)
-    kept = thinned(y, rng=np.random.default_rng(0), max_rows=10)
+    kept = thin_rows(y, rng=np.random.default_rng(0), max_rows=10)
     assert len(kept) == 10
     assert {50, 51} <= set(kept.tolist())
-    assert len(thinned(y, rng=np.random.default_rng(0))) == 52
+    assert len(thin_rows(y, rng=np.random.default_rng(0))) == 52
 
 
 def test_auc_is_the_share_of_pairs_in_order():

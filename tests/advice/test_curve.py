@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from support import tiny
 
 from esad.advice import curve
-from esad.advice.curve import extrapolated, learning_curve
+from esad.advice.curve import extrapolate, learning_curve
 from esad.errors import InputError, LabelError
 
 
@@ -51,7 +51,7 @@ def test_a_real_curve_is_plain_json_and_repeats_itself(rows):
 def test_a_line_without_noise_is_prolonged_exactly(level, slope, shifts, n_next):
     n_labels = np.array([3.0, 6.0, 9.0])
     aucs = np.array([level + shift + slope * np.log(n_labels / 9) for shift in shifts])
-    found = extrapolated(n_labels, aucs, n_now=12, n_next=n_next)
+    found = extrapolate(n_labels, aucs, n_now=12, n_next=n_next)
     room = 1 - (level + np.mean(shifts))
     assert found.auc == pytest.approx(min(slope * np.log((12 + n_next) / 12), room), abs=1e-9)
     assert found.high - found.low == pytest.approx(0, abs=1e-6)
@@ -60,7 +60,7 @@ def test_a_line_without_noise_is_prolonged_exactly(level, slope, shifts, n_next)
 def test_noise_widens_the_interval_and_a_falling_line_promises_no_loss():
     n_labels, rng = np.array([3.0, 6.0, 9.0]), np.random.default_rng(0)
     quiet, loud = (0.7 - 0.05 * np.log(n_labels) + s * rng.normal(size=(6, 3)) for s in (0.001, 0.05))
-    first, second = (extrapolated(n_labels, aucs, n_now=12, n_next=12) for aucs in (quiet, loud))
+    first, second = (extrapolate(n_labels, aucs, n_now=12, n_next=12) for aucs in (quiet, loud))
     assert first.auc == second.auc == 0
     assert second.high - second.low > 10 * (first.high - first.low)
 
@@ -68,7 +68,7 @@ def test_noise_widens_the_interval_and_a_falling_line_promises_no_loss():
 def test_the_width_is_the_stated_one():
     """Eq. of the module, by hand: slopes 0.1 and 0.2 per log 2, no noise beside the lines."""
     aucs = np.array([[0.5, 0.6], [0.5, 0.7]])
-    found = extrapolated(np.array([2.0, 4.0]), aucs, n_now=8, n_next=8)
+    found = extrapolate(np.array([2.0, 4.0]), aucs, n_now=8, n_next=8)
     spread = np.std([0.1, 0.2], ddof=1) * np.sqrt(1 / 2 + 0.25 / 0.75)
     assert found.auc == pytest.approx(0.15)
     assert found.high - found.auc == pytest.approx(1.2816 * 0.6 * spread, rel=1e-6)

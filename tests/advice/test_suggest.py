@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import tiny
 
-from esad.advice.suggest import border, suggest_labels, typical
+from esad.advice.suggest import border, choose_typical, suggest_labels
 from esad.errors import InputError, LabelError, SchemaError
 
 
@@ -78,7 +78,7 @@ def test_typical_rows_are_candidates_each_once(seed, n):
     rng = np.random.default_rng(seed)
     flat = rng.integers(0, 3, size=(20, 2)).astype(np.float32)  # many rows lie upon each other
     candidates = rng.permutation(20)[:12]
-    found = typical(flat.__getitem__, candidates, n)
+    found = choose_typical(flat.__getitem__, candidates, n)
     assert len(set(found.tolist())) == n
     assert set(found.tolist()) <= set(candidates.tolist())
 
@@ -90,7 +90,7 @@ def test_each_cloud_gives_its_middle_row():
     flat[[0, 11, 22]] = centres  # moved towards their clouds' means below
     for first in (0, 11, 22):
         flat[first] = flat[first + 1 : first + 11].mean(axis=0)
-    assert sorted(typical(flat.__getitem__, np.arange(33), 3).tolist()) == [0, 11, 22]
+    assert sorted(choose_typical(flat.__getitem__, np.arange(33), 3).tolist()) == [0, 11, 22]
 
 
 @pytest.mark.parametrize(("n", "words"), [(0, "1 or more"), (1.5, "whole number"), (100, "at most 99")])

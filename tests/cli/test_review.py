@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from esad.cli.progress import GracefulStop
-from esad.cli.review_data import read_material
+from esad.cli.review_data import read_dataset
 from esad.cli.source import load_model
 from esad.cli.training import Reading, read_training
 
@@ -153,18 +153,18 @@ def test_tables_in_several_files_are_judged_as_one(kit, model, parts, esad, tmp_
     done = esad("review", model, given, "--import-labels", tmp_path / "in.csv", "--json")
     assert (done.code, done.err) == (0, "")
     assert (done.json["n_new"], done.json["labels"]) == (2, "day.labels.db")
-    whole, split = (read_material(path, load_model(model), Reading(), is_new=False) for path in (parts, folder))
+    whole, split = (read_dataset(path, load_model(model), Reading(), is_new=False) for path in (parts, folder))
     assert split.names == whole.names
     assert (load_model(model).anomaly_score(split.X) == load_model(model).anomaly_score(whole.X)).all()
-    assert [dict(split.shown(row)) for row in (0, 59)] == [dict(whole.shown(row)) for row in (0, 59)]
+    assert [dict(split.cells_of(row)) for row in (0, 59)] == [dict(whole.cells_of(row)) for row in (0, 59)]
 
 
 def test_a_column_of_different_text_says_which_row_is_meant(parts, esad, tmp_path):
     model = tmp_path / "m.esad"
     assert esad("fit", parts, "--ignore", "verdict", "--method", "iforest", "--out", model, "--quiet").code == 0
-    material = read_material(parts, load_model(model), Reading(ignore=("verdict",)), is_new=False)
-    assert material.names is None  # nobody said that serial names the rows
-    assert [material.called(row) for row in (0, 59)] == ["S000", "S059"]
+    dataset = read_dataset(parts, load_model(model), Reading(ignore=("verdict",)), is_new=False)
+    assert dataset.names is None  # nobody said that serial names the rows
+    assert [dataset.name_of(row) for row in (0, 59)] == ["S000", "S059"]
 
 
 def test_a_first_model_learns_from_several_files_as_from_one(kit, parts, tmp_path):

@@ -121,8 +121,8 @@ def test_of_many_columns_several_are_hidden_at_once(monkeypatch):
     X = np.c_[half, half]
     detector = esad.ESAD(n_members=1, n_epochs=30, random_state=0).fit(X)
     calls = []
-    rebuilt = NetworkExplainer._rebuilt
-    monkeypatch.setattr(NetworkExplainer, "_rebuilt", lambda self, x: calls.append(len(x)) or rebuilt(self, x))
+    rebuilt = NetworkExplainer._rebuild
+    monkeypatch.setattr(NetworkExplainer, "_rebuild", lambda self, x: calls.append(len(x)) or rebuilt(self, x))
     odd = X[:1].copy()
     odd[0, 2] += 6
     expected = {}

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import tiny
 
-from esad.explain.attribution import summed
-from esad.explain.gradients import TOLERANCE, _along, carried, integrated
-from esad.explain.occlusion import occluded
+from esad.explain.attribution import sum_by_unit
+from esad.explain.gradients import TOLERANCE, _along, carry_shares, integrate_gradients
+from esad.explain.occlusion import occlude
 
 
 def tensor(rows):
@@ -19,7 +19,7 @@ def tensor(rows):
 @given(rows=st.lists(st.tuples(st.floats(-5, 5), st.floats(-5, 5)), min_size=1, max_size=4))
 def test_the_gradient_of_a_quadratic_is_integrated_exactly(rows):
     x, start = tensor(rows), tensor([[0.5, -1.0]]).expand(len(rows), 2)
-    found = integrated(lambda x: {"t": (x.square() * tensor([1.0, 3.0])).sum(1)[None]}, "t", x, start)
+    found = integrate_gradients(lambda x: {"t": (x.square() * tensor([1.0, 3.0])).sum(1)[None]}, "t", x, start)
     np.testing.assert_allclose(found[0], np.array([1.0, 3.0]) * (x.numpy() ** 2 - start.numpy() ** 2), atol=1e-9)
 
 
@@ -37,7 +37,7 @@ def test_steps_are_added_until_the_shares_are_complete():
         seen.append(len(points))
         return sharp(points)
 
-    found = integrated(watched, "t", x, start)
+    found = integrate_gradients(watched, "t", x, start)
     assert max(seen) > 32
     np.testing.assert_allclose(found.sum(), wanted, rtol=1e-12)
     np.testing.assert_allclose(found[0, 0], [wanted / 3, 2 * wanted / 3], rtol=1e-6)
@@ -45,7 +45,7 @@ def test_steps_are_added_until_the_shares_are_complete():
 
 def test_a_norm_of_nothing_has_no_shares():
     still = torch.zeros(1, 3).double()
-    found = integrated(lambda x: {"t": x.square().sum(1).sqrt()[None]}, "t", still, still)
+    found = integrate_gradients(lambda x: {"t": x.square().sum(1).sqrt()[None]}, "t", still, still)
     assert (found == 0).all()
 
 
@@ -55,7 +55,7 @@ def test_a_norm_of_nothing_has_no_shares():
 )
 def test_shares_are_carried_in_proportion(summands, raised):
     parts = tensor(summands)[None, None]
-    found = carried(parts, tensor([[raised]]), tensor([[1.0]]))[0, 0].numpy()
+    found = carry_shares(parts, tensor([[raised]]), tensor([[1.0]]))[0, 0].numpy()
     np.testing.assert_allclose(found.sum(), raised, atol=1e-6)
     np.testing.assert_allclose(found * sum(summands), raised * np.array(summands), atol=1e-6)
 
@@ -64,7 +64,7 @@ def test_features_of_one_column_are_added_up():
     shares = np.random.default_rng(0).normal(size=(4, 6))
     units = np.array([2, 0, 1, 1, 0, 2])
     wanted = np.stack([shares[:, units == unit].sum(1) for unit in range(3)], axis=1)
-    np.testing.assert_allclose(summed(shares, units), wanted)
+    np.testing.assert_allclose(sum_by_unit(shares, units), wanted)
 
 
 class TestOcclusion:
@@ -73,8 +73,8 @@ class TestOcclusion:
         rows, expected = (rng.normal(size=(7, 5)).astype(np.float32) for _ in range(2))
         weights = rng.normal(size=5)
         units = np.array([0, 1, 2, 2, 1])
-        found = occluded(lambda x: {"score": x @ weights}, rows, expected, units)
-        wanted = summed((rows - expected) * weights, units)
+        found = occlude(lambda x: {"score": x @ weights}, rows, expected, units)
+        wanted = sum_by_unit((rows - expected) * weights, units)
         np.testing.assert_allclose(found.shares["score"], wanted, atol=1e-5)
         np.testing.assert_allclose(found.base["score"], expected @ weights, atol=1e-6)
 
@@ -83,7 +83,7 @@ class TestOcclusion:
             return {"score": (x[:, 0] * x[:, 1]).astype(np.float64)}
 
         rows, expected = np.ones((1, 3), np.float32), np.zeros((1, 3), np.float32)
-        found = occluded(both, rows, expected, np.arange(3)).shares["score"]
+        found = occlude(both, rows, expected, np.arange(3)).shares["score"]
         np.testing.assert_allclose(found, [[0.5, 0.5, 0.0]])  # orders and their reverses
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from esad.report.figures import HEIGHT, WIDTH, Plot, ticks
-from esad.report.findings import kinds_found
+from esad.report.findings import measure_kinds
 from esad.report.markup import breakable, new, table
 
 
@@ -79,7 +79,7 @@ def test_kinds_are_held_against_normal_rows_only():
     truth = np.repeat([False, True, True], 50)
     kinds = np.repeat(np.array([None, "easy", "hard"], dtype=object), 50)
     scores = rng.normal(np.repeat([0.0, 8.0, 0.5], 50))
-    easy, hard = kinds_found(scores, truth, kinds, threshold=4.0, seen=("easy",))
+    easy, hard = measure_kinds(scores, truth, kinds, threshold=4.0, seen=("easy",))
     assert (easy.seen, hard.seen) == (True, False)
     assert easy.found.auc == 1.0
     assert 0.4 < hard.found.auc < 0.8

@@ -1,4 +1,4 @@
-"""What the tests of the review share: a small table or a few pictures on a desk, and people who use the page."""
+"""What the tests of the review share: a small table or a few pictures on a session, and people who use the page."""
 
 import time
 import warnings
@@ -14,10 +14,10 @@ from browsing import CHROMIUM, PATIENCE, WIDE
 
 from esad import ESAD, Autoencoder, IsolationForest
 from esad.review.access import Access
-from esad.review.app import guarded, review_app
-from esad.review.desk import Desk
-from esad.review.judged import Scored
-from esad.review.material import Material
+from esad.review.app import guard_app, review_app
+from esad.review.dataset import ReviewDataset
+from esad.review.ranking import Ranking
+from esad.review.session import ReviewSession
 from esad.review.store import Store
 from esad.web.server import in_background
 
@@ -38,20 +38,20 @@ def table(n_rows: int = N_ROWS) -> pa.Table:
     return pa.table({f"x{index}": X[:, index] for index in range(3)} | {f"<b>{EVIL}": words})
 
 
-def row_material(n_rows: int = N_ROWS) -> Material:
+def row_dataset(n_rows: int = N_ROWS) -> ReviewDataset:
     cells = table(n_rows)
     names = [f"S{row:03d}" for row in range(n_rows)]
-    return Material(
+    return ReviewDataset(
         title="parts.csv", X=cells, known=np.zeros(n_rows, np.int8), names=names, id_name="serial", cells=cells
     )
 
 
-def picture_material(n_pictures: int = 24) -> Material:
+def picture_dataset(n_pictures: int = 24) -> ReviewDataset:
     rng = np.random.default_rng(0)
     pictures = rng.integers(0, 90, (n_pictures, 1, 16, 16), dtype=np.uint8)
     pictures[0] += 150
     names = [f"a/{number}.png" for number in range(n_pictures)]
-    return Material(
+    return ReviewDataset(
         title="pictures", X=pictures, known=np.zeros(n_pictures, np.int8), names=names, id_name="file", cells=None
     )
 
@@ -64,33 +64,33 @@ METHODS = {
 
 
 @pytest.fixture
-def make_desk(tmp_path) -> Iterator[Callable[..., Desk]]:
-    """Desks of a method, closed at the end."""
-    made: list[Desk] = []
+def make_session(tmp_path) -> Iterator[Callable[..., ReviewSession]]:
+    """Sessions of a method, closed at the end."""
+    made: list[ReviewSession] = []
 
-    def make(method: str = "forest", material: Material | None = None, folder: Path = tmp_path) -> Desk:
-        material = material or (picture_material() if method == "pictures" else row_material())
-        detector = METHODS[method]().fit(material.X, calibration_ratio=0.2 if method == "forest" else None)
+    def make(method: str = "forest", dataset: ReviewDataset | None = None, folder: Path = tmp_path) -> ReviewSession:
+        dataset = dataset or (picture_dataset() if method == "pictures" else row_dataset())
+        detector = METHODS[method]().fit(dataset.X, calibration_ratio=0.2 if method == "forest" else None)
         if method == "esad":
             detector.calibrate()
         model = folder / "parts.esad"
         detector.save(model)
-        store = Store(folder / "parts.labels.db", fingerprint=material.fingerprint(), n_rows=material.n_rows)
-        made.append(Desk(material, store, Scored.of(detector, material.X), model))
+        store = Store(folder / "parts.labels.db", fingerprint=dataset.fingerprint(), n_rows=dataset.n_rows)
+        made.append(ReviewSession(dataset, store, Ranking.of(detector, dataset.X), model))
         return made[-1]
 
     yield make
-    for desk in made:
-        desk.close()
+    for session in made:
+        session.close()
 
 
 @pytest.fixture
 def open_page() -> Callable[..., SimpleNamespace]:
-    """A way into the page of a desk: clients by the names of reviewers."""
+    """A way into the page of a session: clients by the names of reviewers."""
 
-    def open_it(desk: Desk) -> SimpleNamespace:
+    def open_it(session: ReviewSession) -> SimpleNamespace:
         access, entered = Access(), []
-        app = guarded(review_app(desk, access, on_enter=entered.append))
+        app = guard_app(review_app(session, access, on_enter=entered.append))
 
         def enter(name: str) -> TestClient:
             client = TestClient(app, base_url="http://127.0.0.1:8000")
@@ -115,7 +115,7 @@ def wait_for(condition: Callable[[], object], seconds: float = 60.0) -> object:
 @pytest.fixture(scope="session")
 def kit() -> SimpleNamespace:
     return SimpleNamespace(
-        evil=EVIL, n_rows=N_ROWS, n_odd=N_ODD, rows=row_material, pictures=picture_material, wait_for=wait_for
+        evil=EVIL, n_rows=N_ROWS, n_odd=N_ODD, rows=row_dataset, pictures=picture_dataset, wait_for=wait_for
     )
 
 
@@ -132,12 +132,12 @@ def chromium():
 
 @pytest.fixture
 def serve(chromium):
-    """Puts a desk on the web and lets reviewers in, each in a browser profile of their own."""
+    """Puts a session on the web and lets reviewers in, each in a browser profile of their own."""
 
     @contextmanager
-    def serving(desk):
+    def serving(session):
         access, contexts = Access(), []
-        with in_background(guarded(review_app(desk, access))) as url:
+        with in_background(guard_app(review_app(session, access))) as url:
 
             def enter(name="ann", *, intercepted=True, **options):
                 context = chromium.new_context(viewport=WIDE, **options)

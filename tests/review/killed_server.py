@@ -11,10 +11,10 @@ import pyarrow as pa
 
 from esad import IsolationForest
 from esad.review.access import Access
-from esad.review.app import guarded, review_app
-from esad.review.desk import Desk
-from esad.review.judged import Scored
-from esad.review.material import Material
+from esad.review.app import guard_app, review_app
+from esad.review.dataset import ReviewDataset
+from esad.review.ranking import Ranking
+from esad.review.session import ReviewSession
 from esad.review.store import Store
 from esad.web.server import bind, run, url_of
 
@@ -24,9 +24,9 @@ HUNG_SECONDS = 10  # a fork of a process with threads may hang before it serves:
 
 def main(folder: Path) -> None:
     cells = pa.table({"x": np.random.default_rng(0).normal(size=N_ROWS)})
-    material = Material(title="t", X=cells, known=np.zeros(N_ROWS, np.int8), names=None, id_name="row", cells=cells)
-    scored = Scored.of(IsolationForest(random_state=0).fit(cells), cells)
-    fingerprint = material.fingerprint()
+    dataset = ReviewDataset(title="t", X=cells, known=np.zeros(N_ROWS, np.int8), names=None, id_name="row", cells=cells)
+    ranking = Ranking.of(IsolationForest(random_state=0).fit(cells), cells)
+    fingerprint = dataset.fingerprint()
     print(json.dumps({"n_rows": N_ROWS, "fingerprint": fingerprint}), flush=True)
     child = None
     for _ in sys.stdin:
@@ -38,7 +38,7 @@ def main(folder: Path) -> None:
             child = os.fork()
             if child == 0:
                 signal.alarm(HUNG_SECONDS)
-                serve(folder, material, scored, fingerprint, writing)
+                serve(folder, dataset, ranking, fingerprint, writing)
             os.close(writing)
             with os.fdopen(reading) as pipe:
                 told = pipe.readline()
@@ -47,7 +47,7 @@ def main(folder: Path) -> None:
         print(told, end="", flush=True)
 
 
-def serve(folder: Path, material: Material, scored: Scored, fingerprint: str, writing: int) -> None:
+def serve(folder: Path, dataset: ReviewDataset, ranking: Ranking, fingerprint: str, writing: int) -> None:
     store = Store(folder / "labels.db", fingerprint=fingerprint, n_rows=N_ROWS)
     access, listener = Access(), bind()
     url = url_of(listener)
@@ -57,8 +57,8 @@ def serve(folder: Path, material: Material, scored: Scored, fingerprint: str, wr
         signal.alarm(0)
         os.write(writing, json.dumps(told).encode() + b"\n")
 
-    app = review_app(Desk(material, store, scored, folder / "m.esad"), access)
-    run(guarded(app), listener, ready=ready)
+    app = review_app(ReviewSession(dataset, store, ranking, folder / "m.esad"), access)
+    run(guard_app(app), listener, ready=ready)
     os._exit(0)
 
 

@@ -26,8 +26,8 @@ REQUESTS = [
 
 
 @pytest.fixture
-def page(make_desk, open_page):
-    return open_page(make_desk())
+def page(make_session, open_page):
+    return open_page(make_session())
 
 
 @pytest.fixture
@@ -258,9 +258,9 @@ def test_no_script_makes_markup_or_code_of_text(name):
 # ---------------------------------------------------------------------- pictures
 
 
-def test_pictures_come_by_number_and_nothing_else_comes(make_desk, open_page):
+def test_pictures_come_by_number_and_nothing_else_comes(make_session, open_page):
     pillow = pytest.importorskip("PIL.Image")
-    ann = open_page(make_desk("pictures")).enter("ann")
+    ann = open_page(make_session("pictures")).enter("ann")
     for kind in ("given", "expected", "heat"):
         answer = ann.get(f"/pictures/1/0/{kind}.png")
         assert answer.headers["content-type"] == "image/png"
@@ -286,12 +286,12 @@ def test_pictures_come_by_number_and_nothing_else_comes(make_desk, open_page):
     assert (item["name"], item["cells"], item["reasons"]) == ("a/0.png", [], None)
 
 
-def test_a_browser_keeps_pictures_of_one_run_under_addresses_of_their_own(make_desk, open_page, tmp_path):
+def test_a_browser_keeps_pictures_of_one_run_under_addresses_of_their_own(make_session, open_page, tmp_path):
     (tmp_path / "other").mkdir()
-    desks = [make_desk("pictures"), make_desk("pictures", folder=tmp_path / "other")]
-    items = [open_page(desk).enter("ann").get("/api/items?rows=0").json()["items"][0] for desk in desks]
+    sessions = [make_session("pictures"), make_session("pictures", folder=tmp_path / "other")]
+    items = [open_page(session).enter("ann").get("/api/items?rows=0").json()["items"][0] for session in sessions]
     assert items[0]["generation"] != items[1]["generation"]
-    answer = open_page(desks[0]).enter("ann").get(f"/pictures/{items[0]['generation']}/0/given.png")
+    answer = open_page(sessions[0]).enter("ann").get(f"/pictures/{items[0]['generation']}/0/given.png")
     assert (answer.status_code, answer.headers["cache-control"]) == (200, "private, max-age=3600")
 
 
@@ -299,11 +299,11 @@ def test_a_table_has_no_pictures(ann):
     assert ann.get("/pictures/1/0/given.png").status_code == 422
 
 
-def test_a_page_opens_when_every_row_is_labelled(make_desk, open_page, kit):
-    material = kit.rows()
-    material.known[:] = 1
-    material.known[-kit.n_odd :] = -1
-    ann = open_page(make_desk(material=material)).enter("ann")
+def test_a_page_opens_when_every_row_is_labelled(make_session, open_page, kit):
+    dataset = kit.rows()
+    dataset.known[:] = 1
+    dataset.known[-kit.n_odd :] = -1
+    ann = open_page(make_session(dataset=dataset)).enter("ann")
     assert ann.get("/api/next").json() == {"items": []}
     assert ann.get("/api/state").json()["n_labelled"] == kit.n_rows
     assert "nothing left to find" in ann.post("/api/refit").json()["error"]["message"]

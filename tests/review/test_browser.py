@@ -7,20 +7,20 @@ from browsing import PHONE, READY, WIDE, press, row_of, shot
 from sklearn.metrics import roc_auc_score
 
 from esad import ESAD, registry
-from esad.review.desk import Desk
-from esad.review.judged import Scored
-from esad.review.material import Material
+from esad.review.dataset import ReviewDataset
+from esad.review.ranking import Ranking
+from esad.review.refit import path_beside
+from esad.review.session import ReviewSession
 from esad.review.store import Store
-from esad.review.versions import beside
 
 pytestmark = pytest.mark.extra
 
 
-def test_ten_rows_by_keyboard_refit_compare_and_roll_back(make_desk, serve, kit):
-    desk = make_desk("esad")
-    first = desk.model.read_bytes()
+def test_ten_rows_by_keyboard_refit_compare_and_roll_back(make_session, serve, kit):
+    session = make_session("esad")
+    first = session.model.read_bytes()
     odd = set(range(kit.n_rows - kit.n_odd, kit.n_rows))
-    with serve(desk) as site:
+    with serve(session) as site:
         page = site.enter()
         assert page.url == f"{site.url}/"  # the token is gone from the address
         page.wait_for_selector("#item td:text-is('x0')")
@@ -29,7 +29,7 @@ def test_ten_rows_by_keyboard_refit_compare_and_roll_back(make_desk, serve, kit)
         for _ in range(10):
             row = row_of(page)
             said[press(page, "a" if row in odd else "n")] = "anomaly" if row in odd else "normal"
-        assert {row: verdict["ann"] for row, verdict in desk.store.book.verdicts().items()} == said
+        assert {row: verdict["ann"] for row, verdict in session.store.judgements.verdicts().items()} == said
         n_anomalies = list(said.values()).count("anomaly")
         page.wait_for_selector(f"#progress:has-text('10 labelled, {n_anomalies} anomal')")
         last = press(page, "u")  # the tenth again
@@ -51,18 +51,18 @@ def test_ten_rows_by_keyboard_refit_compare_and_roll_back(make_desk, serve, kit)
         assert "from the old weights" in page.inner_text("#refit-body")
         shot(page, "compare")
         page.click("#drop")
-        assert desk.model.read_bytes() == first
+        assert session.model.read_bytes() == first
         page.wait_for_selector("#refit-button:has-text('10 new')")
         page.click("#refit-button")
         page.click("#start")
         page.click("#keep")
         page.wait_for_selector("#refit-button:text-is('Refit')")
-        assert desk.model.read_bytes() != first
-        assert beside(desk.model, "previous").read_bytes() == first
+        assert session.model.read_bytes() != first
+        assert path_beside(session.model, "previous").read_bytes() == first
         page.keyboard.press("r")
         page.click("#roll-back")
         page.wait_for_selector("#refit-button:has-text('10 new')")
-        assert desk.model.read_bytes() == first
+        assert session.model.read_bytes() == first
         assert page.problems == []
 
 
@@ -71,17 +71,17 @@ def test_the_worked_example(serve, tmp_path):
     tumours = registry.load_data_set("breast_cancer")
     cells = pa.table(dict(zip(tumours.columns, tumours.X.T, strict=True)))
     n_rows = len(tumours.truth)
-    material = Material(
+    dataset = ReviewDataset(
         title="tumours.csv", X=cells, known=np.zeros(n_rows, np.int8), names=None, id_name="row", cells=cells
     )
     detector = ESAD(n_members=2, n_epochs=60, random_state=0).fit(cells)
     detector.calibrate()
     detector.save(tmp_path / "tumours.esad")
     store = Store(tmp_path / "l.db", fingerprint="tumours", n_rows=n_rows)
-    desk = Desk(material, store, Scored.of(detector, cells), tmp_path / "tumours.esad")
+    session = ReviewSession(dataset, store, Ranking.of(detector, cells), tmp_path / "tumours.esad")
     try:
-        before = roc_auc_score(tumours.truth, desk.judged.scored.scores)
-        with serve(desk) as site:
+        before = roc_auc_score(tumours.truth, session.ranking.scores)
+        with serve(session) as site:
             page = site.enter()
             for _ in range(10):
                 row = row_of(page)
@@ -102,16 +102,16 @@ def test_the_worked_example(serve, tmp_path):
             page.click("#keep")
             page.wait_for_selector("#refit-button:text-is('Refit')")
             assert page.problems == []
-        unlabelled = desk.labels() == 0
-        after = roc_auc_score(tumours.truth[unlabelled], desk.judged.scored.scores[unlabelled])
+        unlabelled = session.labels() == 0
+        after = roc_auc_score(tumours.truth[unlabelled], session.ranking.scores[unlabelled])
         assert after > before + 0.02, (before, after)
     finally:
-        desk.close()
+        session.close()
 
 
-def test_two_reviewers_at_once(make_desk, serve):
-    desk = make_desk()
-    with serve(desk) as site:
+def test_two_reviewers_at_once(make_session, serve):
+    session = make_session()
+    with serve(session) as site:
         ann, bob = site.enter("ann"), site.enter("bob")
         rows = {name: [press(page, "n") for _ in range(5)] for name, page in (("ann", ann), ("bob", bob))}
         assert set(rows["ann"]).isdisjoint(rows["bob"])
@@ -124,18 +124,18 @@ def test_two_reviewers_at_once(make_desk, serve):
         bob.wait_for_selector("#progress:has-text('1 disagreement')")
         ann.select_option("#filter", "disagreements")
         ann.wait_for_selector(f'#item[data-row="{row}"] .badge:text-is("bob: anomaly")')
-        assert desk.store.book.verdicts()[row] == {"ann": "normal", "bob": "anomaly"}
-        assert desk.labels()[row] == 0
+        assert session.store.judgements.verdicts()[row] == {"ann": "normal", "bob": "anomaly"}
+        assert session.labels()[row] == 0
         assert ann.problems == bob.problems == []
 
 
-def test_markup_in_the_data_is_shown_and_not_run(make_desk, serve, kit):
-    material = kit.rows()
-    evil = [f"{kit.evil}{row}" for row in range(material.n_rows)]
-    material = Material(
-        title=kit.evil, X=material.X, known=material.known, names=evil, id_name=kit.evil, cells=material.cells
+def test_markup_in_the_data_is_shown_and_not_run(make_session, serve, kit):
+    dataset = kit.rows()
+    evil = [f"{kit.evil}{row}" for row in range(dataset.n_rows)]
+    dataset = ReviewDataset(
+        title=kit.evil, X=dataset.X, known=dataset.known, names=evil, id_name=kit.evil, cells=dataset.cells
     )
-    with serve(make_desk(material=material)) as site:
+    with serve(make_session(dataset=dataset)) as site:
         page = site.enter(kit.evil[:60])
         page.wait_for_selector("#item td")
         assert page.inner_text("#item h2").startswith("<script>")
@@ -153,15 +153,15 @@ def test_markup_in_the_data_is_shown_and_not_run(make_desk, serve, kit):
         assert page.problems == []
 
 
-def test_touch_and_lists_and_search(make_desk, serve):
-    desk = make_desk()
-    with serve(desk) as site:
+def test_touch_and_lists_and_search(make_session, serve):
+    session = make_session()
+    with serve(session) as site:
         page = site.enter(has_touch=True, is_mobile=True)
         first = row_of(page)
         page.tap("#anomaly")
         page.wait_for_selector(f'#item:not([data-row="{first}"])')
         page.wait_for_selector("#saved:text-is('saved')")
-        assert desk.store.book.verdicts() == {first: {"ann": "anomaly"}}
+        assert session.store.judgements.verdicts() == {first: {"ann": "anomaly"}}
         page.fill("#search", "s11")
         page.wait_for_selector("#list button:has-text('S11')")
         assert page.locator("#list button").count() == 10 - (first >= 110)
@@ -172,9 +172,9 @@ def test_touch_and_lists_and_search(make_desk, serve):
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("kind", ["esad", "pictures"])
-def test_screens_wide_and_phone_light_and_dark(make_desk, serve, kind, dark, tmp_path):
+def test_screens_wide_and_phone_light_and_dark(make_session, serve, kind, dark, tmp_path):
     pillow = pytest.importorskip("PIL.Image")
-    with serve(make_desk(kind)) as site:
+    with serve(make_session(kind)) as site:
         page = site.enter(color_scheme="dark" if dark else "light")
         for key in "ann":
             press(page, key)

@@ -8,8 +8,8 @@ from browsing import READY, Held, move, press, row_of
 pytestmark = pytest.mark.extra
 
 
-def test_the_last_search_is_shown_whichever_answer_comes_last(make_desk, serve):
-    with serve(make_desk()) as site:
+def test_the_last_search_is_shown_whichever_answer_comes_last(make_session, serve):
+    with serve(make_session()) as site:
         page = site.enter()
         slow = Held(page, "**/api/list?name=next&q=s10")
         page.fill("#search", "s10")
@@ -28,8 +28,8 @@ def test_the_last_search_is_shown_whichever_answer_comes_last(make_desk, serve):
         assert page.problems == []
 
 
-def test_back_to_the_queue_while_the_items_of_a_list_load(make_desk, serve):
-    with serve(make_desk()) as site:
+def test_back_to_the_queue_while_the_items_of_a_list_load(make_session, serve):
+    with serve(make_session()) as site:
         page = site.enter()
         page.wait_for_selector(READY)
         slow = Held(page, "**/api/items*")
@@ -44,9 +44,9 @@ def test_back_to_the_queue_while_the_items_of_a_list_load(make_desk, serve):
         assert page.problems == []
 
 
-def test_an_answer_about_the_old_model_is_not_shown_for_the_new_one(make_desk, serve, kit):
-    desk = make_desk()
-    with serve(desk) as site:
+def test_an_answer_about_the_old_model_is_not_shown_for_the_new_one(make_session, serve, kit):
+    session = make_session()
+    with serve(session) as site:
         page = site.enter()
         page.wait_for_selector(READY)
         first = row_of(page)
@@ -55,12 +55,12 @@ def test_an_answer_about_the_old_model_is_not_shown_for_the_new_one(make_desk, s
         page.keyboard.press("k")
         late.wait()
         press(page, "a")
-        old = desk.judged.scored.scores[first]
-        desk.start_refit()
-        kit.wait_for(lambda: desk.refit_state()["status"] == "ready")
+        old = session.ranking.scores[first]
+        session.start_refit()
+        kit.wait_for(lambda: session.refit_state()["status"] == "ready")
         with page.expect_response("**/api/next*"):  # the page has noticed
-            desk.keep()
-        new = desk.judged.scored.scores[first]
+            session.keep()
+        new = session.ranking.scores[first]
         assert f"{old:.4g}" != f"{new:.4g}"
         late.let_through()
         later = Held(page, f"**/api/items?rows={first}")
@@ -72,8 +72,8 @@ def test_an_answer_about_the_old_model_is_not_shown_for_the_new_one(make_desk, s
         assert page.problems == []
 
 
-def test_an_older_state_does_not_replace_a_newer_one(make_desk, serve):
-    with serve(make_desk()) as site:
+def test_an_older_state_does_not_replace_a_newer_one(make_session, serve):
+    with serve(make_session()) as site:
         page = site.enter()
         page.wait_for_selector("#progress:has-text('0 labelled')")
         slow = Held(page, "**/api/state", n=1)
@@ -85,9 +85,9 @@ def test_an_older_state_does_not_replace_a_newer_one(make_desk, serve):
         assert page.inner_text("#progress").startswith("2 labelled")
 
 
-def test_only_what_is_seen_is_judged(make_desk, serve):
-    desk = make_desk()
-    with serve(desk) as site:
+def test_only_what_is_seen_is_judged(make_session, serve):
+    session = make_session()
+    with serve(session) as site:
         page = site.enter()
         page.select_option("#filter", "all")
         page.wait_for_selector("#list [aria-current=true]")
@@ -95,18 +95,18 @@ def test_only_what_is_seen_is_judged(make_desk, serve):
         page.locator("#list button").last.click()
         slow.wait()
         page.keyboard.press("a")
-        assert desk.store.book.verdicts() == {}
+        assert session.store.judgements.verdicts() == {}
         assert page.inner_text("#saved") != "saving …"
         slow.let_through()
         row = row_of(page)
         page.keyboard.press("a")
         page.wait_for_selector("#saved:text-is('saved')")
-        assert desk.store.book.verdicts() == {row: {"ann": "anomaly"}}
+        assert session.store.judgements.verdicts() == {row: {"ann": "anomaly"}}
 
 
-def test_a_row_from_elsewhere_takes_no_place_in_a_list(make_desk, serve):
-    desk = make_desk()
-    with serve(desk) as site:
+def test_a_row_from_elsewhere_takes_no_place_in_a_list(make_session, serve):
+    session = make_session()
+    with serve(session) as site:
         page = site.enter()
         judged = press(page, "n")
         page.wait_for_selector("#recent button")
@@ -124,12 +124,12 @@ def test_a_row_from_elsewhere_takes_no_place_in_a_list(make_desk, serve):
         page.keyboard.press("u")
         page.wait_for_selector(f'#list [data-row="{first}"] .mark:not(.normal)')
         page.wait_for_selector(f'#item[data-row="{first}"]')
-        assert desk.store.book.verdicts() == {judged: {"ann": "anomaly"}}
+        assert session.store.judgements.verdicts() == {judged: {"ann": "anomaly"}}
         assert page.problems == []
 
 
-def test_going_back_shows_no_row_twice(make_desk, serve):
-    with serve(make_desk()) as site:
+def test_going_back_shows_no_row_twice(make_session, serve):
+    with serve(make_session()) as site:
         page = site.enter()
         first = press(page, "n")
         second = row_of(page)
@@ -145,27 +145,27 @@ def test_going_back_shows_no_row_twice(make_desk, serve):
 
 
 @pytest.fixture
-def refitted(make_desk, kit):
-    """A desk with a refit that is ready, and a way to have another one."""
-    desk = make_desk()
-    desk.judge("r", kit.n_rows - 1, "ann", "anomaly")
+def refit_detector(make_session, kit):
+    """A session with a refit that is ready, and a way to have another one."""
+    session = make_session()
+    session.judge("r", kit.n_rows - 1, "ann", "anomaly")
 
     def refit():
-        desk.start_refit()
-        kit.wait_for(lambda: desk.refit_state()["status"] == "ready")
+        session.start_refit()
+        kit.wait_for(lambda: session.refit_state()["status"] == "ready")
 
     refit()
-    return SimpleNamespace(desk=desk, again=refit)
+    return SimpleNamespace(session=session, again=refit)
 
 
-def test_a_comparison_that_comes_after_the_refit_was_dropped(refitted, serve):
-    with serve(refitted.desk) as site:
+def test_a_comparison_that_comes_after_the_refit_was_dropped(refit_detector, serve):
+    with serve(refit_detector.session) as site:
         page = site.enter()
         page.wait_for_selector("#refit-button.ready")
         late = Held(page, "**/api/comparison")
         page.keyboard.press("r")
         late.wait()
-        refitted.desk.stop_refit()  # by another reviewer
+        refit_detector.session.stop_refit()  # by another reviewer
         page.wait_for_selector("#refit-button:has-text('1 new')")
         late.let_through()
         page.wait_for_selector("#refit-dialog[open] #start")
@@ -173,19 +173,19 @@ def test_a_comparison_that_comes_after_the_refit_was_dropped(refitted, serve):
         assert page.problems == []
 
 
-def test_a_model_that_was_not_looked_at_is_not_kept(refitted, serve):
-    desk, first = refitted.desk, refitted.desk.model.read_bytes()
-    with serve(desk) as site:
+def test_a_model_that_was_not_looked_at_is_not_kept(refit_detector, serve):
+    session, first = refit_detector.session, refit_detector.session.model.read_bytes()
+    with serve(session) as site:
         page = site.enter()
         page.wait_for_selector("#refit-button.ready")
         page.keyboard.press("r")
         page.wait_for_selector("#keep")
         states = Held(page, "**/api/state")  # the page does not notice
-        refitted.again()
+        refit_detector.again()
         page.click("#keep")
         page.wait_for_selector("#toast:has-text('no longer')")
-        assert desk.model.read_bytes() == first
+        assert session.model.read_bytes() == first
         states.let_through()
         page.click("#keep:enabled")
         page.wait_for_selector("#refit-dialog", state="hidden")
-        assert desk.model.read_bytes() != first
+        assert session.model.read_bytes() != first

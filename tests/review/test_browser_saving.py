@@ -6,9 +6,9 @@ from browsing import READY, Held, move, press, row_of, settle
 pytestmark = pytest.mark.extra
 
 
-def test_what_is_not_saved_is_said_and_sent_again(make_desk, serve):
-    desk = make_desk()
-    with serve(desk) as site:
+def test_what_is_not_saved_is_said_and_sent_again(make_session, serve):
+    session = make_session()
+    with serve(session) as site:
         page = site.enter()
         first = row_of(page)
         page.route("**/api/judgements", lambda route: route.abort())
@@ -19,18 +19,18 @@ def test_what_is_not_saved_is_said_and_sent_again(make_desk, serve):
         page.wait_for_selector(f'#item[data-row="{first}"] .badge:text-is("you: anomaly, not saved yet")')
         page.keyboard.press("n")  # a second thought, before the first is saved
         page.wait_for_selector("#saved.lost:has-text('not saved: 2')")
-        assert desk.store.book.verdicts() == {}
+        assert session.store.judgements.verdicts() == {}
         page.unroute("**/api/judgements")
         page.wait_for_selector("#saved:text-is('saved')")
-        assert desk.store.book.verdicts() == {first: {"ann": "normal"}}
-        assert len(desk.store) == 2
+        assert session.store.judgements.verdicts() == {first: {"ann": "normal"}}
+        assert len(session.store) == 2
         page.keyboard.press("k")
         page.wait_for_selector(f'#item[data-row="{first}"] .badge:text-is("you: normal")')
 
 
-def test_a_late_answer_does_not_take_a_verdict_back(make_desk, serve):
-    desk = make_desk()
-    with serve(desk) as site:
+def test_a_late_answer_does_not_take_a_verdict_back(make_session, serve):
+    session = make_session()
+    with serve(session) as site:
         page = site.enter()
         first = row_of(page)
         page.route("**/api/judgements", lambda route: route.abort())
@@ -51,8 +51,8 @@ def test_a_late_answer_does_not_take_a_verdict_back(make_desk, serve):
         page.wait_for_selector(f'#item[data-row="{first}"] .badge:text-is("you: normal")')
 
 
-def test_a_late_answer_does_not_take_a_saved_verdict_back(make_desk, serve):
-    with serve(make_desk()) as site:
+def test_a_late_answer_does_not_take_a_saved_verdict_back(make_session, serve):
+    with serve(make_session()) as site:
         page = site.enter()
         page.wait_for_selector(READY)
         first = row_of(page)
@@ -70,9 +70,9 @@ def test_a_late_answer_does_not_take_a_saved_verdict_back(make_desk, serve):
         assert "you: normal" in page.inner_text("#item .badges")
 
 
-def test_the_page_goes_on_by_itself_when_the_server_is_back(make_desk, serve):
-    desk = make_desk()
-    with serve(desk) as site:
+def test_the_page_goes_on_by_itself_when_the_server_is_back(make_session, serve):
+    session = make_session()
+    with serve(session) as site:
         page = site.enter()
         page.route("**/api/**", lambda route: route.abort())
         while page.locator("#item[data-row]").count():  # what was held ready
@@ -81,12 +81,12 @@ def test_the_page_goes_on_by_itself_when_the_server_is_back(make_desk, serve):
         page.unroute("**/api/**")
         page.wait_for_selector("#saved:text-is('saved')")
         page.wait_for_selector("#item[data-row]")
-        assert row_of(page) not in desk.store.book.verdicts()
+        assert row_of(page) not in session.store.judgements.verdicts()
 
 
-def test_undo_before_anything_is_saved(make_desk, serve):
-    desk = make_desk()
-    with serve(desk) as site:
+def test_undo_before_anything_is_saved(make_session, serve):
+    session = make_session()
+    with serve(session) as site:
         page = site.enter()
         first = row_of(page)
         page.route("**/api/judgements", lambda route: route.abort())
@@ -99,17 +99,17 @@ def test_undo_before_anything_is_saved(make_desk, serve):
         second = row_of(page)
         page.unroute("**/api/judgements")
         page.wait_for_selector("#saved:text-is('saved')")
-        assert desk.store.book.verdicts() == {first: {"ann": "normal"}}
+        assert session.store.judgements.verdicts() == {first: {"ann": "normal"}}
         settle(page)
         assert row_of(page) == second != first
         page.keyboard.press("u")
         page.wait_for_selector(f'#item[data-row="{first}"]')
-        assert desk.store.book.verdicts() == {}
+        assert session.store.judgements.verdicts() == {}
 
 
-def test_a_verdict_that_is_refused_is_not_shown_as_one(make_desk, serve):
-    desk = make_desk()
-    with serve(desk) as site:
+def test_a_verdict_that_is_refused_is_not_shown_as_one(make_session, serve):
+    session = make_session()
+    with serve(session) as site:
         page = site.enter()
         first = row_of(page)
         refusal = '{"error": {"status": 422, "code": "no", "message": "The disk is full."}}'
@@ -119,12 +119,12 @@ def test_a_verdict_that_is_refused_is_not_shown_as_one(make_desk, serve):
         page.keyboard.press("k")
         page.wait_for_selector(f'#item[data-row="{first}"]')
         assert "you:" not in page.inner_text("#item")
-        assert desk.store.book.verdicts() == {}
+        assert session.store.judgements.verdicts() == {}
 
 
-def test_a_session_that_has_ended_keeps_what_is_not_saved(make_desk, serve):
-    desk = make_desk()
-    with serve(desk) as site:
+def test_a_session_that_has_ended_keeps_what_is_not_saved(make_session, serve):
+    session = make_session()
+    with serve(session) as site:
         page = site.enter()
         first = row_of(page)
         cookies = page.context.cookies()
@@ -134,4 +134,4 @@ def test_a_session_that_has_ended_keeps_what_is_not_saved(make_desk, serve):
         page.wait_for_selector("#saved.lost:has-text('not saved: 1')")
         page.context.add_cookies(cookies)  # as a new link in another tab does
         page.wait_for_selector("#saved:text-is('saved')")
-        assert desk.store.book.verdicts() == {first: {"ann": "anomaly"}}
+        assert session.store.judgements.verdicts() == {first: {"ann": "anomaly"}}

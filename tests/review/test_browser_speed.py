@@ -9,9 +9,9 @@ import pytest
 from browsing import PATIENCE, READY, press
 
 from esad import IsolationForest
-from esad.review.desk import Desk
-from esad.review.judged import Judged, Scored
 from esad.review.queue import BATCH
+from esad.review.ranking import Explanations, Ranking
+from esad.review.session import ReviewSession
 from esad.review.store import Store
 
 pytestmark = pytest.mark.extra
@@ -20,12 +20,12 @@ BENCHMARK = Path(__file__).resolve().parents[2] / "benchmarks" / "review_latency
 MAX_ROUNDS = 6
 
 
-def quick_desk(material, folder):
+def quick_desk(dataset, folder):
     """A model of a part, since training is not what is measured."""
-    X = material.X[:2000] if isinstance(material.X, np.ndarray) else material.X.slice(0, 2000)
+    X = dataset.X[:2000] if isinstance(dataset.X, np.ndarray) else dataset.X.slice(0, 2000)
     detector = IsolationForest(n_trees=20, random_state=0).fit(X)
-    store = Store(folder / "l.db", fingerprint="many", n_rows=material.n_rows)
-    return Desk(material, store, Scored.of(detector, material.X), folder / "m.esad")
+    store = Store(folder / "l.db", fingerprint="many", n_rows=dataset.n_rows)
+    return ReviewSession(dataset, store, Ranking.of(detector, dataset.X), folder / "m.esad")
 
 
 @pytest.fixture
@@ -46,9 +46,9 @@ def test_many_stay_smooth(serve, latency, kind, tmp_path):
     What the page is to blame for comes again at the same key press of every round; what other programs do to this
     machine does not.
     """
-    desk = quick_desk(latency.material(kind), tmp_path)
+    session = quick_desk(latency.dataset(kind), tmp_path)
     try:
-        with serve(desk) as site:
+        with serve(session) as site:
             first = [first_item(site)]
             while min(first) >= 1000 and len(first) < MAX_ROUNDS:
                 first.append(first_item(site))
@@ -59,12 +59,12 @@ def test_many_stay_smooth(serve, latency, kind, tmp_path):
             while np.min(rounds, axis=0).max() >= 100 and len(rounds) < MAX_ROUNDS:
                 rounds.append(judged_in_a_row(page))
             page.wait_for_selector("#saved:text-is('saved')")
-            assert len(desk.store.book.verdicts()) == BATCH * len(rounds)
+            assert len(session.store.judgements.verdicts()) == BATCH * len(rounds)
             assert np.min(rounds, axis=0).max() < 100, rounds
             assert min(first) < 1000, first
             assert page.problems == []
     finally:
-        desk.close()
+        session.close()
 
 
 def judged_in_a_row(page):
@@ -86,17 +86,17 @@ def first_item(site):
     )
 
 
-def test_a_heat_map_that_takes_long_holds_nothing_up(make_desk, serve, monkeypatch):
+def test_a_heat_map_that_takes_long_holds_nothing_up(make_session, serve, monkeypatch):
     """The picture and the next one are there at once; the place of the heat map is kept for it."""
-    go_on, explain = threading.Event(), Judged._explain
+    go_on, explain = threading.Event(), Explanations._explain
 
-    def slow(judged, rows):
+    def slow(explanations, rows):
         go_on.wait(PATIENCE / 1000)
-        return explain(judged, rows)
+        return explain(explanations, rows)
 
-    monkeypatch.setattr(Judged, "_explain", slow)
-    desk = make_desk("pictures")
-    with serve(desk) as site:
+    monkeypatch.setattr(Explanations, "_explain", slow)
+    session = make_session("pictures")
+    with serve(session) as site:
         page = site.enter()
         seen = {press(page, key) for key in "nnannsnnan"}
         assert len(seen) == 10

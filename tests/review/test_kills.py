@@ -70,7 +70,7 @@ def test_nothing_acknowledged_is_lost_and_nothing_is_doubled(tmp_path):
         for said in acknowledged:
             assert entries[said["request"]] == f"{said['row']}{said['verdict']}"
         assert len(acknowledged) <= len(entries) <= len(acknowledged) + 1  # at most the one under way at the end
-        verdicts = store.book.verdicts()
+        verdicts = store.judgements.verdicts()
     last = {said["row"]: said["verdict"] for said in acknowledged}
     for row, verdict in last.items():
         if unanswered is None or row != unanswered["row"]:

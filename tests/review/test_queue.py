@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from esad.advice.suggest import suggested
-from esad.review.queue import BATCH, LEASE_SECONDS, Queue, filtered
+from esad.advice.suggest import suggest_rows
+from esad.review.queue import BATCH, LEASE_SECONDS, Queue, filter_rows
 
 N_ROWS = 70
 
@@ -32,7 +32,7 @@ def everything(row):
 def test_the_first_batch_is_what_is_suggested_both_kinds_spread_over_it():
     queue, rows, scores = made()
     taken = queue.take("ann", BATCH, is_open=everything)
-    wanted = suggested(rows.__getitem__, scores, np.arange(N_ROWS), where=queue.border, n=BATCH)
+    wanted = suggest_rows(rows.__getitem__, scores, np.arange(N_ROWS), where=queue.border, n=BATCH)
     assert {one.row for one in taken} == {one.row for one in wanted}
     assert [one.why for one in taken[:5]].count("top") in (3, 4)
     assert [one.why for one in taken].count("top") == 14
@@ -102,7 +102,7 @@ def test_filters_follow_plain_rules(name, verdicts, seed):
     rng = np.random.default_rng(seed)
     order, is_alarm = rng.permutation(10), rng.random(10) < 0.5
     known = rng.choice(np.array([-1, 0, 0, 1], dtype=np.int8), 10)
-    found = filtered(name, order=order, is_alarm=is_alarm, known=known, verdicts=verdicts, reviewer="ann")
+    found = filter_rows(name, order=order, is_alarm=is_alarm, known=known, verdicts=verdicts, reviewer="ann")
 
     def belongs(row):
         said = verdicts.get(row, {})

@@ -10,10 +10,15 @@ from hypothesis import strategies as st
 import esad
 from esad import DeepSAD, IsolationForest
 from esad.errors import InputError
-from esad.review.carried import carry_threshold, what_is_lost
-from esad.review.judged import Scored
-from esad.review.refit import compared, cross_validated, refitted
-from esad.review.versions import beside
+from esad.review.ranking import Ranking
+from esad.review.refit import (
+    carry_threshold,
+    compare_rankings,
+    cross_validate,
+    describe_loss,
+    path_beside,
+    refit_detector,
+)
 from esad.train.callbacks import WarmStart
 
 FOREST = IsolationForest(random_state=0).fit(np.random.default_rng(0).normal(size=(20, 1)))
@@ -70,11 +75,11 @@ def test_weights_that_do_not_fit_are_refused_and_the_refit_begins_anew():
     old = esad.ESAD(**small).fit(X)
     with pytest.raises(InputError, match="do not fit"):
         esad.ESAD(**small).fit(X[:, :2], callbacks=[WarmStart(old.objective_.state_dict())])
-    new, warm = refitted(old, X[:, :2], labelled(80, 1), warm=True)
+    new, warm = refit_detector(old, X[:, :2], labelled(80, 1), warm=True)
     assert not warm
     assert new.n_features_in_ == 2
-    assert refitted(old, X, labelled(80, 1), warm=True)[1]
-    assert not refitted(old, X, labelled(80, 1), warm=False)[1]
+    assert refit_detector(old, X, labelled(80, 1), warm=True)[1]
+    assert not refit_detector(old, X, labelled(80, 1), warm=False)[1]
 
 
 @pytest.mark.parametrize("kind", ["held out", "cross", "given", None])
@@ -86,7 +91,7 @@ def test_a_new_model_is_calibrated_as_the_old_one_was(kind):
         old.calibrate()
     elif kind == "given":
         old.calibrate(X[:30])
-    new, _ = refitted(old, X, labelled(100, 3), warm=True)
+    new, _ = refit_detector(old, X, labelled(100, 3), warm=True)
     found = None if new.calibration_ is None else new.calibration_.kind
     assert found == (None if kind == "given" else kind)
 
@@ -138,9 +143,9 @@ def test_a_threshold_is_set_again_in_the_same_way(set_it, words, tmp_path):
     detector = esad.ESAD(n_members=2, hidden=[4], latent=2, n_epochs=2, random_state=0).fit(X, y)
     set_it(detector, X)
     detector.save(tmp_path / "m.esad")
-    old = Scored.of(esad.load(tmp_path / "m.esad"), X)
+    old = Ranking.of(esad.load(tmp_path / "m.esad"), X)
     y[[3, 4]] = -1
-    new = Scored.of(refitted(old.detector, X, y, warm=True)[0], X)
+    new = Ranking.of(refit_detector(old.detector, X, y, warm=True)[0], X)
     own = new.detector.threshold_
     assert words in carry_threshold(old, new)
     fresh = esad.ESAD(**new.detector.get_params())
@@ -155,7 +160,7 @@ def test_a_threshold_is_set_again_in_the_same_way(set_it, words, tmp_path):
     else:
         assert new.detector.threshold_ == own
     gone = set_it is by_given_rows
-    assert ("has no p-values" in what_is_lost(old, new)) == gone
+    assert ("has no p-values" in describe_loss(old, new)) == gone
     if set_it is by_alpha:
         assert new.detector.calibration_.pollution_ratio == 0.05
 
@@ -166,7 +171,7 @@ def test_a_threshold_is_set_again_in_the_same_way(set_it, words, tmp_path):
     threshold=st.floats(-6, 6),
 )
 def test_as_many_alarms_as_before_unless_scores_are_equal(before, after, threshold):
-    old, new = scored(before), scored(after[: len(before)])
+    old, new = ranking(before), ranking(after[: len(before)])
     old.detector.offset_, old.detector.applied_ = -threshold, None
     carry_threshold(old, new)
     n_before, n_after = int(old.is_alarm.sum()), int(new.is_alarm.sum())
@@ -175,18 +180,18 @@ def test_as_many_alarms_as_before_unless_scores_are_equal(before, after, thresho
     assert n_before <= n_after + ties
 
 
-def scored(scores):
+def ranking(scores):
     detector = copy.copy(FOREST)
     detector.offset_ = -float(np.quantile(scores, 0.9))
-    return Scored(detector, np.asarray(scores, dtype=float), None)
+    return Ranking(detector, np.asarray(scores, dtype=float), None)
 
 
 def test_the_comparison_is_that_of_plain_ranks():
     rng = np.random.default_rng(0)
-    old, new = scored(rng.random(50)), scored(rng.random(50))
+    old, new = ranking(rng.random(50)), ranking(rng.random(50))
     y = labelled(50, 4, 9)
     y[[1, 2, 3]] = 1
-    found = compared(old, new, y)
+    found = compare_rankings(old, new, y)
     ranks = [{row: place for place, row in enumerate(np.argsort(-one.scores), 1)} for one in (old, new)]
     assert found["top"]["new"] == sorted(range(50), key=lambda row: ranks[1][row])[:10]
     assert found["alarms"]["both"] == int(
@@ -197,7 +202,7 @@ def test_the_comparison_is_that_of_plain_ranks():
     fallen = [row for row in range(50) if ranks[0][row] <= 10 and ranks[1][row] > ranks[0][row]]
     assert found["fell"] == sorted(fallen, key=lambda row: -ranks[1][row] / ranks[0][row])[:10]
     assert found["median_rank"]["anomaly"]["old"] == np.median([ranks[0][4], ranks[0][9]])
-    same = compared(old, old, np.zeros(50, np.int8))
+    same = compare_rankings(old, old, np.zeros(50, np.int8))
     assert (same["rose"], same["fell"], same["correlation"]) == ([], [], pytest.approx(1.0))
     assert same["median_rank"]["normal"] == {"old": None, "new": None}
 
@@ -211,20 +216,20 @@ def test_cross_validation_sees_what_labels_bring():
     X[odd, 0] = 0.0
     now = labelled(300, *odd)
     detector = esad.ESAD(n_members=1, hidden=[16], latent=4, n_epochs=40, random_state=0).fit(X)
-    found = cross_validated(detector, X, np.zeros(300, np.int8), now)
+    found = cross_validate(detector, X, np.zeros(300, np.int8), now)
     assert found["n_folds"] == 5
     assert found["now"]["auc"] > found["then"]["auc"] + 0.1
     assert found["now"]["auc_normal"] is None
     with pytest.raises(InputError, match="two labelled anomalies"):
-        cross_validated(detector, X, now, labelled(300, 1))
+        cross_validate(detector, X, now, labelled(300, 1))
 
 
 @pytest.mark.parametrize("method", [pytest.param("forest", marks=pytest.mark.extra), "esad"])
-def test_refit_compare_keep_and_roll_back(make_desk, open_page, kit, method):
-    desk = make_desk(method)
-    ann = open_page(desk).enter("ann")
-    first = desk.model.read_bytes()
-    before = desk.judged.scored.scores.copy()
+def test_refit_compare_keep_and_roll_back(make_session, open_page, kit, method):
+    session = make_session(method)
+    ann = open_page(session).enter("ann")
+    first = session.model.read_bytes()
+    before = session.ranking.scores.copy()
     for number in range(kit.n_odd):
         ann.post("/api/judgements", json={"request": str(number), "row": kit.n_rows - 1 - number, "verdict": "anomaly"})
     assert ann.post("/api/refit").json()["status"] in ("training", "ready")
@@ -240,96 +245,96 @@ def test_refit_compare_keep_and_roll_back(make_desk, open_page, kit, method):
     assert found["remarks"] == []
     lines = ann.get("/api/comparison").json()
     assert [line["new"] for line in lines["top"]["new"]] == list(range(1, 11))
-    assert desk.model.read_bytes() == first  # nothing changes until it is kept
-    assert (desk.judged.scored.scores == before).all()
+    assert session.model.read_bytes() == first  # nothing changes until it is kept
+    assert (session.ranking.scores == before).all()
 
     generation = ann.get("/api/state").json()["generation"]
     assert ann.post("/api/refit/keep").status_code == 200
     state = ann.get("/api/state").json()
     assert (state["n_new"], state["generation"], state["model"]["can_roll_back"]) == (0, generation + 1, True)
-    assert beside(desk.model, "previous").read_bytes() == first
-    assert desk.model.read_bytes() != first
-    assert (esad.load(desk.model).anomaly_score(desk.material.X) == desk.judged.scored.scores).all()
-    assert esad.load(desk.model).label_counts_.n_anomaly == kit.n_odd
+    assert path_beside(session.model, "previous").read_bytes() == first
+    assert session.model.read_bytes() != first
+    assert (esad.load(session.model).anomaly_score(session.dataset.X) == session.ranking.scores).all()
+    assert esad.load(session.model).label_counts_.n_anomaly == kit.n_odd
 
-    kept = desk.model.read_bytes()
+    kept = session.model.read_bytes()
     assert ann.post("/api/refit/roll-back").status_code == 200
-    assert desk.model.read_bytes() == first
-    assert beside(desk.model, "rolled-back").read_bytes() == kept
-    assert (desk.judged.scored.scores == before).all()
+    assert session.model.read_bytes() == first
+    assert path_beside(session.model, "rolled-back").read_bytes() == kept
+    assert (session.ranking.scores == before).all()
     state = ann.get("/api/state").json()
     assert (state["n_labelled"], state["n_new"]) == (kit.n_odd, kit.n_odd)  # labels stay
 
 
-def test_pictures_have_an_expected_gain_too_and_a_refit_goes_before_it(make_desk, kit, monkeypatch):
-    desk = make_desk("pictures")
+def test_pictures_have_an_expected_gain_too_and_a_refit_goes_before_it(make_session, kit, monkeypatch):
+    session = make_session("pictures")
     for row in range(4):
-        desk.judge(f"a{row}", row, "ann", "anomaly")
+        session.judge(f"a{row}", row, "ann", "anomaly")
     shares = set()
-    kit.wait_for(lambda: shares.add(desk.state("ann")["estimated"]) or desk.outlook.gain)
+    kit.wait_for(lambda: shares.add(session.state("ann")["estimated"]) or session.gain_estimator.gain)
     assert all(share is None or 0 <= share <= 1 for share in shares)
-    gain = desk.state("ann")["gain"]
+    gain = session.state("ann")["gain"]
     assert gain["n_next"] == 10
     assert gain["low"] <= gain["auc"] <= gain["high"]
-    kit.wait_for(lambda: not desk.outlook.is_busy)
-    desk.judged.scored.detector.set_params(n_epochs=100_000)
+    kit.wait_for(lambda: not session.gain_estimator.is_busy)
+    session.ranking.detector.set_params(n_epochs=100_000)
     for row in range(10, 20):
-        desk.judge(f"n{row}", row, "ann", "normal")
-    kit.wait_for(lambda: desk.outlook.progress is not None)
-    assert desk.outlook.is_busy
-    desk.start_refit()
-    kit.wait_for(lambda: not desk.outlook.is_busy)
-    assert desk.state("ann")["gain"] == gain  # of the labels before: it stays
-    desk.stop_refit()
-    assert desk.outlook.is_busy  # due at once
+        session.judge(f"n{row}", row, "ann", "normal")
+    kit.wait_for(lambda: session.gain_estimator.progress is not None)
+    assert session.gain_estimator.is_busy
+    session.start_refit()
+    kit.wait_for(lambda: not session.gain_estimator.is_busy)
+    assert session.state("ann")["gain"] == gain  # of the labels before: it stays
+    session.stop_refit()
+    assert session.gain_estimator.is_busy  # due at once
 
 
-def test_a_new_model_can_be_dropped(make_desk, kit):
-    desk = make_desk()
-    first = desk.model.read_bytes()
-    desk.judge("r", 119, "ann", "anomaly")
-    desk.start_refit()
-    kit.wait_for(lambda: desk.refit_state()["status"] == "ready")
-    desk.stop_refit()
-    assert desk.refit_state() == {"status": "none"}
-    assert desk.model.read_bytes() == first
-    assert not beside(desk.model, "previous").exists()
+def test_a_new_model_can_be_dropped(make_session, kit):
+    session = make_session()
+    first = session.model.read_bytes()
+    session.judge("r", 119, "ann", "anomaly")
+    session.start_refit()
+    kit.wait_for(lambda: session.refit_state()["status"] == "ready")
+    session.stop_refit()
+    assert session.refit_state() == {"status": "none"}
+    assert session.model.read_bytes() == first
+    assert not path_beside(session.model, "previous").exists()
 
 
-def test_only_the_refit_that_was_looked_at_is_kept_or_dropped(make_desk, open_page, kit):
+def test_only_the_refit_that_was_looked_at_is_kept_or_dropped(make_session, open_page, kit):
     """Another reviewer may have dropped it and begun anew."""
-    desk = make_desk()
-    ann = open_page(desk).enter("ann")
-    first = desk.model.read_bytes()
-    desk.judge("r", 119, "ann", "anomaly")
+    session = make_session()
+    ann = open_page(session).enter("ann")
+    first = session.model.read_bytes()
+    session.judge("r", 119, "ann", "anomaly")
     numbers = []
     for _ in range(2):
-        desk.start_refit()
-        kit.wait_for(lambda: desk.refit_state()["status"] == "ready")
+        session.start_refit()
+        kit.wait_for(lambda: session.refit_state()["status"] == "ready")
         numbers.append(ann.get("/api/comparison").json()["number"])
-    assert desk.refit_state()["number"] == numbers[1] != numbers[0]
+    assert session.refit_state()["number"] == numbers[1] != numbers[0]
     for wish in ("keep", "drop"):
         answer = ann.post(f"/api/refit/{wish}?number={numbers[0]}")
         assert answer.status_code == 422
         assert "no longer" in answer.json()["error"]["message"]
     assert ann.post("/api/refit/keep?number=x").status_code == 422
-    assert (desk.refit_state()["status"], desk.model.read_bytes()) == ("ready", first)
+    assert (session.refit_state()["status"], session.model.read_bytes()) == ("ready", first)
     assert ann.post(f"/api/refit/keep?number={numbers[1]}").status_code == 200
-    assert desk.model.read_bytes() != first
+    assert session.model.read_bytes() != first
     assert ann.post(f"/api/refit/drop?number={numbers[1]}").status_code == 422
 
 
-def test_a_training_can_be_stopped_and_one_that_fails_says_why(make_desk, kit, monkeypatch):
-    desk = make_desk("esad")
-    desk.judged.scored.detector.set_params(n_epochs=100_000)
-    desk.start_refit()
+def test_a_training_can_be_stopped_and_one_that_fails_says_why(make_session, kit, monkeypatch):
+    session = make_session("esad")
+    session.ranking.detector.set_params(n_epochs=100_000)
+    session.start_refit()
     with pytest.raises(InputError, match="under way"):
-        desk.start_refit()
-    refit = desk._refit
-    desk.stop_refit()
+        session.start_refit()
+    refit = session._refit
+    session.stop_refit()
     refit.join(20)
     assert refit.status == "stopped"
-    desk.judged.scored.detector.set_params(n_epochs="many")
-    desk.start_refit()
-    kit.wait_for(lambda: desk.refit_state()["status"] == "failed")
-    assert "n_epochs" in desk.refit_state()["message"]
+    session.ranking.detector.set_params(n_epochs="many")
+    session.start_refit()
+    kit.wait_for(lambda: session.refit_state()["status"] == "failed")
+    assert "n_epochs" in session.refit_state()["message"]

@@ -54,23 +54,23 @@ def test_the_state_is_that_of_a_plain_list_of_steps_also_after_reopening(steps, 
             else:
                 store.judge(f"r{number}", row, who, what)
                 said.append((who, what, row))
-        before = store.book.verdicts()
+        before = store.judgements.verdicts()
     expected = {row: {who: what for who, what, of in said if of == row} for row in range(N_ROWS)}
     expected = {row: found for row, found in expected.items() if found}
     assert before == expected
     with opened(path) as store:
-        assert store.book.verdicts() == expected
+        assert store.judgements.verdicts() == expected
         for row in range(N_ROWS):
-            for who, opinion in store.book.opinions(row).items():
+            for who, opinion in store.judgements.opinions(row).items():
                 assert opinion.verdict == expected.get(row, {}).get(who)
                 assert opinion.note == notes.get((row, who), "")
-        for row, label in enumerate(store.book.labels()):
+        for row, label in enumerate(store.judgements.labels()):
             words = {what for what in expected.get(row, {}).values() if what != "skip"}
             assert label == {frozenset(): 0, frozenset({"anomaly"}): -1, frozenset({"normal"}): 1}.get(
                 frozenset(words), 0
             )
         clash = [row for row, found in expected.items() if {"anomaly", "normal"} <= set(found.values())]
-        assert store.book.disagreements() == clash
+        assert store.judgements.disagreements() == clash
 
 
 def test_a_request_sent_again_is_the_same_entry(store):
@@ -79,7 +79,7 @@ def test_a_request_sent_again_is_the_same_entry(store):
     undone = store.undo("u", "ann")
     assert store.undo("u", "ann") == undone
     assert len(store) == 2
-    assert store.book.verdicts() == {}
+    assert store.judgements.verdicts() == {}
 
 
 def test_a_request_id_is_for_one_request_only(store):
@@ -99,7 +99,7 @@ def test_undo_brings_the_verdict_before_back(store):
     store.judge("1", 2, "ann", "anomaly")
     store.judge("2", 2, "ann", "normal")
     store.undo("3", "ann")
-    assert store.book.verdicts() == {2: {"ann": "anomaly"}}
+    assert store.judgements.verdicts() == {2: {"ann": "anomaly"}}
 
 
 def test_reviewers_do_not_undo_each_other(store):
@@ -107,7 +107,7 @@ def test_reviewers_do_not_undo_each_other(store):
     store.judge("2", 3, "bob", "normal")
     assert store.undo("3", "ann").row == 2
     assert store.undo("4", "ann") is None
-    assert store.book.verdicts() == {3: {"bob": "normal"}}
+    assert store.judgements.verdicts() == {3: {"bob": "normal"}}
 
 
 def test_labels_of_the_file_stand_until_somebody_speaks(store):
@@ -116,7 +116,7 @@ def test_labels_of_the_file_stand_until_somebody_speaks(store):
     store.judge("2", 1, "ann", "skip")
     store.judge("3", 4, "ann", "normal")
     store.judge("4", 4, "bob", "anomaly")
-    assert store.book.labels(known).tolist() == [1, -1, 1, 0, 0, 0]
+    assert store.judgements.labels(known).tolist() == [1, -1, 1, 0, 0, 0]
     assert known.tolist() == [-1, -1, 1, 0, 1, 0]
 
 

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.linear_model import LogisticRegression
 
 from esad import labels
-from esad.advice.crossfit import folds, held_out_scores, label_check, thinned
+from esad.advice.crossfit import folds, held_out_scores, label_check, thin_rows
 from esad.core.random import seed_from
 from esad.detectors.base import Detector
 from esad.errors import LabelError
@@ -96,7 +96,7 @@ def audit_labels(detector: Detector, X: Any, y: ArrayLike, *, n_repeats: int = 2
     if not (checked == labels.UNLABELLED).any():
         raise LabelError("An audit holds labelled rows against unlabelled ones. Got labels for all rows.")
     rng = np.random.default_rng(seed_from(detector.random_state))
-    rows = thinned(checked, rng=rng)
+    rows = thin_rows(checked, rng=rng)
     ranks = _ranks(detector, X, checked, rows, n_repeats, rng)
     suspicions = _suspicions(ranks, checked[rows])
     found = [

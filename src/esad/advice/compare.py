@@ -150,13 +150,13 @@ def compare(
     results = []
     for name in dict.fromkeys(names):
         arguments = {"random_state": random_state, **(parameters or {}).get(name, {})}
-        results.append(_measured(name, arguments, X, checked, splits, on_fit))
+        results.append(_measure(name, arguments, X, checked, splits, on_fit))
     results.sort(key=lambda result: (result.reason is not None, -sum(result.average_precision)))
     test = splits[0][1]
     return Comparison(tuple(results), n_repeats, int((checked[test] == labels.ANOMALY).sum()), len(test))
 
 
-def _measured(
+def _measure(
     name: str,
     arguments: Mapping[str, Any],
     X: Any,

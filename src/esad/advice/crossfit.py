@@ -21,7 +21,7 @@ from esad.preprocess.inputs import read
 from esad.table.table import Table, take_rows
 from esad.train.callbacks import Callback
 
-__all__ = ["MAX_ROWS", "Part", "auc", "folds", "held_out_scores", "label_check", "thinned"]
+__all__ = ["MAX_ROWS", "Part", "auc", "folds", "held_out_scores", "label_check", "thin_rows"]
 
 MAX_ROWS = 5000  # rows that cross-fitting uses; more of them change little and cost much
 MAX_MEMBERS = 1  # of each split's detector: the mean over splits does what members do
@@ -74,7 +74,7 @@ def held_out_scores(
     True
     """
     detectors = [_copy(detector, seed + number) for number in range(len(parts))]
-    drawn = [_drawn(X, part) for part in parts]
+    drawn = [_draw_scenario(X, part) for part in parts]
     deep = [one for one in detectors if isinstance(one, DeepDetector)]
     if not can_stack(detectors, drawn) or not fit_stack(deep, drawn, callbacks=callbacks):
         for one, part in zip(detectors, drawn, strict=True):
@@ -90,7 +90,7 @@ def _copy(detector: Detector, seed: int) -> Detector:
     return copied
 
 
-def _drawn(X: Any, part: Part) -> Scenario:
+def _draw_scenario(X: Any, part: Part) -> Scenario:
     nobody_knows = np.zeros(len(part.test), dtype=bool)
     return Scenario(take_rows(X, part.train), part.y, take_rows(X, part.test), nobody_knows)
 
@@ -129,12 +129,12 @@ def folds(y: Labels, n_folds: int, *, rng: np.random.Generator) -> Iterator[Part
         yield Part(train, y[train], np.flatnonzero(is_test))
 
 
-def thinned(y: Labels, *, rng: np.random.Generator, max_rows: int = MAX_ROWS) -> Rows:
+def thin_rows(y: Labels, *, rng: np.random.Generator, max_rows: int = MAX_ROWS) -> Rows:
     """All labelled rows, and as many of the unlabelled ones as there is room for, drawn at random.
 
     Examples
     --------
-    >>> thinned(np.array([0, 0, 0, -1], dtype=np.int8), rng=np.random.default_rng(0), max_rows=2).tolist()
+    >>> thin_rows(np.array([0, 0, 0, -1], dtype=np.int8), rng=np.random.default_rng(0), max_rows=2).tolist()
     [2, 3]
     """
     labelled = np.flatnonzero(y != labels.UNLABELLED)

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from esad import labels
-from esad.advice.crossfit import MAX_ROWS, Part, auc, held_out_scores, label_check, thinned
+from esad.advice.crossfit import MAX_ROWS, Part, auc, held_out_scores, label_check, thin_rows
 from esad.core.random import seed_from
 from esad.detectors.base import Detector
 from esad.errors import InputError, LabelError
@@ -33,7 +33,7 @@ from esad.score.splits import LabelAwareSplit, corrected_error
 from esad.table.table import take_rows
 from esad.train.callbacks import Callback
 
-__all__ = ["CurvePoint", "Gain", "LearningCurve", "extrapolated", "learning_curve"]
+__all__ = ["CurvePoint", "Gain", "LearningCurve", "extrapolate", "learning_curve"]
 
 MIN_ANOMALIES: Final = 4  # one to hold out and three to grow from
 TEST_SIZE: Final = 0.25
@@ -153,7 +153,7 @@ def learning_curve(
         raise InputError(f"`n_next` must be 1 or more. Got {n_next!r}.")
     seed = seed_from(detector.random_state)
     rng = np.random.default_rng(seed)
-    rows = thinned(checked, rng=rng, max_rows=max_rows)
+    rows = thin_rows(checked, rng=rng, max_rows=max_rows)
     own, checked = take_rows(X, rows), checked[rows]
     splitter = LabelAwareSplit(n_repeats, test_size=TEST_SIZE, random_state=seed)
     splits = [(train, test, rng.permutation(train)) for train, test in splitter.split(checked, checked)]
@@ -165,7 +165,7 @@ def learning_curve(
         points.append(CurvePoint(*n_kept, float(np.mean(aucs)), float(np.std(aucs))))
         measured.append(aucs)
     n_labels = np.array([point.n_anomaly + point.n_normal for point in points], dtype=float)
-    gain = extrapolated(n_labels, np.array(measured).T, n_now=int(np.count_nonzero(checked)), n_next=n_next)
+    gain = extrapolate(n_labels, np.array(measured).T, n_now=int(np.count_nonzero(checked)), n_next=n_next)
     return LearningCurve(tuple(points), gain, n_repeats)
 
 
@@ -185,12 +185,12 @@ def _with_labels(
     return seen[train]
 
 
-def extrapolated(n_labels: Values, aucs: Values, *, n_now: int, n_next: int) -> Gain:
+def extrapolate(n_labels: Values, aucs: Values, *, n_now: int, n_next: int) -> Gain:
     """The gain that follows from the AUC of every split (splits, points) with so many labels (points,).
 
     Examples
     --------
-    >>> found = extrapolated(np.array([2.0, 4.0]), np.array([[0.6, 0.7], [0.7, 0.8]]), n_now=8, n_next=8)
+    >>> found = extrapolate(np.array([2.0, 4.0]), np.array([[0.6, 0.7], [0.7, 0.8]]), n_now=8, n_next=8)
     >>> round(found.auc, 6), round(found.low, 6), round(found.high, 6)
     (0.1, 0.1, 0.1)
     """

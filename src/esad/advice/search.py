@@ -24,7 +24,7 @@ from sklearn.base import clone
 from sklearn.model_selection import ShuffleSplit
 
 from esad import labels
-from esad.advice.crossfit import Part, auc, held_out_scores, label_check, thinned
+from esad.advice.crossfit import Part, auc, held_out_scores, label_check, thin_rows
 from esad.core.random import seed_from
 from esad.detectors.base import Detector, Scores
 from esad.errors import InputError
@@ -155,7 +155,7 @@ def search(
     checked = label_check(X, y)
     changes = _recipes(detector, X, checked, recipes)
     seed = seed_from(detector.random_state)
-    rows = thinned(checked, rng=np.random.default_rng(seed))
+    rows = thin_rows(checked, rng=np.random.default_rng(seed))
     own, checked = take_rows(X, rows), checked[rows]
     counts = labels.counts(checked)
     by_labels = counts.n_anomaly >= MIN_ANOMALIES
@@ -175,7 +175,7 @@ def search(
         scores.append(held_out_scores(clone(detector).set_params(**change), own, parts, seed=seed))
     values = _aucs(scores, parts, checked) if by_labels else _agreements(scores)
     trials = [_trial(name, changes[name], own, values[0], test_size) for name, own in zip(tried, values, strict=True)]
-    return _decided(detector, trials, by_labels=by_labels)
+    return _decide(detector, trials, by_labels=by_labels)
 
 
 def _labelled_parts(y: NDArray[np.int8], n_repeats: int, test_size: float, seed: int) -> list[Part]:
@@ -270,7 +270,7 @@ def _trial(
     return Trial(name, dict(change), tuple(values.tolist()), float(difference.mean()), error)
 
 
-def _decided(detector: Detector, trials: list[Trial], *, by_labels: bool) -> Search:
+def _decide(detector: Detector, trials: list[Trial], *, by_labels: bool) -> Search:
     """The recipe that is furthest ahead among those that are clearly ahead, or the default."""
     criterion, rows = ("auc", "labels") if by_labels else ("agreement", "unlabelled rows")
     least = 0.0 if by_labels else MIN_AGREEMENT

@@ -22,7 +22,7 @@ from esad.detectors.base import Detector
 from esad.errors import InputError
 from esad.preprocess.inputs import Rows
 
-__all__ = ["Suggestion", "border", "suggest_labels", "suggested", "typical"]
+__all__ = ["Suggestion", "border", "choose_typical", "suggest_labels", "suggest_rows"]
 
 TOP_RATIO = 0.7  # of the rows asked for
 N_CANDIDATES, N_CANDIDATES_AT_FIRST = 5, 10  # per row wanted; at first: while no anomaly is known
@@ -92,7 +92,7 @@ def suggest_labels(detector: Detector, X: Any, y: ArrayLike | None = None, *, n:
     rows = detector._rows(X)
     scores = detector._total(rows)
     where = border(scores, checked, threshold=detector.threshold_, n=n)
-    return suggested(rows.__getitem__, scores, pool, where=where, n=n)
+    return suggest_rows(rows.__getitem__, scores, pool, where=where, n=n)
 
 
 def border(scores: NDArray[np.float64], y: NDArray[np.int8], *, threshold: float, n: int) -> float | None:
@@ -115,7 +115,7 @@ def border(scores: NDArray[np.float64], y: NDArray[np.int8], *, threshold: float
     return float(np.clip(middle, np.median(pool), np.sort(pool)[-min(n, len(pool))]))
 
 
-def suggested(
+def suggest_rows(
     rows_of: RowsOf, scores: NDArray[np.float64], pool: Numbers, *, where: float | None, n: int
 ) -> tuple[Suggestion, ...]:
     """The same from scores and a `border` that are known; `rows_of` gives the preprocessed rows of some numbers.
@@ -123,30 +123,30 @@ def suggested(
     Examples
     --------
     >>> rows = np.arange(6, dtype=np.float32)[:, None]
-    >>> [one.row for one in suggested(rows.__getitem__, np.arange(6.0), np.arange(6), where=2.0, n=2)]
+    >>> [one.row for one in suggest_rows(rows.__getitem__, np.arange(6.0), np.arange(6), where=2.0, n=2)]
     [3, 2]
     """
     highest = pool[np.argsort(-scores[pool], kind="stable")]
     if where is None:
-        top, near = typical(rows_of, highest[: N_CANDIDATES_AT_FIRST * n], n), pool[:0]
+        top, near = choose_typical(rows_of, highest[: N_CANDIDATES_AT_FIRST * n], n), pool[:0]
     else:
         n_top = round(TOP_RATIO * n) or 1
-        top = typical(rows_of, highest[: N_CANDIDATES * n_top], n_top)
+        top = choose_typical(rows_of, highest[: N_CANDIDATES * n_top], n_top)
         others = np.setdiff1d(pool, top)
         nearest = others[np.argsort(np.abs(scores[others] - where), kind="stable")]
-        near = typical(rows_of, nearest[: N_CANDIDATES * (n - n_top)], n - n_top)
+        near = choose_typical(rows_of, nearest[: N_CANDIDATES * (n - n_top)], n - n_top)
     whys = dict.fromkeys(top.tolist(), "top") | dict.fromkeys(near.tolist(), "border")
     ordered = sorted(whys, key=lambda row: (-scores[row], row))
     return tuple(Suggestion(row, float(scores[row]), whys[row]) for row in ordered)
 
 
-def typical(rows_of: RowsOf, candidates: Numbers, n: int) -> Numbers:
+def choose_typical(rows_of: RowsOf, candidates: Numbers, n: int) -> Numbers:
     """Of n clusters of the candidates, the row nearest to each centre; the first ones left over where clusters lack.
 
     Examples
     --------
     >>> line = np.array([[0.0], [1.0], [2.0], [9.0], [10.0], [11.0]], dtype=np.float32)
-    >>> sorted(typical(line.__getitem__, np.arange(6), 2).tolist())
+    >>> sorted(choose_typical(line.__getitem__, np.arange(6), 2).tolist())
     [1, 4]
     """
     if n == 0 or n >= len(candidates):

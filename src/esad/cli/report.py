@@ -134,7 +134,7 @@ def collect(
     """Score all rows, measure them where the truth is known, and explain the worst."""
     import numpy as np
 
-    from esad.report.findings import Findings, kinds_found
+    from esad.report.findings import Findings, measure_kinds
     from esad.score.metrics import evaluate
 
     counted = _Counted(detector, n_top)
@@ -148,7 +148,7 @@ def collect(
     if truth is not None:
         evaluation = evaluate(scores, truth, threshold=detector.threshold_, ks=())
         words = np.concatenate(counted.kinds) if counted.kinds else np.full(len(truth), None)
-        kinds = kinds_found(scores, truth, words, threshold=detector.threshold_, seen=asked.seen)
+        kinds = measure_kinds(scores, truth, words, threshold=detector.threshold_, seen=asked.seen)
     assert counted.worst is not None  # a source has one block at least
     reasons = detector.explain(counted.worst.X, cases=known.given)
     p_values = np.concatenate(counted.p_values) if counted.p_values else None

@@ -9,14 +9,14 @@ from esad.cli import common, fit_options, job, options
 from esad.cli import review_options as own
 from esad.cli.build import Choice, build_detector, settings_checked
 from esad.cli.progress import GracefulStop, TrainingBar, bar
-from esad.cli.review_data import Asked, exchange_labels, named_after, open_store, read_material
+from esad.cli.review_data import Asked, exchange_labels, named_after, open_store, read_dataset
 from esad.cli.source import load_model
 from esad.cli.training import Reading, read_training, refuse_model
 from esad.errors import InputError
 
 if TYPE_CHECKING:
     from esad.detectors.base import Detector
-    from esad.review.material import Material
+    from esad.review.dataset import ReviewDataset
     from esad.review.store import Store
 
 __all__ = ["EXAMPLE", "review"]
@@ -81,12 +81,12 @@ def review(
         is_new = len(paths) == 1 and not model.exists()
         choice = Choice(method=method, seed=seed, device=device, members=members, settings=tuple(settings or ()))
         detector = _first_model(asked, choice) if is_new else _known_model(model, is_found=len(paths) == 1)
-        material = read_material(data, detector, reading, is_new=is_new)
-        store = open_store(asked.labels, material)
+        dataset = read_dataset(data, detector, reading, is_new=is_new)
+        store = open_store(asked.labels, dataset)
     except BaseException:
         listener.close()
         raise
-    _serve(listener, detector, material, store, model, _names(reviewer), host=host, warm=not cold, as_json=as_json)
+    _serve(listener, detector, dataset, store, model, _names(reviewer), host=host, warm=not cold, as_json=as_json)
 
 
 def _paths(paths: Sequence[Path], out: Path | None) -> tuple[Path, Path]:
@@ -105,7 +105,7 @@ def _paths(paths: Sequence[Path], out: Path | None) -> tuple[Path, Path]:
 
 
 def _names(given: Sequence[str] | None) -> list[str]:
-    from esad.review.book import check_reviewer
+    from esad.review.judgements import check_reviewer
 
     if given:
         return [check_reviewer(name.strip()) for name in dict.fromkeys(given)]
@@ -141,7 +141,7 @@ def _first_model(asked: Asked, choice: Choice) -> "Detector":
 def _serve(
     listener: Any,
     detector: "Detector",
-    material: "Material",
+    dataset: "ReviewDataset",
     store: "Store",
     model: Path,
     names: Sequence[str],
@@ -152,14 +152,14 @@ def _serve(
 ) -> None:
     """Show the page until Ctrl-C."""
     from esad.review.access import Access
-    from esad.review.app import guarded, review_app
-    from esad.review.desk import Desk
-    from esad.review.judged import Scored
+    from esad.review.app import guard_app, review_app
+    from esad.review.ranking import Ranking
+    from esad.review.session import ReviewSession
     from esad.web.server import is_local, run, url_of
 
     url = url_of(listener)
     access = Access()
-    desk = Desk(material, store, Scored.of(detector, material.X), model, warm=warm)
+    session = ReviewSession(dataset, store, Ranking.of(detector, dataset.X), model, warm=warm)
 
     def link(name: str) -> str:
         return f"{url}/?token={access.new_link(name)}"
@@ -170,32 +170,32 @@ def _serve(
 
     if not is_local(listener):
         common.warn("other machines can reach this page, and nothing is encrypted on the way.")
-    app = review_app(desk, access, cookie=f"esad-review-{listener.getsockname()[1]}", on_enter=entered)
-    ready = _greeting(desk, {name: link(name) for name in names}, as_json)
+    app = review_app(session, access, cookie=f"esad-review-{listener.getsockname()[1]}", on_enter=entered)
+    ready = _greeting(session, {name: link(name) for name in names}, as_json)
     try:
-        run(guarded(app, names=[host]), listener, ready=ready, stop_seconds=5.0)
+        run(guard_app(app, names=[host]), listener, ready=ready, stop_seconds=5.0)
     finally:
-        desk.close()
+        session.close()
     if not as_json:
         common.say(f"Labels are in {store.path}.")
 
 
-def _greeting(desk: Any, links: dict[str, str], as_json: bool) -> Callable[[], None]:
+def _greeting(session: Any, links: dict[str, str], as_json: bool) -> Callable[[], None]:
     """Says where the page is once it can be opened."""
     import sys
 
-    state = desk.state(next(iter(links)))
+    state = session.state(next(iter(links)))
 
     def greet() -> None:
         if as_json:
             found = {"n_rows": state["n_rows"], "n_labelled": state["n_labelled"], "links": links}
-            common.json_out(found | {"model": str(desk.model), "labels": str(desk.store.path)})
+            common.json_out(found | {"model": str(session.model), "labels": str(session.store.path)})
         else:
             rows = common.counted(state["n_rows"], state["noun"])
             common.say(
                 f"{state['title']}: {rows}, {state['model']['n_alarms']:,} alarms, {state['n_labelled']} labelled"
             )
-            common.say(f"Model: {desk.model}. Labels: {desk.store.path}.")
+            common.say(f"Model: {session.model}. Labels: {session.store.path}.")
             for name, link in links.items():
                 common.say(f"{name}: {link}")
             common.say("Every link works once. End with Ctrl-C.")

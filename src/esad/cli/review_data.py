@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from esad.detectors.base import Detector
-    from esad.review.material import Material
+    from esad.review.dataset import ReviewDataset
     from esad.review.store import Store
 
-__all__ = ["Asked", "exchange_labels", "named_after", "open_store", "read_material"]
+__all__ = ["Asked", "exchange_labels", "named_after", "open_store", "read_dataset"]
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,9 @@ def named_after(data: Path, ending: str) -> Path:
     return place.with_name(f"{(is_file and place.name.partition('.')[0]) or place.name}{ending}")
 
 
-def read_material(data: Path, detector: "Detector", reading: Reading, *, is_new: bool) -> "Material":
+def read_dataset(data: Path, detector: "Detector", reading: Reading, *, is_new: bool) -> "ReviewDataset":
     """Everything that is judged, in memory; a model that is new has said already what could not be read."""
-    from esad.review.material import Material
+    from esad.review.dataset import ReviewDataset
 
     rows = read_rows(data, detector, reading)
     if not is_new:
@@ -61,7 +61,7 @@ def read_material(data: Path, detector: "Detector", reading: Reading, *, is_new:
     if detector.inputs_.kind == "table":
         cells = _cells(table_files(data, reading), detector, reading, {rows.label_column, rows.id_name})
     titles = None if cells is None else _titles(cells, detector)
-    return Material(
+    return ReviewDataset(
         title=data.name, X=rows.X, known=rows.y, names=rows.ids, id_name=rows.id_name, cells=cells, titles=titles
     )
 
@@ -95,17 +95,17 @@ def _cells(files: Sequence[Path], detector: "Detector", reading: Reading, aside:
     return pa.concat_tables(batches, promote_options="permissive")
 
 
-def open_store(journal: Path, material: "Material") -> "Store":
+def open_store(journal: Path, dataset: "ReviewDataset") -> "Store":
     """The judgements of this very data."""
     from esad.review.store import Store
 
-    return Store(journal, fingerprint=material.fingerprint(), n_rows=material.n_rows)
+    return Store(journal, fingerprint=dataset.fingerprint(), n_rows=dataset.n_rows)
 
 
 def exchange_labels(asked: Asked, out: Path | None, given: Path | None, *, reviewer: str, as_json: bool) -> None:
     """Labels out or in, without a page."""
     from esad.core.atomic import atomic_path, check_writable
-    from esad.review import exchange
+    from esad.review.judgements import parse_csv, write_csv
 
     if out is not None:
         if out.suffix.lower() != ".csv":
@@ -117,16 +117,15 @@ def exchange_labels(asked: Asked, out: Path | None, given: Path | None, *, revie
     text = None if given is None else _read_text(given)
     if not asked.model.exists():
         raise DataFileError(f"There is no model {str(asked.model)!r} that says how to read the data. Review it first.")
-    material = read_material(asked.data, load_model(asked.model), asked.reading, is_new=False)
+    dataset = read_dataset(asked.data, load_model(asked.model), asked.reading, is_new=False)
     n_new = 0
-    with open_store(asked.labels, material) as store:
+    with open_store(asked.labels, dataset) as store:
         if text is not None:
-            n_new = exchange.read_csv(text, store, material.names, material.id_name, reviewer=reviewer)
+            n_new = store.import_lines(parse_csv(text, dataset, reviewer=reviewer))
         if out is not None:
             with atomic_path(out) as temporary:
-                written = exchange.write_csv(store, material.names, material.id_name)
-                temporary.write_text(written, encoding="utf-8")
-        n_judged = len(store.book.verdicts())
+                temporary.write_text(write_csv(store.judgements, dataset), encoding="utf-8")
+        n_judged = len(store.judgements.verdicts())
     if as_json:
         common.json_out({"labels": str(asked.labels), "n_judged": n_judged, "n_new": n_new, "out": out and str(out)})
         return

@@ -9,7 +9,7 @@ from esad import labels
 from esad.detectors.scoring import Scoring
 from esad.explain.attribution import Attribution
 from esad.explain.cases import Cases
-from esad.explain.occlusion import occluded, patches
+from esad.explain.occlusion import occlude, patches
 from esad.explain.reasons import HeatMaps, Reasons
 from esad.preprocess.inputs import Rows
 
@@ -70,8 +70,8 @@ class Explaining(Scoring):
     def _attribute(self, rows: Rows, expected: Rows) -> Attribution:
         """Shares of columns (n, columns) or pixels (n, height x width) in the terms of the score."""
         if rows.ndim == 2:
-            return occluded(self._contributions, rows, expected, self.inputs_.columns)
+            return occlude(self._contributions, rows, expected, self.inputs_.columns)
         patch = patches(self.inputs_.shape).ravel()
-        found = occluded(self._contributions, rows, expected, np.tile(patch, rows.shape[1]))
+        found = occlude(self._contributions, rows, expected, np.tile(patch, rows.shape[1]))
         by_pixel = {name: (share / np.bincount(patch))[:, patch] for name, share in found.shares.items()}
         return Attribution(by_pixel, found.base)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Attribution", "summed"]
+__all__ = ["Attribution", "sum_by_unit"]
 
 Shares = NDArray[np.float64]
 
@@ -28,12 +28,12 @@ class Attribution:
     base: Mapping[str, NDArray[np.float64]]
 
 
-def summed(shares: NDArray[Any], units: NDArray[np.intp]) -> Shares:
+def sum_by_unit(shares: NDArray[Any], units: NDArray[np.intp]) -> Shares:
     """Add up the shares of features (n, features) that belong to one unit, (n, units); every unit has a feature.
 
     Examples
     --------
-    >>> summed(np.array([[1.0, 2.0, 4.0]]), np.array([0, 1, 0]))
+    >>> sum_by_unit(np.array([[1.0, 2.0, 4.0]]), np.array([0, 1, 0]))
     array([[5., 2.]])
     """
     order = np.argsort(units, kind="stable")

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from esad.core.extras import require
 from esad.explain.reasons import HeatMaps
 
-__all__ = ["draw", "parts", "shown", "to_png"]
+__all__ = ["draw", "draw_parts", "to_pixels", "to_png"]
 
 MIN_SIDE = 112  # smaller pictures are enlarged by a whole factor
 GAP = 4  # white pixels between the three
@@ -29,12 +29,12 @@ def draw(maps: HeatMaps, row: int) -> NDArray[np.uint8]:
     >>> draw(maps, 0).shape
     (112, 344, 3)
     """
-    given, expected, heat = parts(maps, row).values()
+    given, expected, heat = draw_parts(maps, row).values()
     gap = np.full((len(given), GAP, 3), 255, dtype=np.uint8)
     return np.concatenate([given, gap, expected, gap, heat], axis=1)
 
 
-def parts(maps: HeatMaps, row: int) -> dict[str, NDArray[np.uint8]]:
+def draw_parts(maps: HeatMaps, row: int) -> dict[str, NDArray[np.uint8]]:
     """The three apart, each (height, width, 3), by the names "given", "expected" and "heat"."""
     heat = maps.heat[row]
     level = heat / heat.max() if heat.max() > 0 else heat
@@ -44,12 +44,12 @@ def parts(maps: HeatMaps, row: int) -> dict[str, NDArray[np.uint8]]:
     cover = MAX_COVER * level[:, :, None]
     covered = (1 - cover) * DIMMED * given.mean(axis=2, keepdims=True) + cover * colours
     named = {"given": given, "expected": expected, "heat": covered}
-    return {name: _enlarged(part).round().astype(np.uint8) for name, part in named.items()}
+    return {name: _enlarge(part).round().astype(np.uint8) for name, part in named.items()}
 
 
-def shown(picture: NDArray[Any]) -> NDArray[np.uint8]:
+def to_pixels(picture: NDArray[Any]) -> NDArray[np.uint8]:
     """One picture (channels, height, width) within [0, 1] to look at, (height, width, 3)."""
-    return _enlarged(_rgb(picture)).round().astype(np.uint8)
+    return _enlarge(_rgb(picture)).round().astype(np.uint8)
 
 
 def to_png(pixels: NDArray[np.uint8]) -> bytes:
@@ -66,6 +66,6 @@ def _rgb(picture: NDArray[Any]) -> NDArray[np.float64]:
     return np.broadcast_to(channels_last, (*channels_last.shape[:2], 3))
 
 
-def _enlarged(picture: NDArray[np.float64]) -> NDArray[np.float64]:
+def _enlarge(picture: NDArray[np.float64]) -> NDArray[np.float64]:
     factor = -(-MIN_SIDE // min(picture.shape[:2]))
     return picture.repeat(factor, axis=0).repeat(factor, axis=1)

@@ -36,7 +36,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-__all__ = ["TOLERANCE", "carried", "integrated"]
+__all__ = ["TOLERANCE", "carry_shares", "integrate_gradients"]
 
 FIRST_STEPS, MAX_STEPS = 32, 512
 MAX_STEPS_PICTURES = 64  # which take long, and whose maps are smoothed
@@ -47,13 +47,13 @@ CANCELLED = 1e-8  # of what the summands amount to: their sum is rounding
 Terms = Callable[[Tensor], dict[str, Tensor]]
 
 
-def integrated(terms: Terms, name: str, x: Tensor, start: Tensor) -> Tensor:
+def integrate_gradients(terms: Terms, name: str, x: Tensor, start: Tensor) -> Tensor:
     """Eq. (3) for one raw term of rows (batch, *features), (members, batch, *features).
 
     Examples
     --------
     >>> x, start = torch.tensor([[3.0, 4.0]]).double(), torch.zeros(1, 2).double()
-    >>> integrated(lambda x: {"norm": x.square().sum(1).sqrt()[None]}, "norm", x, start).round(decimals=6)
+    >>> integrate_gradients(lambda x: {"norm": x.square().sum(1).sqrt()[None]}, "norm", x, start).round(decimals=6)
     tensor([[[1.8000, 3.2000]]], dtype=torch.float64)
     """
     with torch.no_grad():
@@ -68,7 +68,7 @@ def integrated(terms: Terms, name: str, x: Tensor, start: Tensor) -> Tensor:
         close = missing.abs() <= TOLERANCE * (there.abs() + here.abs())[:, left]
         left = left[~close.all(0)] if n_steps < most else left[:0]
         n_steps *= 2
-    return _completed(shares, there - here)
+    return _complete(shares, there - here)
 
 
 def _along(terms: Terms, name: str, x: Tensor, start: Tensor, n_steps: int) -> Tensor:
@@ -85,7 +85,7 @@ def _along(terms: Terms, name: str, x: Tensor, start: Tensor, n_steps: int) -> T
     return total * ((x - start) / n_steps)
 
 
-def _completed(shares: Tensor, wanted: Tensor) -> Tensor:
+def _complete(shares: Tensor, wanted: Tensor) -> Tensor:
     """Shares that add up to `wanted` (members, batch), the difference spread in proportion to their size."""
     flat = shares.flatten(2)
     sizes = flat.abs()
@@ -94,7 +94,7 @@ def _completed(shares: Tensor, wanted: Tensor) -> Tensor:
     return (flat + missing[:, :, None] * sizes / sizes.sum(2, keepdim=True)).view_as(shares)
 
 
-def carried(summands: Tensor, raised: Tensor, slope: Tensor) -> Tensor:
+def carry_shares(summands: Tensor, raised: Tensor, slope: Tensor) -> Tensor:
     """Eq. (4) for all members: `raised` (members, batch) in proportion to `summands` (members, batch, *features).
 
     `slope` (members, batch) is df/dT: what the factor of proportion tends to where the summands cancel.
@@ -102,7 +102,7 @@ def carried(summands: Tensor, raised: Tensor, slope: Tensor) -> Tensor:
     Examples
     --------
     >>> shares = torch.tensor([[[1.0, 3.0], [2.0, -2.0]]])
-    >>> carried(shares, torch.tensor([[8.0, 0.0]]), torch.tensor([[1.0, 5.0]]))
+    >>> carry_shares(shares, torch.tensor([[8.0, 0.0]]), torch.tensor([[1.0, 5.0]]))
     tensor([[[  2.,   6.],
              [ 10., -10.]]])
     """

@@ -8,8 +8,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from esad.explain.attribution import Attribution, summed
-from esad.explain.gradients import carried, integrated
+from esad.explain.attribution import Attribution, sum_by_unit
+from esad.explain.gradients import carry_shares, integrate_gradients
 from esad.train.objective import Objective
 
 __all__ = ["NetworkExplainer"]
@@ -70,7 +70,7 @@ class NetworkExplainer:
             return np.broadcast_to(self.typical.cpu().numpy().astype(np.float32), rows.shape)
         out = np.empty_like(rows)
         for here in self._blocks(rows):
-            found = self._rebuilt(self._tensor(rows[here])) if rows.ndim > 2 else self._from_the_others(rows[here])
+            found = self._rebuild(self._tensor(rows[here])) if rows.ndim > 2 else self._from_the_others(rows[here])
             out[here] = found.cpu().numpy()
         return out
 
@@ -97,13 +97,13 @@ class NetworkExplainer:
         shares = {}
         for name in high:
             if name in mixed:
-                by_member = integrated(lambda x: self.objective.contributions(self.terms(x)), name, x, start)
+                by_member = integrate_gradients(lambda x: self.objective.contributions(self.terms(x)), name, x, start)
             else:
                 if name in summands:
                     base[name] = torch.where(nothing[name] == 0, 0.0, base[name])
-                found = summands[name] if name in summands else integrated(self.terms, name, x, start)
-                by_member = carried(found, high[name] - base[name], slopes[name])
-            shares[name] = summed(by_member.mean(0).flatten(1).cpu().numpy(), self.units)
+                found = summands[name] if name in summands else integrate_gradients(self.terms, name, x, start)
+                by_member = carry_shares(found, high[name] - base[name], slopes[name])
+            shares[name] = sum_by_unit(by_member.mean(0).flatten(1).cpu().numpy(), self.units)
         return Attribution(shares, {name: value.mean(0).cpu().numpy() for name, value in base.items()})
 
     def _start(self, x: Tensor) -> Tensor:
@@ -111,7 +111,7 @@ class NetworkExplainer:
         typical = self.typical.expand_as(x)
         if self.rebuild is None:
             return typical
-        rebuilt, start = self._rebuilt(x), typical.clone()
+        rebuilt, start = self._rebuild(x), typical.clone()
         open_ = torch.ones(len(x), dtype=torch.bool, device=x.device)
         for share in WAYS:
             point = torch.lerp(typical, rebuilt, share)
@@ -139,7 +139,7 @@ class NetworkExplainer:
         return {name: value.detach() for name, value in found.items()}, slopes, mixed
 
     @torch.no_grad()
-    def _rebuilt(self, x: Tensor) -> Tensor:
+    def _rebuild(self, x: Tensor) -> Tensor:
         """The reconstruction, mean over the members, (batch, *features)."""
         assert self.rebuild is not None
         return self.rebuild(x).mean(0)
@@ -151,7 +151,7 @@ class NetworkExplainer:
         n_passes = min(int(self.units.max()) + 1, MAX_PASSES)
         for first in range(n_passes):
             hidden = torch.from_numpy(self.units % n_passes == first).to(self.device)
-            out[:, hidden] = self._rebuilt(torch.where(hidden, self.typical, x))[:, hidden]
+            out[:, hidden] = self._rebuild(torch.where(hidden, self.typical, x))[:, hidden]
         return out
 
     def _blocks(self, rows: Rows) -> list[slice]:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from esad.explain.attribution import Attribution
 
-__all__ = ["occluded", "patches"]
+__all__ = ["occlude", "patches"]
 
 Rows = NDArray[np.float32]
 Contributions = Callable[[Rows], dict[str, NDArray[np.float64]]]
@@ -31,7 +31,7 @@ MAX_PATCHES = 10  # along the longer side of a picture
 BLOCK_VALUES = 1 << 24  # of one call of the model
 
 
-def occluded(contributions: Contributions, rows: Rows, expected: Rows, units: NDArray[np.intp]) -> Attribution:
+def occlude(contributions: Contributions, rows: Rows, expected: Rows, units: NDArray[np.intp]) -> Attribution:
     """Eqs. (2) and (3).
 
     Parameters
@@ -46,7 +46,7 @@ def occluded(contributions: Contributions, rows: Rows, expected: Rows, units: ND
     --------
     >>> def score(rows):
     ...     return {"score": rows.astype(np.float64).sum(axis=1)}
-    >>> found = occluded(score, np.ones((1, 3), np.float32), np.zeros((1, 3), np.float32), np.array([0, 1, 1]))
+    >>> found = occlude(score, np.ones((1, 3), np.float32), np.zeros((1, 3), np.float32), np.array([0, 1, 1]))
     >>> found.shares["score"].tolist(), found.base["score"].tolist()
     ([[1.0, 2.0]], [0.0])
     """

@@ -171,7 +171,7 @@ class HeatMaps(_Explained):
     @property
     def heat(self) -> Values:
         """What to look at, (n, height, width), 0 or more: of each term, smoothed, what adds to the score."""
-        return np.asarray(sum(np.maximum(_smoothed(share), 0.0) for share in self.shares.values()))
+        return np.asarray(sum(np.maximum(_smooth(share), 0.0) for share in self.shares.values()))
 
     def to_json(self, row: int) -> dict[str, Any]:
         """One picture as plain values, with the place and the size of its hottest spot."""
@@ -182,7 +182,7 @@ class HeatMaps(_Explained):
         return {"terms": self._terms_json(row), "hottest": hottest, "cases": self._cases_json(row)}
 
 
-def _smoothed(maps: Values) -> Values:
+def _smooth(maps: Values) -> Values:
     """Maps (n, height, width) under a Gaussian whose width is a sixteenth of the shorter side."""
     from scipy.ndimage import gaussian_filter
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from esad.explain.reasons import HeatMaps, Reasons
     from esad.score.drift import Drift
 
-__all__ = ["Alarm", "Findings", "KindFound", "kinds_found"]
+__all__ = ["Alarm", "Findings", "KindFound", "measure_kinds"]
 
 Scores = NDArray[np.float64]
 Truth = NDArray[np.bool_]
@@ -109,7 +109,7 @@ class Findings:
         }
 
 
-def kinds_found(
+def measure_kinds(
     scores: Scores, truth: Truth, kinds: NDArray[Any], *, threshold: float, seen: Sequence[str] | None
 ) -> list[KindFound]:
     """Each kind of anomaly against all normal rows, the most frequent first; anomalies without a kind are left out.
@@ -117,7 +117,7 @@ def kinds_found(
     Examples
     --------
     >>> kinds = np.array([None, None, "scratch", "dent"], dtype=object)
-    >>> found = kinds_found(np.arange(4.0), np.array([False, False, True, True]), kinds, threshold=2.5, seen=["dent"])
+    >>> found = measure_kinds(np.arange(4.0), np.array([False, False, True, True]), kinds, threshold=2.5, seen=["dent"])
     >>> [(kind.name, kind.seen, kind.n_flagged, kind.found.auc) for kind in found]
     [('dent', True, 1, 1.0), ('scratch', False, 0, 1.0)]
     """

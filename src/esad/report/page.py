@@ -1,19 +1,27 @@
-"""The report as one HTML file."""
+"""The report as one HTML file: its sections, each from what was found to a piece of the page."""
 
 import base64
+import math
 from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
 
 from esad import __version__
 from esad.core.text import counted
 from esad.explain.reasons import HeatMaps, Reasons, cell_text
-from esad.report import sections
+from esad.report.figures import COLOURS, Plot
 from esad.report.findings import Alarm, Findings
-from esad.report.markup import Element, breakable, new, render, table
+from esad.report.markup import Element, breakable, legend, new, render, table
 from esad.report.style import CSS
+from esad.score.curves import Curve, precision_recall, roc
 
 __all__ = ["write_page"]
 
 N_COLUMNS = 5  # of each alarm's reasons
+N_BINS = 60
+MAX_COLUMNS = 60
+MAX_SHIFTS = 15
 
 
 def write_page(found: Findings) -> str:
@@ -30,7 +38,7 @@ def write_page(found: Findings) -> str:
     (True, False)
     """
     title = f"{found.data_name}, scored by {found.model_name}"
-    parts = list(_sections(found))
+    parts = list(_make_sections(found))
     links = (new("li", new("a", heading, href=f"#{name}")) for name, heading, _ in parts)
     made = f"esad {__version__} · {type(found.detector).__name__}"
     return render(
@@ -39,35 +47,35 @@ def write_page(found: Findings) -> str:
         new("header", new("h1", title), new("p", made, class_="soft"), new("nav", new("ul", *links))),
         new(
             "main",
-            sections.tiles(found),
+            _draw_tiles(found),
             *(new("section", new("h2", heading), *body, id=name) for name, heading, body in parts),
         ),
     )
 
 
-def _sections(found: Findings) -> Iterator[tuple[str, str, list[Element]]]:
-    yield "scores", "Scores", sections.distribution(found)
-    yield "truth", "Against the truth", sections.truth(found)
+def _make_sections(found: Findings) -> Iterator[tuple[str, str, list[Element]]]:
+    yield "scores", "Scores", _describe_distribution(found)
+    yield "truth", "Against the truth", _describe_truth(found)
     if found.kinds:
-        yield "kinds", "Kinds of anomalies", sections.kinds(found)
-    yield "alarms", "The worst, with reasons", _alarms(found)
-    yield "calibration", "Calibration", sections.calibration(found)
-    yield "drift", "Like the training data?", sections.drift(found)
-    yield "training", "Training", sections.training(found)
-    yield "data", "Data", sections.data(found)
-    yield "about", "What the model is, and is not", sections.about(found)
+        yield "kinds", "Kinds of anomalies", _describe_kinds(found)
+    yield "alarms", "The worst, with reasons", _describe_alarms(found)
+    yield "calibration", "Calibration", _describe_calibration(found)
+    yield "drift", "Like the training data?", _describe_drift(found)
+    yield "training", "Training", _describe_training(found)
+    yield "data", "Data", _describe_data(found)
+    yield "about", "What the model is, and is not", _describe_about(found)
 
 
-def _alarms(found: Findings) -> list[Element]:
+def _describe_alarms(found: Findings) -> list[Element]:
     if found.reasons is None:
         return [new("p", "No rows were explained.")]
     words = "A share is what a column adds to the score; expected is what the model makes of the other columns."
     if isinstance(found.reasons, HeatMaps):
         words = "As given, as the model expects it, and where the score comes from."
-    return [new("p", words, class_="soft"), *(_alarm(found, row, one) for row, one in enumerate(found.alarms))]
+    return [new("p", words, class_="soft"), *(_describe_alarm(found, row, one) for row, one in enumerate(found.alarms))]
 
 
-def _alarm(found: Findings, row: int, alarm: Alarm) -> Element:
+def _describe_alarm(found: Findings, row: int, alarm: Alarm) -> Element:
     badges = [
         new("span", "alarm" if alarm.is_alarm else "no alarm", class_=f"badge {'hit' if alarm.is_alarm else 'pass'}")
     ]
@@ -77,12 +85,12 @@ def _alarm(found: Findings, row: int, alarm: Alarm) -> Element:
     score = f"score {alarm.score:.4g}" + ("" if alarm.p_value is None else f", p-value {alarm.p_value:.2g}")
     head = new("header", new("h3", alarm.name), new("span", score, " ", *badges))
     reasons = found.reasons
-    body = _heat_map(reasons, row, alarm) if isinstance(reasons, HeatMaps) else _columns(reasons, row)  # type: ignore[arg-type]
+    body = _draw_heat_map(reasons, row, alarm) if isinstance(reasons, HeatMaps) else _describe_columns(reasons, row)  # type: ignore[arg-type]
     near = new("p", f"Nearest labelled: {'; '.join(alarm.cases)}.", class_="soft") if alarm.cases else None
     return new("article", head, body, near, class_="alarm")
 
 
-def _columns(reasons: Reasons, row: int) -> Element:
+def _describe_columns(reasons: Reasons, row: int) -> Element:
     total, order = reasons.total[row], reasons.order(row)
     largest = float(abs(total).max()) or 1.0
     rows: list[list[Element | str]] = []
@@ -107,8 +115,317 @@ def _columns(reasons: Reasons, row: int) -> Element:
     return drawn
 
 
-def _heat_map(maps: HeatMaps, row: int, alarm: Alarm) -> Element:
+def _draw_heat_map(maps: HeatMaps, row: int, alarm: Alarm) -> Element:
     from esad.explain.drawing import draw, to_png
 
     encoded = base64.b64encode(to_png(draw(maps, row))).decode()
     return new("img", src=f"data:image/png;base64,{encoded}", alt=f"{alarm.name}: as given, as expected, heat map")
+
+
+def _draw_tiles(found: Findings) -> Element:
+    """The most important figures."""
+    n_rows, n_flagged = len(found.scores), int(found.flagged.sum())
+    entries = [(f"{n_rows:,}", "rows scored"), (f"{n_flagged:,}", f"alarms ({_percent(n_flagged / n_rows)})")]
+    if found.evaluation is not None:
+        result = found.evaluation
+        for name, title in (("auc", "AUC"), ("average_precision", "average precision")):
+            low, high = result.intervals[name]
+            entries.append(
+                (f"{getattr(result, name):.3f}", f"{title}, {_percent(result.level)} {low:.3f} to {high:.3f}")
+            )
+        assert result.confusion is not None
+        entries.append((_percent(result.confusion.recall), "of the anomalies found"))
+        entries.append((_percent(result.confusion.precision), "of the alarms are anomalies"))
+    else:
+        entries.append((f"{found.detector.threshold_:.4g}", "threshold"))
+    return new(
+        "div", *(new("div", new("b", big), new("span", small), class_="tile") for big, small in entries), class_="tiles"
+    )
+
+
+def _describe_distribution(found: Findings) -> list[Element]:
+    """A histogram of the scores with the threshold."""
+    scores, threshold = found.scores, found.detector.threshold_
+    low, high = (float(value) for value in np.quantile(scores, (0.0, 0.999)))
+    low, high = min(low, threshold), max(high, threshold)
+    pad = 0.02 * (high - low) or 0.5
+    edges = np.linspace(low - pad, high + pad, N_BINS + 1)
+    clipped = np.clip(scores, edges[0], edges[-1])
+    groups = {"all rows": np.ones(len(scores), dtype=bool)}
+    if found.truth is not None:
+        groups = {"normal": ~found.truth, "anomaly": found.truth}
+    counts = {name: np.histogram(clipped[mine], bins=edges)[0] for name, mine in groups.items()}
+    heights = {name: np.sqrt(count) for name, count in _stack_counts(counts).items()}
+    top = max(float(height.max()) for height in heights.values())
+    plot = Plot(
+        (edges[0], edges[-1]),
+        (0.0, 1.08 * top),
+        x_label="anomaly score",
+        y_label="rows",
+        title="Histogram of the anomaly scores with the threshold",
+        y_ticks=_square_root_ticks(top),
+    )
+    below = np.zeros(N_BINS)
+    for (_, height), colour in zip(heights.items(), COLOURS, strict=False):
+        plot.bars(edges, height - below, below=below, colour=colour)
+        below = height
+    plot.rule(threshold, f"threshold {threshold:.4g}")
+    beyond = int((scores > edges[-1]).sum())
+    caption = (
+        "Rows right of the line raise an alarm. The vertical axis grows with the square root, so that few rows can be "
+        "seen beside many."
+    )
+    caption += f" {beyond:,} higher scores stand in the last bar." if beyond else ""
+    names = legend(dict(zip(groups, COLOURS, strict=False)))
+    return [plot.figure(caption, names) if len(groups) > 1 else plot.figure(caption)]
+
+
+def _square_root_ticks(top: float) -> list[tuple[float, str]]:
+    """Numbers of rows at even distances of their square roots."""
+    exact = [(top * share) ** 2 for share in (0.25, 0.5, 0.75, 1.0)]
+    rounded = {max(1, round(value, -max(0, len(str(int(value))) - 2))) for value in exact}
+    return [(0.0, "0"), *((math.sqrt(value), f"{int(value):,}") for value in sorted(rounded))]
+
+
+def _stack_counts(counts: dict[str, NDArray[np.int64]]) -> dict[str, NDArray[np.int64]]:
+    """Each with those before it added."""
+    out, total = {}, np.zeros(N_BINS, dtype=np.int64)
+    for name, count in counts.items():
+        total = total + count
+        out[name] = total
+    return out
+
+
+def _describe_truth(found: Findings) -> list[Element]:
+    """ROC, precision-recall and the alarms at the threshold."""
+    if found.evaluation is None or found.truth is None:
+        words = "The truth of these rows is not known here, so nothing says how good the alarms are. With a column of "
+        how = "esad report MODEL DATA --truth-column NAME --out report.html"
+        return [new("p", words, "truth this section shows it:"), new("pre", new("code", how))]
+    result = found.evaluation
+    level = _percent(result.level)
+    curves = [
+        (roc(found.scores, found.truth), "share of false alarms", "share of anomalies found", "auc", "ROC: AUC"),
+        (
+            precision_recall(found.scores, found.truth),
+            "share of anomalies found",
+            "share of alarms that are right",
+            "average_precision",
+            "Precision and recall: average precision",
+        ),
+    ]
+    drawn = [
+        _draw_curve(
+            curve,
+            x,
+            y,
+            f"{title} {getattr(result, name):.3f}, {level} of the resamples lie between "
+            f"{result.intervals[name][0]:.3f} and {result.intervals[name][1]:.3f}.",
+        )
+        for curve, x, y, name, title in curves
+    ]
+    alarms = result.confusion
+    assert alarms is not None
+    rows: list[list[Element | str]] = [
+        ["anomaly", f"{alarms.true_alarms:,}", f"{alarms.missed:,}"],
+        ["normal", f"{alarms.false_alarms:,}", f"{alarms.passed:,}"],
+    ]
+    counts = table(["truth", "alarm", "no alarm"], rows, numbers=("alarm", "no alarm"))
+    shares = f"False alarms: {_percent(alarms.false_alarm_rate)} of the normal rows. "
+    n_anomaly = f"{result.n_anomaly:,} of {result.n_rows:,} rows are anomalies."
+    return [new("div", *drawn, class_="pair"), counts, new("p", shares, n_anomaly, class_="soft")]
+
+
+def _draw_curve(curve: Curve, x_label: str, y_label: str, caption: str) -> Element:
+    plot = Plot((0.0, 1.0), (0.0, 1.0), x_label=x_label, y_label=y_label, title=caption, height=360)
+    plot.band(curve.x, curve.low, curve.high)
+    plot.line(curve.x, curve.y)
+    return plot.figure(caption)
+
+
+def _describe_kinds(found: Findings) -> list[Element]:
+    """Kinds of anomalies, those that training had labels of against those it had not."""
+    words = {True: "yes", False: "no", None: "not known"}
+    rows: list[list[Element | str]] = []
+    for kind in found.kinds:
+        low, high = kind.found.intervals["auc"]
+        rows.append(
+            [
+                kind.name,
+                words[kind.seen],
+                f"{kind.n_rows:,}",
+                f"{kind.n_flagged:,} ({_percent(kind.n_flagged / kind.n_rows)})",
+                f"{kind.found.auc:.3f} ({low:.3f} to {high:.3f})",
+            ]
+        )
+    heads = ["kind", "labelled in training", "rows", "found", f"AUC ({_percent(0.95)})"]
+    parts = [table(heads, rows, numbers=tuple(heads[2:]))]
+    for seen, title in ((True, "Kinds with labels in training"), (False, "Kinds without")):
+        mine = [kind for kind in found.kinds if kind.seen is seen]
+        if mine:
+            n_rows, n_flagged = (sum(getattr(kind, name) for kind in mine) for name in ("n_rows", "n_flagged"))
+            parts.append(new("p", f"{title}: {n_flagged:,} of {n_rows:,} found ({_percent(n_flagged / n_rows)})."))
+    return parts
+
+
+def _describe_calibration(found: Findings) -> list[Element]:
+    """P-values against what they promise, or how to get some."""
+    if found.p_values is None:
+        words = (
+            "This model is not calibrated: its threshold comes with no promise about false alarms. Normal rows that it "
+            "was not trained on give it p-values and a false-alarm rate:"
+        )
+        how = "esad calibrate MODEL NORMAL_DATA --alpha 0.01 --out calibrated.esad"
+        return [new("p", words), new("pre", new("code", how))]
+    known = found.truth is not None
+    chosen = np.sort(found.p_values if found.truth is None else found.p_values[~found.truth])
+    n_rows = len(chosen)
+    promised = np.linspace(0.0, 1.0, 201)
+    share = np.searchsorted(chosen, promised, side="right") / max(n_rows, 1)
+    spread = 1.96 * np.sqrt(promised * (1 - promised) / max(n_rows, 1))
+    rows = "normal rows" if known else "rows"
+    plot = Plot(
+        (0.0, 1.0),
+        (0.0, 1.0),
+        x_label="p-value at most",
+        y_label=f"share of {rows}",
+        title="Share of rows with at most a given p-value",
+        height=360,
+    )
+    plot.band(promised, np.clip(promised - spread, 0, 1), np.clip(promised + spread, 0, 1))
+    plot.line(promised, promised, "four")
+    plot.line(promised, share)
+    caption = f"Calibrated on {found.detector.calibration_}. "
+    caption += (
+        "On or below the dashed line the p-values keep their promise; the band is what chance allows."
+        if known
+        else "These rows may hold anomalies, which lift the left end above the dashed line."
+    )
+    small = [level for level in (0.001, 0.01, 0.05, 0.1) if level * n_rows >= 1]
+    lines: list[list[Element | str]] = [
+        [f"{level:g}", f"{(chosen <= level).mean():.4f}", f"{int((chosen <= level).sum()):,}"] for level in small
+    ]
+    counts = table(["p-value at most", "share", "rows"], lines, numbers=("share", "rows"))
+    return [new("div", plot.figure(caption), new("div", counts), class_="pair")]
+
+
+def _describe_drift(found: Findings) -> list[Element]:
+    """Whether the rows look like those of training."""
+    if found.drift is None:
+        return [new("p", "The model file is older than the summary of training rows that this needs. Fit it again.")]
+    result = found.drift
+    tests = f"{len(result.shifts):,} comparisons, together at a level of {_percent(result.level)}"
+    if not result.shifts:
+        return [new("p", "There are too few rows to tell.")]
+    if not result.drifted:
+        return [new("p", f"No difference from the training rows was found ({tests}).")]
+    rows: list[list[Element | str]] = [
+        [
+            breakable(shift.column or "(the scores)"),
+            shift.what,
+            shift.test,
+            f"{shift.distance:.2f}",
+            f"{shift.p_value:.1g}",
+        ]
+        for shift in result.found[:MAX_SHIFTS]
+    ]
+    heads = ["column", "what", "test", "distance", "p-value"]
+    n_more = len(result.found) - len(rows)
+    words = f"{len(result.found):,} differ from the training rows ({tests})."
+    words += f" Here are the {len(rows):,} farthest." if n_more else ""
+    words += " Scores of rows unlike those of training say less."
+    return [new("p", words), table(heads, rows, numbers=("distance", "p-value"))]
+
+
+def _describe_training(found: Findings) -> list[Element]:
+    """Losses over the training."""
+    curves = {name: np.asarray(curve) for name, curve in getattr(found.detector, "loss_curves_", {}).items()}
+    curves = {
+        name: curve for name, curve in curves.items() if curve.ndim == 1 and len(curve) and np.isfinite(curve).all()
+    }
+    if not curves:
+        return [new("p", "This method is solved for, not trained step by step: there are no curves.")]
+    high = max(float(curve.max()) for curve in curves.values())
+    low = min(float(curve.min()) for curve in curves.values())
+    is_log = low > 0
+    y_ticks = _decade_ticks(low, high) if is_log else None
+    span = (math.log10(low), math.log10(high)) if is_log else (low, high)
+    plot = Plot(
+        (0.0, 100.0),
+        span,
+        x_label="training done, %",
+        y_label="loss",
+        title="Terms of the loss over the training",
+        y_ticks=y_ticks,
+    )
+    for number, curve in enumerate(curves.values()):
+        shown = np.log10(curve) if is_log else curve
+        plot.line(np.linspace(0, 100, len(curve)), shown, COLOURS[number % len(COLOURS)])
+    names = legend({name: COLOURS[number % len(COLOURS)] for number, name in enumerate(curves)})
+    caption = "Each term of the loss, weighted as it is trained on; mean over the members."
+    return [plot.figure(caption, names)]
+
+
+def _decade_ticks(low: float, high: float) -> list[tuple[float, str]]:
+    """Powers of ten, or where there are too few of them also their halves and fifths, on a logarithmic axis."""
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    factors = (1,) if len(powers) > 4 else (1, 2, 5)
+    values = [factor * 10.0**power for power in powers for factor in factors]
+    return [(math.log10(value), f"{value:g}") for value in values if low <= value <= high]
+
+
+def _describe_data(found: Findings) -> list[Element]:
+    """Columns and labels."""
+    counts = found.detector.label_counts_
+    labels = (
+        f"Trained on {counts.n_anomaly:,} labelled anomalies, {counts.n_normal:,} rows known to be normal and "
+        f"{counts.n_unlabelled:,} unlabelled ones."
+    )
+    schema = found.detector.inputs_.schema
+    if schema is None:
+        channels, height, width = found.detector.inputs_.shape
+        colour = "grey" if channels == 1 else "colour"
+        return [new("p", labels), new("p", f"Pictures of {width} x {height} pixels, {colour}.")]
+    rows: list[list[Element | str]] = [
+        [
+            breakable(column.name),
+            column.kind,
+            "" if column.n_distinct is None else f"{column.n_distinct:,}",
+            _percent(column.n_missing / schema.n_rows) if column.n_missing else "-",
+            _percent(found.n_missing[column.name] / len(found.scores)) if found.n_missing.get(column.name) else "-",
+        ]
+        for column in schema.columns[:MAX_COLUMNS]
+    ]
+    heads = ["column", "kind", "distinct", "missing in training", "missing here"]
+    parts = [new("p", labels), table(heads, rows, numbers=tuple(heads[2:]))]
+    if len(schema.columns) > MAX_COLUMNS:
+        parts.append(new("p", f"... and {len(schema.columns) - MAX_COLUMNS:,} more columns.", class_="soft"))
+    return parts
+
+
+def _describe_about(found: Findings) -> list[Element]:
+    """What the model is, and what it is not."""
+    detector = found.detector
+    parameters = detector._plain_parameters()
+    default = type(detector)()._plain_parameters()
+    changed = ", ".join(f"{name}={value!r}" for name, value in parameters.items() if value != default.get(name))
+    facts: list[list[Element | str]] = [
+        ["method", f"{type(detector).__name__}: {detector.summary}"],
+        ["parameters", changed or "all at their defaults"],
+        ["threshold", f"{detector.threshold_:.6g}: rows with a higher score are alarms"],
+        ["training data", f"fingerprint {detector.fingerprint_}"],
+    ]
+    if found.n_bytes is not None:
+        facts.append(["model file", f"{found.model_name}, {found.n_bytes:,} bytes"])
+    limits = (
+        "A score says how unlike the training rows a row is. It is no probability, and no proof of a cause.",
+        "A reason says what made this score, in this model. Columns that say the same share the blame.",
+        "Figures hold for rows like these. Where the data drifts, measure again.",
+        "Rows that training has seen look better than new ones. Figures on training rows flatter.",
+        "What is rare is not always wrong, and what is wrong is not always rare: look before you act.",
+    )
+    return [table(["", ""], facts), new("ul", *(new("li", text) for text in limits))]
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f}\N{NO-BREAK SPACE}%".replace(".0", "")

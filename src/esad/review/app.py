@@ -1,43 +1,54 @@
-"""The web application: the page, its style and scripts, which need no session, and what it asks for in `routes`."""
+"""The web application of a review: the page, and a function for each request that it makes."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from importlib import resources
 from typing import Annotated, Final
 
-from fastapi import FastAPI, Query, Request
+from fastapi import APIRouter, Depends, FastAPI, Path, Query, Request
 from fastapi.responses import HTMLResponse, Response
+from pydantic import BaseModel, Field
 
 from esad.core.extras import require
 from esad.errors import RequestError
 from esad.report.style import COLOURS
 from esad.review.access import Access
-from esad.review.desk import Desk
+from esad.review.judgements import MAX_NAME, MAX_NOTE
 from esad.review.queue import FILTERS
-from esad.review.routes import Room, router
-from esad.web.answers import application
+from esad.review.session import ReviewSession
+from esad.review.store import MAX_REQUEST
+from esad.web.answers import application, json_response
 from esad.web.guard import PAGE_POLICY, Guard, Limits
 
-__all__ = ["guarded", "review_app"]
+__all__ = ["guard_app", "review_app"]
 
 MAX_BODY: Final = 16 << 20  # bytes, of labels to import
+MAX_ASKED: Final = 20  # items of one request
+_SAME_SITE: Final = ("same-origin", "none")  # "none": typed or opened from elsewhere than a page
+
+_router = APIRouter()
 
 
-def guarded(app: FastAPI, *, names: Iterable[str] = ()) -> Guard:
+def guard_app(app: FastAPI, *, names: Iterable[str] = ()) -> Guard:
     """The application behind the checks of Host, Origin and sizes, with the page's content security policy."""
     return Guard(app, names=names, policy=PAGE_POLICY, limits=Limits(body_bytes=MAX_BODY))
 
 
 def review_app(
-    desk: Desk, access: Access, *, cookie: str = "esad-review", on_enter: Callable[[str], None] = lambda name: None
+    session: ReviewSession,
+    access: Access,
+    *,
+    cookie: str = "esad-review",
+    on_enter: Callable[[str], None] = lambda name: None,
 ) -> FastAPI:
     """The application of one review.
 
     Parameters
     ----------
-    desk : Desk
+    session : ReviewSession
     access : Access
     cookie : str
-        Name of the session's cookie; cookies do not tell ports apart, so two reviews at once need two names.
+        Name of the login's cookie; cookies do not tell ports apart, so two reviews at once need two names.
     on_enter : callable
         Called with the reviewer's name when a link was used.
     """
@@ -49,31 +60,223 @@ def review_app(
     files = resources.files("esad.review") / "static"
     style = COLOURS + (files / "review.css").read_text(encoding="utf-8")
     scripts = {file.name: file.read_text(encoding="utf-8") for file in files.iterdir() if file.name.endswith(".js")}
-    room = app.state.room = Room(desk, access, cookie)
-    app.include_router(router)
+    context = app.state.review = _Context(session, access, cookie)
+    app.include_router(_router)
 
     @app.get("/")
     def page(request: Request, token: Annotated[str, Query(max_length=200)] = "") -> Response:
-        session = access.use(token) if token else None
-        reviewer = room.reviewer(request) if session is None else access.reviewer(session)
+        login = access.use_link(token) if token else None
+        reviewer = context.reviewer_of(request) if login is None else access.reviewer_of(login)
         if reviewer is None:
             return HTMLResponse(pages.get_template("refused.html").render(used=bool(token)), 403)
-        words = {"title": desk.material.title, "noun": desk.material.noun, "reviewer": reviewer, "filters": FILTERS}
-        words["scripts"] = sorted(scripts)
-        answer = HTMLResponse(pages.get_template("page.html").render(words))
-        if session is not None:
-            answer.set_cookie(cookie, session, httponly=True, samesite="strict", path="/")
+        words = {"title": session.dataset.title, "noun": session.dataset.noun, "reviewer": reviewer}
+        answer = HTMLResponse(pages.get_template("page.html").render(words, filters=FILTERS, scripts=sorted(scripts)))
+        if login is not None:
+            answer.set_cookie(cookie, login, httponly=True, samesite="strict", path="/")
             on_enter(reviewer)
         return answer
 
     @app.get("/style.css")
-    def styled() -> Response:
+    def send_style() -> Response:
         return Response(style, media_type="text/css")
 
     @app.get("/static/{name}")
-    def scripted(name: str) -> Response:
+    def send_script(name: str) -> Response:
         if name not in scripts:
             raise RequestError(404, f"There is no script {name!r} here.")
         return Response(scripts[name], media_type="text/javascript")
 
     return app
+
+
+# ---------------------------------------------------------------------- what every request needs
+
+
+@dataclass(frozen=True)
+class _Context:
+    """One review as its requests see it; the application holds it as `app.state.review`."""
+
+    session: ReviewSession
+    access: Access
+    cookie: str
+
+    def reviewer_of(self, request: Request) -> str | None:
+        """Who asks, by the cookie of the login."""
+        return self.access.reviewer_of(request.cookies.get(self.cookie, ""))
+
+
+async def _get_context(request: Request) -> _Context:
+    context: _Context = request.app.state.review
+    return context
+
+
+Context = Annotated[_Context, Depends(_get_context)]
+
+
+async def _get_session(context: Context) -> ReviewSession:
+    return context.session
+
+
+def _get_reviewer(request: Request, context: Context) -> str:
+    reviewer = context.reviewer_of(request)
+    if reviewer is None:
+        raise RequestError(401, "This page needs the link that the command line shows.")
+    if request.headers.get("sec-fetch-site", "none") not in _SAME_SITE:
+        raise RequestError(403, "Another site's page may not ask here.")
+    return reviewer
+
+
+Session = Annotated[ReviewSession, Depends(_get_session)]
+Reviewer = Annotated[str, Depends(_get_reviewer)]
+
+
+class _Undo(BaseModel):
+    """Take the last verdict back."""
+
+    request: str = Field(min_length=1, max_length=MAX_REQUEST)
+
+
+class _Verdict(_Undo):
+    """A key press."""
+
+    row: int = Field(ge=0, le=2**31)
+    verdict: str = Field(max_length=20)
+
+
+class _Note(_Undo):
+    """What a reviewer writes about a row."""
+
+    row: int = Field(ge=0, le=2**31)
+    note: str = Field(max_length=MAX_NOTE)
+
+
+class _Invitation(BaseModel):
+    """Who shall have a link."""
+
+    name: str = Field(min_length=1, max_length=MAX_NAME)
+
+
+def _parse_numbers(text: str) -> list[int]:
+    return [int(number) for number in text.split(",")] if text else []
+
+
+# ---------------------------------------------------------------------- what is shown
+
+
+@_router.get("/api/state")
+def _get_state(session: Session, reviewer: Reviewer) -> Response:
+    return json_response(session.state(reviewer))
+
+
+@_router.get("/api/next")
+def _get_next_items(
+    session: Session,
+    reviewer: Reviewer,
+    n: Annotated[int, Query(ge=1, le=MAX_ASKED)] = 5,
+    have: Annotated[str, Query(max_length=1000, pattern=r"^(\d{1,10}(,\d{1,10})*)?$")] = "",
+) -> Response:
+    return json_response({"items": session.next_items(reviewer, n, _parse_numbers(have))})
+
+
+@_router.get("/api/items")
+def _get_items(
+    session: Session,
+    reviewer: Reviewer,
+    rows: Annotated[str, Query(max_length=1000, pattern=r"^\d{1,10}(,\d{1,10})*$")],
+) -> Response:
+    return json_response({"items": session.items(_parse_numbers(rows)[:MAX_ASKED], reviewer)})
+
+
+@_router.get("/api/list")
+def _get_list(
+    session: Session,
+    reviewer: Reviewer,
+    name: Annotated[str, Query(max_length=20)] = "next",
+    q: Annotated[str, Query(max_length=200)] = "",
+) -> Response:
+    return json_response(session.list_rows(name, reviewer, q.strip()))
+
+
+@_router.get("/pictures/{generation}/{row}/{kind}.png")
+def _get_picture(
+    session: Session,
+    reviewer: Reviewer,
+    generation: int,
+    row: Annotated[int, Path(ge=0, le=2**31)],
+    kind: Annotated[str, Path(pattern="^(given|expected|heat)$")],
+) -> Response:
+    headers = {"cache-control": "private, max-age=3600"}
+    return Response(session.draw(row, kind), headers=headers, media_type="image/png")
+
+
+# ---------------------------------------------------------------------- what is said
+
+
+@_router.post("/api/judgements")
+def _judge(session: Session, reviewer: Reviewer, said: _Verdict) -> Response:
+    session.judge(said.request, said.row, reviewer, said.verdict)
+    return json_response({"saved": said.request})
+
+
+@_router.post("/api/notes")
+def _annotate(session: Session, reviewer: Reviewer, said: _Note) -> Response:
+    session.store.annotate(said.request, said.row, reviewer, said.note)
+    return json_response({"saved": said.request})
+
+
+@_router.post("/api/undo")
+def _undo(session: Session, reviewer: Reviewer, said: _Undo) -> Response:
+    return json_response({"saved": said.request, "row": session.undo(said.request, reviewer)})
+
+
+@_router.get("/labels.csv")
+def _export_labels(session: Session, reviewer: Reviewer) -> Response:
+    headers = {"content-disposition": 'attachment; filename="labels.csv"'}
+    return Response(session.export_labels(), headers=headers, media_type="text/csv; charset=utf-8")
+
+
+@_router.post("/api/labels")
+async def _import_labels(session: Session, reviewer: Reviewer, request: Request) -> Response:
+    if request.headers.get("content-type", "").partition(";")[0] != "text/csv":
+        raise RequestError(415, "Labels are imported as text/csv.")
+    try:
+        text = (await request.body()).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise RequestError(422, "The labels are not UTF-8 text.") from error
+    return json_response({"n_new": session.import_labels(text, reviewer)})
+
+
+@_router.post("/api/invitations")
+def _invite(context: Context, reviewer: Reviewer, asked: _Invitation) -> Response:
+    return json_response({"path": f"/?token={context.access.new_link(asked.name.strip())}"})
+
+
+# ---------------------------------------------------------------------- another model
+
+
+@_router.post("/api/refit")
+def _start_refit(session: Session, reviewer: Reviewer) -> Response:
+    session.start_refit()
+    return json_response(session.refit_state())
+
+
+@_router.get("/api/comparison")
+def _get_comparison(session: Session, reviewer: Reviewer) -> Response:
+    return json_response(session.comparison())
+
+
+@_router.post("/api/refit/roll-back")
+def _roll_back(session: Session, reviewer: Reviewer) -> Response:
+    session.roll_back()
+    return json_response(session.refit_state())
+
+
+@_router.post("/api/refit/{wish}")
+def _decide_refit(
+    session: Session,
+    reviewer: Reviewer,
+    wish: Annotated[str, Path(pattern="^(keep|drop)$")],
+    number: Annotated[int | None, Query(ge=1)] = None,
+) -> Response:
+    {"keep": session.keep, "drop": session.stop_refit}[wish](number)
+    return json_response(session.refit_state())

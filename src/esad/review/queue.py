@@ -13,9 +13,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from esad.advice.suggest import RowsOf, Suggestion, suggested
+from esad.advice.suggest import RowsOf, Suggestion, suggest_rows
 
-__all__ = ["FILTERS", "Queue", "filtered"]
+__all__ = ["FILTERS", "Queue", "filter_rows"]
 
 BATCH: Final = 20  # suggestions found at a time
 LEASE_SECONDS: Final = 300.0
@@ -89,7 +89,7 @@ class Queue:
         leased: list[Suggestion] = []
         position = 0
         while len(free) < n:
-            if position == len(self._found) and not self._more():
+            if position == len(self._found) and not self._find_batch():
                 break
             one = self._found[position]
             position += 1
@@ -106,7 +106,7 @@ class Queue:
     def prepare(self) -> None:
         """Find the first batch now, so that nobody waits for it."""
         if not self._found:
-            self._more()
+            self._find_batch()
 
     def close(self, row: int) -> None:
         """A row was judged: it needs no lease and comes into no further batch."""
@@ -118,18 +118,18 @@ class Queue:
         if all(one.row != row for one in self._found):
             self._left[row] = True
 
-    def _more(self) -> bool:
+    def _find_batch(self) -> bool:
         """Find another batch; whether there was anything left."""
         pool = np.flatnonzero(self._left)
         if not len(pool):
             return False
-        batch = suggested(self._rows_of, self.scores, pool, where=self.border, n=min(BATCH, len(pool)))
+        batch = suggest_rows(self._rows_of, self.scores, pool, where=self.border, n=min(BATCH, len(pool)))
         self._left[[one.row for one in batch]] = False
-        self._found += _mixed(batch)
+        self._found += _interleave(batch)
         return True
 
 
-def _mixed(batch: Collection[Suggestion]) -> list[Suggestion]:
+def _interleave(batch: Collection[Suggestion]) -> list[Suggestion]:
     """Both groups of a batch spread evenly over it, so that its beginning is as good as the whole."""
     places: list[tuple[float, Suggestion]] = []
     for why in ("top", "border"):
@@ -138,7 +138,7 @@ def _mixed(batch: Collection[Suggestion]) -> list[Suggestion]:
     return [one for _, one in sorted(places, key=lambda place: place[0])]
 
 
-def filtered(
+def filter_rows(
     name: str,
     *,
     order: NDArray[np.intp],
@@ -166,21 +166,21 @@ def filtered(
     Examples
     --------
     >>> asked = dict(order=np.array([2, 0, 1]), is_alarm=np.array([True, False, True]), known=np.zeros(3, np.int8))
-    >>> filtered("alarms", verdicts={2: {"ann": "normal"}}, reviewer="bob", **asked)
+    >>> filter_rows("alarms", verdicts={2: {"ann": "normal"}}, reviewer="bob", **asked)
     array([0])
-    >>> filtered("second", verdicts={2: {"ann": "normal"}}, reviewer="bob", **asked)
+    >>> filter_rows("second", verdicts={2: {"ann": "normal"}}, reviewer="bob", **asked)
     array([2])
     """
     if name == "all":
         return order
     if name == "alarms":
         done = known != 0
-        done[[row for row, said in verdicts.items() if _decided(said)]] = True
+        done[[row for row, said in verdicts.items() if _has_verdict(said)]] = True
         chosen = is_alarm & ~done
         return np.asarray(order[chosen[order]])
     tests: dict[str, Callable[[dict[str, str]], bool]] = {
-        "judged": _decided,
-        "second": lambda said: reviewer not in said and _decided(said),
+        "judged": _has_verdict,
+        "second": lambda said: reviewer not in said and _has_verdict(said),
         "skipped": lambda said: said.get(reviewer) == "skip",
         "disagreements": lambda said: {"anomaly", "normal"} <= set(said.values()),
     }
@@ -189,5 +189,5 @@ def filtered(
     return np.asarray(order[chosen[order]])
 
 
-def _decided(said: dict[str, str]) -> bool:
+def _has_verdict(said: dict[str, str]) -> bool:
     return any(verdict != "skip" for verdict in said.values())

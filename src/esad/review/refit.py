@@ -1,9 +1,15 @@
-"""Fit again with the labels so far: in the background, from the old weights, and then held against the old model."""
+"""Refit: train again with the labels so far, compare with the old model, and keep the new one or go back.
 
+A refit runs in the background and begins with the old weights where it can. Its threshold and p-values are set the way
+those of the old model were; what cannot be carried over is said.
+"""
+
+import shutil
 import threading
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -11,18 +17,32 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from esad import labels
-from esad.advice.crossfit import Part, auc, folds, held_out_scores, thinned
+from esad.advice.crossfit import Part, auc, folds, held_out_scores, thin_rows
+from esad.core.atomic import atomic_path
 from esad.core.random import seed_from
 from esad.detectors.base import Detector
 from esad.detectors.deep import DeepDetector
 from esad.errors import InputError
-from esad.review.carried import carry_threshold, what_is_lost
-from esad.review.judged import Scored
-from esad.review.watch import Stopped, Watch
+from esad.review.ranking import Ranking
 from esad.table.table import take_rows
 from esad.train.callbacks import Callback, WarmStart
+from esad.train.loop import LoopState
 
-__all__ = ["Comparison", "Refit", "compared", "cross_validated", "refitted"]
+__all__ = [
+    "Comparison",
+    "Refit",
+    "TrainingStopped",
+    "TrainingWatch",
+    "carry_threshold",
+    "compare_rankings",
+    "cross_validate",
+    "describe_loss",
+    "has_previous",
+    "path_beside",
+    "refit_detector",
+    "replace_model",
+    "restore_previous",
+]
 
 N_FOLDS: Final = 5
 N_SHOWN: Final = 10
@@ -33,7 +53,32 @@ MAX_ROWS: Final = {"table": 5000, "images": 1000}  # of the cross-validation
 Labels = NDArray[np.int8]
 
 
-def refitted(
+class TrainingStopped(Exception):  # noqa: N818  somebody asked for it
+    """A training was stopped from outside."""
+
+
+class TrainingWatch:
+    """A callback that tells how far the training is, over all its phases, and ends it when asked to."""
+
+    def __init__(
+        self, tell: Callable[[float], None] = lambda share: None, *, is_stopped: Callable[[], bool] = lambda: False
+    ) -> None:
+        self._tell, self._is_stopped = tell, is_stopped
+
+    def on_start(self, state: LoopState) -> None:
+        """Nothing yet."""
+
+    def on_step(self, state: LoopState) -> None:
+        """Say how far it is, or end it."""
+        if self._is_stopped():
+            raise TrainingStopped
+        self._tell((state.phase + state.step / state.n_steps) / state.n_phases)
+
+    def on_end(self, state: LoopState) -> None:
+        """Nothing to add."""
+
+
+def refit_detector(
     old: Detector,
     X: Any,
     y: Labels,
@@ -50,7 +95,7 @@ def refitted(
     --------
     >>> from esad import IsolationForest
     >>> X = np.random.default_rng(0).normal(size=(60, 2))
-    >>> new, warm = refitted(IsolationForest(random_state=0).fit(X), X, np.zeros(60, np.int8), warm=True)
+    >>> new, warm = refit_detector(IsolationForest(random_state=0).fit(X), X, np.zeros(60, np.int8), warm=True)
     >>> warm
     False
     """
@@ -59,7 +104,7 @@ def refitted(
     if calibration is not None and calibration.kind == "held out":
         n_held_out = calibration.n_rows / (1 - calibration.pollution_ratio)
         ratio = min(0.5, n_held_out / max(1, int((y == labels.UNLABELLED).sum())))
-    watch = Watch(tell, is_stopped=is_stopped)
+    watch = TrainingWatch(tell, is_stopped=is_stopped)
     new: Detector = clone(old)
     begins_warm = warm and isinstance(old, DeepDetector)
     with warnings.catch_warnings():
@@ -83,7 +128,7 @@ class Comparison:
 
     Attributes
     ----------
-    old, new : Scored
+    old, new : Ranking
     y : ndarray of int8, (n,)
         Labels the new one was trained with.
     warm : bool
@@ -91,13 +136,13 @@ class Comparison:
     remarks : tuple of str
         What became of the threshold and the p-values, where that needs saying.
     validated : dict or None
-        What `cross_validated` found, None while it is not known.
+        What `cross_validate` found, None while it is not known.
     reason : str
         Why there is no cross-validation, where there is none.
     """
 
-    old: Scored
-    new: Scored
+    old: Ranking
+    new: Ranking
     y: Labels
     warm: bool
     remarks: tuple[str, ...] = ()
@@ -105,7 +150,7 @@ class Comparison:
     reason: str = ""
 
 
-def compared(old: Scored, new: Scored, y: Labels) -> dict[str, Any]:
+def compare_rankings(old: Ranking, new: Ranking, y: Labels) -> dict[str, Any]:
     """Old and new ranking: alarms, the tops of both, the rows that rose and fell most, where the labels went.
 
     A row rises by the logarithm of its ranks' ratio: from 100 to 10 is as much as from 10 to 1.
@@ -117,9 +162,9 @@ def compared(old: Scored, new: Scored, y: Labels) -> dict[str, Any]:
     fell = [int(row) for row in np.argsort(gain, kind="stable") if old.ranks[row] <= n_top and gain[row] < 0]
     both = old.is_alarm & new.is_alarm
 
-    def median_rank(scored: Scored, label: int) -> float | None:
+    def median_rank(ranking: Ranking, label: int) -> float | None:
         mine = y == label
-        return float(np.median(scored.ranks[mine])) if mine.any() else None
+        return float(np.median(ranking.ranks[mine])) if mine.any() else None
 
     return {
         "alarms": {"old": int(old.is_alarm.sum()), "new": int(new.is_alarm.sum()), "both": int(both.sum())},
@@ -139,7 +184,7 @@ def _correlation(a: NDArray[Any], b: NDArray[Any]) -> float:
     return float(np.corrcoef(a, b)[0, 1]) if len(a) > 1 else 1.0
 
 
-def cross_validated(
+def cross_validate(
     detector: Detector, X: Any, then: Labels, now: Labels, *, callbacks: Sequence[Callback] = ()
 ) -> dict[str, Any]:
     """How well labels predict labels that training has not seen: those of the old model against those of now.
@@ -157,18 +202,18 @@ def cross_validated(
     if n_anomaly < 2:
         raise InputError("Cross-validation needs two labelled anomalies: one to learn from, one to find.")
     rng = np.random.default_rng(seed_from(detector.random_state))
-    rows = thinned(now, rng=rng, max_rows=MAX_ROWS[detector.inputs_.kind])
+    rows = thin_rows(now, rng=rng, max_rows=MAX_ROWS[detector.inputs_.kind])
     own, then, now = take_rows(X, rows), then[rows], now[rows]
     parts = list(folds(now, min(N_FOLDS, n_anomaly), rng=rng))
     found: dict[str, Any] = {"n_folds": len(parts)}
     for name, seen in (("then", then), ("now", now)):
         seen_parts = [Part(part.train, seen[part.train], part.test) for part in parts]
         scores = held_out_scores(detector, own, seen_parts, seed=0, callbacks=callbacks)
-        found[name] = _measured(scores, [now[part.test] for part in parts])
+        found[name] = _measure(scores, [now[part.test] for part in parts])
     return found
 
 
-def _measured(scores: Sequence[NDArray[np.float64]], truth: Sequence[Labels]) -> dict[str, float | None]:
+def _measure(scores: Sequence[NDArray[np.float64]], truth: Sequence[Labels]) -> dict[str, float | None]:
     """Mean AUC over the folds, against all other rows and against known normal rows."""
     against_all = [auc(one, y == labels.ANOMALY) for one, y in zip(scores, truth, strict=True)]
     against_normal = [
@@ -186,7 +231,7 @@ def _measured(scores: Sequence[NDArray[np.float64]], truth: Sequence[Labels]) ->
 class Refit:
     """One refit in the background: "training", then "ready" with a comparison, or "failed", or "stopped"."""
 
-    old: Scored
+    old: Ranking
     X: Any
     then: Labels
     y: Labels
@@ -216,18 +261,18 @@ class Refit:
 
     def _run(self) -> None:
         try:
-            new, was_warm = refitted(
+            new, was_warm = refit_detector(
                 self.old.detector, self.X, self.y, warm=self.warm, tell=self._tell, is_stopped=self._stop.is_set
             )
-            scored = Scored.of(new, self.X)
-            remarks = (carry_threshold(self.old, scored), what_is_lost(self.old, scored))
-        except Stopped:
+            ranking = Ranking.of(new, self.X)
+            remarks = (carry_threshold(self.old, ranking), describe_loss(self.old, ranking))
+        except TrainingStopped:
             self.status = "stopped"
             return
         except Exception as error:
             self.status, self.message = "failed", " ".join(str(error).split()) or type(error).__name__
             return
-        self.comparison = Comparison(self.old, scored, self.y, was_warm, tuple(filter(None, remarks)))
+        self.comparison = Comparison(self.old, ranking, self.y, was_warm, tuple(filter(None, remarks)))
         self.progress, self.status = 1.0, "ready"
         self._validate()
 
@@ -240,13 +285,118 @@ class Refit:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                found = cross_validated(
+                found = cross_validate(
                     self.comparison.new.detector,
                     self.X,
                     self.then,
                     self.y,
-                    callbacks=[Watch(is_stopped=self._stop.is_set)],
+                    callbacks=[TrainingWatch(is_stopped=self._stop.is_set)],
                 )
         except Exception as error:
             reason = " ".join(str(error).split()) or type(error).__name__
         self.comparison = replace(self.comparison, validated=found, reason=reason)
+
+
+# ---------------------------------------------------------------------- threshold and p-values
+
+
+def carry_threshold(old: Ranking, new: Ranking) -> str:
+    """Set the new threshold the way the old one was set; what there is to say about it.
+
+    A rule that was applied to the training rows, or to the rows that p-values are calibrated on, is applied again.
+    Where that cannot be, the new threshold raises as many alarms among the rows under review as the old one does.
+
+    Examples
+    --------
+    >>> from esad import IsolationForest
+    >>> X = np.random.default_rng(0).normal(size=(200, 2))
+    >>> forests = [IsolationForest(random_state=seed).fit(X) for seed in (0, 1)]
+    >>> _ = forests[0].fit_threshold(false_alarm_rate=0.05)
+    >>> carry_threshold(*(Ranking.of(forest, X) for forest in forests))
+    'The threshold is set as before: at most 5 % false alarms.'
+    """
+    applied, detector = old.detector.applied_, new.detector
+    if applied is None:
+        return _keep_n_alarms(old, new, "The file of the old model does not say how its threshold was set")
+    if applied.value != old.detector.threshold_:
+        return _keep_n_alarms(old, new, "The old threshold was set by hand")
+    rule = applied.rule
+    if applied.basis == "training" and rule.rule in ("auto", "contamination"):
+        return ""  # a parameter of the method: the training has done it
+    if applied.basis == "given" or (applied.basis == "calibration" and detector.calibration_ is None):
+        return _keep_n_alarms(old, new, "The old threshold was set on rows that are not here")
+    try:
+        if applied.basis == "calibration":
+            detector.calibrate(alpha=rule.level, pollution_ratio=_pollution(old))
+        else:
+            rate = rule.level if rule.rule == "false_alarm" else None
+            detector.fit_threshold(false_alarm_rate=rate, from_labels=rule.rule == "labels")
+    except InputError as error:
+        return _keep_n_alarms(old, new, f"The threshold cannot be set as before ({str(error).rstrip('.')})")
+    return f"The threshold is set as before: {applied}."
+
+
+def describe_loss(old: Ranking, new: Ranking) -> str:
+    """What the old model can do and the new one cannot."""
+    if old.detector.calibration_ is None or new.detector.calibration_ is not None:
+        return ""
+    return (
+        "The new model has no p-values: those of the old one rest on rows that are not here. "
+        "Run esad calibrate on it once it is kept."
+    )
+
+
+def _pollution(ranking: Ranking) -> float:
+    calibration = ranking.detector.calibration_
+    return 0.0 if calibration is None else calibration.pollution_ratio
+
+
+def _keep_n_alarms(old: Ranking, new: Ranking, reason: str) -> str:
+    """As many alarms among these rows as before, or a few less where scores are equal."""
+    n_alarms = int(old.is_alarm.sum())
+    falling = np.sort(new.scores)[::-1]
+    above = falling[n_alarms - 1] if n_alarms else np.inf
+    below = falling[n_alarms] if n_alarms < len(falling) else -np.inf
+    ends = [value for value in (above, below) if np.isfinite(value)]
+    threshold = float(np.mean(ends)) if len(ends) == 2 else np.nextafter(ends[0], -np.inf if n_alarms else np.inf)
+    new.detector.offset_ = -float(threshold)
+    return f"{reason}: the new one raises as many alarms among these rows."
+
+
+# ---------------------------------------------------------------------- model files
+
+
+def path_beside(model: Path, word: str) -> Path:
+    """Where another version of a model lies.
+
+    Examples
+    --------
+    >>> path_beside(Path("parts.esad"), "previous").name
+    'parts.previous.esad'
+    """
+    return model.with_name(f"{model.stem}.{word}{model.suffix}")
+
+
+def has_previous(model: Path) -> bool:
+    """Whether there is a model to go back to."""
+    return path_beside(model, "previous").exists()
+
+
+def replace_model(model: Path, detector: Detector, *, with_cases: bool) -> None:
+    """Put a new model in place of the old one, which is kept as the previous one."""
+    if model.exists():
+        _copy(model, path_beside(model, "previous"))
+    detector.save(model, with_cases=with_cases)
+
+
+def restore_previous(model: Path) -> None:
+    """Put the previous model back; the one that is given up is kept as rolled back."""
+    previous = path_beside(model, "previous")
+    _copy(model, path_beside(model, "rolled-back"))
+    _copy(previous, model)
+    previous.unlink()
+
+
+def _copy(source: Path, target: Path) -> None:
+    with atomic_path(target) as temporary:
+        shutil.copyfile(source, temporary)

@@ -10,21 +10,21 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Self
+from uuid import uuid4
 
 import numpy as np
 from numpy.typing import NDArray
 
 from esad.core.atomic import transaction
 from esad.errors import DataFileError, InputError, OutputError
-from esad.review.book import VERDICTS, Book, Entry, check_reviewer
+from esad.review.judgements import MAX_NOTE, VERDICTS, Entry, ImportedLine, Judgements, check_reviewer
 
-__all__ = ["MAX_NOTE", "MAX_REQUEST", "Store"]
+__all__ = ["MAX_REQUEST", "Store"]
 
-MAX_NOTE: Final = 2000  # characters
 MAX_REQUEST: Final = 80
 FORMAT: Final = 1
 APPLICATION: Final = 0x65736164  # "esad": says that the SQLite file is ours
@@ -48,7 +48,7 @@ create table if not exists fits (
 
 
 class Store:
-    """The journal in a file; `book` has what follows from it.
+    """The journal in a file; `judgements` has what follows from it.
 
     Parameters
     ----------
@@ -66,14 +66,14 @@ class Store:
     ...     _ = store.judge("r1", 4, "ann", "anomaly"), store.judge("r2", 5, "ann", "normal")
     ...     _ = store.judge("r1", 4, "ann", "anomaly")  # sent again: nothing new
     ...     _ = store.undo("r3", "ann")
-    ...     len(store), store.book.labels()
+    ...     len(store), store.judgements.labels()
     (3, array([ 0,  0,  0,  0, -1,  0,  0,  0,  0], dtype=int8))
     """
 
     def __init__(self, path: str | os.PathLike[str], *, fingerprint: str, n_rows: int) -> None:
         self.path, self.n_rows = Path(path), n_rows
         self._lock = threading.RLock()  # requests come in threads; one transaction at a time
-        self.book = Book(n_rows)
+        self.judgements = Judgements(n_rows)
         if self.path.is_dir():
             raise OutputError(f"{str(self.path)!r} is a folder. The labels are kept in one file.")
         is_new = not self.path.exists()
@@ -113,7 +113,7 @@ class Store:
                 f"The labels {str(self.path)!r} belong to other data ({rows}). Name another file with --labels."
             )
         for row in database.execute("select * from journal order by number"):
-            self.book.enter(_entry(row))
+            self.judgements.enter(_entry(row))
 
     def __enter__(self) -> Self:
         return self
@@ -149,11 +149,23 @@ class Store:
         with self._lock:
             known = self._known(request)
             if known is not None:
-                return self._same(known, reviewer=reviewer, entry="undo")
-            last = self.book.recent(check_reviewer(reviewer), 1)
+                return self._check_same(known, reviewer=reviewer, entry="undo")
+            last = self.judgements.recent(check_reviewer(reviewer), 1)
             if not last:
                 return None
             return self._enter(request, last[0].row, reviewer, "undo", undoes=last[0].number)
+
+    def import_lines(self, lines: Iterable[ImportedLine]) -> int:
+        """Enter the judgements of a file; how many were new. What a reviewer has said already is not entered again."""
+        n_new = 0
+        for row, reviewer, verdict, note in lines:
+            known = self.judgements.opinions(row).get(reviewer)
+            if verdict and (known is None or known.verdict != verdict):
+                self.judge(str(uuid4()), row, reviewer, verdict)
+                n_new += 1
+            if note and (known is None or known.note != note):
+                self.annotate(str(uuid4()), row, reviewer, note)
+        return n_new
 
     def _enter(
         self, request: str, row: int, reviewer: str, entry: str, *, note: str = "", undoes: int | None = None
@@ -165,7 +177,7 @@ class Store:
             raise InputError(f"The id of a request must have 1 to {MAX_REQUEST} characters. Got {len(request)}.")
         with self._lock:
             if (known := self._known(request)) is not None:
-                return self._same(known, row=row, reviewer=reviewer, entry=entry, note=note)
+                return self._check_same(known, row=row, reviewer=reviewer, entry=entry, note=note)
             when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
             with self._writing():
                 cursor = self._database.execute(
@@ -173,7 +185,7 @@ class Store:
                     (request, row, reviewer, entry, note, undoes, when),
                 )
             made = Entry(int(cursor.lastrowid or 0), row, reviewer, entry, note, undoes, when)
-            self.book.enter(made)
+            self.judgements.enter(made)
             return made
 
     def _known(self, request: str) -> Entry | None:
@@ -182,7 +194,7 @@ class Store:
         return None if found is None else _entry(found)
 
     @staticmethod
-    def _same(known: Entry, **asked: object) -> Entry:
+    def _check_same(known: Entry, **asked: object) -> Entry:
         """The entry that a request made before; the id of one request is no id for another."""
         if any(getattr(known, name) != value for name, value in asked.items()):
             raise InputError("This request id was used before, for something else. Every request needs its own.")

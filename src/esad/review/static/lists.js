@@ -4,11 +4,11 @@ import { $, digits, el, toast, whole } from "./basics.js";
 
 export class Lists {
   #asked = 0; // counts wishes: only the last one is answered
-  #course;
+  #navigation;
   #items;
 
-  constructor(course, items) {
-    this.#course = course;
+  constructor(navigation, items) {
+    this.#navigation = navigation;
     this.#items = items;
   }
 
@@ -27,7 +27,7 @@ export class Lists {
       }
     }
     if (asked !== this.#asked) return;
-    const begun = this.#course.begin(list);
+    const begun = this.#navigation.begin(list);
     this.#draw(list);
     await begun;
   }
@@ -35,7 +35,7 @@ export class Lists {
   // Show which row is looked at.
   mark() {
     for (const button of $("list").querySelectorAll("button")) {
-      const here = Number(button.dataset.row) === this.#course.current;
+      const here = Number(button.dataset.row) === this.#navigation.current;
       button.setAttribute("aria-current", here);
       if (here) button.scrollIntoView({ block: "nearest" });
     }
@@ -43,7 +43,7 @@ export class Lists {
 
   // The reviewer's verdict of a row is another one now.
   say(row, verdict) {
-    const entry = this.#course.list?.entries.find((one) => one.row === row);
+    const entry = this.#navigation.list?.entries.find((one) => one.row === row);
     if (!entry) return;
     entry.verdict = verdict;
     $("list").querySelector(`[data-row="${row}"] .mark`).replaceWith(markOf(entry));

@@ -2,11 +2,11 @@
 //
 //   outbox    what was said and is not saved yet        lists     rows of a filter or a search
 //   items     items held ready                          verdicts  what the reviewer says
-//   course    which row is looked at, which comes next  status    how far the review is
+//   navigation    which row is looked at, which comes next  status    how far the review is
 //   view      where one item is seen                    refit     a new model
 
 import { $, noun } from "./basics.js";
-import { Course } from "./course.js";
+import { Navigation } from "./navigation.js";
 import { Items } from "./items.js";
 import { Lists } from "./lists.js";
 import { wireDialogs, wireMenu } from "./menu.js";
@@ -25,8 +25,8 @@ history.replaceState(null, "", "/"); // the token has done its work
 const outbox = new Outbox();
 const pictures = new Pictures();
 const items = new Items(outbox, pictures);
-const course = new Course(items, outbox, { show, learned: () => view.draw() });
-const lists = new Lists(course, items);
+const navigation = new Navigation(items, outbox, { show, learned: () => view.draw() });
+const lists = new Lists(navigation, items);
 const status = new Status(changed);
 const view = new View(items, (item) => ({
   state: status.state,
@@ -34,24 +34,24 @@ const view = new View(items, (item) => ({
   gallery: (one) => pictures.gallery(one),
 }));
 const refit = new RefitDialog(status);
-const verdicts = new Verdicts({ outbox, items, course, lists, view, saved: () => status.soon(120) });
+const verdicts = new Verdicts({ outbox, items, navigation, lists, view, saved: () => status.soon(120) });
 
 function show(row) {
   for (const id of ["anomaly", "normal", "skip", "note"]) $(id).disabled = row === null;
   lists.mark();
   if (row !== null) view.show(row);
-  else view.empty(course.list === null && !course.isDry ? null : nothingLeft());
+  else view.empty(navigation.list === null && !navigation.isDry ? null : nothingLeft());
 }
 
 function nothingLeft() {
-  if (course.list === null) return `No ${noun} is left to judge.`;
-  return course.list.total === 0 ? "Nothing found." : "Nothing is left here.";
+  if (navigation.list === null) return `No ${noun} is left to judge.`;
+  return navigation.list.total === 0 ? "Nothing found." : "Nothing is left here.";
 }
 
 async function changed(state) {
   refit.update();
   if (items.generation !== null && items.generation !== state.generation) await anew(state.generation);
-  else if (view.seen === null) course.resume();
+  else if (view.seen === null) navigation.resume();
 }
 
 async function anew(generation) {
@@ -67,7 +67,7 @@ $("note").addEventListener("click", () => verdicts.writeNote());
 $("refit-button").addEventListener("click", () => refit.open());
 document.addEventListener("click", (event) => {
   const button = event.target.closest("button[data-row]");
-  if (button) course.goTo(Number(button.dataset.row));
+  if (button) navigation.goTo(Number(button.dataset.row));
 });
 
 $("note-dialog").querySelector("form").addEventListener("submit", () => ($("note-dialog").returnValue = "save"));
@@ -101,8 +101,8 @@ const KEYS = {
   s: () => verdicts.judge("skip"),
   u: () => verdicts.undo(),
   e: () => verdicts.writeNote(),
-  j: () => course.advance(),
-  k: () => course.back(),
+  j: () => navigation.advance(),
+  k: () => navigation.back(),
   r: () => refit.open(),
   "?": () => $("keys-dialog").showModal(),
   "/": () => $("search").focus(),
@@ -128,5 +128,5 @@ document.addEventListener("keydown", (event) => {
   act();
 });
 
-await Promise.all([status.update(), course.begin(null)]);
+await Promise.all([status.update(), navigation.begin(null)]);
 view.draw(); // with the place of its score among all

@@ -5,16 +5,16 @@ import { $, toast } from "./basics.js";
 export class Verdicts {
   #outbox;
   #items;
-  #course;
+  #navigation;
   #lists;
   #view;
   #saved;
 
   // `saved` is called when the server has got to know something.
-  constructor({ outbox, items, course, lists, view, saved }) {
+  constructor({ outbox, items, navigation, lists, view, saved }) {
     this.#outbox = outbox;
     this.#items = items;
-    this.#course = course;
+    this.#navigation = navigation;
     this.#lists = lists;
     this.#view = view;
     this.#saved = saved;
@@ -22,14 +22,14 @@ export class Verdicts {
 
   // Only what is seen is judged.
   judge(verdict) {
-    const row = this.#course.current;
+    const row = this.#navigation.current;
     if (row === null || this.#view.seen !== row) return;
     this.#say("/api/judgements", row, { verdict });
-    this.#course.advance();
+    this.#navigation.advance();
   }
 
   writeNote() {
-    const row = this.#course.current;
+    const row = this.#navigation.current;
     if (this.#view.seen !== row || !this.#items.has(row)) return;
     const dialog = $("note-dialog");
     $("note-text").value = this.#items.get(row).mine?.note ?? "";
@@ -38,7 +38,7 @@ export class Verdicts {
     dialog.onclose = () => {
       if (dialog.returnValue !== "save") return;
       this.#say("/api/notes", row, { note: $("note-text").value.trim() });
-      if (this.#course.current === row) this.#view.draw();
+      if (this.#navigation.current === row) this.#view.draw();
     };
   }
 
@@ -54,7 +54,7 @@ export class Verdicts {
     this.#items.settle(row);
     const isJudgedAnew = this.#outbox.judged().includes(row); // while the undo was on its way
     await this.#learn(row);
-    if (!isJudgedAnew) this.#course.goTo(row);
+    if (!isJudgedAnew) this.#navigation.goTo(row);
   }
 
   async #say(path, row, said) {
@@ -70,7 +70,7 @@ export class Verdicts {
       await this.#learn(row);
     }
     this.#saved();
-    if (this.#course.current === row && this.#items.has(row)) this.#view.show(row); // no longer "not saved yet"
+    if (this.#navigation.current === row && this.#items.has(row)) this.#view.show(row); // no longer "not saved yet"
   }
 
   // Take the server's word on a row for what was said here.

@@ -1,7 +1,7 @@
 // The place of the page where one item is seen.
 
 import { $, el, toast } from "./basics.js";
-import { itemParts } from "./drawing.js";
+import { itemParts } from "./item.js";
 
 // What may change of an item while it is seen.
 const essence = ({ generation, cases, pending, mine, others }) => JSON.stringify([generation, cases, pending, mine, others]);

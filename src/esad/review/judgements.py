@@ -1,19 +1,35 @@
-"""What follows from the judgements: who thinks what of a row, which labels that gives, where people disagree."""
+"""Judgements of reviewers: who thinks what of a row, which labels that gives, and all of it as CSV, out and in."""
 
+import csv
+import io
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from esad import labels
-from esad.errors import InputError
+from esad.errors import DataFileError, InputError
+from esad.review.dataset import ReviewDataset
 
-__all__ = ["MAX_NAME", "VERDICTS", "Book", "Entry", "Opinion", "check_reviewer"]
+__all__ = [
+    "MAX_NAME",
+    "MAX_NOTE",
+    "VERDICTS",
+    "Entry",
+    "ImportedLine",
+    "Judgements",
+    "Opinion",
+    "check_reviewer",
+    "parse_csv",
+    "write_csv",
+]
 
 VERDICTS: Final = {"anomaly": labels.ANOMALY, "normal": labels.NORMAL, "skip": labels.UNLABELLED}
 MAX_NAME: Final = 60  # characters
+MAX_NOTE: Final = 2000
 
 
 @dataclass(frozen=True)
@@ -50,7 +66,7 @@ class Opinion:
     time: str = ""
 
 
-class Book:
+class Judgements:
     """The judgements in memory, entered one after the other.
 
     Parameters
@@ -60,10 +76,10 @@ class Book:
 
     Examples
     --------
-    >>> book = Book(4)
-    >>> book.enter(Entry(1, 2, "ann", "anomaly", "", None, ""))
-    >>> book.enter(Entry(2, 2, "bob", "normal", "", None, ""))
-    >>> book.disagreements(), book.labels().tolist()
+    >>> judgements = Judgements(4)
+    >>> judgements.enter(Entry(1, 2, "ann", "anomaly", "", None, ""))
+    >>> judgements.enter(Entry(2, 2, "bob", "normal", "", None, ""))
+    >>> judgements.disagreements(), judgements.labels().tolist()
     ([2], [0, 0, 0, 0])
     """
 
@@ -156,3 +172,74 @@ def check_reviewer(name: str) -> str:
     if not 1 <= len(name) <= MAX_NAME or not name.isprintable() or name != name.strip():
         raise InputError(f"The name of a reviewer must be 1 to {MAX_NAME} printable characters. Got {name[:80]!r}.")
     return name
+
+
+# ---------------------------------------------------------------------- CSV
+
+_COLUMNS: Final = ("label", "reviewer", "note", "time")
+
+
+class ImportedLine(NamedTuple):
+    """One line of a file of labels: the row, who judged it, the verdict ("" for a note alone), the note ("": none)."""
+
+    row: int
+    reviewer: str
+    verdict: str
+    note: str
+
+
+def write_csv(judgements: Judgements, dataset: ReviewDataset) -> str:
+    """All current judgements and notes.
+
+    The first column is the row's name under the dataset's `id_name`, or its number, from 0, under "row"; then label
+    (anomaly, normal or skip, blank for a note alone), reviewer, note and time.
+    """
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    names = dataset.names
+    writer.writerow([dataset.id_name if names is not None else "row", *_COLUMNS])
+    for row in judgements.rows():
+        for reviewer, opinion in judgements.opinions(row).items():
+            name = row if names is None else names[row]
+            writer.writerow([name, opinion.verdict or "", reviewer, opinion.note, opinion.time])
+    return out.getvalue()
+
+
+def parse_csv(text: str, dataset: ReviewDataset, *, reviewer: str) -> list[ImportedLine]:
+    """The lines of a file of labels, every one of them checked.
+
+    The file has the dataset's `id_name` (or "row") and "label" as columns; "reviewer" and "note" may be there. Lines
+    without a reviewer are by `reviewer`.
+    """
+    try:
+        return list(_parse_lines(text, dataset, reviewer))
+    except csv.Error as error:
+        raise DataFileError(f"The labels cannot be read as CSV: {error}.") from error
+
+
+def _parse_lines(text: str, dataset: ReviewDataset, reviewer: str) -> Iterator[ImportedLine]:
+    names, id_name, n_rows = dataset.names, dataset.id_name, dataset.n_rows
+    reader = csv.reader(io.StringIO(text.removeprefix("\ufeff"), newline=""), strict=True)
+    heads = [head.strip() for head in next(reader, [])]
+    column = id_name if names is not None and id_name in heads else "row"
+    if column not in heads or "label" not in heads:
+        wanted = f"{id_name!r} or 'row'" if names is not None else "'row'"
+        raise DataFileError(f"A file of labels needs the columns {wanted} and 'label'. Got {heads[:8]}.")
+    by_name = {str(row if column == "row" or names is None else names[row]): row for row in range(n_rows)}
+    if len(by_name) < n_rows:
+        raise DataFileError(f"The names in {column!r} are not different, so labels cannot be told apart by them.")
+    for number, cells in enumerate(reader, start=2):
+        if not cells:
+            continue
+        if len(cells) != len(heads):
+            raise DataFileError(f"Line {number} has {len(cells)} cells, and the first line {len(heads)}.")
+        line = dict(zip(heads, cells, strict=True))
+        verdict = line["label"].strip().casefold()
+        if line[column] not in by_name:
+            raise DataFileError(f"Line {number}: there is no row {line[column]!r} in the data.")
+        if verdict and verdict not in VERDICTS:
+            raise DataFileError(f"Line {number}: a label must be anomaly, normal or skip. Got {line['label']!r}.")
+        if len(line.get("note", "")) > MAX_NOTE:
+            raise DataFileError(f"Line {number}: a note must have at most {MAX_NOTE:,} characters.")
+        who = check_reviewer(line.get("reviewer", "").strip() or reviewer)
+        yield ImportedLine(by_name[line[column]], who, verdict, line.get("note", "").strip())

@@ -1,4 +1,4 @@
-"""What the next labels are expected to bring, found in the background and shown when it is known."""
+"""How much better the next ten labels are expected to make the model, estimated in the background."""
 
 import threading
 import warnings
@@ -12,9 +12,9 @@ from esad import labels
 from esad.advice.crossfit import MAX_ROWS
 from esad.advice.curve import MIN_ANOMALIES, SHARES, Gain, learning_curve
 from esad.detectors.base import Detector
-from esad.review.watch import Stopped, Watch
+from esad.review.refit import TrainingStopped, TrainingWatch
 
-__all__ = ["Outlook"]
+__all__ = ["GainEstimator"]
 
 N_NEXT: Final = 10
 JOIN_SECONDS: Final = 5.0
@@ -43,7 +43,7 @@ class _Effort:
 EFFORTS: Final = {"table": _Effort(6, MAX_ROWS, 5), "images": _Effort(3, 300, 10)}
 
 
-class Outlook:
+class GainEstimator:
     """The expected gain of the next ten labels, one estimate at a time: each trains anew many times."""
 
     def __init__(self) -> None:
@@ -59,7 +59,7 @@ class Outlook:
         """Whether an estimate is being made."""
         return self._thread is not None and self._thread.is_alive()
 
-    def consider(self, detector: Detector, X: Any, y: NDArray[np.int8]) -> bool:
+    def update(self, detector: Detector, X: Any, y: NDArray[np.int8]) -> bool:
         """Make an estimate if there are labels enough, and enough new ones; whether one was begun."""
         counts, effort = labels.counts(y), EFFORTS[detector.inputs_.kind]
         n_labels = counts.n_anomaly + counts.n_normal
@@ -106,9 +106,9 @@ class Outlook:
                     n_next=N_NEXT,
                     n_repeats=effort.n_repeats,
                     max_rows=effort.max_rows,
-                    callbacks=[Watch(tell, is_stopped=stop.is_set)],
+                    callbacks=[TrainingWatch(tell, is_stopped=stop.is_set)],
                 ).gain
-        except Stopped:
+        except TrainingStopped:
             pass
         except Exception:  # no estimate is better than a page that stops
             self.gain = None

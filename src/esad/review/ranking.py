@@ -1,4 +1,4 @@
-"""One model over the data under review: scores, ranks, p-values, and reasons that are found ahead of the reader."""
+"""What one model says of the rows under review: their scores and ranks, and the reasons for them."""
 
 import threading
 from collections import OrderedDict, deque
@@ -14,10 +14,10 @@ from esad.detectors.base import Detector
 from esad.explain.cases import Case, Cases
 from esad.explain.reasons import HeatMaps, Reasons, cell_text
 from esad.preprocess.inputs import Rows
-from esad.review.material import Material
+from esad.review.dataset import ReviewDataset
 from esad.table.table import take_rows
 
-__all__ = ["Explained", "Judged", "Scored"]
+__all__ = ["Explanation", "Explanations", "Ranking"]
 
 BLOCK: Final = 4096  # pictures scored at a time
 MAX_WANTED: Final = 64
@@ -30,7 +30,7 @@ JOIN_SECONDS: Final = 5.0
 
 
 @dataclass(frozen=True)
-class Explained:
+class Explanation:
     """Why one row got its score: columns for a table, drawings (PNG) for a picture."""
 
     columns: list[dict[str, Any]] = field(default_factory=list)
@@ -41,7 +41,7 @@ class Explained:
 
 
 @dataclass(frozen=True, eq=False)
-class Scored:
+class Ranking:
     """A fitted detector and what it says of every row."""
 
     detector: Detector
@@ -49,7 +49,7 @@ class Scored:
     p_values: NDArray[np.float64] | None
 
     @classmethod
-    def of(cls, detector: Detector, X: Any) -> "Scored":
+    def of(cls, detector: Detector, X: Any) -> "Ranking":
         """Score all rows; p-values where the detector is calibrated."""
         n_rows = len(X)
         size = BLOCK if isinstance(X, np.ndarray) else n_rows  # preprocessed pictures are large
@@ -90,18 +90,18 @@ class Scored:
         return {"low": edges[0], "high": edges[-1], "threshold": threshold, "heights": heights.tolist()}
 
 
-class Judged:
-    """A model in use: explanations are found in the background.
+class Explanations:
+    """The reasons for the scores of one ranking, found in the background before they are needed.
 
     Parameters
     ----------
-    scored : Scored
-    material : Material
+    ranking : Ranking
+    dataset : ReviewDataset
     """
 
-    def __init__(self, scored: Scored, material: Material) -> None:
-        self.scored, self.material = scored, material
-        self._explained: OrderedDict[int, Explained | None] = OrderedDict()  # None: it failed
+    def __init__(self, ranking: Ranking, dataset: ReviewDataset) -> None:
+        self.ranking, self.dataset = ranking, dataset
+        self._explained: OrderedDict[int, Explanation | None] = OrderedDict()  # None: it failed
         self._wanted: deque[int] = deque()
         self._under_way: list[int] = []
         self._vectors: dict[int, Rows] = {}
@@ -119,11 +119,11 @@ class Judged:
 
     def rows_of(self, numbers: Iterable[int]) -> Rows:
         """Preprocessed rows."""
-        return self.scored.detector._rows(take_rows(self.material.X, np.asarray(numbers, dtype=np.intp)))
+        return self.ranking.detector._rows(take_rows(self.dataset.X, np.asarray(numbers, dtype=np.intp)))
 
     # ------------------------------------------------------------------ reasons
 
-    def want(self, rows: Iterable[int], *, first: bool = True) -> None:
+    def request(self, rows: Iterable[int], *, first: bool = True) -> None:
         """Explain these in this order: next, or after those that were asked for before."""
         with self._changed:
             asked = [row for row in rows if row not in self._explained and row not in self._under_way]
@@ -131,11 +131,11 @@ class Judged:
             self._wanted = deque([*asked, *waiting][:MAX_WANTED] if first else [*waiting, *asked][-MAX_WANTED:])
             self._changed.notify_all()
 
-    def explained(self, row: int, *, wait: float = 0.0) -> Explained | None:
+    def get(self, row: int, *, wait: float = 0.0) -> Explanation | None:
         """The explanation of a row; None while it is not there, or where there can be none."""
         with self._changed:
             if wait and row not in self._explained:
-                self.want([row])
+                self.request([row])
                 self._changed.wait_for(lambda: row in self._explained or self._closed, timeout=wait)
             return self._explained.get(row)
 
@@ -150,7 +150,7 @@ class Judged:
                 self._changed.wait_for(lambda: self._wanted or self._closed)
                 if self._closed:
                     return
-                n = min(AT_ONCE[self.material.noun], len(self._wanted))
+                n = min(AT_ONCE[self.dataset.noun], len(self._wanted))
                 self._under_way = rows = [self._wanted.popleft() for _ in range(n)]
             try:
                 found = self._explain(rows)
@@ -163,12 +163,12 @@ class Judged:
                     self._explained.popitem(last=False)
                 self._changed.notify_all()
 
-    def _explain(self, rows: list[int]) -> dict[int, Explained | None]:
-        part = take_rows(self.material.X, np.asarray(rows, dtype=np.intp))
-        reasons = self.scored.detector.explain(part, n_cases=0)
+    def _explain(self, rows: list[int]) -> dict[int, Explanation | None]:
+        part = take_rows(self.dataset.X, np.asarray(rows, dtype=np.intp))
+        reasons = self.ranking.detector.explain(part, n_cases=0)
         if isinstance(reasons, HeatMaps):
-            return {row: _drawn(reasons, index) for index, row in enumerate(rows)}
-        return {row: _columns(reasons, index) for index, row in enumerate(rows)}
+            return {row: _draw_pictures(reasons, index) for index, row in enumerate(rows)}
+        return {row: _list_columns(reasons, index) for index, row in enumerate(rows)}
 
     # ------------------------------------------------------------------ cases
 
@@ -186,7 +186,7 @@ class Judged:
         return cases.nearest(self._vectors[row][None], n_cases)[0]
 
 
-def _columns(reasons: Reasons, row: int) -> Explained:
+def _list_columns(reasons: Reasons, row: int) -> Explanation:
     total, order = reasons.total[row], reasons.order(row)
     shown = [
         {
@@ -199,12 +199,12 @@ def _columns(reasons: Reasons, row: int) -> Explained:
     ]
     rest = order[N_COLUMNS:]
     base = sum(float(values[row]) for values in reasons.base.values())
-    return Explained(columns=shown, n_others=len(rest), others=float(total[rest].sum()), base=base)
+    return Explanation(columns=shown, n_others=len(rest), others=float(total[rest].sum()), base=base)
 
 
-def _drawn(maps: HeatMaps, row: int) -> Explained:
-    from esad.explain.drawing import parts, to_png
+def _draw_pictures(maps: HeatMaps, row: int) -> Explanation:
+    from esad.explain.drawing import draw_parts, to_png
 
     base = sum(float(values[row]) for values in maps.base.values())
-    drawings = {name: to_png(pixels) for name, pixels in parts(maps, row).items()}
-    return Explained(base=base, drawings=drawings)
+    drawings = {name: to_png(pixels) for name, pixels in draw_parts(maps, row).items()}
+    return Explanation(base=base, drawings=drawings)

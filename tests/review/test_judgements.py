@@ -3,15 +3,25 @@
 import csv
 import io
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from esad.errors import DataFileError, InputError
-from esad.review.exchange import read_csv, write_csv
+from esad.review.dataset import ReviewDataset
+from esad.review.judgements import parse_csv, write_csv
 from esad.review.store import Store
 
 NAMES = ["a,1", 'b"2', "c\n3", "=d()"]
+
+
+def dataset(names=NAMES, id_name="serial"):
+    return ReviewDataset(title="t", X=None, known=np.zeros(4, np.int8), names=names, id_name=id_name, cells=None)
+
+
+def import_text(store, text, data):
+    return store.import_lines(parse_csv(text, data, reviewer="me"))
 
 
 def opened(path):
@@ -28,26 +38,27 @@ def opened(path):
 )
 def test_out_and_in_again_is_the_same(said, note, named, tmp_path_factory):
     folder = tmp_path_factory.mktemp("exchange")
-    names, id_name = (NAMES, "serial") if named else (None, "row")
+    data = dataset() if named else dataset(None, "row")
     with opened(folder / "a.db") as first, opened(folder / "b.db") as second:
         for number, (row, who, verdict) in enumerate(said):
             first.judge(str(number), row, who, verdict)
         first.annotate("n", 1, "ann", note.replace("\r", " ").replace("\0", ""))
-        text = write_csv(first, names, id_name)
-        assert read_csv(text, second, names, id_name, reviewer="me") == sum(map(len, first.book.verdicts().values()))
-        assert second.book.verdicts() == first.book.verdicts()
-        notes = [{who: said.note for who, said in store.book.opinions(1).items()} for store in (first, second)]
+        text = write_csv(first.judgements, data)
+        n_verdicts = sum(map(len, first.judgements.verdicts().values()))
+        assert import_text(second, text, data) == n_verdicts
+        assert second.judgements.verdicts() == first.judgements.verdicts()
+        notes = [{who: said.note for who, said in store.judgements.opinions(1).items()} for store in (first, second)]
         assert notes[0] == notes[1]
         n_entries = len(second)
-        assert read_csv(text, second, names, id_name, reviewer="me") == 0  # once more: nothing new
+        assert import_text(second, text, data) == 0  # once more: nothing new
         assert len(second) == n_entries
 
 
 def test_a_short_file_of_other_people_will_do(tmp_path):
     with opened(tmp_path / "a.db") as store:
-        assert read_csv("\ufefflabel,row\r\nAnomaly,2\r\n,1\r\n", store, NAMES, "serial", reviewer="me") == 1
-        assert store.book.verdicts() == {2: {"me": "anomaly"}}
-        rows = list(csv.reader(io.StringIO(write_csv(store, NAMES, "serial"))))
+        assert import_text(store, "\ufefflabel,row\r\nAnomaly,2\r\n,1\r\n", dataset()) == 1
+        assert store.judgements.verdicts() == {2: {"me": "anomaly"}}
+        rows = list(csv.reader(io.StringIO(write_csv(store.judgements, dataset()))))
         assert rows[0] == ["serial", "label", "reviewer", "note", "time"]
         assert rows[1][:4] == ["c\n3", "anomaly", "me", ""]
 
@@ -69,5 +80,5 @@ def test_a_short_file_of_other_people_will_do(tmp_path):
 def test_a_wrong_file_changes_nothing(tmp_path, text, words):
     with opened(tmp_path / "a.db") as store:
         with pytest.raises((DataFileError, InputError), match=words):
-            read_csv(text, store, NAMES, "serial", reviewer="me")
+            import_text(store, text, dataset())
         assert len(store) == 0

@@ -7,7 +7,7 @@ const N_BEFORE = 100; // rows to go back to
 const SHORTEST_PAUSE = 100; // milliseconds between two questions for reasons
 const LONGEST_PAUSE = 1000;
 
-export class Course {
+export class Navigation {
   list = null; // {total, entries} of a filter or a search, or null for the queue
   current = null; // row that is looked at
   isDry = false; // the server has no further row for the queue

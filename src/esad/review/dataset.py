@@ -1,4 +1,4 @@
-"""What is judged: the rows of a table or the pictures of a folder, as the model takes them and as people read them."""
+"""The rows or pictures under review, as the model takes them and as people read them."""
 
 import hashlib
 import math
@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Material"]
+__all__ = ["ReviewDataset"]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Material:
+class ReviewDataset:
     """The data under review.
 
     Attributes
@@ -40,8 +40,9 @@ class Material:
     --------
     >>> import pyarrow as pa
     >>> table = pa.table({"size": [1.0, 9.5], "colour": ["red", "Blue"]})
-    >>> rows = Material(title="t", X=table, known=np.zeros(2, np.int8), names=["a", "b"], id_name="serial", cells=table)
-    >>> rows.called(1), rows.shown(1), rows.found("blu").tolist()
+    >>> known = np.zeros(2, np.int8)
+    >>> rows = ReviewDataset(title="t", X=table, known=known, names=["a", "b"], id_name="serial", cells=table)
+    >>> rows.name_of(1), rows.cells_of(1), rows.search("blu").tolist()
     ('b', [('size', '9.5'), ('colour', 'Blue')], [False, True])
     """
 
@@ -63,19 +64,19 @@ class Material:
         """What one of them is."""
         return "picture" if self.cells is None else "row"
 
-    def called(self, row: int) -> str:
+    def name_of(self, row: int) -> str:
         """The name or title of a row, or its number, from 0."""
         called = self.titles if self.names is None else self.names
         name = None if called is None else called[row]
         return f"row {row}" if name is None else str(name)
 
-    def shown(self, row: int) -> list[tuple[str, str]]:
+    def cells_of(self, row: int) -> list[tuple[str, str]]:
         """Every cell of a row as text."""
         if self.cells is None:
             return []
         return [(name, _text(column[row])) for name, column in zip(self.cells.column_names, self.cells, strict=True)]
 
-    def found(self, query: str) -> NDArray[np.bool_]:
+    def search(self, query: str) -> NDArray[np.bool_]:
         """Which rows hold a text in any cell or in their name, whatever its case."""
         import pyarrow as pa
         import pyarrow.compute as pc

@@ -6,35 +6,35 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from esad.review.material import Material
+from esad.review.dataset import ReviewDataset
 
 CELLS = pa.table({"size": [1.5, None, 3.0], "word": ["Red", "", "b%lue"], "day": pa.array([0, 1, None], pa.date32())})
 
 
 def made(cells=CELLS, names=("a", "b", "c")):
-    return Material(title="t", X=cells, known=np.zeros(3, np.int8), names=names, id_name="id", cells=cells)
+    return ReviewDataset(title="t", X=cells, known=np.zeros(3, np.int8), names=names, id_name="id", cells=cells)
 
 
 def test_cells_are_text_and_missing_ones_are_empty():
-    assert made().shown(0) == [("size", "1.5"), ("word", "Red"), ("day", "1970-01-01")]
-    assert made().shown(1) == [("size", ""), ("word", ""), ("day", "1970-01-02")]
+    assert made().cells_of(0) == [("size", "1.5"), ("word", "Red"), ("day", "1970-01-01")]
+    assert made().cells_of(1) == [("size", ""), ("word", ""), ("day", "1970-01-02")]
 
 
 @pytest.mark.parametrize(
     ("query", "rows"), [("red", [0]), ("%", [2]), ("1970", [0, 1]), ("B", [1, 2]), ("3", [2]), ("zzz", []), ("(", [])]
 )
 def test_search_is_for_plain_text_in_any_cell_or_name(query, rows):
-    assert np.flatnonzero(made().found(query)).tolist() == rows
+    assert np.flatnonzero(made().search(query)).tolist() == rows
 
 
 def test_rows_without_names_are_called_by_their_number():
     rows = made(names=None)
-    assert rows.called(2) == "row 2"
-    assert rows.found("row 1").tolist() == [False, True, False]
+    assert rows.name_of(2) == "row 2"
+    assert rows.search("row 1").tolist() == [False, True, False]
 
 
 def test_rows_are_called_by_their_title_and_keep_their_number():
-    titled = Material(
+    titled = ReviewDataset(
         title="t",
         X=CELLS,
         known=np.zeros(3, np.int8),
@@ -43,8 +43,8 @@ def test_rows_are_called_by_their_title_and_keep_their_number():
         cells=CELLS,
         titles=["Alien", None, "Brazil"],
     )
-    assert [titled.called(row) for row in range(3)] == ["Alien", "row 1", "Brazil"]
-    assert titled.found("row 2").tolist() == [False, False, True]
+    assert [titled.name_of(row) for row in range(3)] == ["Alien", "row 1", "Brazil"]
+    assert titled.search("row 2").tolist() == [False, False, True]
 
 
 @given(row=st.integers(0, 2), column=st.sampled_from(["size", "word"]))

@@ -1,0 +1,376 @@
+"""One review, without the web: what to show, what was said, which model is in use, and the change to another."""
+
+import secrets
+import threading
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from esad import labels
+from esad.advice.suggest import border
+from esad.detectors.loading import load
+from esad.errors import InputError
+from esad.explain.drawing import to_pixels, to_png
+from esad.review.dataset import ReviewDataset
+from esad.review.gain import JOIN_SECONDS, GainEstimator
+from esad.review.judgements import parse_csv, write_csv
+from esad.review.queue import BATCH, FILTERS, Queue, filter_rows
+from esad.review.ranking import Explanation, Explanations, Ranking
+from esad.review.refit import Refit, compare_rankings, has_previous, path_beside, replace_model, restore_previous
+from esad.review.store import Store
+
+__all__ = ["DRAWINGS", "ReviewSession"]
+
+DRAWINGS: Final = ("given", "expected", "heat")
+MAX_LISTED: Final = 500
+N_RECENT: Final = 8
+_WORDS: Final = {labels.ANOMALY: "anomaly", labels.NORMAL: "normal"}
+
+Labels = NDArray[np.int8]
+
+
+class ReviewSession:
+    """One review of one data set.
+
+    Parameters
+    ----------
+    dataset : ReviewDataset
+    store : Store
+    ranking : Ranking
+        The model to begin with, and what it says.
+    model : Path
+        Its file: what is kept goes there, and the model before it beside it.
+    warm : bool
+        Whether refits begin with the old weights.
+    """
+
+    def __init__(
+        self, dataset: ReviewDataset, store: Store, ranking: Ranking, model: Path, *, warm: bool = True
+    ) -> None:
+        self.dataset, self.store, self.model = dataset, store, model
+        self.warm = warm
+        self.gain_estimator = GainEstimator()
+        self.generation = secrets.randbits(40)  # no other run's: browsers keep pictures under it
+        self._with_cases = len(getattr(ranking.detector, "cases_", ())) > 0
+        self._lock = threading.RLock()
+        self._refit: Refit | None = None
+        self._n_refits = 0
+        self._explanations: Explanations | None = None
+        self._use(ranking)
+
+    def _use(self, ranking: Ranking) -> None:
+        """Go on with a model."""
+        if self._explanations is not None:
+            self._explanations.close()
+        self._explanations = Explanations(ranking, self.dataset)
+        where = border(ranking.scores, self.labels(), threshold=ranking.detector.threshold_, n=BATCH)
+        self.queue = Queue(ranking.scores, border=where, rows_of=self.explanations.rows_of)
+        for row in np.flatnonzero(self.labels()).tolist():
+            self.queue.close(row)
+        self.queue.prepare()
+        _ = ranking.histogram, ranking.ranks  # kept from now on: the first page need not wait for them
+        self.generation += 1
+        known = self.store.known_to(ranking.detector.fingerprint_)
+        self._trained_labels = self.dataset.known if known is None else known
+
+    @property
+    def explanations(self) -> Explanations:
+        """The reasons of the model in use."""
+        assert self._explanations is not None
+        return self._explanations
+
+    @property
+    def ranking(self) -> Ranking:
+        """What the model in use says."""
+        return self.explanations.ranking
+
+    def close(self) -> None:
+        """End what runs in the background, and let go of the journal."""
+        if self._refit is not None:
+            self._refit.stop()
+            self._refit.join(JOIN_SECONDS)
+        self.gain_estimator.close()
+        self.explanations.close()
+        self.store.close()
+
+    def labels(self) -> Labels:
+        """Labels to train with: those of the file, and what the reviewers agree on."""
+        return self.store.judgements.labels(self.dataset.known)
+
+    # ------------------------------------------------------------------ judgements
+
+    def judge(self, request: str, row: int, reviewer: str, verdict: str) -> None:
+        """Enter a verdict."""
+        with self._lock:
+            self.store.judge(request, row, reviewer, verdict)
+            if verdict != "skip":
+                self.queue.close(row)
+            self._update_gain()
+
+    def undo(self, request: str, reviewer: str) -> int | None:
+        """Take the last verdict back; the row it was about."""
+        with self._lock:
+            entry = self.store.undo(request, reviewer)
+            if entry is None:
+                return None
+            if self.labels()[entry.row] == labels.UNLABELLED:
+                self.queue.reopen(entry.row)
+            return entry.row
+
+    def import_labels(self, text: str, reviewer: str) -> int:
+        """Enter the judgements of a CSV file; how many were new."""
+        lines = parse_csv(text, self.dataset, reviewer=reviewer)
+        with self._lock:
+            n_new = self.store.import_lines(lines)
+            for row in np.flatnonzero(self.labels()).tolist():
+                self.queue.close(row)
+            self._update_gain()
+            return n_new
+
+    def export_labels(self) -> str:
+        """All judgements as CSV."""
+        return write_csv(self.store.judgements, self.dataset)
+
+    def _update_gain(self) -> None:
+        if self._refit is None or self._refit.status != "training":
+            self.gain_estimator.update(self.ranking.detector, self.dataset.X, self.labels())
+
+    # ------------------------------------------------------------------ what to show
+
+    def next_items(self, reviewer: str, n: int, have: Sequence[int] = ()) -> list[dict[str, Any]]:
+        """The next items of the queue for a reviewer, beside those in hand."""
+        with self._lock:
+            verdicts = self.store.judgements.verdicts()
+
+            def is_open(row: int) -> bool:
+                said = verdicts.get(row, {})
+                decided = any(verdict != "skip" for verdict in said.values())
+                return not decided and reviewer not in said and self.dataset.known[row] == labels.UNLABELLED
+
+            taken = self.queue.take(reviewer, n, is_open=is_open, have=have)
+            self.explanations.request([one.row for one in taken], first=False)
+            y = self.labels()
+            return [self._describe_row(one.row, reviewer, y, one.why) for one in taken]
+
+    def items(self, rows: Sequence[int], reviewer: str) -> list[dict[str, Any]]:
+        """Everything to show about some rows; their reasons are looked for before all others."""
+        wrong = [row for row in rows if not 0 <= row < self.dataset.n_rows]
+        if wrong:
+            raise InputError(f"Rows must be between 0 and {self.dataset.n_rows - 1}. Got {wrong[0]}.")
+        with self._lock:
+            self.explanations.request(rows)
+            y = self.labels()
+            return [self._describe_row(row, reviewer, y) for row in rows]
+
+    def _describe_row(self, row: int, reviewer: str, y: Labels, why: str | None = None) -> dict[str, Any]:
+        """Everything about a row: what the model says, why, what people say, the nearest known cases, all cells."""
+        ranking, dataset = self.ranking, self.dataset
+        others = {name: asdict(opinion) for name, opinion in self.store.judgements.opinions(row).items()}
+        mine = others.pop(reviewer, None)
+        verdicts = {one["verdict"] for one in others.values()} | {mine["verdict"] if mine else None}
+        visible = (mine is not None and mine["verdict"] is not None) or {"anomaly", "normal"} <= verdicts
+        cases = [
+            {"row": case.row, "name": dataset.name_of(case.row), "label": _WORDS[case.label], "distance": case.distance}
+            for case in self.explanations.nearest(row, y)
+        ]
+        return {
+            "row": row,
+            "name": dataset.name_of(row),
+            "is_titled": dataset.names is None and dataset.titles is not None,
+            "score": float(ranking.scores[row]),
+            "rank": int(ranking.ranks[row]),
+            "p_value": None if ranking.p_values is None else float(ranking.p_values[row]),
+            "is_alarm": bool(ranking.is_alarm[row]),
+            "known": _WORDS.get(int(dataset.known[row])),
+            "mine": mine,
+            "others": others if visible else {},  # seen only after one's own verdict: a second opinion is one's own
+            "n_others": len(others),
+            "pending": self.explanations.is_pending(row),
+            "reasons": None if dataset.cells is None else _describe_reasons(self.explanations.get(row)),
+            "cells": dataset.cells_of(row),
+            "cases": cases,
+            "why": why,
+            "generation": self.generation,
+        }
+
+    def list_rows(self, name: str, reviewer: str, query: str = "") -> dict[str, Any]:
+        """Rows of a filter that hold a text, the most anomalous first; the first of very many."""
+        if name not in FILTERS:
+            raise InputError(f"There is no filter {name!r}. There are: {', '.join(FILTERS)}.")
+        with self._lock:
+            ranking = self.ranking
+            verdicts = self.store.judgements.verdicts()
+            if name == "next":
+                rows = ranking.order[(self.labels() == labels.UNLABELLED)[ranking.order]]
+            else:
+                rows = filter_rows(
+                    name,
+                    order=ranking.order,
+                    is_alarm=ranking.is_alarm,
+                    known=self.dataset.known,
+                    verdicts=verdicts,
+                    reviewer=reviewer,
+                )
+        if query:
+            rows = rows[self.dataset.search(query)[rows]]
+        entries = [
+            {
+                "row": row,
+                "name": self.dataset.name_of(row),
+                "score": float(ranking.scores[row]),
+                "verdict": verdicts.get(row, {}).get(reviewer),
+            }
+            for row in rows[:MAX_LISTED].tolist()
+        ]
+        return {"total": len(rows), "entries": entries}
+
+    def draw(self, row: int, kind: str) -> bytes:
+        """A picture, what the model expects in its place, or where its score comes from, as PNG."""
+        if self.dataset.cells is not None or not 0 <= row < self.dataset.n_rows or kind not in DRAWINGS:
+            raise InputError("There is no such picture.")
+        if kind == "given":
+            return to_png(to_pixels(self.explanations.rows_of([row])[0]))
+        explanation = self.explanations.get(row, wait=20.0)
+        if explanation is None:
+            raise InputError("There is no heat map of this picture.")
+        return explanation.drawings[kind]
+
+    # ------------------------------------------------------------------ state
+
+    def state(self, reviewer: str) -> dict[str, Any]:
+        """How far the review is."""
+        with self._lock:
+            y, ranking, judgements = self.labels(), self.ranking, self.store.judgements
+            counts = labels.counts(y)
+            gain = self.gain_estimator.gain
+            return {
+                "title": self.dataset.title,
+                "noun": self.dataset.noun,
+                "n_rows": self.dataset.n_rows,
+                "reviewer": reviewer,
+                "reviewers": judgements.reviewers(),
+                "generation": self.generation,
+                "n_anomaly": counts.n_anomaly,
+                "n_normal": counts.n_normal,
+                "n_labelled": counts.n_anomaly + counts.n_normal,
+                "n_skipped": sum(said.get(reviewer) == "skip" for said in judgements.verdicts().values()),
+                "n_disagreements": len(judgements.disagreements()),
+                "n_new": int((y != self._trained_labels).sum()),
+                "gain": None if gain is None else asdict(gain),
+                "estimating": self.gain_estimator.is_busy,
+                "estimated": self.gain_estimator.progress,
+                "recent": [
+                    {"row": one.row, "name": self.dataset.name_of(one.row), "verdict": one.entry}
+                    for one in judgements.recent(reviewer, N_RECENT)
+                ],
+                "model": {
+                    "name": self.model.name,
+                    "method": type(ranking.detector).__name__,
+                    "threshold": ranking.detector.threshold_,
+                    "n_alarms": int(ranking.is_alarm.sum()),
+                    "calibrated": ranking.p_values is not None,
+                    "can_roll_back": has_previous(self.model),
+                },
+                "histogram": ranking.histogram,
+                "refit": self.refit_state(),
+            }
+
+    # ------------------------------------------------------------------ refit
+
+    def start_refit(self) -> None:
+        """Train a new model with the labels of now."""
+        with self._lock:
+            if self._refit is not None and self._refit.status == "training":
+                raise InputError("A refit is under way.")
+            y = self.labels()
+            if not (y == labels.UNLABELLED).any():
+                raise InputError("Every row is labelled: there is nothing left to find.")
+            self.gain_estimator.cancel()
+            self._n_refits += 1
+            refit = Refit(self.ranking, self.dataset.X, self._trained_labels, y, self.warm, number=self._n_refits)
+            self._refit = refit.start()
+
+    def stop_refit(self, number: int | None = None) -> None:
+        """End a training, or drop its model: the old one stays in use. With a number: only that refit."""
+        with self._lock:
+            self._check_number(number)
+            if self._refit is not None:
+                self._refit.stop()
+                self._refit = None
+                self._update_gain()
+
+    def refit_state(self) -> dict[str, Any]:
+        """How far a refit is and, when it is ready, what it would change."""
+        refit = self._refit
+        if refit is None:
+            return {"status": "none"}
+        state: dict[str, Any] = {"status": refit.status, "progress": refit.progress, "message": refit.message}
+        state["number"] = refit.number
+        comparison = refit.comparison
+        if comparison is not None:
+            counts = {"n_labelled": comparison.y, "n_then": refit.then}
+            state |= {name: int(np.count_nonzero(y)) for name, y in counts.items()} | {"warm": comparison.warm}
+            state |= {"validated": comparison.validated, "reason": comparison.reason}
+            state["remarks"] = comparison.remarks
+        return state
+
+    def comparison(self) -> dict[str, Any]:
+        """Old and new ranking, with the names of the rows."""
+        refit = self._refit
+        if refit is None or refit.comparison is None:
+            raise InputError("There is no new model to compare with. Refit first.")
+        old, new, y = refit.comparison.old, refit.comparison.new, refit.comparison.y
+
+        def describe(rows: Sequence[int]) -> list[dict[str, Any]]:
+            return [
+                {"row": row, "name": self.dataset.name_of(row), "label": _WORDS.get(int(y[row]))}
+                | {"old": int(old.ranks[row]), "new": int(new.ranks[row])}
+                for row in rows
+            ]
+
+        found = compare_rankings(old, new, y)
+        found |= {name: describe(found[name]) for name in ("rose", "fell")}
+        found["top"] = {name: describe(rows) for name, rows in found["top"].items()}
+        return found | {"number": refit.number}
+
+    def _check_number(self, number: int | None) -> None:
+        """Refuse to decide on a refit that is no longer there, since another reviewer has decided or begun anew."""
+        if number is not None and (self._refit is None or self._refit.number != number):
+            raise InputError("This refit is no longer the one under way. Look at what there is now.")
+
+    def keep(self, number: int | None = None) -> None:
+        """Use the new model from now on; its file takes the place of the old one, which is kept beside it.
+
+        With a number: only the model of that refit.
+        """
+        with self._lock:
+            self._check_number(number)
+            if self._refit is None or self._refit.comparison is None:
+                raise InputError("There is no new model to keep. Refit first.")
+            comparison = self._refit.comparison
+            detector = comparison.new.detector
+            replace_model(self.model, detector, with_cases=self._with_cases)
+            self.store.remember_fit(detector.fingerprint_, comparison.y)
+            self._refit = None
+            self._use(comparison.new)
+            self._update_gain()
+
+    def roll_back(self) -> None:
+        """Go back to the model before; the one that is given up stays beside it."""
+        with self._lock:
+            if not has_previous(self.model):
+                raise InputError("There is no model to go back to.")
+            ranking = Ranking.of(load(path_beside(self.model, "previous")), self.dataset.X)
+            restore_previous(self.model)
+            self.stop_refit()
+            self._use(ranking)
+
+
+def _describe_reasons(explanation: Explanation | None) -> dict[str, Any] | None:
+    if explanation is None:
+        return None
+    return {name: getattr(explanation, name) for name in ("columns", "n_others", "others", "base")}
