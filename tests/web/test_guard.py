@@ -138,6 +138,25 @@ def test_errors_have_one_shape(caplog):
     assert message.rstrip(".").rpartition(" ")[2] in caplog.text
 
 
+def test_what_was_sent_is_not_sent_back_at_length():
+    assert len(ask("GET", "/" + "x" * 50_000).content) < 500
+    assert len(ask("POST", "/length", headers={"host": "x" * 50_000}).content) < 500
+    assert len(ask("POST", "/length", headers={"origin": "http://" + "x" * 50_000}).content) < 500
+
+
+def test_two_hosts_are_one_too_many():
+    refused(ask("POST", "/length", headers=[("host", "localhost"), ("host", "evil.example")]), 400)
+
+
+def test_every_answer_has_a_name_that_the_client_may_choose():
+    guard = example()
+    names = {ask("GET", "/nothing", guard=guard).headers["x-request-id"] for _ in range(3)}
+    assert len(names) == 3
+    chosen = ask("GET", "/nothing", headers={"x-request-id": "my-request.1"})
+    assert chosen.headers["x-request-id"] == "my-request.1"
+    assert ask("GET", "/nothing", headers={"x-request-id": "x" * 65}).headers["x-request-id"] != "x" * 65
+
+
 @pytest.mark.parametrize("encoding", ["gzip", "br", "deflate", "GZIP", "identity, gzip"])
 def test_compressed_bodies_are_refused(encoding):
     refused(ask("POST", "/length", content=b"x", headers={"content-encoding": encoding}), 415)

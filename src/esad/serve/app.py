@@ -104,7 +104,10 @@ class Service:
         self._add_routes(app)
         self._app = app
         self.guard = Guard(
-            app, names=self._settings.names, limits=self._settings.limits, answered=self.metrics.answered
+            app,
+            names=self._settings.names,
+            limits=self._settings.limits,
+            answered=lambda scope, status, seconds: self.metrics.answered(scope["path"], status, seconds),
         )
 
     # ------------------------------------------------------------------ routes

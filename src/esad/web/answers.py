@@ -15,9 +15,10 @@ from starlette.responses import Response
 
 from esad.errors import InputError, RequestError
 
-__all__ = ["application", "error_document", "error_of", "error_response", "json_response"]
+__all__ = ["MAX_SHOWN", "application", "error_document", "error_of", "error_response", "json_response"]
 
 _LOG = logging.getLogger(__name__)
+MAX_SHOWN = 100  # characters of a path or header that an answer repeats
 _CODES = {413: "content_too_large", 422: "unprocessable_content"}  # Python renamed these between versions
 
 
@@ -77,7 +78,7 @@ def application(title: str, **options: Any) -> FastAPI:
 def _install(app: FastAPI) -> None:
 
     async def known(request: Request, error: Exception) -> Response:
-        return error_of(error, where=f"{request.method} {request.url.path}")
+        return error_of(error, where=f"{request.method} {request.url.path[:MAX_SHOWN]}")
 
     async def invalid(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
@@ -86,10 +87,8 @@ def _install(app: FastAPI) -> None:
 
     async def http(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        messages = {
-            404: f"There is no {request.url.path!r} here.",
-            405: f"{request.url.path!r} does not take {request.method}.",
-        }
+        path = request.url.path if len(request.url.path) <= MAX_SHOWN else f"{request.url.path[:MAX_SHOWN]}..."
+        messages = {404: f"There is no {path!r} here.", 405: f"{path!r} does not take {request.method[:20]}."}
         return error_response(error.status_code, messages.get(error.status_code, str(error.detail)), error.headers)
 
     app.add_exception_handler(InputError, known)

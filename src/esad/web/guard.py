@@ -8,18 +8,21 @@ more requests than can be held, and everything new once the server is told to st
 import asyncio
 import contextlib
 import ipaddress
+import itertools
+import re
+import secrets
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import urlsplit
 
-from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from esad.errors import RequestError
-from esad.web.answers import error_of
+from esad.web.answers import MAX_SHOWN, error_of
 
-__all__ = ["API_POLICY", "PAGE_POLICY", "Guard", "Limits"]
+__all__ = ["API_POLICY", "PAGE_POLICY", "Guard", "Limits", "headers_of"]
 
 _NOTHING = "default-src 'none'; base-uri 'none'; frame-ancestors 'none'"
 API_POLICY = f"{_NOTHING}; form-action 'none'"
@@ -27,8 +30,22 @@ PAGE_POLICY = (
     f"{_NOTHING}; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; form-action 'self'"
 )
 _SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
+_REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _MAX_KNOWN_HOSTS = 16  # Host headers that were found right before
 _DISCARD_SECONDS = 2.0  # spent on reading what was refused, so that the client sees the answer and not a reset
+
+
+def headers_of(policy: str) -> tuple[tuple[bytes, bytes], ...]:
+    """What every answer carries, with its content security policy."""
+    return (
+        (b"content-security-policy", policy.encode("ascii")),
+        (b"x-content-type-options", b"nosniff"),
+        (b"x-frame-options", b"DENY"),
+        (b"referrer-policy", b"no-referrer"),
+        (b"cross-origin-opener-policy", b"same-origin"),
+        (b"cross-origin-resource-policy", b"same-origin"),
+        (b"cache-control", b"no-store"),
+    )
 
 
 @dataclass(frozen=True)
@@ -65,7 +82,8 @@ class Guard:
         Content security policy of answers that do not bring their own.
     limits : Limits
     answered : callable, optional
-        Told path, status and seconds of every answer.
+        Told scope, status and seconds of every answer; `scope["state"]["request_id"]` names it, as its header
+        X-Request-ID does.
 
     Attributes
     ----------
@@ -93,7 +111,7 @@ class Guard:
         names: Iterable[str] = (),
         policy: str = API_POLICY,
         limits: Limits | None = None,
-        answered: Callable[[str, int, float], None] | None = None,
+        answered: Callable[[Scope, int, float], None] | None = None,
     ) -> None:
         self.app = app
         self.limits = limits or Limits()
@@ -101,18 +119,11 @@ class Guard:
         self.n_active = 0
         self.last_request = 0.0
         self._names = {"localhost", *(name.casefold() for name in names)}
-        self._headers = (
-            (b"content-security-policy", policy.encode("ascii")),
-            (b"x-content-type-options", b"nosniff"),
-            (b"x-frame-options", b"DENY"),
-            (b"referrer-policy", b"no-referrer"),
-            (b"cross-origin-opener-policy", b"same-origin"),
-            (b"cross-origin-resource-policy", b"same-origin"),
-            (b"cache-control", b"no-store"),
-        )
-        self._known_hosts: set[str] = set()
+        self._headers = headers_of(policy)
+        self._known_hosts: set[bytes] = set()
         self._n_held = 0
         self._answered = answered
+        self._process, self._numbers = secrets.token_hex(4), itertools.count(1)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or run the application's start and end."""
@@ -122,18 +133,27 @@ class Guard:
         if scope["type"] != "http":
             await send({"type": "websocket.close", "code": 1008})
             return
-        await self._answer(scope, receive, send)
+        state = scope.setdefault("state", {})
+        connection = state.get("connection")  # of `esad.web.server`
+        if connection is not None:
+            connection.request_began()
+        try:
+            await self._answer(scope, state, receive, send)
+        finally:
+            if connection is not None:
+                connection.request_ended()
 
-    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _answer(self, scope: Scope, state: dict[str, Any], receive: Receive, send: Send) -> None:
         status = 0
-        headers = Headers(scope=scope)
+        headers: dict[bytes, bytes] = dict(scope["headers"])
+        state["request_id"] = request_id = self._request_id(headers)
         body = _Body(self, receive, headers)
 
         async def guarded(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                own = list(message.get("headers", ()))
+                own = [*message.get("headers", ()), (b"x-request-id", request_id.encode("ascii"))]
                 brought = {name for name, _ in own}
                 own += [header for header in self._headers if header[0] not in brought]
                 if self.stopping or not body.complete:
@@ -144,42 +164,52 @@ class Guard:
         began = self.last_request = time.monotonic()
         self.n_active += 1
         try:
-            self._check(scope["method"], headers)
+            self._check(scope, headers)
             await self.app(scope, body.receive, guarded)
         except Exception as error:
             if not status:
-                if not body.complete and "expect" not in headers:
+                if not body.complete and b"expect" not in headers:
                     await body.discard()
-                await error_of(error, where=f"{scope['method']} {scope['path']}")(scope, receive, guarded)
+                await error_of(error, where=f"{scope['method']} {scope['path'][:MAX_SHOWN]}")(scope, receive, guarded)
         finally:
             self.n_active -= 1
             self._n_held -= body.n_bytes
             if status and self._answered is not None:
-                self._answered(scope["path"], status, time.monotonic() - began)
+                self._answered(scope, status, time.monotonic() - began)
 
-    def _check(self, method: str, headers: Headers) -> None:
+    def _request_id(self, headers: Mapping[bytes, bytes]) -> str:
+        """What the client calls its request, or a name that no other has here."""
+        given = headers.get(b"x-request-id", b"")
+        if _REQUEST_ID.fullmatch(given):
+            return given.decode("ascii")
+        return f"{self._process}-{next(self._numbers)}"
+
+    def _check(self, scope: Scope, headers: Mapping[bytes, bytes]) -> None:
         """Refuse what needs no look at the body."""
         if self.stopping:
             raise RequestError(503, "This server is stopping. Try again later.", {"retry-after": "1"})
-        host = headers.get("host", "")
-        if host not in self._known_hosts and not self._is_ours(host):
+        host = headers.get(b"host", b"")
+        if sum(name == b"host" for name, _ in scope["headers"]) > 1:  # a proxy may have looked at the other one
+            raise RequestError(400, "A request has one Host header.")
+        if host not in self._known_hosts and not self._is_ours(host.decode("latin-1")):
             raise RequestError(
                 421,
-                f"This server does not go by the name {host!r}. Allow the name when you start it, or use localhost.",
+                f"This server does not go by the name {_shown(host)}. Allow the name when you start it, or use "
+                "localhost.",
             )
         if len(self._known_hosts) < _MAX_KNOWN_HOSTS:
             self._known_hosts.add(host)
-        origin = headers.get("origin")
-        if origin is not None and method not in _SAFE_METHODS and _netloc(origin) != host.casefold():
-            raise RequestError(403, f"A page of {origin!r} may not ask here.")
-        if headers.get("content-encoding", "identity").casefold() != "identity":
+        origin = headers.get(b"origin")
+        if origin is not None and scope["method"] not in _SAFE_METHODS and _netloc(origin) != host.lower():
+            raise RequestError(403, f"A page of {_shown(origin)} may not ask here.")
+        if headers.get(b"content-encoding", b"identity").lower() != b"identity":
             raise RequestError(415, "Compressed bodies are refused. Send the content as it is.")
-        if "content-length" in headers and "transfer-encoding" in headers:  # a proxy may see another end of the body
+        if b"content-length" in headers and b"transfer-encoding" in headers:  # a proxy may see another end of the body
             raise RequestError(400, "A request may state its length or come in chunks, not both.")
         if self.n_active > self.limits.requests:
             raise RequestError(503, "Too many requests at once. Try again in a moment.", {"retry-after": "1"})
-        length = headers.get("content-length", "0")
-        if length.isdecimal() and int(length[:19]) > self.limits.body_bytes:
+        length = headers.get(b"content-length", b"0")
+        if length.isdigit() and int(length[:19]) > self.limits.body_bytes:
             raise self.too_large()
 
     def _is_ours(self, host: str) -> bool:
@@ -210,11 +240,11 @@ class Guard:
 class _Body:
     """The body of one request, counted as it arrives."""
 
-    def __init__(self, guard: Guard, receive: Receive, headers: Headers) -> None:
+    def __init__(self, guard: Guard, receive: Receive, headers: Mapping[bytes, bytes]) -> None:
         self._guard, self._receive = guard, receive
         self._deadline: float | None = None
         self.n_bytes = 0
-        self.complete = headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers
+        self.complete = headers.get(b"content-length", b"0") == b"0" and b"transfer-encoding" not in headers
 
     async def receive(self) -> Message:
         """The next part; too much or too late is refused."""
@@ -247,9 +277,13 @@ class _Body:
                     self.complete = not (await self._receive()).get("more_body", False)
 
 
-def _netloc(origin: str) -> str:
+def _netloc(origin: bytes) -> bytes:
     """Host and port of an origin; nothing for "null" and what is malformed."""
     try:
-        return urlsplit(origin).netloc.casefold()
+        return urlsplit(origin.lower()).netloc
     except ValueError:
-        return ""
+        return b""
+
+
+def _shown(header: bytes) -> str:
+    return repr(header[:MAX_SHOWN].decode("latin-1"))

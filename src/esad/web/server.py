@@ -9,15 +9,16 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from http import HTTPStatus
 from types import FrameType
+from typing import Any
 
-import h11
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from esad.errors import InputError
 from esad.web.answers import error_document, json_response
-from esad.web.guard import Guard
+from esad.web.guard import API_POLICY, Guard, headers_of
 
 __all__ = ["LOCALHOST", "bind", "in_background", "is_local", "run", "url_of"]
 
@@ -25,6 +26,7 @@ LOCALHOST = "127.0.0.1"
 _BACKLOG = 1024
 _MAX_CONNECTIONS = 1000
 _HEADER_SECONDS = 10.0  # until the head of a request has arrived
+_MAX_HEAD_BYTES = 2**16
 _KEEP_ALIVE_SECONDS = 30
 _QUIET_SECONDS = 0.3  # without a new request, before connections that are kept open are closed
 
@@ -160,7 +162,7 @@ class _Server(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 guard,
-                http=_Protocol,
+                http=_Connection,
                 ws="none",
                 loop="asyncio",
                 lifespan="on",
@@ -187,31 +189,15 @@ class _Server(uvicorn.Server):
         """Take no more connections, answer what comes on those there are, then close them."""
         self._guard.stopping = True
         began = self._guard.last_request = time.monotonic()
-        await self._stop_listening(sockets or [])
-        while self.server_state.connections and not self.force_exit:
-            now = time.monotonic()
-            quiet = now - self._guard.last_request > _QUIET_SECONDS and not self._guard.n_active
-            if quiet or now - began > self._stop_seconds:
-                break
-            await asyncio.sleep(0.02)
-        await super().shutdown(sockets)
-
-    async def _stop_listening(self, sockets: list[socket.socket]) -> None:
-        """Close the doors; who stands in the queue is let in first, for the system would cut them off."""
-        loop = asyncio.get_running_loop()
-        queued: list[socket.socket] = []
-        for listener in sockets:
-            with contextlib.suppress(OSError):  # nobody left
-                while True:
-                    queued.append(listener.accept()[0])
+        for listener in sockets or []:
+            _refuse_queued(listener)
         for server in self.servers:
             server.close()
-        for connection in queued:
-            connection.setblocking(False)
-            await loop.connect_accepted_socket(self._protocol, connection)
-
-    def _protocol(self) -> "_Protocol":
-        return _Protocol(self.config, self.server_state, self.lifespan.state)
+        while not self.force_exit and time.monotonic() - began < self._stop_seconds:
+            await asyncio.sleep(0.02)
+            if not self._guard.n_active and time.monotonic() - self._guard.last_request > _QUIET_SECONDS:
+                break
+        await super().shutdown(sockets)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -241,6 +227,18 @@ class _Server(uvicorn.Server):
             self._loop.call_soon_threadsafe(self._hang_up)
 
 
+def _refuse_queued(listener: socket.socket) -> None:
+    """Tell those who stand in the queue of a socket that is about to close; the system would cut them off."""
+    refusal = _refusal(503, "This server is stopping. Try again later.")
+    with contextlib.suppress(OSError):  # nobody left
+        while True:
+            with listener.accept()[0] as connection, contextlib.suppress(OSError):  # gone already
+                connection.setblocking(False)
+                connection.sendall(refusal)
+                connection.shutdown(socket.SHUT_WR)
+                connection.recv(_MAX_HEAD_BYTES)  # what is not read would reset the connection
+
+
 def _has_terminal() -> bool:
     """Whether somebody sits at a terminal; one that was closed is none."""
     try:
@@ -249,10 +247,17 @@ def _has_terminal() -> bool:
         return False
 
 
-class _Protocol(H11Protocol):
-    """One connection: closed when the head of a request does not come, errors of the protocol in our shape."""
+class _Connection(HttpToolsProtocol):
+    """One connection, watched from outside: by what asyncio tells a protocol, and by what the guard tells of requests.
 
-    _head_timer: asyncio.TimerHandle | None = None
+    uvicorn has no option for the time that the head of a request may take, nor for its size.
+    """
+
+    def __init__(self, config: Any, server_state: Any, app_state: dict[str, Any], **rest: Any) -> None:
+        super().__init__(config, server_state, app_state | {"connection": self}, **rest)
+        self._timer: asyncio.TimerHandle | None = None
+        self._n_requests = 0  # under way
+        self._n_head = 0  # bytes that came since the last request, and began none
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
         """Begin to wait for a request; there is an end to the number of connections."""
@@ -260,55 +265,67 @@ class _Protocol(H11Protocol):
         if len(self.connections) > _MAX_CONNECTIONS:
             self._refuse(503, "Too many connections. Try again in a moment.")
         else:
-            self._watch_head()
+            self._wait(_HEADER_SECONDS)
+
+    def data_received(self, data: bytes) -> None:
+        """Read on; a head may take so long and no longer, in bytes and in seconds."""
+        if not self._n_requests:
+            if self._n_head > _MAX_HEAD_BYTES:
+                self._refuse(431, f"The head of a request may have {_MAX_HEAD_BYTES:,} bytes.")
+                return
+            if not self._n_head:
+                self._wait(_HEADER_SECONDS)
+            self._n_head += len(data)
+        super().data_received(data)
+
+    def eof_received(self) -> None:
+        """Tell who ends in the middle of a head."""
+        if self._n_head and not self._n_requests:
+            self._refuse(400, "The request was cut off.")
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Wait no more."""
-        self._forget_head()
+        self._wait(None)
         super().connection_lost(exc)
 
-    def data_received(self, data: bytes) -> None:
-        """Read on, and wait no more once a request has begun."""
-        super().data_received(data)
-        if self.cycle is None or self.cycle.response_complete:
-            self._watch_head()
-        else:
-            self._forget_head()
+    def request_began(self) -> None:
+        """The head of a request is complete; called by the guard."""
+        self._n_requests += 1
+        self._n_head = 0
+        self._wait(None)
 
-    def timeout_keep_alive_handler(self) -> None:
-        """Close an idle connection, also one whose other side does not take the answer."""
-        if self.transport.get_write_buffer_size():
-            self.transport.abort()
-        else:
-            super().timeout_keep_alive_handler()
+    def request_ended(self) -> None:
+        """Its answer was given; called by the guard."""
+        self._n_requests -= 1
+        self._wait(_KEEP_ALIVE_SECONDS)
 
     def send_400_response(self, msg: str) -> None:
         """What is no HTTP."""
         self._refuse(400, msg)
 
-    def _watch_head(self) -> None:
-        if self._head_timer is None:
-            self._head_timer = self.loop.call_later(_HEADER_SECONDS, self._too_slow)
+    def _wait(self, seconds: float | None) -> None:
+        """Wait so long for the next request, or no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None if seconds is None else self.loop.call_later(seconds, self._give_up)
 
-    def _forget_head(self) -> None:
-        if self._head_timer is not None:
-            self._head_timer.cancel()
-            self._head_timer = None
-
-    def _too_slow(self) -> None:
-        self._head_timer = None
-        if not self.transport.is_closing():
+    def _give_up(self) -> None:
+        if self.transport.get_write_buffer_size():  # the other side does not take its answer
+            self.transport.abort()
+        elif self._n_head or not self.transport.is_closing():
             self._refuse(408, f"The request did not arrive within {_HEADER_SECONDS:g} s.")
 
     def _refuse(self, status: int, message: str) -> None:
         """Answer without the application and close."""
-        answer = json_response(error_document(status, message))
-        headers = [*answer.raw_headers, (b"connection", b"close")]
-        body = bytes(answer.body)
-        with contextlib.suppress(h11.LocalProtocolError):  # an answer is under way: only closing is left
-            for event in (h11.Response(status_code=status, headers=headers), h11.Data(data=body), h11.EndOfMessage()):
-                self.transport.write(self.conn.send(event) or b"")
-        if self.cycle is not None and not self.cycle.response_complete:
-            self.cycle.disconnected = True
-            self.cycle.message_event.set()
-        self.transport.close()
+        if not self.transport.is_closing():
+            if not self._n_requests:
+                self.transport.write(_refusal(status, message))
+            self.transport.close()
+
+
+def _refusal(status: int, message: str) -> bytes:
+    """An answer to what never reaches the application."""
+    answer = json_response(error_document(status, message))
+    headers = [*answer.raw_headers, *headers_of(API_POLICY), (b"connection", b"close")]
+    lines = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}".encode(), *(b": ".join(header) for header in headers)]
+    return b"\r\n".join([*lines, b"", bytes(answer.body)])
