@@ -1,8 +1,9 @@
 """Methods and data sets, found by folder: a new one is one new file.
 
-A method is a module in `esad/methods` whose `__all__` names one detector class; a family of data sets is a module in
-`esad/datasets/sources` with `NAMES` and `load(name)`, and where its data do not ship with a package `files(name)`, the
-places in the data folder where a set may lie, and, for those that it lists in `GETS`, `get(name, folder, report)`.
+A method is a module or package in `esad/methods` whose `__all__` begins with a detector class; a family of data sets is
+a module in `esad/datasets/sources` with `NAMES` and `load(name)`, and where its data do not ship with a package
+`files(name)`, the places in the data folder where a set may lie, and, for those that it lists in `GETS`,
+`get(name, folder, report)`.
 Names are read without importing anything heavy.
 """
 
@@ -22,17 +23,19 @@ __all__ = [
     "load_data_set",
     "method",
     "method_classes",
+    "method_name",
     "method_names",
     "methods_for",
 ]
 
 
 def _modules(package: str) -> dict[str, Path]:
-    """Public modules of a package, {name: file}, without importing them."""
+    """Public modules and packages in a package, {name: file}, without importing them."""
     spec = importlib.util.find_spec(package)
-    folders = list(spec.submodule_search_locations or ()) if spec else []
-    files = [path for folder in folders for path in Path(folder).glob("*.py")]
-    return {path.stem: path for path in sorted(files) if not path.stem.startswith("_")}
+    folders = [Path(folder) for folder in (spec.submodule_search_locations or ())] if spec else []
+    files = {path.stem: path for folder in folders for path in folder.glob("*.py")}
+    files |= {path.parent.name: path for folder in folders for path in folder.glob("*/__init__.py")}
+    return {name: files[name] for name in sorted(files) if not name.startswith("_")}
 
 
 def _constant(path: Path, name: str) -> tuple[str, ...]:
@@ -84,6 +87,17 @@ def method(name: str) -> type[Any]:
         raise InputError(f"Unknown method {name!r}. There are: {', '.join(method_names())}.")
     detector: type[Any] = getattr(importlib.import_module(f"esad.methods.{name}"), method_classes()[name])
     return detector
+
+
+def method_name(detector_class: type[Any]) -> str:
+    """The name under which `method` knows a detector class.
+
+    Examples
+    --------
+    >>> method_name(method("iforest"))
+    'iforest'
+    """
+    return detector_class.__module__.removeprefix("esad.methods.").partition(".")[0]
 
 
 @cache

@@ -10,7 +10,6 @@ from esad import evaluate
 from esad.advice import search as module
 from esad.advice.search import RECIPES, search
 from esad.errors import InputError
-from esad.methods._esad_recipe import resolve
 from esad.methods.esad import ESAD
 
 
@@ -123,7 +122,7 @@ def test_other_lengths_are_those_shares_inside_a_split_too(monkeypatch):
 
     def remember(detector, X, parts, *, seed):
         change = {} if detector.n_epochs == "auto" else {"n_epochs": detector.n_epochs}
-        recipe = resolve(ESAD(**change).get_params(), (3,), parts[0].y, "cpu")
+        recipe = ESAD(**change).recipe_for((3,), parts[0].y)
         steps[detector.n_epochs] = recipe.settings.n_steps
         return [None] * len(parts)
 
@@ -133,7 +132,7 @@ def test_other_lengths_are_those_shares_inside_a_split_too(monkeypatch):
     found = search(ESAD(random_state=0), X, y, n_repeats=2)
     assert sorted(steps.values()) == [83, 250, 500]
     for trial in found.trials[-2:]:  # what is taken is for all rows
-        n_steps = resolve(ESAD(**trial.parameters).get_params(), (3,), y, "cpu").settings.n_steps
+        n_steps = ESAD(**trial.parameters).recipe_for((3,), y).settings.n_steps
         assert n_steps == pytest.approx(250 * module.LENGTHS[trial.name], abs=1)
 
 

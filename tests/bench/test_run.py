@@ -19,7 +19,6 @@ from esad.bench.grid import Cell, read
 from esad.bench.run import Failure, run
 from esad.bench.store import Store
 from esad.cli.app import run as esad
-from esad.methods._esad_recipe import resolve
 
 EXPERIMENT = """
 name = "tiny"
@@ -212,9 +211,7 @@ def test_the_experiment_with_the_papers_settings_has_them(shipped):
     (variant,) = read(shipped / "as_published.toml").variants
     y = np.zeros(100, dtype=np.int8)
     y[:3] = -1
-    ours, papers = (
-        resolve(detector.get_params(), (5,), y, "cpu") for detector in (ESAD(**variant.settings), ESAD.as_published())
-    )
+    ours, papers = (detector.recipe_for((5,), y) for detector in (ESAD(**variant.settings), ESAD.as_published()))
     assert ours == papers
 
 

@@ -1,5 +1,6 @@
 """ESAD's own arguments: what is refused, what each switch does, the published recipe."""
 
+import inspect
 import shutil
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 
 from esad import ESAD
 from esad.errors import InputError
+from esad.methods.esad.method import PARAMETERS
 
 
 def tiny(**changes):
@@ -50,6 +52,22 @@ def tiny(**changes):
 def test_wrong_parameters_are_named(parameters, says, rows):
     with pytest.raises(InputError, match=says):
         tiny(**parameters).fit(*rows)
+
+
+def test_every_argument_is_declared_once_and_described():
+    names = list(inspect.signature(ESAD).parameters)
+    assert list(PARAMETERS) == names
+    described = ESAD.__doc__.partition("----------\n")[2].partition("\nAttributes\n")[0]
+    assert [line.partition(" :")[0] for line in described.splitlines() if line[:1].strip()] == names
+    assert "Auto: 1.5 for tables, 1.0 for pictures. As published: 1.0." in " ".join(described.split())
+
+
+def test_the_recipe_of_other_data_can_be_asked_for(rows):
+    assert ESAD.defaults("images")["lambda_assist"] == 0.3
+    assert [ESAD().n_leaving_out(kind) for kind in ("table", "images")] == [5, 1]
+    assert ESAD(n_members=3).n_leaving_out("table") == 3
+    assert ESAD.as_published().n_leaving_out("table") == 0
+    assert tiny().recipe_for((4,), rows[1]) == tiny().fit(*rows).recipe_
 
 
 def test_ablation_switches_change_the_model(rows):

@@ -13,10 +13,9 @@ from esad.core.random import MemberRandom
 from esad.datasets.scenario import Scenario
 from esad.detectors.stacked import can_stack, fit_stack
 from esad.errors import InputError
-from esad.methods._esad_bins import BinnedESADObjective, Bins
-from esad.methods._esad_objective import ESADObjective
-from esad.methods._esad_recipe import Recipe
-from esad.methods._esad_settings import LossSettings
+from esad.methods.esad.loss import ESADObjective, LossSettings
+from esad.methods.esad.recipe import Recipe
+from esad.methods.esad.views import BinnedColumns, Bins
 from esad.networks.spec import NetworkSpec
 from esad.train.objective import Batch
 
@@ -41,7 +40,7 @@ def bins(rows):
 
 
 def places(rows, column):
-    """Eq. (1) of one column, standardised, (n, bins that there are)."""
+    """Eq. (a) of one column, standardised, (n, bins that there are)."""
     x = rows[:, column].astype(np.float64)
     edges = np.unique(np.quantile(x, EDGES))
     found = []
@@ -105,16 +104,16 @@ class TestBins:
 def objective(request, rows):
     spec = NetworkSpec("mlp", in_shape=(N_COLUMNS,), hidden=(7, 4), latent=3, n_members=N_MEMBERS)
     settings = LossSettings(bins=(0, N_BINS, 0), phi="none", reduction=request.param, input_noise=(0.0,) * N_MEMBERS)
-    found = BinnedESADObjective(spec, settings)
-    found.double().bins.learn(rows)
+    found = ESADObjective(spec, settings)
+    found.double().view.bins.learn(rows)
     found.reset(MemberRandom([1, 2, 3], dtype=torch.float64))
     return found
 
 
 def numpy_terms(objective, x, *, training):
-    """Errors (members, rows, columns) by Eq. (1), and both codes, of rows (members, rows, columns)."""
-    features = objective.bins(torch.from_numpy(x)).numpy()
-    exists, ratio = objective.bins.exists.flatten(1).numpy(), objective.bins.ratio.numpy()
+    """Errors (members, rows, columns) by Eq. (a), and both codes, of rows (members, rows, columns)."""
+    features = objective.view.bins(torch.from_numpy(x)).numpy()
+    exists, ratio = objective.view.bins.exists.flatten(1).numpy(), objective.view.bins.ratio.numpy()
     z = perceptrons(objective.encoder_1, features, training=training)
     rebuilt = perceptrons(objective.decoder, z, training=training) * exists[:, None]
     z_hat = perceptrons(objective.encoder_2, rebuilt, training=training)
@@ -156,11 +155,11 @@ def test_score_and_summands_are_those_of_numpy(objective, rows):
 
 def test_noise_is_on_features_that_exist_and_as_strong_against_a_column_as_it_was(rows):
     spec = NetworkSpec("mlp", in_shape=(N_COLUMNS,), hidden=(4,), latent=2, n_members=2)
-    objective = BinnedESADObjective(spec, LossSettings(bins=(0, N_BINS), input_noise=(0.5, 0.5)))
-    objective.bins.learn(rows)
+    objective = ESADObjective(spec, LossSettings(bins=(0, N_BINS), input_noise=(0.5, 0.5)))
+    objective.view.bins.learn(rows)
     still = torch.zeros(2, 4000, N_BINS * N_COLUMNS)
-    noise = objective._disturb(still, 4000, MemberRandom([1, 2])).std(1)
-    exists = objective.bins.exists.flatten(1) > 0
+    noise = objective.view.disturb(still, 4000, MemberRandom([1, 2])).std(1)
+    exists = objective.view.bins.exists.flatten(1) > 0
     assert (noise[~exists] == 0).all()
     np.testing.assert_allclose(noise[0][exists[0]], 0.5, rtol=0.1)
     np.testing.assert_allclose(noise[1][exists[1]], 0.5 * np.sqrt(11 / 5), rtol=0.1)
@@ -168,8 +167,8 @@ def test_noise_is_on_features_that_exist_and_as_strong_against_a_column_as_it_wa
 
 def test_initial_weights_are_as_large_as_without_room_for_bins(rows):
     spec = NetworkSpec("mlp", in_shape=(N_COLUMNS,), hidden=(50,), latent=2, n_members=2)
-    with_room, without = BinnedESADObjective(spec, LossSettings(bins=(0, N_BINS))), ESADObjective(spec, LossSettings())
-    with_room.bins.learn(rows)
+    with_room, without = ESADObjective(spec, LossSettings(bins=(0, N_BINS))), ESADObjective(spec, LossSettings())
+    with_room.view.bins.learn(rows)
     for objective in (with_room, without):
         objective.reset(MemberRandom([1, 2]))
     largest = [objective.encoder_1.layers()[0][0][0].abs().max().item() for objective in (with_room, without)]
@@ -180,11 +179,11 @@ class TestDetector:
     @pytest.mark.parametrize(("n_members", "n_binned"), [(2, 1), (3, 1), (5, 2), (10, 4)])
     def test_two_of_five_members_see_bins(self, rows, n_members, n_binned):
         detector = tiny("esad", n_members=n_members).fit(rows)
-        assert np.count_nonzero(detector.objective_.bins.n_bins) == n_binned
+        assert np.count_nonzero(detector.objective_.view.bins.n_bins) == n_binned
 
     def test_each_member_may_have_its_own_number(self, rows):
         detector = tiny("esad", n_members=3, bins=[2, 4]).fit(rows)
-        exists = detector.objective_.bins.exists
+        exists = detector.objective_.view.bins.exists
         assert exists[:, :, 0].sum(1).tolist() == [2, 4, 2]  # of a column with many values
         assert np.isfinite(detector.anomaly_score(rows)).all()
 
@@ -196,12 +195,12 @@ class TestDetector:
         assert fit_stack(stacked, drawn)
         for seed, (detector, one) in enumerate(zip(stacked, drawn, strict=True)):
             alone = tiny("esad", n_members=3, random_state=seed).fit(one.X_train)
-            assert detector.objective_.bins.n_bins == (0, 4, 0)
+            assert detector.objective_.view.bins.n_bins == (0, 4, 0)
             np.testing.assert_allclose(detector.anomaly_score(rows), alone.anomaly_score(rows), rtol=1e-3, atol=1e-3)
 
     @pytest.mark.parametrize("changes", [{"n_members": 1}, {"bins": 0}])
     def test_there_may_be_none(self, rows, changes):
-        assert not isinstance(tiny("esad", **changes).fit(rows).objective_, BinnedESADObjective)
+        assert not isinstance(tiny("esad", **changes).fit(rows).objective_.view, BinnedColumns)
 
     def test_member_k_is_the_same_network_whatever_the_number_of_members(self, rows):
         few, many = (tiny("esad", n_members=n).fit(rows).objective_.state_dict() for n in (2, 5))
@@ -216,7 +215,7 @@ class TestDetector:
         y[:20] = -1
         strange = rows.copy()
         strange[:20] *= 1000
-        edges = [tiny("esad", scaling="standard").fit(x, y).objective_.bins.slope for x in (rows, strange)]
+        edges = [tiny("esad", scaling="standard").fit(x, y).objective_.view.bins.slope for x in (rows, strange)]
         assert (edges[0] == edges[1]).all()
 
     @pytest.mark.parametrize("bins", [-1, 65, 2.5, "many", True, [], np.array(4), [4, -1], [4, "auto"]])
@@ -226,7 +225,7 @@ class TestDetector:
 
     def test_pictures_have_none(self):
         pictures = np.random.default_rng(0).integers(0, 256, size=(20, 16, 16), dtype=np.uint8)
-        with pytest.raises(InputError, match="columns of a table"):
+        with pytest.raises(InputError, match="`bins` is for a table"):
             tiny("esad", bins=4, hidden=(4, 4)).fit(pictures)
 
     @pytest.mark.parametrize("bins", [[-1, 0], [10**9, 4], [2.0, 0], [True, 0], [4], [4, 4, 4]])

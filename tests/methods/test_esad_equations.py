@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from support import perceptrons
 
 from esad.core.random import MemberRandom
-from esad.methods._esad_objective import ESADObjective
-from esad.methods._esad_settings import LossSettings
+from esad.methods.esad.loss import ESADObjective, LossSettings
 from esad.networks.spec import NetworkSpec
 from esad.train.objective import Batch
 
@@ -169,7 +168,7 @@ def test_one_step_moves_a_labelled_anomaly_out_and_a_labelled_normal_in():
 
     def norms():
         with torch.no_grad():
-            return objective._norm(objective(batch.labelled)[2])
+            return objective.norm(objective(batch.labelled)[2])
 
     before = norms()
     optimizer = torch.optim.SGD(objective.parameters(), lr=1e-3)

@@ -6,17 +6,17 @@ import torch
 
 from esad.core.random import MemberRandom
 from esad.errors import InputError
-from esad.methods._esad_pictures import MIN_TOLD_APART, TOLD_APART_RATE, PictureESADObjective
-from esad.methods._esad_settings import LossSettings
 from esad.methods.esad import ESAD
+from esad.methods.esad.extras import Decoys, Drawn, Step
+from esad.methods.esad.loss import ESADObjective, LossSettings
 from esad.networks.spec import NetworkSpec
 from esad.train.objective import Batch
 
 SPEC = NetworkSpec("conv", in_shape=(1, 8, 8), hidden=(2, 2), latent=2, n_members=2)
 
 
-def objective(**settings) -> PictureESADObjective:
-    made = PictureESADObjective(SPEC, LossSettings(phi="none", decoys=0.5, **settings)).double()
+def objective(**settings) -> ESADObjective:
+    made = ESADObjective(SPEC, LossSettings(phi="none", decoys=0.5, **settings)).double()
     made.reset(MemberRandom([0, 1], dtype=torch.float64))
     return made
 
@@ -36,7 +36,7 @@ def test_augmentation_moves_labelled_anomalies_only():
     spec = NetworkSpec("conv", in_shape=(1, 16, 16), hidden=(3,) * 4, latent=3, n_members=1)
     given = torch.rand(1, 4, 1, 16, 16)
     drawn = Batch(given, given, torch.tensor([[-1.0, 1.0, -1.0, 1.0]]), MemberRandom([3]))
-    moved = PictureESADObjective(spec, LossSettings(augment=2))._augmented(drawn)
+    moved = ESADObjective(spec, LossSettings(augment=2)).view.augment(drawn)
     assert torch.equal(moved.unlabelled, given)
     assert torch.equal(moved.labelled[:, 1::2], given[:, 1::2])
     assert not torch.equal(moved.labelled[:, ::2], given[:, ::2])
@@ -45,7 +45,8 @@ def test_augmentation_moves_labelled_anomalies_only():
 
 def test_half_of_the_unlabelled_pictures_are_turned_and_none_is_left_upright():
     given = batch()
-    decoys, turns = objective()._decoys(given)
+    drawn = objective().view.decoys.draw(given)
+    decoys, turns = drawn.rows, drawn.kinds
     assert decoys.shape == (2, 4, 1, 8, 8)
     assert set(turns.flatten().tolist()) <= {1, 2, 3}
     for member in range(2):
@@ -54,28 +55,36 @@ def test_half_of_the_unlabelled_pictures_are_turned_and_none_is_left_upright():
             assert torch.equal(decoys[member, k], wanted)
 
 
+def step(norm: torch.Tensor, normal_norm: torch.Tensor, turns: torch.Tensor) -> Step:
+    """Decoys turned so often, of these norms, beside unlabelled pictures of those."""
+    return Step(batch(), Drawn(torch.empty(0), turns), torch.empty(0), norm, normal_norm)
+
+
 def test_the_norm_of_decoys_counts_inverted_and_weighted():
-    made = objective(gain=3.0, offset=0.5)
-    made.told_apart.copy_(torch.tensor([[1.0, 0.5, 1.0, 1.0]] * 2))
+    made = objective(gain=3.0, offset=0.5, lambda_norm=2.0)
+    made.view.decoys.told_apart.copy_(torch.tensor([[1.0, 0.5, 1.0, 1.0]] * 2))
     norm = torch.tensor([[1.0, 2.0]] * 2, dtype=torch.float64)
     normal = torch.zeros(2, 5, dtype=torch.float64)  # every decoy is told apart
     turns = torch.tensor([[1, 2]] * 2)
-    got = made._decoy_norm(norm, normal, turns)
-    weight = 0.5 + TOLD_APART_RATE * (1.0 - 0.5)
-    np.testing.assert_allclose(got.numpy(), [[weight * 3 / 1.5, 3 / 2.5]] * 2)
+    got = made.view.decoys.loss(made, step(norm, normal, turns))
+    weight = 0.5 + Decoys.RATE * (1.0 - 0.5)
+    np.testing.assert_allclose(got["norm"].numpy(), [2.0 * (weight * 3 / 1.5 + 3 / 2.5) / 2] * 2)
 
 
 def test_a_turn_that_cannot_be_told_apart_loses_its_weight():
     made = objective()
     normal = torch.arange(10, dtype=torch.float64).repeat(2, 1)
     for _ in range(2000):
-        made._decoy_norm(torch.tensor([[2.0, 9.0]] * 2, dtype=torch.float64), normal, torch.tensor([[1, 2]] * 2))
-    np.testing.assert_allclose(made.told_apart.numpy(), [[1.0, MIN_TOLD_APART, 1.0, 1.0]] * 2, atol=1e-6)
+        norm = torch.tensor([[2.0, 9.0]] * 2, dtype=torch.float64)
+        made.view.decoys.loss(made, step(norm, normal, torch.tensor([[1, 2]] * 2)))
+    np.testing.assert_allclose(
+        made.view.decoys.told_apart.numpy(), [[1.0, Decoys.MIN_TOLD_APART, 1.0, 1.0]] * 2, atol=1e-6
+    )
 
 
 def test_decoys_enter_the_norm_term_alone():
-    made, without = objective(), PictureESADObjective(SPEC, LossSettings(phi="none")).double()
-    without.load_state_dict({name: value for name, value in made.state_dict().items() if name != "told_apart"})
+    made, without = objective(), ESADObjective(SPEC, LossSettings(phi="none")).double()
+    without.load_state_dict({name: value for name, value in made.state_dict().items() if "told_apart" not in name})
     made.eval()  # batch norm would mix decoys and pictures
     without.eval()
     with_decoys, plain = made.loss(batch()), without.loss(batch())
@@ -85,12 +94,12 @@ def test_decoys_enter_the_norm_term_alone():
 
 def test_the_score_holds_a_picture_against_its_turned_copies():
     made = objective(combine="scaled", norm_offset=1.0).eval()
-    made.told_apart.copy_(torch.tensor([[1.0, 0.2, 0.6, 1.0]] * 2))
+    made.view.decoys.told_apart.copy_(torch.tensor([[1.0, 0.2, 0.6, 1.0]] * 2))
     x = torch.rand(5, 1, 8, 8, dtype=torch.float64)
     terms = made.scorer()(x)
-    norms = [made._norm(made(torch.rot90(x, k, dims=(-2, -1)).expand(2, *x.shape))[2]) for k in range(4)]
+    norms = [made.norm(made(torch.rot90(x, k, dims=(-2, -1)).expand(2, *x.shape))[2]) for k in range(4)]
     turned = sum(w * torch.log(norm + 1) for w, norm in zip((0.2, 0.6, 1.0), norms[1:], strict=True)) / 3
-    torch.testing.assert_close(made._log("norm", terms), torch.log(norms[0] + 1) - turned)
+    torch.testing.assert_close(made.log("norm", terms), torch.log(norms[0] + 1) - turned)
 
 
 def test_colour_pictures_have_decoys_and_grey_ones_do_not():

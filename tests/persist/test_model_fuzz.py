@@ -20,7 +20,7 @@ from support import tiny
 import esad
 from esad import registry
 from esad.errors import EsadError, ModelFileError
-from esad.methods._esad_recipe import SINCE_0_1
+from esad.methods.esad.recipe import SINCE_0_1
 from esad.persist import bundle
 
 resource = pytest.importorskip("resource", reason="memory limits need a Unix system")
@@ -313,6 +313,6 @@ def test_flipped_and_cut_files_are_refused(model, tmp_path_factory, data):
 
 def test_a_model_of_one_kind_is_not_read_as_another(model, tmp_path):
     manifest, tensors, X = model
-    names = {*registry.method_names(), "unknown", "_esad_objective", "os", "..errors", ""} - {manifest["method"]}
+    names = {*registry.method_names(), "unknown", "esad.loss", "os", "..errors", ""} - {manifest["method"]}
     outcomes = {name: outcome(tmp_path / "model.esad", {**manifest, "method": name}, tensors, X) for name in names}
     assert set(outcomes.values()) == {"refused"}

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from esad import ESAD
-from esad.methods._esad_objective import ESADObjective
+from esad.methods.esad.loss import ESADObjective
 from esad.train.graphs import own_stream
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")

@@ -8,8 +8,7 @@ import torch
 
 from esad.core.random import MemberRandom, member_seeds
 from esad.errors import InputError, TrainingError
-from esad.methods._esad_objective import ESADObjective
-from esad.methods._esad_settings import LossSettings
+from esad.methods.esad.loss import ESADObjective, LossSettings
 from esad.networks.spec import NetworkSpec
 from esad.persist.checkpoint import Checkpoint
 from esad.train.callbacks import EarlyStopping, StopTraining

@@ -29,7 +29,6 @@ from esad.core.random import seed_from
 from esad.detectors.base import Detector, Scores
 from esad.errors import InputError
 from esad.io.images import is_images
-from esad.methods._esad_recipe import resolve
 from esad.methods.esad import ESAD
 from esad.score.splits import LabelAwareSplit, corrected_error
 from esad.table.table import take_rows
@@ -240,9 +239,9 @@ def _recipes(
     return {DEFAULT: {}} | {name: change for name, change in recipes.items() if name != DEFAULT}
 
 
-def _lengths(detector: Detector, y: NDArray[np.int8]) -> dict[str, dict[str, Any]]:
+def _lengths(detector: ESAD, y: NDArray[np.int8]) -> dict[str, dict[str, Any]]:
     """Trainings on rows with these labels of other lengths than the detector's own, as far as whole epochs allow."""
-    settings = resolve(detector.get_params(deep=False), (1,), y, "cpu").settings
+    settings = detector.recipe_for((1,), y).settings
     n_unlabelled = int(np.count_nonzero(y == labels.UNLABELLED)) or len(y)
     per_epoch = -(-n_unlabelled // min(settings.batch_size, n_unlabelled))
     exact = {name: ratio * settings.n_steps / per_epoch for name, ratio in LENGTHS.items()}

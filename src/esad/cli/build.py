@@ -171,7 +171,7 @@ def _n_cross(detector: "Detector", training: TrainingSet) -> int:
     """How many unlabelled rows some member will leave out."""
     from esad.score.splits import held_out_rows
 
-    n_members = None if training.survey is not None else _n_members(detector, training)
+    n_members = 0 if training.survey is not None else _n_members(detector, training)
     return held_out_rows(training.labels()["n_unlabelled"], n_members) if n_members else 0
 
 
@@ -215,15 +215,6 @@ def _refusal(rule: "Threshold", counts: dict[str, int], n_held_out: int) -> Inpu
     return None
 
 
-def _n_members(detector: "Detector", training: TrainingSet) -> int | None:
-    """How many models leave rows out; None if none does, and for a number that the method will refuse."""
-    from esad.detectors.deep import DeepDetector
-    from esad.detectors.solved import ShallowDetector
-    from esad.methods._esad_recipe import AUTOMATIC
-
-    if not isinstance(detector, DeepDetector | ShallowDetector) or not detector._holds_out():
-        return None
-    given = getattr(detector, "n_members", 1)
-    if given == "auto":  # which only ESAD knows
-        return int(AUTOMATIC["images" if training.schema is None else "table"]["n_members"])
-    return given if isinstance(given, int) and not isinstance(given, bool) and given > 0 else None
+def _n_members(detector: "Detector", training: TrainingSet) -> int:
+    """How many members leave rows out of their training."""
+    return detector.n_leaving_out("images" if training.schema is None else "table")

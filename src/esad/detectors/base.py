@@ -22,7 +22,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
-from esad import labels
+from esad import labels, registry
 from esad.core.random import seed_from
 from esad.detectors.deciding import Deciding
 from esad.detectors.explaining import Explaining
@@ -76,6 +76,14 @@ class Detector(Deciding, Explaining, OutlierMixin, BaseEstimator):  # type: igno
     def _on_cpu(self) -> Self:
         """The same detector on the CPU."""
         return self
+
+    def n_leaving_out(self, kind: str) -> int:
+        """How many members leave a part of the unlabelled rows out of their training on "table" or "images".
+
+        Thresholds and p-values rest on rows that some member has not seen. 0 where all members see all rows, and for
+        a number of members that `fit` will refuse.
+        """
+        return 0
 
     @abstractmethod
     def _restore(self, arrays: dict[str, NDArray[Any]], plain: Any) -> None:
@@ -259,7 +267,7 @@ class Detector(Deciding, Explaining, OutlierMixin, BaseEstimator):  # type: igno
         input_arrays, input_plain = self.inputs_.state()
         model_arrays, model_plain = self._state()
         manifest = {
-            "method": type(self).__module__.rpartition(".")[2],
+            "method": registry.method_name(type(self)),
             "parameters": self._plain_parameters(),
             "inputs": input_plain,
             "model": model_plain,

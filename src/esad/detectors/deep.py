@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from esad.core import processes
-from esad.core.arguments import is_auto
+from esad.core.arguments import is_auto, is_whole
 from esad.core.random import seed_from
 from esad.detectors.base import Detector, Scores, State, TrainingScores
 from esad.errors import InputError
@@ -174,6 +174,10 @@ class DeepDetector(Detector):
     def _holds_out(self) -> bool:
         """Whether every member leaves a part of the unlabelled rows out of its training."""
         return True
+
+    def n_leaving_out(self, kind: str) -> int:
+        """As many as there are members, if they leave any out."""
+        return int(self.n_members) if self._holds_out() and is_whole(self.n_members) else 0
 
     def _precision_on(self, device: torch.device, in_shape: tuple[int, ...]) -> str:
         """What to compute in: "auto" is float32, unless a method is known to bear less."""

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 import esad
+from esad import registry
 from esad.core.atomic import atomic_path, check_writable
 from esad.detectors.base import Detector
 from esad.errors import EsadError, InputError
@@ -118,7 +119,7 @@ def describe(detector: Detector, format: str) -> dict[str, Any]:
     return {
         "export_version": FORMAT_VERSION,
         "esad_version": esad.__version__,
-        "method": type(detector).__module__.rpartition(".")[2],
+        "method": registry.method_name(type(detector)),
         "threshold": detector.threshold_,
         "terms": list(detector._contributions(_one_row(detector))),
         "inputs": FORMATS[format].described(detector.inputs_),

@@ -31,6 +31,10 @@ class ShallowDetector(Detector):
         """Whether a tenth of the unlabelled rows is left out of the fit, so that thresholds have unseen rows."""
         return True
 
+    def n_leaving_out(self, kind: str) -> int:
+        """One model, if it leaves any out."""
+        return int(self._holds_out())
+
     def _fit_rows(self, rows: Rows, y: NDArray[np.int8], callbacks: Sequence[Callback]) -> TrainingScores:
         if not processes.current().is_alone:
             raise InputError(

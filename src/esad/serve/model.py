@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from esad import registry
 from esad.core.extras import require
 from esad.detectors.base import Detector
 from esad.detectors.loading import load
@@ -46,7 +47,7 @@ class Served:
     @property
     def method(self) -> str:
         """The method's name, as in `esad methods`."""
-        return type(self.detector).__module__.rpartition(".")[2]
+        return registry.method_name(type(self.detector))
 
     @functools.cached_property
     def columns(self) -> tuple[str, ...]:

@@ -13,7 +13,17 @@ from torch import Tensor, nn
 from esad.core.processes import ALONE, Processes
 from esad.core.random import MemberRandom
 
-__all__ = ["HELD_OUT", "Batch", "Objective", "Refilling", "Scorer", "TrainingData", "all_unlabelled", "presumed_normal"]
+__all__ = [
+    "HELD_OUT",
+    "Batch",
+    "Objective",
+    "Refilling",
+    "Scorer",
+    "TrainingData",
+    "all_unlabelled",
+    "mean_over_rows",
+    "presumed_normal",
+]
 
 HELD_OUT = 2  # marks rows that no member draws
 
@@ -37,6 +47,11 @@ def presumed_normal(y: NDArray[np.int8]) -> NDArray[np.int8]:
     array([2, 0, 0], dtype=int8)
     """
     return np.where((y < 0) & (y >= 0).any(), np.int8(HELD_OUT), np.int8(0))
+
+
+def mean_over_rows(values: Tensor) -> Tensor:
+    """Mean of (members, batch) over the batch, (members,); zero for an empty batch."""
+    return values.sum(1) / max(1, values.shape[1])
 
 
 class Refilling(Protocol):

@@ -1,94 +1,139 @@
-"""From "auto" to numbers: which network, loss and training ESAD uses for data of a given kind and size."""
+"""From "auto" to numbers: how ESAD's parameters are declared, and which network, loss and training come of them."""
 
+import inspect
 import logging
 import math
-from collections.abc import Callable
+import textwrap
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from esad.core import arguments
+from esad.core.arguments import Rule, is_auto, is_whole, list_of
 from esad.errors import InputError
-from esad.methods._esad_bins import BinnedESADObjective
-from esad.methods._esad_objective import ESADObjective
-from esad.methods._esad_parameters import RECIPE_WORDS, check, is_auto, is_bins
-from esad.methods._esad_pictures import PictureESADObjective
-from esad.methods._esad_settings import LossSettings
+from esad.methods.esad.loss import ESADObjective, LossSettings
 from esad.networks.spec import CONV_NARROW, NetworkSpec
 from esad.train.loop import Settings
 
-__all__ = ["PUBLISHED", "Recipe", "resolve"]
+__all__ = ["Parameter", "Parameters", "Recipe", "is_bins", "is_number_of_bins", "resolve"]
 
 logger = logging.getLogger("esad")
 T = TypeVar("T")
-
-# What "auto" stands for. docs/decisions/0005-default-recipe.md says what each choice brought.
-AUTOMATIC: dict[str, dict[str, Any]] = {
-    "table": {
-        "n_members": 5,
-        "input_noise": 0.5,
-        "augment": 0,
-        "shift": 0,
-        "flip": False,
-        "decoys": 0.0,
-        "lambda_norm": 1.5,
-        "lambda_assist": 1.0,
-        "norm_weight": 3.0,
-        "bins": 4,
-        "optimizer": "adam",
-        "lr": 5e-3,
-        "schedule": "cosine",
-        "batch_size": 128,
-        "labelled_batch_size": 32,
-        "clip": 10.0,
-    },
-    "images": {
-        "n_members": 1,
-        "bins": 0,
-        "input_noise": 0.0,
-        "lambda_norm": 1.0,
-        "lambda_assist": 0.3,
-        "norm_weight": 2.0,
-        "optimizer": "adam",
-        "schedule": "cosine",
-        "batch_size": 64,
-        "labelled_batch_size": 16,
-        "clip": 10.0,
-    },
-}
-
-# Constructor arguments of `ESAD.as_published`.
-PUBLISHED: dict[str, Any] = {
-    "recipe": "published",
-    "n_members": 1,
-    "input_noise": 0.0,
-    "augment": 0,
-    "shift": 0,
-    "flip": False,
-    "decoys": 0.0,
-    "bins": 0,
-    "lambda_norm": 1.0,
-    "lambda_assist": 1.0,
-    "reduction": "mean",
-    "anomaly_gain": 1.0,
-    "anomaly_offset": 0.0,
-    "combine": "sum",
-    "scaling": "minmax",
-    "optimizer": "sgd",
-    "lr": 0.1,
-    "schedule": "halving",
-    "n_epochs": 200,
-    "batch_size": 32,
-    "labelled_batch_size": 8,
-    "clip": 1.0,
-}
+KINDS = {"table": "a table", "images": "pictures"}
 
 FEW_ANOMALIES = 5  # with more of them than this, labelled rows get less input noise: they cover their kind better
 # Fields that the first files of version 0.1.0 do not have.
 SINCE_0_1 = {"shift", "flip", "decoys", "decoys_alone", "compiled", "accumulate", "bins"}
 MIN_STEPS, MAX_STEPS = 250, 1000  # on a table
 PICTURE_PIXELS = 784  # a picture's error counts as if it had this many pixels
+MAX_BINS = 64  # of a column
+
+
+def is_number_of_bins(value: Any) -> bool:
+    """Whether a column can have so many bins."""
+    return is_whole(value, 0) and value <= MAX_BINS
+
+
+is_bins = list_of(is_number_of_bins)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parameter:
+    """One argument of `ESAD`.
+
+    Attributes
+    ----------
+    meaning : str
+        What it does.
+    allowed : Rule, tuple of str, dict of str to tuple of str, or str
+        What it may be: by a rule, one of some words, words by the kind of data; or in words, checked where it is used.
+    auto : str
+        What "auto" stands for, where the two below cannot say it.
+    table, images : value, optional
+        What "auto" stands for on tables and on pictures.
+    paper : value, optional
+        What `ESAD.as_published` sets it to; by default as ours.
+    only : {"table", "images"}, optional
+        The data it is for; on others it must be "auto" or nothing.
+    """
+
+    meaning: str
+    allowed: Rule | tuple[str, ...] | dict[str, tuple[str, ...]] | str
+    auto: str = ""
+    table: Any = None
+    images: Any = None
+    paper: Any = None
+    only: str | None = None
+
+
+class Parameters(dict[str, Parameter]):
+    """The arguments of `ESAD`, each declared once."""
+
+    def automatic(self, kind: str) -> dict[str, Any]:
+        """What "auto" stands for on data of a kind, as far as that does not depend on the data."""
+        values = {
+            name: 0 if parameter.only not in (None, kind) else getattr(parameter, kind)
+            for name, parameter in self.items()
+        }
+        return {name: value for name, value in values.items() if value is not None}
+
+    def published(self) -> dict[str, Any]:
+        """The arguments of the paper's recipe."""
+        return {name: parameter.paper for name, parameter in self.items() if parameter.paper is not None}
+
+    def check(self, values: Mapping[str, Any], kind: str) -> None:
+        """Refuse the first wrong argument for data of a kind."""
+        allowed = {name: parameter.allowed for name, parameter in self.items()}
+        arguments.check(
+            values,
+            words={name: words for name, words in allowed.items() if isinstance(words, tuple)},
+            rules={name: rule for name, rule in allowed.items() if isinstance(rule, Rule)},
+        )
+        by_kind = {name: words[kind] for name, words in allowed.items() if isinstance(words, dict)}
+        arguments.check(values, words=by_kind, where=f" for {KINDS[kind]}")
+        for name, parameter in self.items():
+            given = not is_auto(values[name]) and np.any(values[name])
+            if given and parameter.only is not None and parameter.only != kind:
+                raise InputError(
+                    f"`{name}` is for {KINDS[parameter.only]}; the data is {KINDS[kind]}. Leave it at 'auto'."
+                )
+
+    def describe(self, documented: type[T]) -> type[T]:
+        """Write the parameters into a class's docstring, in place of the line that begins with "..."."""
+        lines = []
+        for name, parameter in self.items():
+            lines.append(f"{name} : {_in_words(parameter.allowed)}")
+            lines += [f"    {line}" for line in _sentences(parameter)]
+        if documented.__doc__:
+            before, _, after = inspect.cleandoc(documented.__doc__).partition("... : all of `PARAMETERS`")
+            documented.__doc__ = before + "\n".join(lines) + after
+        return documented
+
+
+def _in_words(allowed: Rule | tuple[str, ...] | dict[str, tuple[str, ...]] | str) -> str:
+    """What a parameter may be."""
+    if isinstance(allowed, Rule):
+        return allowed.allowed
+    if isinstance(allowed, str):
+        return allowed
+    words = allowed if isinstance(allowed, tuple) else dict.fromkeys(word for part in allowed.values() for word in part)
+    return "{" + ", ".join(f'"{word}"' for word in words) + "}"
+
+
+def _sentences(parameter: Parameter) -> list[str]:
+    """What a parameter does, what "auto" stands for and what the paper has, in lines."""
+    table, images, auto = parameter.table, parameter.images, parameter.auto
+    if not auto and parameter.only is not None:
+        auto = str(getattr(parameter, parameter.only))
+    elif not auto and (table, images) != (None, None):
+        auto = f"{table} for tables, {images} for pictures" if table != images else str(table)
+    text = parameter.meaning
+    text += f" Auto: {auto}." if auto else ""
+    text += f" As published: {parameter.paper!r}." if parameter.paper is not None else ""
+    return textwrap.wrap(text.strip(), 112)
 
 
 @dataclass(frozen=True)
@@ -101,9 +146,7 @@ class Recipe:
 
     def objective(self) -> ESADObjective:
         """The networks, with these losses and weights still to be drawn or filled."""
-        if self.network.kind != "mlp":
-            return PictureESADObjective(self.network, self.loss)
-        return (BinnedESADObjective if self.loss.bins else ESADObjective)(self.network, self.loss)
+        return ESADObjective(self.network, self.loss)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for the model file."""
@@ -114,9 +157,6 @@ class Recipe:
         """Rebuild from `to_json`."""
         by_member = {name: tuple(values["loss"].get(name, ())) for name in ("input_noise", "bins")}
         loss = _exactly(LossSettings, values["loss"] | by_member)
-        for name in ("phi", "restore", "reduction", "combine"):
-            if getattr(loss, name) not in RECIPE_WORDS[name]:
-                raise InputError(f"The recipe's {name!r} must be one of {RECIPE_WORDS[name]}.")
         network = NetworkSpec.from_json(values["network"])
         if len(loss.input_noise) != network.n_members:
             raise InputError("The recipe's 'input_noise' must hold one number per member.")
@@ -139,28 +179,30 @@ def _exactly(kind: Callable[..., T], values: dict[str, Any]) -> T:
     return kind(**values)
 
 
-def resolve(parameters: dict[str, Any], in_shape: tuple[int, ...], y: NDArray[np.int8], device: str) -> Recipe:
+def resolve(
+    given: Mapping[str, Any], declared: Parameters, in_shape: tuple[int, ...], y: NDArray[np.int8], device: str
+) -> Recipe:
     """Check the constructor's arguments against the data and replace every "auto"."""
     kind = "images" if len(in_shape) == 3 else "table"
-    check(parameters, kind)
-    network = _network(parameters, in_shape, kind, device)
-    automatic = AUTOMATIC[kind]
+    declared.check(given, kind)
+    automatic = declared.automatic(kind)
+    network = _network(given, automatic, in_shape, device)
     if kind == "images":
-        automatic = automatic | _automatic_for_pictures(parameters, network, y, device)
-    if parameters["recipe"] == "published":  # `as_published` gives all of PUBLISHED; the word alone, these
-        automatic = automatic | {name: PUBLISHED[name] for name in ("bins", "lambda_norm")}
-    chosen = {name: automatic.get(name, value) if is_auto(value) else value for name, value in parameters.items()}
+        automatic |= _automatic_for_pictures(given, network, y, device)
+    if given["recipe"] == "published":  # `as_published` gives all of the paper's; the word alone, these
+        automatic |= {name: declared[name].paper for name in ("bins", "lambda_norm")}
+    chosen = {name: automatic.get(name, value) if is_auto(value) else value for name, value in given.items()}
     return Recipe(network, _loss(chosen, in_shape, y, network.n_members), _settings(chosen, y, kind))
 
 
 def _automatic_for_pictures(
-    parameters: dict[str, Any], network: NetworkSpec, y: NDArray[np.int8], device: str
+    given: Mapping[str, Any], network: NetworkSpec, y: NDArray[np.int8], device: str
 ) -> dict[str, Any]:
     """What "auto" stands for with these pictures, in this network."""
     n_channels, *sides = network.in_shape
     reach = max(1, round(min(sides) / 8))
     # photographs have an upper side, and their reconstruction says little
-    decoys = n_channels == 3 and parameters["restore"] in ("none", "grey")
+    decoys = n_channels == 3 and given["restore"] in ("none", "grey")
     found: dict[str, Any] = {
         "lr": 2e-3 * min(1.0, 16 / network.hidden[0]),
         "augment": reach,
@@ -168,7 +210,7 @@ def _automatic_for_pictures(
         "shift": reach if decoys else 0,
         "flip": decoys,
     }
-    with_decoys = decoys if is_auto(parameters["decoys"]) else parameters["decoys"] > 0
+    with_decoys = decoys if is_auto(given["decoys"]) else given["decoys"] > 0
     if not (y < 0).any() and not with_decoys:  # the norm has nothing to tell apart
         found["norm_weight"] = 0.0
     if device != "cpu":
@@ -176,28 +218,25 @@ def _automatic_for_pictures(
     return found
 
 
-def _network(parameters: dict[str, Any], in_shape: tuple[int, ...], kind: str, device: str) -> NetworkSpec:
-    network = parameters["network"]
+def _network(
+    given: Mapping[str, Any], automatic: Mapping[str, Any], in_shape: tuple[int, ...], device: str
+) -> NetworkSpec:
+    network = given["network"]
     if network == "auto":
-        network = "mlp" if kind == "table" else "conv"
-    published = parameters["recipe"] == "published"
+        network = "mlp" if len(in_shape) == 1 else "conv"
+    published = given["recipe"] == "published"
     narrow = network == "conv" and device == "cpu" and not published
-    if narrow and is_auto(parameters["hidden"]):
+    if narrow and is_auto(given["hidden"]):
         logger.warning(
             "training on a CPU with a narrower network than the paper's: first level %d channels", CONV_NARROW[0]
         )
-    n_members = parameters["n_members"]
-    spec = NetworkSpec.published(
-        network,
-        in_shape,
-        n_members=int(AUTOMATIC[kind]["n_members"] if is_auto(n_members) else n_members),
-        narrow=narrow,
-    )
+    n_members = automatic["n_members"] if is_auto(given["n_members"]) else given["n_members"]
+    spec = NetworkSpec.published(network, in_shape, n_members=int(n_members), narrow=narrow)
     if not published:
         spec = replace(spec, slope=0.2, bias=True, sigmoid=False)
         if network == "mlp":
             spec = replace(spec, hidden=(64, 32), latent=32)
-    return spec.resized(parameters["hidden"], parameters["latent"])
+    return spec.resized(given["hidden"], given["latent"])
 
 
 def _settings(chosen: dict[str, Any], y: NDArray[np.int8], kind: str) -> Settings:

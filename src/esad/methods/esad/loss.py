@@ -1,0 +1,341 @@
+"""ESAD's networks, loss and score: Eqs. (4) to (9) of `esad.methods.esad.method`, in their order.
+
+What the networks see of a row, columns, columns in bins or pictures, is a view (`esad.methods.esad.views`); a view may
+add terms of its own to the loss and the score (`esad.methods.esad.extras`).
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from esad.core.random import MemberRandom
+from esad.errors import InputError
+from esad.methods.esad.extras import Step
+from esad.methods.esad.views import view_of
+from esad.networks.spec import NetworkSpec
+from esad.score.threshold import ONE_SIGMA_BELOW
+from esad.train.objective import Batch, Objective, Scorer, mean_over_rows
+from esad.train.transforms import add_noise
+
+__all__ = ["WORDS", "ESADObjective", "LossSettings"]
+
+TINY = 1e-12  # keeps square roots and logarithms away from zero
+NEAR_ZERO = 0.3  # of a sum of z-scores
+
+WORDS: dict[str, tuple[str, ...]] = {
+    "phi": ("both", "noise", "permute", "rotate", "normal", "none"),
+    "restore": ("none", "grey", "rotate", "both"),
+    "reduction": ("sum", "mean"),
+    "combine": ("scaled", "sum"),
+}
+
+
+@dataclass(frozen=True)
+class LossSettings:
+    """The switches of the losses and the score; the paper's values are the defaults.
+
+    Attributes
+    ----------
+    lambda_norm, lambda_assist : float
+        Weights of L_norm and L_ass.
+    second_encoder : bool
+        Off: the norm is taken of z and L_ass drops out (the paper's ablation).
+    phi : {"both", "noise", "permute", "rotate", "normal", "none"}
+        What labelled anomalies must be reconstructed to.
+    noise : float
+        Standard deviation of phi's Gaussian noise.
+    input_noise : tuple of float
+        Standard deviation of the noise added to Enc1's input while training, one per member.
+    labelled_noise_ratio : float
+        Share of that noise which labelled rows get.
+    augment : int
+        Pixels by which pictures of labelled anomalies are shifted at random, and mirrored; 0 for not at all.
+    shift, flip : int and bool
+        Pixels by which unlabelled pictures are shifted at random, and whether half of them are mirrored.
+    decoys : float
+        Share of the unlabelled pictures of a batch that are seen once more, turned, as if they were known anomalies.
+    decoys_alone : bool
+        There are no others: the norm's weight in the scaled score is how well decoys are told from normal pictures.
+    restore : {"none", "grey", "rotate", "both"}
+        What is taken from a picture before Enc1 sees it; the target stays whole.
+    reduction : {"sum", "mean"}
+        Squared norms as sums over features (the equations) or means (stable at large learning rates).
+    error_scale : float
+        Factor of L_rec, so that large pictures do not drown the other terms.
+    gain, offset : float
+        A labelled anomaly's norm term is gain / (||z^|| + offset); 1 and 0 in the paper.
+    combine : {"sum", "scaled"}
+        Eq. (9) as printed, or both terms as z-scores of their logarithms.
+    norm_weight : float
+        Weight of the norm term in the scaled score.
+    robust : bool
+        Scaled score: centre and spread by median and lower quantile, which hidden anomalies cannot stretch, instead
+        of mean and standard deviation.
+    norm_offset, min_spread : float
+        Scaled score: added to ||z^|| before the logarithm; smallest spread a logarithm is divided by.
+    bins : tuple of int
+        Quantile bins that a column is seen in, one number per member, 0 for the column itself; empty if all see that.
+    """
+
+    lambda_norm: float = 1.0
+    lambda_assist: float = 1.0
+    second_encoder: bool = True
+    phi: str = "both"
+    noise: float = 0.1
+    input_noise: tuple[float, ...] = (0.0,)
+    labelled_noise_ratio: float = 1.0
+    augment: int = 0
+    shift: int = 0
+    flip: bool = False
+    decoys: float = 0.0
+    decoys_alone: bool = False
+    restore: str = "none"
+    reduction: str = "mean"
+    error_scale: float = 1.0
+    gain: float = 1.0
+    offset: float = 0.0
+    combine: str = "sum"
+    norm_weight: float = 1.0
+    robust: bool = False
+    norm_offset: float = 0.0
+    min_spread: float = 1e-3
+    bins: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name, words in WORDS.items():
+            if getattr(self, name) not in words:
+                raise InputError(f"The loss's {name!r} must be one of {', '.join(words)}. Got {getattr(self, name)!r}.")
+        if self.decoys and self.restore in ("rotate", "both"):
+            raise InputError("`decoys` and a `restore` that turns pictures exclude each other. Choose one of them.")
+
+
+class ESADObjective(Objective):
+    """Encoder-decoder-encoder with the loss of Eq. (8) and the score of Eq. (9), on rows as their view shows them.
+
+    Parameters
+    ----------
+    spec : NetworkSpec
+        The networks, for rows as they come.
+    settings : LossSettings
+    """
+
+    recordable: ClassVar[bool] = True
+    centre: Tensor
+    spread: Tensor
+
+    def __init__(self, spec: NetworkSpec, settings: LossSettings) -> None:
+        super().__init__()
+        self.n_members = spec.n_members
+        self.settings = settings
+        self.near_zero = NEAR_ZERO if settings.combine == "scaled" else 0.0
+        view = view_of(spec, settings)
+        self.encoder_1 = view.network.encoder()
+        self.decoder = view.network.decoder()
+        self.encoder_2 = view.network.encoder() if settings.second_encoder else None
+        self.view = view
+        # scales of the two score terms, per member: row 0 reconstruction, row 1 norm
+        self.register_buffer("centre", torch.zeros(2, spec.n_members))
+        self.register_buffer("spread", torch.ones(2, spec.n_members))
+
+    @property
+    def networks(self) -> list[nn.Module]:
+        """The networks in the order data passes them."""
+        return [n for n in (self.encoder_1, self.decoder, self.encoder_2) if n is not None]
+
+    def reset(self, random: MemberRandom) -> None:
+        """Draw the initial weights of all networks."""
+        for network in self.networks:
+            network.reset(random)  # type: ignore[operator]
+        self.view.adjust(self.encoder_1, self.encoder_2)
+        for extra in self.view.extras:
+            extra.reset(random)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Eq. (4): z = Enc1(x), x^ = Dec(z), z^ = Enc2(x^), all (members, batch, ...)."""
+        code = self.encoder_1(x)
+        reconstruction = self.view.trim(self.decoder(code))
+        second_code = code if self.encoder_2 is None else self.encoder_2(reconstruction)
+        return code, reconstruction, second_code
+
+    # ------------------------------------------------------------------ loss
+
+    def loss(self, batch: Batch) -> dict[str, Tensor]:
+        """Eqs. (5) to (8), and what the view adds; a part without rows drops out."""
+        settings, view = self.settings, self.view
+        batch = view.augment(batch)
+        drawn = [extra.draw(batch) for extra in view.extras]
+        sizes = [batch.unlabelled.shape[1], batch.labelled.shape[1], *(own.rows.shape[1] for own in drawn)]
+        rows = view.show(torch.cat([batch.unlabelled, batch.labelled, *(own.rows for own in drawn)], dim=1))
+        code, reconstruction, second_code = self(view.disturb(rows, sizes[0], batch.random))
+
+        rebuilt_u, rebuilt_l, *_ = torch.split(reconstruction, sizes, dim=1)
+        norm_u, norm_l, *norms = torch.split(self.norm(second_code), sizes, dim=1)
+        error_u = self.error(rebuilt_u - rows[:, : sizes[0]])
+        error_l = self.error(rebuilt_l - view.show(self._target(batch)))
+        norm_l = self._labelled_norm(norm_l, batch.y)
+        terms = {
+            "reconstruction": settings.error_scale * (mean_over_rows(error_u) + mean_over_rows(error_l)),  # Eq. (5)
+            "norm": settings.lambda_norm * (mean_over_rows(norm_u) + mean_over_rows(norm_l)),  # Eq. (6)
+        }
+        if self.encoder_2 is not None and settings.lambda_assist:
+            terms["assist"] = settings.lambda_assist * mean_over_rows(self.squared(second_code - code))  # Eq. (7)
+
+        codes = torch.split(code, sizes, dim=1)[2:]
+        for extra, own, own_code, own_norm in zip(view.extras, drawn, codes, norms, strict=True):
+            for name, term in extra.loss(self, Step(batch, own, own_code, own_norm, norm_u)).items():
+                terms[name] = terms[name] + term if name in terms else term
+        return terms  # Eq. (8) is their sum
+
+    def _target(self, batch: Batch) -> Tensor:
+        """Phi of Eq. (5): a labelled normal row itself, phi of a labelled anomaly."""
+        x = batch.labelled
+        if self.settings.phi == "none" or x.shape[1] == 0:
+            return x
+        changed = self._phi(batch)
+        is_anomaly = (batch.y < 0).view(*batch.y.shape, *[1] * (x.dim() - 2))
+        return torch.where(is_anomaly, changed, x)
+
+    def _phi(self, batch: Batch) -> Tensor:
+        phi, x, random = self.settings.phi, batch.labelled, batch.random
+        if phi == "normal":
+            return self._normal_rows(batch)
+        if phi in ("permute", "rotate", "both"):
+            x = self.view.rearrange(x, random)
+        return add_noise(x, self.settings.noise, random) if phi in ("noise", "both") else x
+
+    def _normal_rows(self, batch: Batch) -> Tensor:
+        """One presumed normal row for every labelled row: unlabelled ones, or the labelled rows if there are none."""
+        pool = batch.processes.rows_of_all(batch.unlabelled if batch.unlabelled.shape[1] else batch.labelled)
+        picked = batch.random.integers(pool.shape[1], batch.labelled.shape[1])
+        return pool[torch.arange(self.n_members, device=pool.device)[:, None], picked]
+
+    def _labelled_norm(self, norm: Tensor, y: Tensor) -> Tensor:
+        """||z^||^y of Eq. (6): the norm of a labelled normal row, its inverse for an anomaly."""
+        return torch.where(y < 0, self.inverse(norm), norm)
+
+    def inverse(self, norm: Tensor) -> Tensor:
+        """What a known anomaly adds to L_norm, by its norm: 1 / ||z^|| in the paper."""
+        return self.settings.gain / (norm + self.settings.offset)
+
+    def error(self, difference: Tensor) -> Tensor:
+        """||x^ - x||^2 of every row, (members, batch)."""
+        return self._row_error(difference.flatten(2).square().sum(2))
+
+    def _row_error(self, total: Tensor) -> Tensor:
+        """||x^ - x||^2 of every row from the sum over what the networks see, (members, batch)."""
+        error = total if self.settings.reduction == "sum" else total / self.view.n_columns
+        return error if self.view.ratio is None else error / self.view.ratio[:, None]
+
+    def squared(self, x: Tensor) -> Tensor:
+        """Squared norm of every code, (members, batch)."""
+        flat = x.flatten(2).square()
+        return flat.sum(2) if self.settings.reduction == "sum" else flat.mean(2)
+
+    def norm(self, x: Tensor) -> Tensor:
+        """Norm of every code, (members, batch)."""
+        return (self.squared(x) + TINY).sqrt()
+
+    # ------------------------------------------------------------------ score
+
+    def scorer(self) -> Scorer:
+        """A function giving ||x^ - x||^2 and ||z^||, each (members, batch), and the raw terms that the view adds."""
+        sums = self.view.sums(self.networks)
+        return self._terms if sums is None else lambda x: self._terms_of_sums(*sums(x))
+
+    def _terms(self, x: Tensor) -> dict[str, Tensor]:
+        pairs = [(self.error(rebuilt - x), self.norm(code)) for rebuilt, code in self._passes(x)]
+        errors, norms = zip(*pairs, strict=True)
+        terms = {"reconstruction": torch.stack(errors).mean(0), "norm": torch.stack(norms).mean(0)}
+        for extra in self.view.extras:
+            terms |= extra.score(self, x)
+        return terms
+
+    def _terms_of_sums(self, error: Tensor, code: Tensor) -> dict[str, Tensor]:
+        """The terms from squared errors and squared codes, each (members, batch)."""
+        n_codes = 1 if self.settings.reduction == "sum" else self.view.network.n_codes
+        return {"reconstruction": self._row_error(error), "norm": (code / n_codes).sqrt_()}
+
+    def _passes(self, x: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+        """x^ and z^ of rows (batch, *features), in every form that they are scored in, (members, batch, ...)."""
+        for form in self.view.forms(x):
+            _, reconstruction, second_code = self(form)
+            yield reconstruction, second_code
+
+    def calibrate(self, terms: dict[str, Tensor]) -> None:
+        """Centre and spread of each term's logarithm over presumed normal rows, per member."""
+        logs = torch.stack([self.log(name, terms) for name in ("reconstruction", "norm")])  # (2, members, n)
+        centre, spread = self.scale_of(logs)
+        self.centre.copy_(centre)
+        self.spread.copy_(spread)
+        for extra in self.view.extras:
+            extra.calibrate(self, terms)
+
+    def scale_of(self, logs: Tensor) -> tuple[Tensor, Tensor]:
+        """Centre and spread of terms (n terms, members, n) over presumed normal rows, each (n terms, members)."""
+        if self.settings.robust:
+            ordered = logs.sort(2).values
+            last = logs.shape[2] - 1
+            centre, below = (ordered[:, :, round(share * last)] for share in (0.5, ONE_SIGMA_BELOW))
+            spread = torch.maximum(centre - below, 0.25 * logs.std(2, correction=0))
+        else:
+            centre, spread = logs.mean(2), logs.std(2, correction=0)
+        return centre, spread.clamp(min=self.settings.min_spread)
+
+    def contributions(self, terms: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Eq. (9), or the scaled terms, and what the view adds, (members, batch)."""
+        settings = self.settings
+        if settings.combine == "sum":
+            found = {
+                "reconstruction": terms["reconstruction"].double(),
+                "norm": settings.lambda_norm * terms["norm"].double(),
+            }
+        else:
+            norm_weight = settings.norm_weight * torch.ones_like(self.centre[0], dtype=torch.float64)
+            for extra in self.view.extras:
+                norm_weight = extra.weigh_norm(norm_weight)
+            weights = {"reconstruction": torch.ones_like(norm_weight), "norm": norm_weight}
+            found = {}
+            for row, (name, weight) in enumerate(weights.items()):
+                z_scores = (self.log(name, terms) - self.centre[row, :, None]) / self.spread[row, :, None]
+                found[name] = weight[:, None] * z_scores
+        for extra in self.view.extras:
+            found |= extra.contributions(self, terms)
+        return found
+
+    def log(self, name: str, terms: dict[str, Tensor]) -> Tensor:
+        """Logarithm of a term, (members, batch)."""
+        if name != "norm":
+            return terms[name].double().clamp(min=TINY).log()
+        log = self.log_norm(terms[name])
+        for extra in self.view.extras:
+            log = extra.shift_norm(log, terms)
+        return log
+
+    def log_norm(self, norm: Tensor) -> Tensor:
+        """Logarithm of a norm as the scaled score takes it, (members, batch)."""
+        return (norm.double() + self.settings.norm_offset).clamp(min=TINY).log()
+
+    # ------------------------------------------------------------------ explanations
+
+    def codes(self, x: Tensor) -> dict[str, Tensor]:
+        """Both codes of Eq. (4)."""
+        code, _, second_code = self(self.view.show(x.expand(self.n_members, *x.shape)))
+        return {"z": code, "z^": second_code}
+
+    def summands(self) -> Scorer:
+        """||x^ - x||^2 feature by feature, (members, batch, *features)."""
+
+        def errors(x: Tensor) -> dict[str, Tensor]:
+            rows = self.view.show(x.expand(self.n_members, *x.shape))
+            scale = 1 if self.settings.reduction == "sum" else x[0].numel()
+            squares = torch.stack([(rebuilt - rows).square() for rebuilt, _ in self._passes(x)]).mean(0)
+            return {"reconstruction": self.view.by_column(squares) / scale}
+
+        return errors
+
+    def rebuilder(self) -> Callable[[Tensor], Tensor]:
+        """A function giving x^, the mean over the forms that rows are scored in, (members, batch, *features)."""
+        return lambda x: self.view.columns(torch.stack([rebuilt for rebuilt, _ in self._passes(x)]).mean(0))

@@ -1,0 +1,452 @@
+r"""ESAD: end-to-end semi-supervised anomaly detection by an encoder, a decoder and a second encoder.
+
+Objective: maximise  [I(X_N, Z_N) - I(X_A, Z_A)] - [H(Z_N) - H(Z_A)]                                    Eq. (3)
+
+    z = Enc1(x),   x^ = Dec(z),   z^ = Enc2(x^)                                                         Eq. (4)
+
+    L_rec  = 1/n sum_i ||x^_i - x_i||^2 + 1/m sum_j ||x^_j - Phi(x_j)||^2                               Eq. (5)
+    L_norm = 1/n sum_i ||z^_i||         + 1/m sum_j ||z^_j||^(y_j)                                      Eq. (6)
+    L_ass  = 1/(n+m) sum_i ||z^_i - z_i||^2                                                             Eq. (7)
+    L      = L_rec + lambda_norm L_norm + lambda_assist L_ass                                           Eq. (8)
+
+    S(x)   = ||x^ - x||^2 + lambda_norm ||z^||                                                          Eq. (9)
+
+=================  =========================================================================================
+i = 1 .. n         unlabelled rows, almost all of them normal
+j = 1 .. m         labelled rows, y_j = -1 anomaly, +1 normal
+Phi(x_j)           x_j for a normal row, phi(x_j) for an anomaly: noise, permuted features, rotated picture
+Enc1, Dec, Enc2    networks; the encoders have the same shape and do not share weights
+=================  =========================================================================================
+
+`loss` computes them in this order, `views` says what the networks see of a row, `extras` what a view adds, and `recipe`
+turns "auto" into numbers; docs/method.md derives the loss.
+"""
+
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from esad.core.arguments import (
+    COMMON,
+    NOT_NEGATIVE,
+    POSITIVE,
+    TRUTH,
+    WHOLE,
+    Rule,
+    is_auto,
+    is_not_negative,
+    is_truth,
+    is_whole,
+    list_of,
+)
+from esad.detectors.deep import DeepDetector, Phase
+from esad.errors import ModelFileError
+from esad.methods.esad.recipe import MAX_BINS, Parameter, Parameters, Recipe, is_bins, is_number_of_bins, resolve
+from esad.preprocess.inputs import SCALINGS, Rows, reference_rows
+from esad.train.loop import OPTIMIZERS, SCHEDULES
+from esad.train.objective import Objective
+
+__all__ = ["ESAD", "PARAMETERS"]
+
+_AMOUNT = Rule("a number, 0 or more, or 'auto'", is_not_negative, ("auto",))
+_PIXELS = Rule("a whole number, 0 or more, or 'auto'", lambda value: is_whole(value, 0), ("auto",))
+_are_amounts = list_of(is_not_negative)
+
+# docs/decisions/0005-default-recipe.md says what each "auto" brought.
+PARAMETERS = Parameters(
+    recipe=Parameter(
+        meaning='"published" takes the paper\'s network shapes and trains every member on all rows; see `as_published` '
+        "for the whole of it.",
+        allowed=("auto", "published"),
+        paper="published",
+    ),
+    n_members=Parameter(
+        meaning="Networks trained side by side; the score is their mean.",
+        allowed=COMMON["n_members"],
+        table=5,
+        images=1,
+        paper=1,
+    ),
+    hidden=Parameter(
+        meaning="Hidden widths (tables) or channels per level (pictures).",
+        allowed=COMMON["hidden"],
+        auto="(64, 32) for tables, the paper's for pictures, narrower on a CPU",
+    ),
+    latent=Parameter(
+        meaning="Size of the code, or its channels.",
+        allowed=COMMON["latent"],
+        auto="32 for tables, the paper's for pictures, narrower on a CPU",
+    ),
+    network=Parameter(
+        meaning="",
+        allowed={"table": ("auto", "mlp"), "images": ("auto", "conv", "lenet")},
+        auto='"mlp" for tables, "conv" for pictures',
+    ),
+    phi=Parameter(
+        meaning='What labelled anomalies are reconstructed to. "permute" is for tables, "rotate" for pictures; "both" '
+        'adds noise to either. "normal" (a normal row) is the variant that the paper rejects.',
+        allowed={
+            "table": ("both", "noise", "permute", "normal", "none"),
+            "images": ("both", "noise", "rotate", "normal", "none"),
+        },
+    ),
+    noise=Parameter(meaning="Standard deviation of phi's noise.", allowed=NOT_NEGATIVE),
+    input_noise=Parameter(
+        meaning="Noise on the first encoder's input while training; a sequence gives each member its own.",
+        allowed=Rule(
+            "a number or a list of numbers, 0 or more, or 'auto'",
+            lambda value: is_not_negative(value) or _are_amounts(value),
+            ("auto",),
+        ),
+        table=0.5,
+        images=0.0,
+        paper=0.0,
+    ),
+    augment=Parameter(
+        meaning="Pictures only: labelled anomalies are mirrored and shifted by up to this many pixels, 0 for neither.",
+        allowed=_PIXELS,
+        auto="an eighth of the shorter side",
+        paper=0,
+        only="images",
+    ),
+    shift=Parameter(
+        meaning="Pictures only: unlabelled pictures are shifted by up to this many pixels.",
+        allowed=_PIXELS,
+        auto="an eighth of the shorter side for colour pictures, else 0",
+        paper=0,
+        only="images",
+    ),
+    flip=Parameter(
+        meaning="Pictures only: whether half of the unlabelled pictures are mirrored.",
+        allowed=Rule("True, False or 'auto'", is_truth, ("auto",)),
+        auto="yes for colour pictures, else no",
+        paper=False,
+        only="images",
+    ),
+    decoys=Parameter(
+        meaning="Pictures only: this share of the unlabelled pictures of a step is seen once more, turned by 90, 180 "
+        "or 270 degrees, as if they were labelled anomalies; the norm of a picture is then held against that of its "
+        "turned copies. Turns that cannot be told apart lose their weight.",
+        allowed=Rule(
+            "a share between 0 and 1, or 'auto'", lambda value: is_not_negative(value) and value <= 1, ("auto",)
+        ),
+        auto="0.5 for colour pictures, else 0",
+        paper=0.0,
+        only="images",
+    ),
+    restore=Parameter(
+        meaning="Pictures only: what is hidden from the first encoder, to be restored.",
+        allowed={"table": ("none",), "images": ("none", "grey", "rotate", "both")},
+    ),
+    bins=Parameter(
+        meaning="Tables only: the second and fourth of every five members see a column as its place within this many "
+        "quantile bins; 0 for none of them. A sequence gives each member its own number.",
+        allowed=Rule(
+            f"a whole number from 0 to {MAX_BINS}, a list of them, or 'auto'",
+            lambda value: is_number_of_bins(value) or is_bins(value),
+            ("auto",),
+        ),
+        table=4,
+        paper=0,
+        only="table",
+    ),
+    lambda_norm=Parameter(
+        meaning="Weight of L_norm, in the loss and in the score of Eq. (9).",
+        allowed=_AMOUNT,
+        table=1.5,
+        images=1.0,
+        paper=1.0,
+    ),
+    lambda_assist=Parameter(
+        meaning="Weight of L_ass; 0 switches it off.", allowed=_AMOUNT, table=1.0, images=0.3, paper=1.0
+    ),
+    second_encoder=Parameter(meaning="False: L_norm is taken of the first code (the paper's ablation).", allowed=TRUTH),
+    reduction=Parameter(
+        meaning="Squared norms as sums over features, as in the equations, or as means.",
+        allowed=("sum", "mean"),
+        paper="mean",
+    ),
+    anomaly_gain=Parameter(
+        meaning="A labelled anomaly's norm term is gain / (||z^|| + offset).", allowed=POSITIVE, paper=1.0
+    ),
+    anomaly_offset=Parameter(meaning="See `anomaly_gain`.", allowed=NOT_NEGATIVE, paper=0.0),
+    combine=Parameter(
+        meaning='"sum" is Eq. (9). "scaled" puts both terms on a common scale: z-scores of their logarithms over the '
+        "presumed normal training rows, the norm weighted by `norm_weight`.",
+        allowed=("scaled", "sum"),
+        paper="sum",
+    ),
+    norm_weight=Parameter(meaning="See `combine`.", allowed=_AMOUNT, table=3.0, images=2.0),
+    scaling=Parameter(meaning="How table columns are scaled.", allowed=SCALINGS, paper="minmax"),
+    optimizer=Parameter(meaning="", allowed=("auto", *OPTIMIZERS), table="adam", images="adam", paper="sgd"),
+    lr=Parameter(
+        meaning="Learning rate.",
+        allowed=COMMON["lr"],
+        auto="0.005 for tables, 0.002 for pictures, less in wide networks",
+        table=5e-3,
+        paper=0.1,
+    ),
+    schedule=Parameter(
+        meaning='"halving" halves the learning rate after every quarter of the epochs.',
+        allowed=("auto", *SCHEDULES),
+        table="cosine",
+        images="cosine",
+        paper="halving",
+    ),
+    n_epochs=Parameter(
+        meaning="Passes over the unlabelled rows.",
+        allowed=COMMON["n_epochs"],
+        auto="250 to 1,000 steps on tables, 500 to 1,500 on pictures, by the number of unlabelled rows",
+        paper=200,
+    ),
+    batch_size=Parameter(
+        meaning="Unlabelled rows per step.",
+        allowed=COMMON["batch_size"],
+        auto="128, for pictures on a CPU 64",
+        table=128,
+        images=64,
+        paper=32,
+    ),
+    labelled_batch_size=Parameter(
+        meaning="Labelled rows per step.",
+        allowed=COMMON["labelled_batch_size"],
+        auto="32, for pictures on a CPU 16",
+        table=32,
+        images=16,
+        paper=8,
+    ),
+    accumulate=Parameter(
+        meaning="Parts that the rows of a step are taken in, one after the other, to train on large pictures in little "
+        "memory. Batch norm then sees one part at a time; but for that, the step is the same.",
+        allowed=WHOLE,
+    ),
+    clip=Parameter(
+        meaning="Largest gradient norm per member; None switches it off.",
+        allowed=COMMON["clip"],
+        table=10.0,
+        images=10.0,
+        paper=1.0,
+    ),
+    weight_decay=Parameter(meaning="", allowed=COMMON["weight_decay"]),
+    early_stopping=Parameter(
+        meaning="True: hold out a quarter of the rows and keep the weights that rank their labels best. "
+        '"splits": choose when to stop by repeated splits in a training before, then train on all rows; with few '
+        "labels, to the end.",
+        allowed=COMMON["early_stopping"],
+    ),
+    contamination=Parameter(
+        meaning='Share of the training rows to flag; "auto" takes a robust rule on the unlabelled scores.',
+        allowed="'auto' or a share up to 0.5",
+    ),
+    device=Parameter(meaning='"auto", "cpu", "cuda", ...', allowed="str"),
+    precision=Parameter(
+        meaning="",
+        allowed='{"auto", "float32", "float64", "bfloat16"}',
+        auto="bfloat16 for pictures on a GPU, else float32",
+    ),
+    compiled=Parameter(
+        meaning="Compile the networks with `torch.compile` before training, which takes minutes and pays on a GPU.",
+        allowed=TRUTH,
+    ),
+    random_state=Parameter(
+        meaning="The same seed on the same machine gives the same bits.", allowed="int, RandomState or None"
+    ),
+    verbose=Parameter(meaning='1 logs the progress to the logger "esad".', allowed="int"),
+)
+
+
+@PARAMETERS.describe
+class ESAD(DeepDetector):
+    """End-to-end semi-supervised anomaly detection, for tables and pictures.
+
+    `ESAD()` is the best recipe we know for a user's data: whatever is "auto" is chosen from the data's kind and size.
+    `ESAD.as_published()` is the paper's recipe.
+
+    Parameters
+    ----------
+    ... : all of `PARAMETERS`
+
+    Attributes
+    ----------
+    offset_, threshold_ : float
+        Alarms have `anomaly_score > threshold_ = -offset_`.
+    recipe_ : Recipe
+        Every choice that was made, "auto" resolved.
+    loss_curves_ : dict of str to array
+        Loss terms per step.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = np.r_[rng.normal(size=(200, 4)), rng.normal(5, 1, size=(8, 4))]
+    >>> y = np.zeros(208, dtype=int)
+    >>> y[-4:] = -1                                            # four known anomalies, the rest unlabelled
+    >>> detector = ESAD(n_members=1, n_epochs=20, random_state=0).fit(X, y)
+    >>> bool(detector.anomaly_score(X)[200:204].min() > np.median(detector.anomaly_score(X)))
+    True
+    """
+
+    summary: ClassVar[str] = (
+        "Encoder-decoder-encoder trained end to end on mutual information and entropy (Huang et al. 2021)"
+    )
+
+    def __init__(
+        self,
+        *,
+        recipe: str = "auto",
+        n_members: int | str = "auto",
+        hidden: Any = "auto",
+        latent: int | str = "auto",
+        network: str = "auto",
+        phi: str = "both",
+        noise: float = 0.1,
+        input_noise: Any = "auto",
+        augment: int | str = "auto",
+        shift: int | str = "auto",
+        flip: bool | str = "auto",
+        decoys: float | str = "auto",
+        restore: str = "none",
+        bins: Any = "auto",
+        lambda_norm: float | str = "auto",
+        lambda_assist: float | str = "auto",
+        second_encoder: bool = True,
+        reduction: str = "sum",
+        anomaly_gain: float = 10.0,
+        anomaly_offset: float = 0.1,
+        combine: str = "scaled",
+        norm_weight: float | str = "auto",
+        scaling: str = "standard",
+        optimizer: str = "auto",
+        lr: float | str = "auto",
+        schedule: str = "auto",
+        n_epochs: int | str = "auto",
+        batch_size: int | str = "auto",
+        labelled_batch_size: int | str = "auto",
+        accumulate: int = 1,
+        clip: float | str | None = "auto",
+        weight_decay: float = 0.0,
+        early_stopping: bool | str = False,
+        contamination: float | str = "auto",
+        device: str = "auto",
+        precision: str = "auto",
+        compiled: bool = False,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.recipe = recipe
+        self.n_members = n_members
+        self.hidden = hidden
+        self.latent = latent
+        self.network = network
+        self.phi = phi
+        self.noise = noise
+        self.input_noise = input_noise
+        self.augment = augment
+        self.shift = shift
+        self.flip = flip
+        self.decoys = decoys
+        self.restore = restore
+        self.bins = bins
+        self.lambda_norm = lambda_norm
+        self.lambda_assist = lambda_assist
+        self.second_encoder = second_encoder
+        self.reduction = reduction
+        self.anomaly_gain = anomaly_gain
+        self.anomaly_offset = anomaly_offset
+        self.combine = combine
+        self.norm_weight = norm_weight
+        self.scaling = scaling
+        self.optimizer = optimizer
+        self.lr = lr
+        self.schedule = schedule
+        self.n_epochs = n_epochs
+        self.batch_size = batch_size
+        self.labelled_batch_size = labelled_batch_size
+        self.accumulate = accumulate
+        self.clip = clip
+        self.weight_decay = weight_decay
+        self.early_stopping = early_stopping
+        self.contamination = contamination
+        self.device = device
+        self.precision = precision
+        self.compiled = compiled
+        self.random_state = random_state
+        self.verbose = verbose
+
+    @classmethod
+    def as_published(cls, **changes: Any) -> Self:
+        """The paper's recipe: SGD 0.1, batch 32, 200 epochs, halved every 50, the score of Eq. (9).
+
+        Two deviations, without which it diverges: gradients are clipped to norm 1, and squared norms are means over
+        the features. Networks are Deep SAD's for tables and the paper's table for pictures.
+
+        Examples
+        --------
+        >>> ESAD.as_published(random_state=0).lr
+        0.1
+        """
+        return cls(**PARAMETERS.published() | changes)
+
+    @classmethod
+    def defaults(cls, kind: str) -> dict[str, Any]:
+        """What "auto" stands for on "table" or "images", as far as that does not depend on the data.
+
+        Examples
+        --------
+        >>> ESAD.defaults("table")["n_members"], ESAD.defaults("images")["n_members"]
+        (5, 1)
+        """
+        return PARAMETERS.automatic(kind)
+
+    def recipe_for(self, in_shape: tuple[int, ...], y: NDArray[np.int8], device: str = "cpu") -> Recipe:
+        """Every choice for preprocessed rows (n, *in_shape) with labels `y`; wrong arguments are refused."""
+        precision = self._precision_on(torch.device(device), in_shape)
+        return resolve(self.get_params(deep=False) | {"precision": precision}, PARAMETERS, in_shape, y, device)
+
+    def _holds_out(self) -> bool:
+        return self.recipe != "published"
+
+    def n_leaving_out(self, kind: str) -> int:
+        """As many as there are members, if they leave any out."""
+        if not is_auto(self.n_members):
+            return super().n_leaving_out(kind)
+        return int(self.defaults(kind)["n_members"]) if self._holds_out() else 0
+
+    def _repeated(self, n_members: int) -> Self:
+        whole = super()._repeated(n_members)
+        whole.input_noise, whole.bins = list(self.recipe_.loss.input_noise), list(self.recipe_.loss.bins) or 0
+        return whole
+
+    def _scaling(self) -> str:
+        return self.scaling
+
+    def _precision_on(self, device: torch.device, in_shape: tuple[int, ...]) -> str:
+        low = self.precision == "auto" and device.type == "cuda" and len(in_shape) == 3
+        return "bfloat16" if low else self.precision
+
+    def _phases(self, rows: Rows, y: NDArray[np.int8], device: torch.device) -> list[Phase]:
+        self.recipe_ = self.recipe_for(rows.shape[1:], y, device.type)
+        objective = self.recipe_.objective()
+        objective.view.learn(rows, np.flatnonzero(reference_rows(y)))
+        return [Phase(objective, self.recipe_.settings)]
+
+    def _describe(self) -> dict[str, Any]:
+        return self.recipe_.to_json()
+
+    def _rebuild(self, plain: Any) -> Objective:
+        self.recipe_ = Recipe.from_json(plain)
+        if self.recipe_.network.in_shape != self.inputs_.shape:
+            raise ModelFileError("its network takes other rows than its inputs give")
+        return self.recipe_.objective()
+
+    def _restore(self, arrays: dict[str, NDArray[Any]], plain: Any) -> None:
+        super()._restore({_current_name(name): value for name, value in arrays.items()}, plain)
+
+
+def _current_name(name: str) -> str:
+    """The name of an array of a model file; views were no modules of their own in version 0.1.0."""
+    name = name.replace("weights.bins.", "weights.view.bins.")
+    return name.replace("weights.told_apart", "weights.view.decoys.told_apart")

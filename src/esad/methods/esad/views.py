@@ -1,0 +1,373 @@
+r"""What ESAD's networks see of a row: columns as they are, columns in quantile bins, or pictures.
+
+A column with bin edges e_0 < ... < e_k becomes k features, the piecewise linear encoding
+
+    v_i(x) = clip((x - e_(i-1)) / (e_i - e_(i-1)), 0, 1),   i = 1 .. k                                     Eq. (a)
+
+(the first bin goes on to -1 and the last to 2, for what lies outside), each brought to mean 0 and deviation 1. Every
+stretch of a column with equally many rows has a feature of its own then, however skewed the column is, and what is far
+outside counts no more than what is outside. The decoder rebuilds the features; the column that they stand for is
+
+    x^ = e_0 + sum_i v^_i (e_i - e_(i-1))                                                                  Eq. (b)
+
+With r features in place of each column the squared error is divided by r and the noise on the input multiplied by
+sqrt(r), so that noise, error and norm weigh against each other as they do for the columns themselves.
+
+Gorishniy et al., "On Embeddings for Numerical Features in Tabular Deep Learning", NeurIPS 2022, has Eq. (a).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from esad.core.random import MemberRandom
+from esad.methods.esad.extras import Decoys, ExtraTerm
+from esad.networks.mlp import FrozenMLP, StackedMLP
+from esad.networks.spec import NetworkSpec
+from esad.train.objective import Batch
+from esad.train.transforms import permute_features, quarter_turns, random_turns, rotate, shift_and_flip, to_grey
+
+if TYPE_CHECKING:
+    from esad.methods.esad.loss import LossSettings
+
+__all__ = ["BinnedColumns", "Bins", "Columns", "Pictures", "view_of"]
+
+MAX_ROWS = 10_000  # that edges are taken from
+MIN_WIDTH, MIN_DEVIATION = 1e-6, 0.05  # of a bin, where columns have deviation 1; of a place within it
+OUTSIDE = 1.0  # the outer bins go on for so many of their widths
+FAR = 1e30  # where no column goes
+AS_IT_IS = {"slope": 1.0, "shift": 0.0, "floor": -FAR, "ceiling": FAR, "exists": 1.0}  # the line of a column itself
+Sums = Callable[[Tensor], tuple[Tensor, Tensor]]
+
+
+def view_of(spec: NetworkSpec, settings: LossSettings) -> Columns:
+    """The view for rows that this network takes."""
+    if spec.kind != "mlp":
+        return Pictures(spec, settings)
+    return (BinnedColumns if settings.bins else Columns)(spec, settings)
+
+
+class Columns(nn.Module):
+    """Rows of a table as they are; the other views say what is different for them.
+
+    Attributes
+    ----------
+    network : NetworkSpec
+        The networks, for what this view shows them.
+    n_columns : int
+        Numbers in a row.
+    ratio : Tensor, (members,), or None
+        How many features stand for a column, where it is not one.
+    extras : list of ExtraTerm
+        What the view adds to the paper's loss and score.
+    """
+
+    def __init__(self, spec: NetworkSpec, settings: LossSettings) -> None:
+        super().__init__()
+        self.network, self.settings = spec, settings
+        self.n_columns = math.prod(spec.in_shape)
+
+    @property
+    def ratio(self) -> Tensor | None:
+        """One feature for every column."""
+        return None
+
+    @property
+    def extras(self) -> list[ExtraTerm]:
+        """None of them."""
+        return []
+
+    def learn(self, rows: NDArray[np.float32], which: NDArray[np.intp]) -> None:
+        """Look at the presumed normal ones of the training rows before the training."""
+
+    def adjust(self, *encoders: nn.Module | None) -> None:
+        """Change the initial weights of the encoders where the view needs others."""
+
+    # ------------------------------------------------------------------ features
+
+    def show(self, x: Tensor) -> Tensor:
+        """Rows (members, batch, *features) as the networks get them."""
+        return x
+
+    def trim(self, rebuilt: Tensor) -> Tensor:
+        """What the decoder gave, without features that do not exist."""
+        return rebuilt
+
+    def columns(self, rebuilt: Tensor) -> Tensor:
+        """What was rebuilt, as rows (members, batch, *features)."""
+        return rebuilt
+
+    def by_column(self, errors: Tensor) -> Tensor:
+        """Squared errors of what the networks see, summed up by column."""
+        return errors
+
+    # ------------------------------------------------------------------ training
+
+    def augment(self, batch: Batch) -> Batch:
+        """The batch, changed at random without changing what it means."""
+        return batch
+
+    def rearrange(self, x: Tensor, random: MemberRandom) -> Tensor:
+        """The part of phi that is not noise."""
+        return permute_features(x, random)
+
+    def disturb(self, x: Tensor, n_unlabelled: int, random: MemberRandom) -> Tensor:
+        """What Enc1 sees while training: rows with noise, labelled ones with less of it."""
+        levels = self.settings.input_noise
+        if not any(levels):
+            return x
+        noise = random.normal(*x.shape[1:])
+        if self.settings.labelled_noise_ratio != 1:
+            noise[:, n_unlabelled:] *= self.settings.labelled_noise_ratio
+        # filled on the device: a step that a GPU replays cannot copy numbers from the host
+        sigma = torch.stack([x.new_full([1] * (x.dim() - 1), level) for level in levels])
+        return torch.addcmul(x, self._by_feature(sigma), noise)
+
+    def _by_feature(self, sigma: Tensor) -> Tensor:
+        """The noise on the features from that on a column, (members, 1, ...)."""
+        return sigma
+
+    # ------------------------------------------------------------------ scoring
+
+    def forms(self, x: Tensor) -> Iterator[Tensor]:
+        """Rows (batch, *features) in every form that they are scored in, (members, batch, ...)."""
+        yield self.show(x.expand(self.network.n_members, *x.shape))
+
+    def sums(self, networks: list[nn.Module]) -> Sums | None:
+        """A quick way from rows (batch, columns) to squared errors and squared codes, summed, (members, batch)."""
+        frozen = [network.frozen() for network in networks]  # type: ignore[operator]
+        return lambda x: _sums_of_squares(frozen, x.t()[None])
+
+
+class Bins(nn.Module):
+    """Eq. (a) as clip(slope x + shift, floor, ceiling), each (members, bins, columns).
+
+    Members that see the columns themselves have one line per column, with slope 1, in place of the first bin.
+
+    Parameters
+    ----------
+    n_columns : int
+    n_bins : tuple of int
+        For every member; 0 for the column itself.
+
+    Attributes
+    ----------
+    exists : Tensor, (members, bins, columns)
+        1, or 0 for features that are not there: bins without width, of which a column with few values has some.
+    ratio : Tensor, (members,)
+        r: how many features stand for a column, on average.
+    """
+
+    slope: Tensor
+    shift: Tensor
+    floor: Tensor
+    ceiling: Tensor
+    exists: Tensor
+    ratio: Tensor
+
+    def __init__(self, n_columns: int, n_bins: tuple[int, ...]) -> None:
+        super().__init__()
+        self.n_columns, self.n_bins, self.n_rooms = n_columns, n_bins, max(n_bins)
+        for name in ("slope", "shift", "floor", "ceiling", "exists"):
+            self.register_buffer(name, torch.zeros(len(n_bins), self.n_rooms, n_columns))
+        self.register_buffer("ratio", torch.ones(len(n_bins)))
+
+    def learn(self, rows: NDArray[np.float32], which: NDArray[np.intp] | None = None) -> None:
+        """Take the edges from these of the rows (n, columns), all by default; of many, from evenly spaced ones."""
+        which = np.arange(len(rows)) if which is None else which
+        sample = rows[which[:: -(-len(which) // MAX_ROWS)]].astype(np.float64)
+        known = {n: _lines(sample, n) if n else AS_IT_IS for n in set(self.n_bins)}
+        for member, n in enumerate(self.n_bins):
+            for name, lines in known[n].items():
+                self.get_buffer(name)[member, : max(n, 1)] = torch.as_tensor(lines)
+        self.ratio.copy_(self.exists.sum((1, 2)).clamp(min=1) / self.n_columns)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Rows (members, batch, columns) as (members, batch, bins * columns)."""
+        line = torch.addcmul(self.shift[:, None], x[:, :, None], self.slope[:, None])
+        return torch.clamp(line, self.floor[:, None], self.ceiling[:, None]).flatten(2)
+
+    def frozen(self, members: Tensor) -> Callable[[Tensor], Tensor]:
+        """For scoring: from rows (batch, columns) to (members, bins * columns, batch), or (1, ...) if members agree."""
+        lines = [line[members] for line in (self.slope, self.shift, self.floor, self.ceiling)]
+        if all(bool((line == line[:1]).all()) for line in lines):
+            lines = [line[:1] for line in lines]
+        slope, shift, floor, ceiling = (line[..., None].clone() for line in lines)
+        return lambda x: torch.clamp(torch.addcmul(shift, x.t(), slope), floor, ceiling).flatten(1, 2)
+
+    def back(self, features: Tensor) -> Tensor:
+        """Eq. (b): features (members, batch, bins * columns) as columns (members, batch, columns)."""
+        start = torch.where(self.exists.cumsum(1) == 1, self.shift, self.floor)
+        width = self.exists / torch.where(self.exists > 0, self.slope, 1.0)  # of a feature's unit, in the column
+        return ((self.by_column(features) - start[:, None]) * width[:, None]).sum(2)
+
+    def by_column(self, features: Tensor) -> Tensor:
+        """From (members, batch, bins * columns) to (members, batch, bins, columns)."""
+        return torch.unflatten(features, 2, (self.n_rooms, self.n_columns))
+
+
+def _lines(sample: NDArray[np.float64], n_bins: int) -> dict[str, NDArray[np.float64]]:
+    """The buffers of `Bins` for one member that sees bins of these rows, each (bins, columns)."""
+    edges = np.quantile(sample, np.linspace(0, 1, n_bins + 1), axis=0)  # (bins + 1, columns)
+    low, width = edges[:-1], np.diff(edges, axis=0)
+    exists = width >= MIN_WIDTH
+    number = exists.cumsum(0)  # counted from 1 among the bins of a column that have a width
+    width = np.where(exists, width, 1.0)
+    least = np.where(number == 1, -OUTSIDE, 0.0)
+    most = np.where(number == number[-1], 1.0 + OUTSIDE, 1.0)
+    mean, deviation = np.empty_like(width), np.empty_like(width)
+    for index in range(n_bins):  # one after the other: all at once take many times the room of the rows
+        places = np.clip((sample - low[index]) / width[index], least[index], most[index])
+        mean[index], deviation[index] = places.mean(0), np.maximum(places.std(0), MIN_DEVIATION)
+    lines = {
+        "slope": 1 / (width * deviation),
+        "shift": (-low / width - mean) / deviation,
+        "floor": (least - mean) / deviation,
+        "ceiling": (most - mean) / deviation,
+        "exists": np.ones_like(width),
+    }
+    return {name: np.where(exists, line, 0.0) for name, line in lines.items()}
+
+
+class BinnedColumns(Columns):
+    """Rows of a table some of whose members see the features of Eq. (a); `spec` and `settings` speak of the columns."""
+
+    def __init__(self, spec: NetworkSpec, settings: LossSettings) -> None:
+        super().__init__(spec, settings)
+        self.network = replace(spec, in_shape=(max(settings.bins) * self.n_columns,), sigmoid=False)
+        self.bins = Bins(self.n_columns, settings.bins)
+
+    @property
+    def ratio(self) -> Tensor:
+        """How many features stand for a column, (members,)."""
+        return self.bins.ratio
+
+    def learn(self, rows: NDArray[np.float32], which: NDArray[np.intp]) -> None:
+        """Take the edges of the bins from the presumed normal rows."""
+        self.bins.learn(rows, which)
+
+    def adjust(self, *encoders: nn.Module | None) -> None:
+        """Initial weights for as many features as exist."""
+        n_rooms = self.bins.n_rooms / self.bins.ratio  # for each feature that exists
+        for encoder in encoders:
+            if isinstance(encoder, StackedMLP):
+                n_in, n_out = encoder.shapes[0]
+                with torch.no_grad():
+                    encoder.weights[:, : n_in * n_out] *= n_rooms.sqrt()[:, None]
+
+    def show(self, x: Tensor) -> Tensor:
+        """Rows as places within bins."""
+        features: Tensor = self.bins(x)
+        return features
+
+    def trim(self, rebuilt: Tensor) -> Tensor:
+        """Nothing for bins without width."""
+        return rebuilt * self.bins.exists.flatten(1)[:, None]
+
+    def columns(self, rebuilt: Tensor) -> Tensor:
+        """Places within bins as columns."""
+        return self.bins.back(rebuilt)
+
+    def by_column(self, errors: Tensor) -> Tensor:
+        """The mean over the bins of a column."""
+        return self.bins.by_column(errors).sum(2) / self.bins.ratio[:, None, None]
+
+    def _by_feature(self, sigma: Tensor) -> Tensor:
+        return sigma * self.bins.exists.flatten(1)[:, None] * self.bins.ratio.sqrt()[:, None, None]
+
+    def sums(self, networks: list[nn.Module]) -> Sums:
+        """Members of either kind apart, because those that see columns need no room for bins."""
+        kinds = self._kinds([network.frozen() for network in networks])  # type: ignore[operator]
+        order = torch.cat([members for members, _, _ in kinds]).argsort()
+
+        def sums(x: Tensor) -> tuple[Tensor, Tensor]:
+            found = [_sums_of_squares(own, show(x)) for _, show, own in kinds]
+            error, code = (torch.cat(part).index_select(0, order) for part in zip(*found, strict=True))
+            return error, code
+
+        return sums
+
+    def _kinds(self, networks: list[FrozenMLP]) -> list[tuple[Tensor, Callable[[Tensor], Tensor], list[FrozenMLP]]]:
+        """Members by what they see: their numbers, how they see rows (batch, columns), and their networks.
+
+        What they see is (1 or members, features, batch).
+        """
+        is_binned = torch.tensor(self.bins.n_bins, device=self.bins.ratio.device) > 0
+        plain, binned = (torch.nonzero(kind).flatten() for kind in (~is_binned, is_binned))
+        matrix, bias = networks[1].layers[-1]
+        exists = self.bins.exists.flatten(1)[:, :, None]
+        networks[1].layers[-1] = (matrix * exists, bias * exists)
+        n = self.n_columns
+        on_columns = [network.part(plain, n_in=n) for network in networks]
+        on_columns[1] = networks[1].part(plain, n_out=n)
+        found = [(binned, self.bins.frozen(binned), [network.part(binned) for network in networks])]
+        return [(plain, lambda x: x.t()[None], on_columns), *found] if len(plain) else found
+
+
+def _sums_of_squares(networks: list[FrozenMLP], h: Tensor) -> tuple[Tensor, Tensor]:
+    """||x^ - x||^2 and ||z^||^2 of rows (1 or members, features, batch), each (members, batch)."""
+    code = networks[0](h)
+    reconstruction = networks[1](code)
+    second_code = networks[2](reconstruction) if len(networks) > 2 else code
+    if networks[1].sigmoid:  # whose slope is taken from what it gave
+        reconstruction = reconstruction.clone()
+    return reconstruction.sub_(h).square_().sum(1), second_code.square_().sum(1)
+
+
+class Pictures(Columns):
+    """Pictures, (members, batch, C, H, W) while training: moved, without what is to be restored, and with decoys."""
+
+    def __init__(self, spec: NetworkSpec, settings: LossSettings) -> None:
+        super().__init__(spec, settings)
+        self.hides_colour = settings.restore in ("grey", "both")
+        self.hides_turn = settings.restore in ("rotate", "both")
+        self.decoys = None
+        if settings.decoys:
+            self.decoys = Decoys(settings.decoys, alone=settings.decoys_alone, n_members=spec.n_members)
+
+    @property
+    def extras(self) -> list[ExtraTerm]:
+        """Those that are switched on."""
+        return [extra for extra in (self.decoys,) if extra is not None]
+
+    def augment(self, batch: Batch) -> Batch:
+        """The batch with its pictures shifted and mirrored: those of labelled anomalies farther than the others."""
+        settings, random = self.settings, batch.random
+        if settings.shift or settings.flip:
+            moved = shift_and_flip(batch.unlabelled, settings.shift, random, flip=settings.flip)
+            batch = replace(batch, unlabelled=moved)
+        if settings.augment and batch.labelled.shape[1]:
+            moved = shift_and_flip(batch.labelled, settings.augment, random)
+            is_anomaly = (batch.y < 0).view(*batch.y.shape, 1, 1, 1)
+            batch = replace(batch, labelled=torch.where(is_anomaly, moved, batch.labelled))
+        return batch
+
+    def rearrange(self, x: Tensor, random: MemberRandom) -> Tensor:
+        """Pictures, turned."""
+        return rotate(x, random_turns(x, random, identity=False))
+
+    def disturb(self, x: Tensor, n_unlabelled: int, random: MemberRandom) -> Tensor:
+        """What Enc1 sees while training: pictures without what is to be restored, with noise."""
+        if self.hides_colour:
+            x = to_grey(x)
+        if self.hides_turn:
+            x = rotate(x, random_turns(x, random, identity=True))
+        return super().disturb(x, n_unlabelled, random)
+
+    def forms(self, x: Tensor) -> Iterator[Tensor]:
+        """Pictures without what is to be restored: upright, then turned where that is hidden."""
+        (pictures,) = super().forms(x)
+        upright = to_grey(pictures) if self.hides_colour else pictures
+        for turn in quarter_turns(x.shape) if self.hides_turn else (0,):
+            yield torch.rot90(upright, turn, dims=(-2, -1)) if turn else upright
+
+    def sums(self, networks: list[nn.Module]) -> None:
+        """There is no quicker way than through the networks themselves."""
