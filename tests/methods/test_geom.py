@@ -12,9 +12,16 @@ import esad
 from esad.core.random import MemberRandom
 from esad.errors import InputError
 from esad.methods import geom
-from esad.methods._geom_dirichlet import MAX_SUM, fit_dirichlet, inverse_digamma
-from esad.methods._geom_transformations import Transformation, pixel_maps, transformations_of
-from esad.methods.geom import GEOM, GEOMObjective
+from esad.methods.geom import (
+    GEOM,
+    MAX_SUM,
+    GEOMObjective,
+    Transformation,
+    fit_dirichlet,
+    inverse_digamma,
+    pixel_maps,
+    transformations_of,
+)
 from esad.networks.spec import NetworkSpec
 from esad.train.objective import Batch, TrainingData
 

@@ -8,9 +8,9 @@ from support import perceptrons
 from esad import TLSAD, DeepSAD, DeepSVDD
 from esad.core.random import MemberRandom
 from esad.errors import DataFileError, InputError
-from esad.methods._tlsad_objective import Reference, TLSADObjective
 from esad.methods.deep_sad import DeepSADObjective
 from esad.methods.deep_svdd import OneClassObjective, SoftBoundaryObjective
+from esad.methods.tlsad import Reference, TLSADObjective
 from esad.networks.resnet import ResNet18, read_weights
 from esad.networks.spec import NetworkSpec
 from esad.train.autoencoder import AutoencoderObjective

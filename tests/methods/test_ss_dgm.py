@@ -12,7 +12,7 @@ from esad import SSDGM, evaluate, registry
 from esad.core.random import MemberRandom
 from esad.datasets import scenario
 from esad.errors import InputError, ModelFileError
-from esad.methods._ss_dgm_objective import Latent, M1M2Objective, M1Objective, M2Objective, log_density
+from esad.methods.ss_dgm import Latent, M1M2Objective, M1Objective, M2Objective, log_density
 from esad.networks.spec import NetworkSpec
 from esad.persist import bundle
 from esad.train.objective import Batch

@@ -14,11 +14,13 @@ Head           one linear layer
 =============  ==============================================================================================
 
 A step draws one transformation for every picture. Eq. (4) is the negative log-likelihood under Eq. (3) without what
-does not depend on x; the paper has the sum where this is the mean. `_geom_transformations` has the transformations,
-`_geom_dirichlet` solves Eq. (3).
+does not depend on x; the paper has the sum where this is the mean.
 """
 
+import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import product
 from typing import Any, ClassVar
 
 import numpy as np
@@ -29,19 +31,32 @@ from torch import Tensor
 from esad.core.random import MemberRandom
 from esad.detectors.deep import Phase
 from esad.detectors.standard import StandardDetector
-from esad.methods._geom_dirichlet import fit_dirichlet
-from esad.methods._geom_transformations import KINDS, pixel_maps, transformations_of
 from esad.networks.inference import inference
 from esad.networks.mlp import StackedMLP
 from esad.networks.spec import NetworkSpec
 from esad.preprocess.inputs import Rows
 from esad.train.objective import Batch, Objective, Scorer, TrainingData, presumed_normal
+from esad.train.transforms import quarter_turns
 
-__all__ = ["GEOM", "GEOMObjective"]
+__all__ = [
+    "GEOM",
+    "KINDS",
+    "GEOMObjective",
+    "Transformation",
+    "fit_dirichlet",
+    "inverse_digamma",
+    "pixel_maps",
+    "transformations_of",
+]
 
 MAX_FITTED = 1024  # pictures per member that Eq. (3) takes; each goes through the network k times
 BLOCK_PICTURES = 256
 AT_ONCE = 8  # transformations in one pass through the network while scoring
+KINDS = ("all", "mirrors", "turns")
+MIN_SUM, MAX_SUM = 1e-6, 1e6  # where all vectors are alike, the likelihood has no maximum and the sum is the largest
+N_HALVINGS = 50  # of the interval of log s; 1e-14 is left of it
+EULER = 0.5772156649015329  # -psi(1)
+N_NEWTON = 5  # steps from Minka's first guess of the inverse digamma; each doubles the correct digits
 
 
 class GEOM(StandardDetector):
@@ -210,3 +225,113 @@ class GEOMObjective(Objective):
 
     def _log_softmax(self, logits: Tensor) -> Tensor:
         return logits.log_softmax(2, dtype=self.alpha.dtype)  # never in the low precision of autocast
+
+
+@dataclass(frozen=True)
+class Transformation:
+    """A picture mirrored left to right, then shifted, then turned.
+
+    Attributes
+    ----------
+    mirrored : bool
+    down, right : int
+        Pixels; what comes in at the border is the picture's reflection.
+    turns : int
+        Quarter turns.
+    """
+
+    mirrored: bool = False
+    down: int = 0
+    right: int = 0
+    turns: int = 0
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """The pictures (..., height, width), transformed."""
+        x = x.flip(-1) if self.mirrored else x
+        x = _shifted(_shifted(x, self.down, dim=-2), self.right, dim=-1)
+        return torch.rot90(x, self.turns, dims=(-2, -1)) if self.turns else x
+
+
+def transformations_of(kind: str, shape: tuple[int, ...]) -> tuple[Transformation, ...]:
+    """The transformations of pictures (..., height, width), the identity first.
+
+    "turns": quarter turns, or half turns where pictures are not square. "mirrors": those, mirrored or not. "all":
+    those, shifted by a quarter of the height and of the width or not.
+
+    Examples
+    --------
+    >>> [len(transformations_of(kind, (28, 28))) for kind in ("turns", "mirrors", "all")]
+    [4, 8, 72]
+    """
+    down, right = (
+        (0, -reach, reach) if kind == "all" else (0,) for reach in (max(1, side // 4) for side in shape[-2:])
+    )
+    mirrored = (False,) if kind == "turns" else (False, True)
+    return tuple(Transformation(*choice) for choice in product(mirrored, down, right, quarter_turns(shape)))
+
+
+def pixel_maps(chosen: tuple[Transformation, ...], shape: tuple[int, ...]) -> Tensor:
+    """Which pixel each transformation puts where, (transformations, height * width), for `gather`."""
+    height, width = shape[-2:]
+    pixels = torch.arange(height * width).view(height, width)
+    return torch.stack([transformation(pixels).flatten() for transformation in chosen])
+
+
+def _shifted(x: Tensor, pixels: int, *, dim: int) -> Tensor:
+    """Moved along one axis, by no more pixels than it has."""
+    if not pixels:
+        return x
+    last = x.shape[dim] - 1
+    source = torch.arange(last + 1, device=x.device) - pixels
+    source = torch.where(source < 0, -1 - source, torch.where(source > last, 2 * last + 1 - source, source))
+    return x.index_select(dim, source)
+
+
+@torch.no_grad()
+def fit_dirichlet(mean_log: Tensor) -> Tensor:
+    """The parameters alpha of Dirichlet distributions of greatest likelihood, Eq. (3), many at a time.
+
+    The likelihood is greatest at the fixed point of Minka's (2000) iteration
+
+        alpha_j <- psi^-1(psi(s) + mean of log p_j),      s = sum_k alpha_k,      psi the digamma function
+
+    whose step depends on alpha through s alone, raises a sum that is too small and lowers one that is too large. So s
+    is found here by halving an interval: where one entry outweighs the others, as in the answers of a good classifier,
+    plain iteration needs thousands of steps.
+
+    Parameters
+    ----------
+    mean_log : Tensor, (..., k)
+        The mean of log p over the observed probability vectors p.
+
+    Returns
+    -------
+    Tensor of float64, (..., k)
+
+    Examples
+    --------
+    >>> alpha = torch.tensor([2.0, 1.0], dtype=torch.float64)
+    >>> mean_log = torch.digamma(alpha) - torch.digamma(alpha.sum())  # what infinitely many vectors would give
+    >>> fit_dirichlet(mean_log).round(decimals=6)
+    tensor([2., 1.], dtype=torch.float64)
+    """
+    mean_log = mean_log.double()
+    low = torch.full_like(mean_log[..., :1], math.log(MIN_SUM))  # of log s, (..., 1)
+    high = torch.full_like(low, math.log(MAX_SUM))
+    for _ in range(N_HALVINGS):
+        middle = (low + high) / 2
+        too_small = _step(middle.exp(), mean_log).sum(-1, keepdim=True) > middle.exp()
+        low, high = torch.where(too_small, middle, low), torch.where(too_small, high, middle)
+    return _step(low.exp(), mean_log)
+
+
+def inverse_digamma(y: Tensor) -> Tensor:
+    """The x > 0 with psi(x) = y, by Newton's method."""
+    x = torch.where(y >= -2.22, y.exp() + 0.5, -1 / (y + EULER))
+    for _ in range(N_NEWTON):
+        x = x - (torch.digamma(x) - y) / torch.polygamma(1, x)
+    return x
+
+
+def _step(total: Tensor, mean_log: Tensor) -> Tensor:
+    return inverse_digamma(torch.digamma(total) + mean_log)
