@@ -13,10 +13,13 @@ from types import SimpleNamespace
 import httpx
 import pytest
 
+from esad import registry
+from esad.cli import saving
 from esad.cli.progress import GracefulStop
 from esad.cli.review_data import read_dataset
 from esad.cli.source import load_model
 from esad.cli.training import Reading, read_training
+from esad.datasets import scenario as scenarios
 
 FIRST = ("--method", "iforest", "--ignore", "verdict", "--id-column", "serial")
 
@@ -272,3 +275,98 @@ def test_pictures_are_judged_too(kit, tmp_path):
     assert item == []  # the folders label every picture
     assert (state["noun"], state["n_anomaly"], state["n_normal"]) == ("picture", 3, 9)
     assert (tmp_path / "pictures.esad").exists()
+
+
+class Tumours:
+    """What `esad demo` leaves, a model of its training file, and a person who knows the truth."""
+
+    def __init__(self, esad, folder, *settings):
+        self.esad = esad
+        data = registry.load_data_set("breast_cancer")
+        scenario = scenarios.table(data, labelled_ratio=0.05, pollution_ratio=0.05, seed=0)
+        self.train, self.test, self.model = folder / "train.csv", folder / "test.csv", folder / "tumours.esad"
+        self.truth, self.y = scenario.truth_test, scenario.y_train
+        saving.write_table(self.train, scenario.X_train, names=data.columns, y=scenario.y_train)
+        saving.write_table(self.test, scenario.X_test, names=data.columns, truth=scenario.truth_test)
+        done = esad("fit", self.train, "--label-column", "label", "--out", self.model, "--quiet", *settings)
+        assert done.code == 0, done.err
+
+    def judge(self, client, n):
+        items = client.get(f"/api/next?n={n}").json()["items"]
+        for item in items:
+            verdict = "anomaly" if self.truth[item["row"]] else "normal"
+            said = {"request": str(item["row"]), "row": item["row"], "verdict": verdict}
+            assert client.post("/api/judgements", json=said).status_code == 200
+        return items
+
+    def refit(self, client, wish="keep", **params):
+        assert client.post("/api/refit", params=params).status_code == 200
+        end = time.monotonic() + 120
+        while (found := client.get("/api/state").json()["refit"])["status"] == "training":
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        assert found["status"] == "ready", found
+        assert client.post(f"/api/refit/{wish}").status_code == 200
+        return found
+
+    def confusion(self):
+        return self.esad("evaluate", self.model, self.test, "--truth-column", "truth", "--json").json["confusion"]
+
+
+def test_a_refit_keeps_what_the_model_learned_from(esad, tmp_path):
+    tumours = Tumours(esad, tmp_path)
+    before = tumours.confusion()
+    with Review(tumours.model, tumours.test) as review, closing(review.enter()) as ann:
+        training = ann.get("/api/state").json()["training"]
+        assert training == {"n_rows": len(tumours.y), "n_labelled": 11, "lost": ""}
+        tumours.judge(ann, 15)
+        found = tumours.refit(ann)
+    assert (found["n_then"], found["n_labelled"], found["n_rows"]) == (11, 26, len(tumours.y) + 15)
+    after = tumours.confusion()
+    assert before["recall"] > 0.9
+    assert after["recall"] >= before["recall"], (before, after)
+    assert after["false_alarm_rate"] <= before["false_alarm_rate"] + 0.01, (before, after)
+    shown = esad("inspect", tumours.model, "--json").json
+    assert shown["notes"]["training_data"] == [str(tumours.train), str(tumours.test)]
+    assert load_model(tumours.model).label_counts_.n_unlabelled == int((tumours.y == 0).sum())
+    other = tmp_path / "other.csv"  # the judged rows of the first review are kept in the next one
+    other.write_text("\n".join(tumours.test.read_text().splitlines()[:40]) + "\n")
+    with Review(tumours.model, other) as review, closing(review.enter()) as ann:
+        training = ann.get("/api/state").json()["training"]
+        assert training == {"n_rows": len(tumours.y) + 15, "n_labelled": 26, "lost": ""}
+
+
+FAST = ("--method", "iforest")
+
+
+def test_what_cannot_be_kept_is_said_and_asked_about(esad, tmp_path):
+    tumours = Tumours(esad, tmp_path, *FAST)
+    moved = tumours.train.rename(tmp_path / "elsewhere.csv")
+    for words in ("is not there", "was changed since"):
+        with Review(tumours.model, tumours.test) as review, closing(review.enter()) as ann:
+            lost = ann.get("/api/state").json()["training"]["lost"]
+            assert "236 rows with 11 labels" in lost
+            assert words in lost
+        tumours.train.write_text("\n".join(moved.read_text().splitlines()[:50]) + "\n")
+    with Review(tumours.model, tumours.test) as review, closing(review.enter()) as ann:
+        tumours.judge(ann, 3)
+        refused = ann.post("/api/refit")
+        assert (refused.status_code, "--training" in refused.json()["error"]["message"]) == (422, True)
+        found = tumours.refit(ann, "drop", forget=True)
+        assert (found["n_then"], found["n_labelled"], found["n_rows"]) == (11, 3, len(tumours.truth))
+    with Review(tumours.model, tumours.test, "--training", moved) as review, closing(review.enter()) as ann:
+        assert ann.get("/api/state").json()["training"] == {"n_rows": 236, "n_labelled": 11, "lost": ""}
+        assert tumours.refit(ann)["n_labelled"] == 14
+
+
+def test_the_data_that_the_model_learned_from_needs_nothing_else(esad, tmp_path):
+    tumours = Tumours(esad, tmp_path, *FAST)
+    with Review(tumours.model, tumours.train) as review, closing(review.enter()) as ann:
+        assert ann.get("/api/state").json()["training"] == {"n_rows": 0, "n_labelled": 0, "lost": ""}
+    detector = load_model(tumours.model)
+    detector.notes_ = {"label_column": "label"}  # as an older file
+    detector.save(tumours.model)
+    with Review(tumours.model, tumours.train) as review, closing(review.enter()) as ann:
+        assert ann.get("/api/state").json()["training"]["lost"] == ""
+    with Review(tumours.model, tumours.test) as review, closing(review.enter()) as ann:
+        assert "236 rows" in ann.get("/api/state").json()["training"]["lost"]

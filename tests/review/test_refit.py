@@ -12,6 +12,7 @@ from esad import DeepSAD, IsolationForest
 from esad.errors import InputError
 from esad.review.ranking import Ranking
 from esad.review.refit import (
+    RefitData,
     carry_threshold,
     compare_rankings,
     cross_validate,
@@ -216,12 +217,12 @@ def test_cross_validation_sees_what_labels_bring():
     X[odd, 0] = 0.0
     now = labelled(300, *odd)
     detector = esad.ESAD(n_members=1, hidden=[16], latent=4, n_epochs=40, random_state=0).fit(X)
-    found = cross_validate(detector, X, np.zeros(300, np.int8), now)
+    found = cross_validate(detector, RefitData.of(X, now, np.zeros(300, np.int8)))
     assert found["n_folds"] == 5
     assert found["now"]["auc"] > found["then"]["auc"] + 0.1
     assert found["now"]["auc_normal"] is None
     with pytest.raises(InputError, match="two labelled anomalies"):
-        cross_validate(detector, X, now, labelled(300, 1))
+        cross_validate(detector, RefitData.of(X, labelled(300, 1), now))
 
 
 @pytest.mark.parametrize("method", [pytest.param("forest", marks=pytest.mark.extra), "esad"])

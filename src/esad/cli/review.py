@@ -9,15 +9,14 @@ from esad.cli import common, fit_options, job, options
 from esad.cli import review_options as own
 from esad.cli.build import Choice, build_detector, settings_checked
 from esad.cli.progress import GracefulStop, TrainingBar, bar
-from esad.cli.review_data import Asked, exchange_labels, named_after, open_store, read_dataset
+from esad.cli.review_data import Asked, exchange_labels, named_after, open_store, read_dataset, training_finder
 from esad.cli.source import load_model
 from esad.cli.training import Reading, read_training, refuse_model
 from esad.errors import InputError
 
 if TYPE_CHECKING:
     from esad.detectors.base import Detector
-    from esad.review.dataset import ReviewDataset
-    from esad.review.store import Store
+    from esad.review.session import ReviewSession
 
 __all__ = ["EXAMPLE", "review"]
 
@@ -38,6 +37,7 @@ def review(
     host: options.Host = "127.0.0.1",
     port: options.Port = 0,
     cold: own.Cold = False,
+    training: own.Training = None,
     label_column: options.LabelColumn = None,
     id_column: options.IdColumn = None,
     ignore: options.Ignore = None,
@@ -74,6 +74,9 @@ def review(
     if export_labels is not None or import_labels is not None:
         exchange_labels(asked, export_labels, import_labels, reviewer=_names(reviewer)[0], as_json=as_json)
         return
+    from esad.io.provenance import DataSource
+    from esad.review.ranking import Ranking
+    from esad.review.session import ReviewSession
     from esad.web.server import bind
 
     listener = bind(host, port)
@@ -82,11 +85,21 @@ def review(
         choice = Choice(method=method, seed=seed, device=device, members=members, settings=tuple(settings or ()))
         detector = _first_model(asked, choice) if is_new else _known_model(model, is_found=len(paths) == 1)
         dataset = read_dataset(data, detector, reading, is_new=is_new)
+        source = DataSource.of(data)
         store = open_store(asked.labels, dataset)
     except BaseException:
         listener.close()
         raise
-    _serve(listener, detector, dataset, store, model, _names(reviewer), host=host, warm=not cold, as_json=as_json)
+    session = ReviewSession(
+        dataset,
+        store,
+        Ranking.of(detector, dataset.X),
+        model,
+        warm=not cold,
+        find_training=training_finder(dataset, store, source, training),
+        source=source,
+    )
+    _serve(listener, session, _names(reviewer), host=host, as_json=as_json)
 
 
 def _paths(paths: Sequence[Path], out: Path | None) -> tuple[Path, Path]:
@@ -138,28 +151,14 @@ def _first_model(asked: Asked, choice: Choice) -> "Detector":
     return detector
 
 
-def _serve(
-    listener: Any,
-    detector: "Detector",
-    dataset: "ReviewDataset",
-    store: "Store",
-    model: Path,
-    names: Sequence[str],
-    *,
-    host: str,
-    warm: bool,
-    as_json: bool,
-) -> None:
+def _serve(listener: Any, session: "ReviewSession", names: Sequence[str], *, host: str, as_json: bool) -> None:
     """Show the page until Ctrl-C."""
     from esad.review.access import Access
     from esad.review.app import guard_app, review_app
-    from esad.review.ranking import Ranking
-    from esad.review.session import ReviewSession
     from esad.web.server import is_local, run, url_of
 
     url = url_of(listener)
     access = Access()
-    session = ReviewSession(dataset, store, Ranking.of(detector, dataset.X), model, warm=warm)
 
     def link(name: str) -> str:
         return f"{url}/?token={access.new_link(name)}"
@@ -177,7 +176,7 @@ def _serve(
     finally:
         session.close()
     if not as_json:
-        common.say(f"Labels are in {store.path}.")
+        common.say(f"Labels are in {session.store.path}.")
 
 
 def _greeting(session: Any, links: dict[str, str], as_json: bool) -> Callable[[], None]:

@@ -1,7 +1,7 @@
 """What `esad review` judges: all rows or pictures and their cells, the journal of judgements, and labels out and in."""
 
 import glob
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,10 +17,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from esad.detectors.base import Detector
-    from esad.review.dataset import ReviewDataset
+    from esad.io.provenance import DataSource
+    from esad.review.dataset import ReviewDataset, TrainingRows
     from esad.review.store import Store
 
-__all__ = ["Asked", "exchange_labels", "named_after", "open_store", "read_dataset"]
+__all__ = ["Asked", "exchange_labels", "named_after", "open_store", "read_dataset", "training_finder"]
 
 
 @dataclass(frozen=True)
@@ -100,6 +101,81 @@ def open_store(journal: Path, dataset: "ReviewDataset") -> "Store":
     from esad.review.store import Store
 
     return Store(journal, fingerprint=dataset.fingerprint(), n_rows=dataset.n_rows)
+
+
+def training_finder(
+    dataset: "ReviewDataset", store: "Store", source: "DataSource", given: Path | None
+) -> "Callable[[Detector], TrainingRows | None]":
+    """A way to find what a model learned from, where that is not the data under review; what was found is kept."""
+    from esad.io.provenance import DataSource, sources_in
+    from esad.review.dataset import TrainingRows
+
+    found: dict[tuple[DataSource, ...], TrainingRows] = {}
+
+    def learned_here(detector: "Detector") -> bool:
+        """Of a model that does not say what it learned from."""
+        known = store.known_to(detector.fingerprint_)
+        return known is not None or detector.learned_from(dataset.X, dataset.known)
+
+    def find(detector: "Detector") -> TrainingRows | None:
+        noted = sources_in(detector.notes_) if given is None else [DataSource.of(given)]
+        others = tuple(one for one in noted if source.path != one.path and source.fingerprint != one.fingerprint)
+        if not others and (noted or learned_here(detector)):
+            return None
+        if others not in found:
+            found[others] = _read_training_rows(others, detector)
+        return found[others]
+
+    return find
+
+
+def _read_training_rows(sources: "Sequence[DataSource]", detector: "Detector") -> "TrainingRows":
+    """Rows and labels of all sources that are where they were and as they were."""
+    import numpy as np
+
+    from esad.errors import EsadError
+    from esad.review.dataset import TrainingRows
+    from esad.review.refit import join_rows
+    from esad.table.table import take_rows
+
+    X, y, lost = [], [], []
+    for source in sources:
+        try:
+            for path in filter(None, (source.path, source.judgements)):
+                if not Path(path).exists() and not glob.has_magic(path):
+                    raise DataFileError(f"{path} is not there")
+            if not source.is_unchanged():
+                raise DataFileError("it was changed since")
+            dataset = read_dataset(Path(source.path), detector, _reading_of(detector), is_new=True)
+            known, rows = dataset.known, dataset.X
+            if source.judgements:
+                with open_store(Path(source.judgements), dataset) as store:
+                    known = store.judgements.labels(known)
+                rows, known = take_rows(rows, np.flatnonzero(known)), known[known != 0]
+        except EsadError as error:
+            lost.append(f"{source.path} ({str(error).rstrip('.')})")
+            continue
+        X.append(rows)
+        y.append(known)
+    counts = detector.label_counts_
+    n_rows, n_labels = sum(vars(counts).values()), counts.n_anomaly + counts.n_normal
+    words = ""
+    if lost or not sources:
+        where = ": " + ", ".join(lost) if lost else ""
+        rows_words, labels_words = common.counted(n_rows, "row"), common.counted(n_labels, "label")
+        words = f"The model learned from {rows_words} with {labels_words}, which are not all here{where}."
+    return TrainingRows(join_rows(X) if X else None, np.concatenate(y) if y else np.zeros(0, np.int8), words)
+
+
+def _reading_of(detector: "Detector") -> Reading:
+    """How the training data was read, as far as it matters for its labels."""
+    notes = detector.notes_
+    labels_csv = notes.get("labels_csv")
+    return Reading(
+        anomaly_value=notes.get("anomaly_value"),
+        normal_value=notes.get("normal_value"),
+        labels_csv=None if labels_csv is None else Path(labels_csv),
+    )
 
 
 def exchange_labels(asked: Asked, out: Path | None, given: Path | None, *, reviewer: str, as_json: bool) -> None:

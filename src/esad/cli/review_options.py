@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["Cold", "ExportLabels", "ImportLabels", "Labels", "Out", "Paths", "Reviewers"]
+__all__ = ["Cold", "ExportLabels", "ImportLabels", "Labels", "Out", "Paths", "Reviewers", "Training"]
 
 _LABELS, _PAGE = "Labels", "Page"
 
@@ -66,4 +66,13 @@ Reviewers = Annotated[
 Cold = Annotated[
     bool,
     typer.Option("--cold", help="Let refits begin anew, not with the weights of the old model.", rich_help_panel=_PAGE),
+]
+Training = Annotated[
+    Path | None,
+    typer.Option(
+        "--training",
+        metavar="FILE",
+        help="What MODEL was trained on, where it is not found at the place noted in MODEL: refits learn from it too.",
+        rich_help_panel=_PAGE,
+    ),
 ]

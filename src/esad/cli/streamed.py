@@ -129,7 +129,7 @@ def survey_parts(
         n_rows=len(y),
         schema=schema,
         left_out=left_out,
-        notes={} if schema is None else notes_of(reading, left_out),
+        notes=notes_of(path, reading, left_out),
         broken=broken,
         survey=survey,
     )

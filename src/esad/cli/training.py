@@ -159,9 +159,8 @@ def _read_files(path: Path, files: Sequence[Path], reading: Reading) -> Training
         raise DataFileError(f"{str(path)!r} has no column left to learn from.")
     features, schema, left_out = _without_ids(path, features)
     mention_doubts(features, schema, label_column=reading.label_column)
-    return TrainingSet(
-        X=features, y=y, n_rows=table.num_rows, schema=schema, left_out=left_out, notes=notes_of(reading, left_out)
-    )
+    notes = notes_of(path, reading, left_out)
+    return TrainingSet(X=features, y=y, n_rows=table.num_rows, schema=schema, left_out=left_out, notes=notes)
 
 
 def check_roles(path: Path, names: Sequence[str], reading: Reading) -> None:
@@ -199,14 +198,16 @@ def _without_ids(path: Path, features: "pa.Table") -> "tuple[pa.Table, Schema, t
     return features.drop_columns(list(ids)), replace(schema, columns=kept), ids
 
 
-def notes_of(reading: Reading, left_out: tuple[str, ...]) -> dict[str, Any]:
-    """Columns that a scored file may have beside those of the model, without a word."""
-    notes: dict[str, Any] = {"ignored_columns": [*reading.ignore, *left_out]}
-    if reading.label_column is not None:
-        notes["label_column"] = reading.label_column
-    if reading.id_column is not None:
-        notes["id_column"] = reading.id_column
-    return notes
+def notes_of(path: Path, reading: Reading, left_out: tuple[str, ...]) -> dict[str, Any]:
+    """Columns that a scored file may have beside those of the model, without a word; where the training data lies."""
+    from esad.io.provenance import DataSource, note_sources
+
+    words = {"label_column", "id_column", "anomaly_value", "normal_value"}
+    notes: dict[str, Any] = {name: value for name in sorted(words) if (value := getattr(reading, name)) is not None}
+    if reading.labels_csv is not None:
+        notes["labels_csv"] = str(reading.labels_csv.absolute())
+    notes["ignored_columns"] = [*reading.ignore, *left_out]
+    return note_sources(notes, [DataSource.of(path)])
 
 
 # ---------------------------------------------------------------------- pictures
@@ -227,7 +228,8 @@ def _read_folder(path: Path, reading: Reading) -> TrainingSet:
     _check_enough(path, len(folder.images), "picture")
     mention_broken(broken)
     y = None if folder.label_words is None else picture_labels(path, folder.label_words, reading)
-    return TrainingSet(X=folder.images, y=y, n_rows=len(folder.images), schema=None, broken=broken)
+    notes = notes_of(path, reading, ())
+    return TrainingSet(X=folder.images, y=y, n_rows=len(folder.images), schema=None, broken=broken, notes=notes)
 
 
 @contextmanager

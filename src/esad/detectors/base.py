@@ -247,6 +247,22 @@ class Detector(Deciding, Explaining, OutlierMixin, BaseEstimator):  # type: igno
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "offset_")
 
+    def learned_from(self, X: Any, y: ArrayLike | None = None) -> bool:
+        """Whether these are the rows and labels of the training, in the same order.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from esad import IsolationForest
+        >>> X = np.random.default_rng(0).normal(size=(30, 2))
+        >>> forest = IsolationForest(random_state=0).fit(X)
+        >>> forest.learned_from(X), forest.learned_from(X[:20])
+        (True, False)
+        """
+        check_is_fitted(self)
+        rows = self._rows(X)
+        return _fingerprint(rows, labels.check(y, len(rows))) == self.fingerprint_
+
     def fit_predict(self, X: Any, y: ArrayLike | None = None, **kwargs: Any) -> NDArray[np.int64]:
         """`fit(X, y)`, then `predict(X)`."""
         return self.fit(X, y, **kwargs).predict(X)

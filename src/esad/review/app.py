@@ -255,8 +255,8 @@ def _invite(context: Context, reviewer: Reviewer, asked: _Invitation) -> Respons
 
 
 @_router.post("/api/refit")
-def _start_refit(session: Session, reviewer: Reviewer) -> Response:
-    session.start_refit()
+def _start_refit(session: Session, reviewer: Reviewer, forget: bool = False) -> Response:
+    session.start_refit(forget=forget)
     return json_response(session.refit_state())
 
 

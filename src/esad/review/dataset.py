@@ -3,7 +3,7 @@
 import hashlib
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +12,26 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["ReviewDataset"]
+__all__ = ["ReviewDataset", "TrainingRows"]
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingRows:
+    """What the model learned from, where that is other data than the data under review.
+
+    Attributes
+    ----------
+    X : arrow table, ndarray or None
+        Rows that were found again, in the form of the data under review; None where there are none.
+    y : ndarray of int8, (n,)
+        Their labels: -1, 0, +1.
+    lost : str
+        What was not found again, in a sentence; empty where all is here.
+    """
+
+    X: Any = None
+    y: NDArray[np.int8] = field(default_factory=lambda: np.zeros(0, dtype=np.int8))
+    lost: str = ""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

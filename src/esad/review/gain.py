@@ -12,7 +12,7 @@ from esad import labels
 from esad.advice.crossfit import MAX_ROWS
 from esad.advice.curve import MIN_ANOMALIES, SHARES, Gain, learning_curve
 from esad.detectors.base import Detector
-from esad.review.refit import TrainingStopped, TrainingWatch
+from esad.review.refit import RefitData, TrainingStopped, TrainingWatch
 
 __all__ = ["GainEstimator"]
 
@@ -59,16 +59,16 @@ class GainEstimator:
         """Whether an estimate is being made."""
         return self._thread is not None and self._thread.is_alive()
 
-    def update(self, detector: Detector, X: Any, y: NDArray[np.int8]) -> bool:
+    def update(self, detector: Detector, data: RefitData) -> bool:
         """Make an estimate if there are labels enough, and enough new ones; whether one was begun."""
-        counts, effort = labels.counts(y), EFFORTS[detector.inputs_.kind]
+        counts, effort = labels.counts(data.y), EFFORTS[detector.inputs_.kind]
         n_labels = counts.n_anomaly + counts.n_normal
         with self._lock:
             due = self._n_labels is None or abs(n_labels - self._n_labels) >= effort.every
             if counts.n_anomaly < MIN_ANOMALIES or not due or not counts.n_unlabelled or self.is_busy:
                 return False
             self._n_labels, self._stop, self.progress = n_labels, threading.Event(), None
-            arguments = (detector, X, y.copy(), effort, self._stop)
+            arguments = (detector, data.X, data.y.copy(), effort, self._stop)
             self._thread = threading.Thread(target=self._run, args=arguments, name="gain", daemon=True)
             self._thread.start()
             return True

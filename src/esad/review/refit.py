@@ -23,6 +23,7 @@ from esad.core.random import seed_from
 from esad.detectors.base import Detector
 from esad.detectors.deep import DeepDetector
 from esad.errors import InputError
+from esad.review.dataset import TrainingRows
 from esad.review.ranking import Ranking
 from esad.table.table import take_rows
 from esad.train.callbacks import Callback, WarmStart
@@ -31,6 +32,7 @@ from esad.train.loop import LoopState
 __all__ = [
     "Comparison",
     "Refit",
+    "RefitData",
     "TrainingStopped",
     "TrainingWatch",
     "carry_threshold",
@@ -38,6 +40,7 @@ __all__ = [
     "cross_validate",
     "describe_loss",
     "has_previous",
+    "join_rows",
     "path_beside",
     "refit_detector",
     "replace_model",
@@ -122,6 +125,60 @@ def refit_detector(
     return new, begins_warm
 
 
+@dataclass(frozen=True, eq=False)
+class RefitData:
+    """Rows and labels that a refit learns from.
+
+    Attributes
+    ----------
+    X : arrow table or ndarray
+    y : ndarray of int8, (n,)
+    then : ndarray of int8, (n,)
+        Labels that the old model learned from.
+    is_added : ndarray of bool, (n,)
+        Rows that the old model did not learn from at all.
+    """
+
+    X: Any
+    y: Labels
+    then: Labels
+    is_added: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, X: Any, y: Labels, then: Labels, training: TrainingRows | None = None) -> "RefitData":
+        """The data under review; or what the model learned from elsewhere, and the judged rows of the review.
+
+        Rows of a review that nobody judged stay out of a training that has rows of its own: among rows that are
+        reviewed since they may be anomalies, many are, and learned from as normal they would hide the others.
+
+        Examples
+        --------
+        >>> training = TrainingRows(np.zeros((5, 1)), np.array([0, 0, 0, 0, -1], np.int8))
+        >>> data = RefitData.of(np.ones((3, 1)), np.array([0, -1, 0], np.int8), np.zeros(3, np.int8), training)
+        >>> data.y, data.is_added.sum()
+        (array([ 0,  0,  0,  0, -1, -1], dtype=int8), np.int64(1))
+        """
+        if training is None or training.X is None:
+            return cls(X, y, then, np.zeros(len(y), dtype=bool))
+        judged = np.flatnonzero(y)
+        is_added = np.concatenate([np.zeros(len(training.y), dtype=bool), then[judged] == labels.UNLABELLED])
+        return cls(
+            join_rows([training.X, take_rows(X, judged)]),
+            np.concatenate([training.y, y[judged]]),
+            np.concatenate([training.y, then[judged]]),
+            is_added,
+        )
+
+
+def join_rows(parts: Sequence[Any]) -> Any:
+    """Arrow tables, or arrays, one after the other."""
+    import pyarrow as pa
+
+    if isinstance(parts[0], pa.Table):
+        return pa.concat_tables(parts, promote_options="permissive")
+    return np.concatenate(parts)
+
+
 @dataclass(frozen=True)
 class Comparison:
     """What a new model changes.
@@ -130,7 +187,7 @@ class Comparison:
     ----------
     old, new : Ranking
     y : ndarray of int8, (n,)
-        Labels the new one was trained with.
+        Labels of the rows under review that the new one was trained with.
     warm : bool
         Whether it began with the old weights.
     remarks : tuple of str
@@ -184,31 +241,31 @@ def _correlation(a: NDArray[Any], b: NDArray[Any]) -> float:
     return float(np.corrcoef(a, b)[0, 1]) if len(a) > 1 else 1.0
 
 
-def cross_validate(
-    detector: Detector, X: Any, then: Labels, now: Labels, *, callbacks: Sequence[Callback] = ()
-) -> dict[str, Any]:
+def cross_validate(detector: Detector, data: RefitData, *, callbacks: Sequence[Callback] = ()) -> dict[str, Any]:
     """How well labels predict labels that training has not seen: those of the old model against those of now.
 
     The rows are dealt into folds. Two detectors per fold are trained on the other folds, one with the labels of then
-    and one with those of now, and rank the fold: its labelled anomalies against all its other rows, and against its
-    known normal rows where there are any. The same folds for both.
+    and without the rows added since, one with everything there is now, and rank the fold: its labelled anomalies
+    against all its other rows, and against its known normal rows where there are any. The same folds for both.
 
     Raises
     ------
     InputError
         Fewer than two labelled anomalies.
     """
-    n_anomaly = int((now == labels.ANOMALY).sum())
+    n_anomaly = int((data.y == labels.ANOMALY).sum())
     if n_anomaly < 2:
         raise InputError("Cross-validation needs two labelled anomalies: one to learn from, one to find.")
     rng = np.random.default_rng(seed_from(detector.random_state))
-    rows = thin_rows(now, rng=rng, max_rows=MAX_ROWS[detector.inputs_.kind])
-    own, then, now = take_rows(X, rows), then[rows], now[rows]
+    rows = thin_rows(data.y, rng=rng, max_rows=MAX_ROWS[detector.inputs_.kind])
+    X, now = take_rows(data.X, rows), data.y[rows]
+    seen = {"then": (data.then[rows], ~data.is_added[rows]), "now": (now, np.ones(len(rows), dtype=bool))}
     parts = list(folds(now, min(N_FOLDS, n_anomaly), rng=rng))
     found: dict[str, Any] = {"n_folds": len(parts)}
-    for name, seen in (("then", then), ("now", now)):
-        seen_parts = [Part(part.train, seen[part.train], part.test) for part in parts]
-        scores = held_out_scores(detector, own, seen_parts, seed=0, callbacks=callbacks)
+    for name, (y, is_there) in seen.items():
+        trained = [part.train[is_there[part.train]] for part in parts]
+        seen_parts = [Part(train, y[train], part.test) for train, part in zip(trained, parts, strict=True)]
+        scores = held_out_scores(detector, X, seen_parts, seed=0, callbacks=callbacks)
         found[name] = _measure(scores, [now[part.test] for part in parts])
     return found
 
@@ -232,9 +289,9 @@ class Refit:
     """One refit in the background: "training", then "ready" with a comparison, or "failed", or "stopped"."""
 
     old: Ranking
-    X: Any
-    then: Labels
-    y: Labels
+    X: Any  # under review
+    y: Labels  # of the review
+    data: RefitData
     warm: bool
     number: int = 1
     status: str = "training"
@@ -262,7 +319,12 @@ class Refit:
     def _run(self) -> None:
         try:
             new, was_warm = refit_detector(
-                self.old.detector, self.X, self.y, warm=self.warm, tell=self._tell, is_stopped=self._stop.is_set
+                self.old.detector,
+                self.data.X,
+                self.data.y,
+                warm=self.warm,
+                tell=self._tell,
+                is_stopped=self._stop.is_set,
             )
             ranking = Ranking.of(new, self.X)
             remarks = (carry_threshold(self.old, ranking), describe_loss(self.old, ranking))
@@ -285,13 +347,8 @@ class Refit:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                found = cross_validate(
-                    self.comparison.new.detector,
-                    self.X,
-                    self.then,
-                    self.y,
-                    callbacks=[TrainingWatch(is_stopped=self._stop.is_set)],
-                )
+                watch = TrainingWatch(is_stopped=self._stop.is_set)
+                found = cross_validate(self.comparison.new.detector, self.data, callbacks=[watch])
         except Exception as error:
             reason = " ".join(str(error).split()) or type(error).__name__
         self.comparison = replace(self.comparison, validated=found, reason=reason)

@@ -2,8 +2,8 @@
 
 import secrets
 import threading
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,15 +12,25 @@ from numpy.typing import NDArray
 
 from esad import labels
 from esad.advice.suggest import border
+from esad.detectors.base import Detector
 from esad.detectors.loading import load
 from esad.errors import InputError
 from esad.explain.drawing import to_pixels, to_png
-from esad.review.dataset import ReviewDataset
+from esad.io.provenance import DataSource, note_sources, sources_in
+from esad.review.dataset import ReviewDataset, TrainingRows
 from esad.review.gain import JOIN_SECONDS, GainEstimator
 from esad.review.judgements import parse_csv, write_csv
 from esad.review.queue import BATCH, FILTERS, Queue, filter_rows
 from esad.review.ranking import Explanation, Explanations, Ranking
-from esad.review.refit import Refit, compare_rankings, has_previous, path_beside, replace_model, restore_previous
+from esad.review.refit import (
+    Refit,
+    RefitData,
+    compare_rankings,
+    has_previous,
+    path_beside,
+    replace_model,
+    restore_previous,
+)
 from esad.review.store import Store
 
 __all__ = ["DRAWINGS", "ReviewSession"]
@@ -46,13 +56,25 @@ class ReviewSession:
         Its file: what is kept goes there, and the model before it beside it.
     warm : bool
         Whether refits begin with the old weights.
+    find_training : callable
+        Finds what a model learned from, where that is other data than the data under review: refits keep it.
+    source : DataSource, optional
+        Where the data under review lies: noted in the models that are kept.
     """
 
     def __init__(
-        self, dataset: ReviewDataset, store: Store, ranking: Ranking, model: Path, *, warm: bool = True
+        self,
+        dataset: ReviewDataset,
+        store: Store,
+        ranking: Ranking,
+        model: Path,
+        *,
+        warm: bool = True,
+        find_training: Callable[[Detector], TrainingRows | None] = lambda detector: None,
+        source: DataSource | None = None,
     ) -> None:
         self.dataset, self.store, self.model = dataset, store, model
-        self.warm = warm
+        self.warm, self.source, self._find_training = warm, source, find_training
         self.gain_estimator = GainEstimator()
         self.generation = secrets.randbits(40)  # no other run's: browsers keep pictures under it
         self._with_cases = len(getattr(ranking.detector, "cases_", ())) > 0
@@ -74,6 +96,7 @@ class ReviewSession:
         self.queue.prepare()
         _ = ranking.histogram, ranking.ranks  # kept from now on: the first page need not wait for them
         self.generation += 1
+        self.training = self._find_training(ranking.detector)
         known = self.store.known_to(ranking.detector.fingerprint_)
         self._trained_labels = self.dataset.known if known is None else known
 
@@ -137,7 +160,10 @@ class ReviewSession:
 
     def _update_gain(self) -> None:
         if self._refit is None or self._refit.status != "training":
-            self.gain_estimator.update(self.ranking.detector, self.dataset.X, self.labels())
+            self.gain_estimator.update(self.ranking.detector, self._refit_data(self.labels()))
+
+    def _refit_data(self, y: Labels) -> RefitData:
+        return RefitData.of(self.dataset.X, y, self._trained_labels, self.training)
 
     # ------------------------------------------------------------------ what to show
 
@@ -275,15 +301,26 @@ class ReviewSession:
                     "calibrated": ranking.p_values is not None,
                     "can_roll_back": has_previous(self.model),
                 },
+                "training": self._describe_training(),
                 "histogram": ranking.histogram,
                 "refit": self.refit_state(),
             }
 
+    def _describe_training(self) -> dict[str, Any]:
+        """What a refit takes from elsewhere, and what it cannot take since it was not found again."""
+        training = TrainingRows() if self.training is None else self.training
+        return {"n_rows": len(training.y), "n_labelled": int(np.count_nonzero(training.y)), "lost": training.lost}
+
     # ------------------------------------------------------------------ refit
 
-    def start_refit(self) -> None:
-        """Train a new model with the labels of now."""
+    def start_refit(self, *, forget: bool = False) -> None:
+        """Train a new model with the labels of now, and with what the old one learned from.
+
+        Where some of that was not found again, `forget` says that it may be lost.
+        """
         with self._lock:
+            if self.training is not None and self.training.lost and not forget:
+                raise InputError(f"{self.training.lost} Say that it may be forgotten, or name it with --training.")
             if self._refit is not None and self._refit.status == "training":
                 raise InputError("A refit is under way.")
             y = self.labels()
@@ -291,8 +328,8 @@ class ReviewSession:
                 raise InputError("Every row is labelled: there is nothing left to find.")
             self.gain_estimator.cancel()
             self._n_refits += 1
-            refit = Refit(self.ranking, self.dataset.X, self._trained_labels, y, self.warm, number=self._n_refits)
-            self._refit = refit.start()
+            data = self._refit_data(y)
+            self._refit = Refit(self.ranking, self.dataset.X, y, data, self.warm, number=self._n_refits).start()
 
     def stop_refit(self, number: int | None = None) -> None:
         """End a training, or drop its model: the old one stays in use. With a number: only that refit."""
@@ -312,8 +349,9 @@ class ReviewSession:
         state["number"] = refit.number
         comparison = refit.comparison
         if comparison is not None:
-            counts = {"n_labelled": comparison.y, "n_then": refit.then}
-            state |= {name: int(np.count_nonzero(y)) for name, y in counts.items()} | {"warm": comparison.warm}
+            counts = comparison.old.detector.label_counts_
+            state |= {"n_labelled": int(np.count_nonzero(refit.data.y)), "n_rows": len(refit.data.y)}
+            state |= {"n_then": counts.n_anomaly + counts.n_normal, "warm": comparison.warm}
             state |= {"validated": comparison.validated, "reason": comparison.reason}
             state["remarks"] = comparison.remarks
         return state
@@ -353,11 +391,21 @@ class ReviewSession:
                 raise InputError("There is no new model to keep. Refit first.")
             comparison = self._refit.comparison
             detector = comparison.new.detector
+            detector.notes_ = self._note_source(detector.notes_)
             replace_model(self.model, detector, with_cases=self._with_cases)
             self.store.remember_fit(detector.fingerprint_, comparison.y)
             self._refit = None
             self._use(comparison.new)
             self._update_gain()
+
+    def _note_source(self, notes: Mapping[str, Any]) -> dict[str, Any]:
+        """The notes of a model that was refitted here: the data under review is among what it learned from."""
+        if self.source is None:
+            return dict(notes)
+        if self.training is None or self.training.X is None:
+            return note_sources(notes, [self.source])
+        others = [one for one in sources_in(notes) if one.path != self.source.path]
+        return note_sources(notes, [*others, replace(self.source, judgements=str(self.store.path.absolute()))])
 
     def roll_back(self) -> None:
         """Go back to the model before; the one that is given up stays beside it."""

@@ -6,6 +6,7 @@ import { $, ask, count, el, noun, part, post, toast, whole } from "./basics.js";
 // kept or dropped is the one that was looked at, which another reviewer may have replaced.
 const ACTIONS = {
   start: ["Start", "primary", () => "/api/refit", null],
+  forget: ["Refit without them", "quiet", () => "/api/refit?forget=true", null],
   stop: ["Stop", "quiet", (number) => `/api/refit/drop?number=${number}`, null],
   drop: ["Roll back", "quiet", (number) => `/api/refit/drop?number=${number}`, "Rolled back: the model stays as it was."],
   keep: ["Keep the new model", "primary", (number) => `/api/refit/keep?number=${number}`, "The new model is in use. The one before it is kept."],
@@ -41,8 +42,8 @@ export class RefitDialog {
   }
 
   #draw() {
-    const { refit, n_labelled, n_new, model } = this.#status.state;
-    const shown = JSON.stringify([refit, n_labelled, n_new, model, this.#compared?.number]);
+    const { refit, n_labelled, n_new, model, training } = this.#status.state;
+    const shown = JSON.stringify([refit, n_labelled, n_new, model, training, this.#compared?.number]);
     if (shown === this.#drawn) return;
     this.#drawn = shown;
     $("refit-title").textContent = refit.status === "ready" ? "What the new model changes" : "Refit";
@@ -52,13 +53,14 @@ export class RefitDialog {
   }
 
   #content() {
-    const { refit, n_labelled, n_new, model } = this.#status.state;
-    if (refit.status === "training") return [training(refit, n_labelled), ["stop"]];
+    const { refit, n_labelled, model, training } = this.#status.state;
+    if (refit.status === "training") return [following(refit, n_labelled + training.n_labelled), ["stop"]];
     if (refit.status === "ready") {
       if (this.#compared?.number !== refit.number) return [[el("p", { class: "soft" }, "Loading …")], []];
       return [comparison(this.#compared, refit), ["drop", "keep"]];
     }
-    return [beginning(refit, n_labelled, n_new, model), model.can_roll_back ? ["roll-back", "start"] : ["start"]];
+    const start = training.lost ? "forget" : "start";
+    return [beginning(this.#status.state), model.can_roll_back ? ["roll-back", start] : [start]];
   }
 
   #drawActions(names, number) {
@@ -77,7 +79,7 @@ export class RefitDialog {
     try {
       await post(pathOf(number));
       if (done) toast(done);
-      if (name !== "start") $("refit-dialog").close();
+      if (name !== "start" && name !== "forget") $("refit-dialog").close();
     } catch (error) {
       toast(error.message);
     }
@@ -86,27 +88,31 @@ export class RefitDialog {
   }
 }
 
-function training({ progress }, n_labelled) {
+function following({ progress }, n_labelled) {
   return [
     el("p", {}, `Training with ${count(n_labelled, "label")}. You can go on judging meanwhile.`),
     el("progress", { max: 1, value: progress, "aria-label": "training" }),
   ];
 }
 
-function beginning({ status, message }, n_labelled, n_new, model) {
+function beginning({ refit, n_labelled, n_new, model, training }) {
   const words = n_new
     ? `${count(n_labelled, "label")} so far, ${whole(n_new)} of them new to the model ${model.name}.`
     : `The model ${model.name} knows all ${count(n_labelled, "label")} so far.`;
+  const kept = `It learned before from ${count(training.n_rows, noun)} with ${count(training.n_labelled, "label")}, which the refit keeps.`;
+  const asked = "A refit would learn from this review alone and forget them. To keep them, start the review with --training and the file they are in.";
   return [
-    ...(status === "failed" ? [el("p", { class: "mark anomaly" }, `The last refit failed: ${message}`)] : []),
+    ...(refit.status === "failed" ? [el("p", { class: "mark anomaly" }, `The last refit failed: ${refit.message}`)] : []),
     el("p", {}, words),
+    ...(training.n_rows ? [el("p", {}, kept)] : []),
+    ...(training.lost ? [el("p", { class: "warning" }, el("b", {}, training.lost), " ", asked)] : []),
     el("p", { class: "soft" }, "The old model stays in use until you have seen what changes and keep the new one."),
   ];
 }
 
 // What the new model changes, as elements.
 function comparison({ alarms, correlation, median_rank, rose, fell, top }, refit) {
-  const { n_labelled, warm, remarks } = refit;
+  const { n_labelled, n_rows, warm, remarks } = refit;
   const arrow = (a, b) => `${a} → ${b}`;
   const ranked = (rank) => (rank === null ? "–" : whole(Math.round(rank)));
   const tile = (big, small) => el("div", { class: "tile" }, el("b", {}, big), el("span", {}, small));
@@ -114,7 +120,7 @@ function comparison({ alarms, correlation, median_rank, rose, fell, top }, refit
   for (const [word, ranks] of Object.entries(median_rank))
     if (ranks.old !== null) tiles.push(tile(arrow(ranked(ranks.old), ranked(ranks.new)), `median rank of labelled ${word === "anomaly" ? "anomalies" : "normal " + noun + "s"}`));
   tiles.push(tile(correlation.toFixed(3), "rank correlation of old and new"));
-  const words = `Trained with ${count(n_labelled, "label")}, ${warm ? "from the old weights" : "from the beginning"}.`;
+  const words = `Trained on ${count(n_rows, noun)} with ${count(n_labelled, "label")}, ${warm ? "from the old weights" : "from the beginning"}.`;
   const lines = (rows) => el("table", {}, el("tbody", {}, ...rows.map((row) =>
     el("tr", {}, el("td", {}, row.name, " ", row.label ? el("span", { class: `mark ${row.label}` }, row.label) : null),
       el("td", { class: "number" }, arrow(ranked(row.old), ranked(row.new)))))));
