@@ -40,7 +40,7 @@ def measure(table: str, seed: int) -> dict[str, object]:
     seconds = {"first": time.perf_counter() - began, "warm": [], "cold": []}
     points = [{"n_labels": 0, "n_anomalies": 0, "warm": drawn.judge(detector), "cold": drawn.judge(detector)}]
     for _ in range(N_ROUNDS):
-        rows = detector._rows(drawn.X)
+        rows = detector.rows_of(drawn.X)
         scores = detector.anomaly_score(drawn.X)
         where = border(scores, y, threshold=detector.threshold_, n=BATCH)
         queue = Queue(scores, border=where, rows_of=rows.__getitem__)

@@ -17,9 +17,9 @@ _NAMES = {
     "auc_scorer": "esad.score.metrics",
     "discoveries": "esad.score.conformal",
     "evaluate": "esad.score.metrics",
-    "export": "esad.detectors.exporting",
+    "export": "esad.detectors.export",
     "learning_curve": "esad.advice.curve",
-    "load": "esad.detectors.loading",
+    "load": "esad.detectors.model_file",
     "search": "esad.advice.search",
     "suggest_labels": "esad.advice.suggest",
 }

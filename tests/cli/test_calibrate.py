@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import false_discovery_control
 
 from esad import OCSVM
-from esad.detectors.loading import load
+from esad.detectors.model_file import load
 from esad.io import files
 
 

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from esad.detectors.loading import load
+from esad.detectors.model_file import load
 
 FOREST = ("--method", "iforest")
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from esad.detectors.loading import load
+from esad.detectors.model_file import load
 from esad.io.files import read_table
 from esad.score.metrics import evaluate
 

@@ -9,7 +9,7 @@ from pyarrow import parquet
 from esad.cli.app import run
 from esad.cli.source import Source
 from esad.cli.worst import worst_rows
-from esad.detectors.loading import load
+from esad.detectors.model_file import load
 from esad.io import files
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from esad.detectors.loading import load
+from esad.detectors.model_file import load
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +104,7 @@ def test_a_model_that_cannot_be_exported(esad, kit, parts, tmp_path):
 
 
 def test_those_who_wait_are_told_what_is_done(pictures, tmp_path):
-    from esad.detectors.exporting import export
+    from esad.detectors.export import export
 
     told = []
     export(load(pictures), tmp_path / "p.pt2", format="torch", on_stage=told.append)

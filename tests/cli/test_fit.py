@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from esad.detectors.loading import load
+from esad.detectors.model_file import load
 from esad.io.provenance import fingerprint_data
 
 

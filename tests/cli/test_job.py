@@ -4,7 +4,7 @@ import shlex
 
 import pytest
 
-from esad.detectors.loading import load
+from esad.detectors.model_file import load
 from esad.methods.esad import ESAD
 
 

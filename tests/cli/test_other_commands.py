@@ -4,7 +4,7 @@ import pytest
 
 from esad import registry
 from esad.cli import inspect as inspect_command
-from esad.detectors.loading import load
+from esad.detectors.model_file import load
 from esad.io.files import read_table
 from esad.methods.esad import ESAD
 from esad.persist import bundle

@@ -8,7 +8,7 @@ import pytest
 from pyarrow import parquet
 
 from esad.cli import score as command
-from esad.detectors.loading import load
+from esad.detectors.model_file import load
 from esad.io import files
 
 

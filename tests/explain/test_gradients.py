@@ -95,7 +95,7 @@ class TestESAD:
         return tiny("esad", combine=request.param, norm_weight=2.0, bins=0, n_epochs=20).fit(*rows)
 
     def test_reconstruction_shares_are_the_squared_errors(self, detector, rows):
-        x = detector._rows(rows[0][-6:])
+        x = detector.rows_of(rows[0][-6:])
         reasons = detector.explain(rows[0][-6:])
         objective = detector.objective_
         with torch.no_grad():

@@ -80,7 +80,7 @@ def test_unseen_scores_are_those_of_a_walk_tree_by_tree():
     for _ in range(7):
         drawn += [np.concatenate(detector.model_._draw(y.astype(np.int8), rng))] * 2
         rng.integers(2**31, size=2)
-    values = np.stack(list(detector.model_.trees.values(detector._rows(X))))
+    values = np.stack(list(detector.model_.trees.values(detector.rows_of(X))))
     in_bag = np.stack([np.isin(np.arange(200), bag) for bag in drawn])
     wanted = np.nanmean(np.where(in_bag, np.nan, values), axis=0)
     np.testing.assert_allclose(detector.training_scores_, wanted, atol=1e-12)

@@ -290,7 +290,7 @@ class TestTLSAD:
 
     def test_the_model_file_holds_no_reference(self, pictures, tmp_path):
         detector = TLSAD(reference=pictures, n_epochs=1, pretrain_epochs=1, random_state=0).fit(pictures)
-        assert detector._plain_parameters()["reference"] is None
+        assert detector.plain_parameters()["reference"] is None
         assert not [name for name in detector._state()[0] if name.startswith("weights.reference")]
         assert not [name for name, _ in detector.objective_.named_buffers() if name in ("reference", "classes")]
 

@@ -89,8 +89,8 @@ def suggest_labels(detector: Detector, X: Any, y: ArrayLike | None = None, *, n:
         raise InputError(f"`n` must be a whole number, 1 or more. Got {n!r}.")
     if n > len(pool):
         raise InputError(f"`n` must be at most {len(pool)}, the unlabelled rows there are. Got {n}.")
-    rows = detector._rows(X)
-    scores = detector._total(rows)
+    rows = detector.rows_of(X)
+    scores = detector.score_rows(rows)
     where = border(scores, checked, threshold=detector.threshold_, n=n)
     return suggest_rows(rows.__getitem__, scores, pool, where=where, n=n)
 

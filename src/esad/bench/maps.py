@@ -3,7 +3,6 @@
 import numpy as np
 from sklearn.decomposition import PCA
 from sklearn.manifold import TSNE
-from torch import Tensor
 
 from esad.datasets.scenario import Scenario
 from esad.detectors.deep import DeepDetector
@@ -28,21 +27,10 @@ def code_maps(detector: DeepDetector, rows: Scenario, n_rows: int, seed: int) ->
         "map truth": rows.truth_test[chosen],
         "map score": detector.anomaly_score(rows.X_test[chosen]),
     }
-    for name, codes in _codes(detector, detector._rows(rows.X_test[chosen])).items():
+    for name, codes in detector.codes(rows.X_test[chosen]).items():
         places = _flat(codes, seed)
         found |= {f"map {name} x": places[:, 0], f"map {name} y": places[:, 1]}
     return {name: values.astype(float).tolist() for name, values in found.items()}
-
-
-def _codes(detector: DeepDetector, rows: Rows) -> dict[str, Rows]:
-    parts: dict[int, dict[str, Rows]] = {}  # blocks of a table come in any order
-
-    def keep(here: slice, codes: dict[str, Tensor]) -> None:
-        n_rows = here.stop - here.start  # a block of a table may be padded
-        parts[here.start] = {name: code[0, :n_rows].float().cpu().numpy() for name, code in codes.items()}
-
-    detector._each_block(rows, keep, scorer=detector.objective_.codes)
-    return {name: np.concatenate([parts[start][name] for start in sorted(parts)]) for name in parts[0]}
 
 
 def _flat(codes: Rows, seed: int) -> Rows:

@@ -37,8 +37,8 @@ def export(
 
     The file is kept only if its scores are the model's own, to 1e-4, on random rows and on those of --check.
     """
-    from esad.detectors.exporting import FORMATS, describe
-    from esad.detectors.exporting import export as write
+    from esad.detectors.export import FORMATS, describe
+    from esad.detectors.export import export as write
 
     if format not in FORMATS:
         raise InputError(f"Unknown format {format!r}.{common.hint(format, FORMATS)} There are: {', '.join(FORMATS)}.")

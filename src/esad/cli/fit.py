@@ -134,7 +134,7 @@ def _opened(
     detector = build_detector(choice)
     if parts is None:
         return detector, read_training(data, reading)
-    detector._stream_fitter()  # refuses before all is read
+    detector.check_stream()  # before all is read
     return detector, survey_parts(parts, data, reading, seed=choice.seed, shown=shown)
 
 

@@ -63,7 +63,7 @@ def _rule(detector: "Detector") -> str | None:
 
 def _changed(detector: "Detector", parameters: dict[str, Any]) -> dict[str, Any]:
     """Parameters that were given, not left at their defaults."""
-    default = type(detector)()._plain_parameters()
+    default = type(detector)().plain_parameters()
     return {name: value for name, value in parameters.items() if value != default.get(name)}
 
 

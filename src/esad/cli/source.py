@@ -35,7 +35,7 @@ _TABLES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".pq")
 
 def load_model(path: Path) -> "Detector":
     """Load a model; data given in its place is named as such."""
-    from esad.detectors.loading import load
+    from esad.detectors.model_file import load
 
     refuse_data(path)
     return load(path)

@@ -11,25 +11,26 @@ import hashlib
 import os
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, OutlierMixin
 from sklearn.utils import Tags
-from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
-from esad import labels, registry
+from esad import labels
+from esad.core.arguments import is_auto
 from esad.core.random import seed_from
-from esad.detectors.deciding import Deciding
-from esad.detectors.explaining import Explaining
-from esad.detectors.scoring import Scores, TrainingScores
+from esad.detectors import model_file
+from esad.detectors.decisions import Decider, Scores, TrainingScores
 from esad.errors import InputError, LabelError
+from esad.explain.attribution import Attribution
 from esad.explain.cases import Cases
-from esad.persist import bundle
+from esad.explain.occlusion import occlude, patches
+from esad.explain.reasons import HeatMaps, Reasons
 from esad.preprocess.inputs import Inputs, Rows, read, reference_rows
 from esad.score.conformal import Calibration
 from esad.score.splits import calibration_rows
@@ -47,16 +48,33 @@ __all__ = ["Detector", "Scores", "State", "TrainingScores"]
 State = tuple[dict[str, NDArray[Any]], dict[str, Any]]
 
 
-class Detector(Deciding, Explaining, OutlierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
-    """Base of all methods. A method says how to fit rows, how to score them and what its state is."""
+class Detector(Decider, OutlierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+    """Base of all methods. A method says what it can do, how to fit rows, how to score them and what its state is.
+
+    Attributes
+    ----------
+    summary : str
+        The method in a line.
+    takes : tuple of {"table", "images"}
+    labels_used, labels_needed : tuple of {"anomaly", "unlabelled", "normal"}
+        Rows that it learns from, and those that it cannot do without.
+    can_stream : bool
+        Whether it can learn from rows that are not all at hand: `fit_stream`.
+    can_export : bool
+        Whether its score is written as tensor operations, which `esad.export` needs.
+    """
 
     summary: ClassVar[str]
     takes: ClassVar[tuple[str, ...]] = ("table", "images")
     labels_used: ClassVar[tuple[str, ...]] = ("anomaly", "unlabelled", "normal")
     labels_needed: ClassVar[tuple[str, ...]] = ()
+    can_stream: ClassVar[bool] = False
+    can_export: ClassVar[bool] = False
 
     contamination: float | str
     random_state: int | np.random.RandomState | None
+
+    # ------------------------------------------------------------------ what a method says
 
     @abstractmethod
     def _fit_rows(self, rows: Rows, y: NDArray[np.int8], callbacks: Sequence[Callback]) -> TrainingScores:
@@ -66,16 +84,28 @@ class Detector(Deciding, Explaining, OutlierMixin, BaseEstimator):  # type: igno
     def _state(self) -> State:
         """What the method learned, as arrays and plain values."""
 
+    @abstractmethod
+    def _restore(self, arrays: dict[str, NDArray[Any]], plain: Any) -> None:
+        """Undo `_state`, checking everything."""
+
+    def _fit_portion(self, portion: Portion, callbacks: Sequence[Callback]) -> TrainingScores:
+        """Train on a stream and score rows that the training has not seen, then the labelled ones: `can_stream`."""
+        raise NotImplementedError
+
     def _terms_module(self) -> nn.Module:
-        """The score as a torch module for `esad.export`.
+        """The score as a torch module: `can_export`.
 
         Rows (n, *features) of float32 -> what each term adds to each member's score, by name, (members, n) of float64.
         """
-        raise InputError(f"{type(self).__name__} cannot be exported: its score is not written as tensor operations.")
+        raise NotImplementedError
 
     def _on_cpu(self) -> Self:
         """The same detector on the CPU."""
         return self
+
+    def _scaling(self) -> str:
+        """How the columns of a table are scaled."""
+        return "standard"
 
     def n_leaving_out(self, kind: str) -> int:
         """How many members leave a part of the unlabelled rows out of their training on "table" or "images".
@@ -84,10 +114,6 @@ class Detector(Deciding, Explaining, OutlierMixin, BaseEstimator):  # type: igno
         a number of members that `fit` will refuse.
         """
         return 0
-
-    @abstractmethod
-    def _restore(self, arrays: dict[str, NDArray[Any]], plain: Any) -> None:
-        """Undo `_state`, checking everything."""
 
     # ------------------------------------------------------------------ fit
 
@@ -158,8 +184,7 @@ class Detector(Deciding, Explaining, OutlierMixin, BaseEstimator):  # type: igno
 
         self._forget()
         name = type(self).__name__
-        self._threshold_rule()  # refuses a wrong one before anything takes long
-        fit_portion = self._stream_fitter()
+        self.check_stream()
         survey = source if isinstance(source, Survey) else Survey.of(source, seed=seed_from(self.random_state))
         self._check_kind(survey.kind)
         n_calibration = survey.n_calibration(calibration_ratio)
@@ -170,18 +195,17 @@ class Detector(Deciding, Explaining, OutlierMixin, BaseEstimator):  # type: igno
         self._describe_inputs(portion.rows, portion.y, described)
         self.label_counts_ = survey.counts
         held_out = read(survey.unlabelled.rows(0, n_calibration)) if n_calibration else None
-        self._decide(fit_portion(portion, callbacks), portion.scored_y, held_out)
+        self._decide(self._fit_portion(portion, callbacks), portion.scored_y, held_out)
         return self
 
-    def _stream_fitter(self) -> Callable[[Portion, Sequence[Callback]], TrainingScores]:
-        """What trains on a stream and scores rows that the training has not seen, then the labelled ones.
-
-        Refuses, before anything is read, what a method cannot do with rows that are not all at hand.
-        """
-        raise InputError(
-            f"{type(self).__name__} looks at all rows at once and cannot learn from a stream. Take ESAD or another "
-            "method that is trained in steps, or give data that fits into memory."
-        )
+    def check_stream(self) -> None:
+        """Refuse, before anything is read, what `fit_stream` cannot do with this detector."""
+        if not self.can_stream:
+            raise InputError(
+                f"{type(self).__name__} looks at all rows at once and cannot learn from a stream. Take ESAD or another "
+                "method that is trained in steps, or give data that fits into memory."
+            )
+        self._threshold_rule()
 
     def _decide(self, scores: TrainingScores, checked: NDArray[np.int8], held_out: Table | NDArray[Any] | None) -> None:
         """Keep the scores of the training rows and set the threshold; calibrate with rows that were held out."""
@@ -196,7 +220,7 @@ class Detector(Deciding, Explaining, OutlierMixin, BaseEstimator):  # type: igno
             applied = replace(applied, value=among_known(applied.value, scores.total, checked))
         self._set_threshold(applied)
         if held_out is not None:
-            held_out_scores = self._total(self.inputs_.rows_of(held_out, estimator=type(self).__name__))
+            held_out_scores = self.score_rows(self.inputs_.rows_of(held_out, estimator=type(self).__name__))
             self.calibration_ = Calibration.of([held_out_scores], "held out")
 
     def _prepare(self, X: Any, y: ArrayLike | None) -> tuple[Rows, NDArray[np.int8]]:
@@ -259,13 +283,71 @@ class Detector(Deciding, Explaining, OutlierMixin, BaseEstimator):  # type: igno
         >>> forest.learned_from(X), forest.learned_from(X[:20])
         (True, False)
         """
-        check_is_fitted(self)
-        rows = self._rows(X)
+        rows = self.rows_of(X)
         return _fingerprint(rows, labels.check(y, len(rows))) == self.fingerprint_
 
     def fit_predict(self, X: Any, y: ArrayLike | None = None, **kwargs: Any) -> NDArray[np.int64]:
         """`fit(X, y)`, then `predict(X)`."""
         return self.fit(X, y, **kwargs).predict(X)
+
+    # ------------------------------------------------------------------ explain
+
+    def explain(self, X: Any, *, cases: tuple[Any, ArrayLike] | None = None, n_cases: int = 3) -> Reasons | HeatMaps:
+        """Which columns or pixels make the score of each row, and what was expected in their place.
+
+        Meant for the rows one looks at: it costs hundreds of times as much as scoring.
+
+        Parameters
+        ----------
+        X : as in `anomaly_score`
+        cases : (X, y), optional
+            Labelled rows to be held against, -1 and +1. By default those of training; a model file has them only if
+            it was saved with `with_cases=True`.
+        n_cases : int
+            How many of the nearest labelled cases are named.
+
+        Returns
+        -------
+        Reasons or HeatMaps
+            `Reasons` for a table, `HeatMaps` for pictures.
+        """
+        rows = self.rows_of(X)
+        known = getattr(self, "cases_", None)
+        if cases is not None:
+            labelled = self.rows_of(cases[0])
+            known = Cases.of(labelled, labels.check(cases[1], len(labelled), warn=False))
+        expected = self._expected(rows)
+        found = self._attribute(rows, expected)
+        terms = self._contributions(rows)
+        answers: dict[str, Any] = {
+            "score": np.sum(list(terms.values()), axis=0),
+            "terms": terms,
+            "base": found.base,
+            "cases": known.nearest(rows, n_cases) if known is not None and len(known) and n_cases else (),
+        }
+        if self.inputs_.schema is None:
+            maps = {name: value.reshape(len(rows), *rows.shape[2:]) for name, value in found.shares.items()}
+            return HeatMaps(shares=maps, pictures=rows, expected=expected, **answers)
+        return Reasons(
+            shares=found.shares,
+            columns=self.inputs_.schema.names,
+            observed=np.stack(self.inputs_.observed(X), axis=1),
+            expected=np.stack(self.inputs_.cells(expected), axis=1),
+            **answers,
+        )
+
+    def _expected(self, rows: Rows) -> Rows:
+        """What the model expects in place of the rows; the typical row where it cannot tell."""
+        return np.broadcast_to(self.inputs_.typical, rows.shape)
+
+    def _attribute(self, rows: Rows, expected: Rows) -> Attribution:
+        """Shares of columns (n, columns) or pixels (n, height x width) in the terms of the score."""
+        if rows.ndim == 2:
+            return occlude(self._contributions, rows, expected, self.inputs_.columns)
+        patch = patches(self.inputs_.shape).ravel()
+        found = occlude(self._contributions, rows, expected, np.tile(patch, rows.shape[1]))
+        by_pixel = {name: (share / np.bincount(patch))[:, patch] for name, share in found.shares.items()}
+        return Attribution(by_pixel, found.base)
 
     # ------------------------------------------------------------------ files
 
@@ -279,42 +361,12 @@ class Detector(Deciding, Explaining, OutlierMixin, BaseEstimator):  # type: igno
             Also write the labelled training rows, so that `explain` can name the nearest of them later on. Whoever
             has the file can then read those rows.
         """
-        check_is_fitted(self)
-        input_arrays, input_plain = self.inputs_.state()
-        model_arrays, model_plain = self._state()
-        manifest = {
-            "method": registry.method_name(type(self)),
-            "parameters": self._plain_parameters(),
-            "inputs": input_plain,
-            "model": model_plain,
-            "threshold": self.threshold_,
-            "label_counts": asdict(self.label_counts_),
-            "data_fingerprint": self.fingerprint_,
-            "notes": self.notes_,
-        }
-        if self.applied_ is not None:
-            manifest["applied"] = self.applied_.to_json()
-        arrays = {f"inputs.{name}": value for name, value in input_arrays.items()}
-        arrays |= {f"model.{name}": value for name, value in model_arrays.items()}
-        if self.calibration_ is not None:
-            own_arrays, manifest["calibration"] = self.calibration_.state()
-            arrays |= {f"calibration.{name}": value for name, value in own_arrays.items()}
-        if self.profile_ is not None:
-            own_arrays, manifest["profile"] = self.profile_.state()
-            arrays |= {f"profile.{name}": value for name, value in own_arrays.items()}
-        if with_cases and len(getattr(self, "cases_", ())):
-            arrays |= {f"cases.{name}": value for name, value in self.cases_.state().items()}
-        bundle.write(path, manifest, arrays)
+        model_file.save(self, path, with_cases=with_cases)
 
     # ------------------------------------------------------------------ inside
 
-    def _scaling(self) -> str:
-        return "standard"
-
     def _threshold_rule(self) -> Threshold:
-        if isinstance(self.contamination, str):
-            if self.contamination != "auto":
-                raise InputError(f"`contamination` must be 'auto' or a share up to 0.5. Got {self.contamination!r}.")
+        if is_auto(self.contamination):
             return Threshold("auto")
         if not isinstance(self.contamination, int | float | np.number) or not 0 < self.contamination <= 0.5:
             raise InputError(f"`contamination` must be 'auto' or a share up to 0.5. Got {self.contamination!r}.")
@@ -350,7 +402,8 @@ class Detector(Deciding, Explaining, OutlierMixin, BaseEstimator):  # type: igno
                 stacklevel=4,
             )
 
-    def _plain_parameters(self) -> dict[str, Any]:
+    def plain_parameters(self) -> dict[str, Any]:
+        """The constructor's arguments as JSON, for files and reports."""
         parameters = self.get_params(deep=False)
         if isinstance(self.random_state, np.random.RandomState | np.random.Generator):
             parameters["random_state"] = None  # a live generator cannot be saved; the fitted model does not need it

@@ -10,7 +10,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -47,6 +47,9 @@ logger = logging.getLogger("esad")
 class DeepDetector(Detector):
     """A detector whose model is an `Objective` trained by the loop."""
 
+    can_stream: ClassVar[bool] = True
+    can_export: ClassVar[bool] = True
+
     device: str = "auto"
     precision: str = "auto"
     early_stopping: bool | str = False
@@ -71,7 +74,7 @@ class DeepDetector(Detector):
         watch = [LogProgress()] if self.verbose else []
         x = torch.from_numpy(rows).to(device, dtype)
         kept, stopper = self._stopper(rows, x, y)
-        unseen_by = held_out_parts(kept, self.seed_) if self._holds_out() else np.full(len(y), -1)
+        unseen_by = self._unseen_by(kept)
         phases = self._phases(rows, y, device)
 
         self._train(phases, x, kept, unseen_by, callbacks=[*watch, *callbacks], last_callbacks=stopper)
@@ -114,14 +117,12 @@ class DeepDetector(Detector):
         self.objective_ = phases[-1].objective
         self.loss_curves_ = {name: curve.numpy() for name, curve in curves.items()}
 
-    def _stream_fitter(self) -> Callable[[Portion, Sequence[Callback]], TrainingScores]:
-        own = type(self)
-        if own._fit_rows is not DeepDetector._fit_rows or own._training_scores is not DeepDetector._training_scores:
-            return super()._stream_fitter()
+    def check_stream(self) -> None:
+        """Refuse what `fit_stream` cannot do with this detector, here."""
+        super().check_stream()
         if self.early_stopping:
             raise InputError("`early_stopping` needs all rows at hand and cannot be used with a stream. Leave it out.")
-        resolve_device(self.device), dtype_of(self.precision)  # refuse what is not here
-        return self._fit_portion
+        resolve_device(self.device), dtype_of(self.precision)
 
     def _fit_portion(self, portion: Portion, callbacks: Sequence[Callback]) -> TrainingScores:
         """Train on a stream, and score rows that the training has not seen."""
@@ -161,6 +162,11 @@ class DeepDetector(Detector):
         held_out[unseen] = by_member[unseen_by[unseen], np.flatnonzero(unseen)]
         return TrainingScores(total, held_out, np.where(unseen, unseen_by, -1))
 
+    def _unseen_by(self, y: NDArray[np.int8]) -> NDArray[np.int64]:
+        """The member that leaves a row out of its training, -1 where none does, (n,)."""
+        leave_out = self.n_leaving_out(self.inputs_.kind)
+        return held_out_parts(y, self.seed_) if leave_out else np.full(len(y), -1)
+
     def _member_scores(self, rows: Rows) -> Scores:
         by_member = torch.stack(list(self.objective_.contributions(self._raw_terms(rows)).values())).sum(0)
         return by_member.double().cpu().numpy()
@@ -171,13 +177,9 @@ class DeepDetector(Detector):
         whole.n_members = n_members
         return whole
 
-    def _holds_out(self) -> bool:
-        """Whether every member leaves a part of the unlabelled rows out of its training."""
-        return True
-
     def n_leaving_out(self, kind: str) -> int:
-        """As many as there are members, if they leave any out."""
-        return int(self.n_members) if self._holds_out() and is_whole(self.n_members) else 0
+        """As many as there are members."""
+        return int(self.n_members) if is_whole(self.n_members) else 0
 
     def _precision_on(self, device: torch.device, in_shape: tuple[int, ...]) -> str:
         """What to compute in: "auto" is float32, unless a method is known to bear less."""
@@ -196,7 +198,7 @@ class DeepDetector(Detector):
 
     def _identity(self, settings: list[Settings]) -> str:
         """Names this training: a checkpoint of another one must not be continued."""
-        parameters = self._plain_parameters() | {"verbose": 0, "random_state": self.seed_}
+        parameters = self.plain_parameters() | {"verbose": 0, "random_state": self.seed_}
         text = json.dumps([type(self).__name__, parameters, repr(settings), self.fingerprint_], default=str)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -262,6 +264,18 @@ class DeepDetector(Detector):
     def _doubled(self) -> Objective:
         """The model in float64."""
         return self.objective_.kept("double", lambda: copy.deepcopy(self.objective_).double().eval())
+
+    def codes(self, X: Any) -> dict[str, NDArray[np.float32]]:
+        """Codes of rows by the first member, by their names, each (n, code); none where a method has no codes."""
+        rows = self.rows_of(X)
+        parts: dict[int, dict[str, NDArray[np.float32]]] = {}  # blocks of a table come in any order
+
+        def keep(here: slice, codes: dict[str, Tensor]) -> None:
+            n_rows = here.stop - here.start  # a block of a table may be padded
+            parts[here.start] = {name: code[0, :n_rows].float().cpu().numpy() for name, code in codes.items()}
+
+        self._each_block(rows, keep, scorer=self.objective_.codes)
+        return {name: np.concatenate([parts[start][name] for start in sorted(parts)]) for name in parts[0]}
 
     # ------------------------------------------------------------------ explain
 

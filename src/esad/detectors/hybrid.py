@@ -1,7 +1,7 @@
 """Hybrids: a solved model on the bottleneck codes of a trained autoencoder."""
 
 from abc import abstractmethod
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -30,6 +30,7 @@ _SOLVED = "solved."  # what the names of the solved model's arrays begin with in
 class HybridDetector(StandardDetector):
     """An autoencoder, trained by the loop, whose codes a `RowModel` is fitted on. There is one member."""
 
+    can_stream: ClassVar[bool] = False
     objective_: AutoencoderObjective
 
     @abstractmethod
@@ -61,7 +62,7 @@ class HybridDetector(StandardDetector):
 
         `X` and `y` are those of `fit`. The threshold stays; a calibration, which is of other scores, does not.
         """
-        rows = self._rows(X)
+        rows = self.rows_of(X)
         checked = labels.check(y, len(rows), warn=False)
         seen = held_out_parts(checked, self.seed_) != 0
         self.model_ = self._model().fit(self._codes(rows)[seen], checked[seen], seed=self.seed_)
@@ -72,7 +73,7 @@ class HybridDetector(StandardDetector):
         return {"score": self.model_.score(self._codes(rows))}
 
     def _member_scores(self, rows: Rows) -> Scores:
-        return self._total(rows)[None]
+        return self.score_rows(rows)[None]
 
     def _attribute(self, rows: Rows, expected: Rows) -> Attribution:
         return Detector._attribute(self, rows, expected)  # the solved model has no gradient

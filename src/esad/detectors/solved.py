@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,17 +23,15 @@ __all__ = ["ShallowDetector", "fit_and_score"]
 class ShallowDetector(Detector):
     """A detector whose model is a `RowModel`; pictures are rows of pixels."""
 
+    can_export: ClassVar[bool] = True
+
     @abstractmethod
     def _model(self) -> RowModel:
         """The model with the constructor's arguments, which it checks."""
 
-    def _holds_out(self) -> bool:
-        """Whether a tenth of the unlabelled rows is left out of the fit, so that thresholds have unseen rows."""
-        return True
-
     def n_leaving_out(self, kind: str) -> int:
-        """One model, if it leaves any out."""
-        return int(self._holds_out())
+        """The one model leaves a tenth of the unlabelled rows out, so that thresholds have unseen rows."""
+        return 1
 
     def _fit_rows(self, rows: Rows, y: NDArray[np.int8], callbacks: Sequence[Callback]) -> TrainingScores:
         if not processes.current().is_alone:
@@ -42,9 +40,9 @@ class ShallowDetector(Detector):
                 "Run it without torchrun."
             )
         seed = seed_from(self.random_state)
-        left_out = held_out_parts(y, seed) == 0 if self._holds_out() else np.zeros(len(y), dtype=bool)
+        parts = held_out_parts(y, seed) if self.n_leaving_out(self.inputs_.kind) else np.full(len(y), -1)
         self.model_ = self._model()
-        return fit_and_score(self.model_, _flat(rows), y, left_out, seed=seed)
+        return fit_and_score(self.model_, _flat(rows), y, parts == 0, seed=seed)
 
     def _contributions(self, rows: Rows) -> dict[str, Scores]:
         return {"score": self.model_.score(_flat(rows))}

@@ -18,7 +18,6 @@ from esad.datasets.scenario import Scenario
 from esad.detectors.base import Detector
 from esad.detectors.deep import DeepDetector
 from esad.preprocess.inputs import Rows
-from esad.score.splits import held_out_parts
 from esad.train.callbacks import Callback
 from esad.train.objective import Objective, TrainingData
 from esad.train.phases import Phase, train_phases
@@ -87,8 +86,7 @@ def fit_stack(
 def _part(detector: DeepDetector, drawn: Scenario) -> _Part:
     rows, y = detector._prepare(drawn.X_train, drawn.y_train)
     detector.seed_ = seed_from(detector.random_state)
-    unseen_by = held_out_parts(y, detector.seed_) if detector._holds_out() else np.full(len(y), -1)
-    return _Part(detector, rows, y, unseen_by, detector._phases(rows, y, torch.device("cpu")))
+    return _Part(detector, rows, y, detector._unseen_by(y), detector._phases(rows, y, torch.device("cpu")))
 
 
 def _side_by_side(parts: Sequence[TrainingData]) -> TrainingData:

@@ -22,7 +22,7 @@ gives the reasons: a step belongs to the column that is cut at v (Saabas 2014), 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -79,6 +79,7 @@ class BaggedTrees(ShallowDetector):
     )
     takes: ClassVar[tuple[str, ...]] = ("table",)
     labels_needed: ClassVar[tuple[str, ...]] = ("anomaly",)
+    can_stream: ClassVar[bool] = True
 
     model_: BaggedTreesModel
 
@@ -110,8 +111,9 @@ class BaggedTrees(ShallowDetector):
             max_features=self.max_features,
         )
 
-    def _holds_out(self) -> bool:
-        return False  # every row has trees without it
+    def n_leaving_out(self, kind: str) -> int:
+        """None: every row has trees without it."""
+        return 0
 
     def _fit_rows(self, rows: Rows, y: NDArray[np.int8], callbacks: Sequence[Callback]) -> TrainingScores:
         total = super()._fit_rows(rows, y, callbacks).total
@@ -120,9 +122,10 @@ class BaggedTrees(ShallowDetector):
         held_out = np.where(unseen | (y == 0), out_of_bag, total)
         return TrainingScores(total, held_out, np.where(unseen & (y == 0), 0, -1))
 
-    def _stream_fitter(self) -> Callable[[Portion, Sequence[Callback]], TrainingScores]:
-        self._model()  # refuses wrong arguments before anything is read
-        return self._fit_portion
+    def check_stream(self) -> None:
+        """Refuse wrong arguments before anything is read."""
+        super().check_stream()
+        self._model()
 
     def _fit_portion(self, portion: Portion, callbacks: Sequence[Callback]) -> TrainingScores:
         """Grow the trees on a sample of the stream and all labelled rows; bags are small draws anyway."""

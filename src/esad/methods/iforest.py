@@ -62,5 +62,6 @@ class IsolationForest(ShallowDetector):
     def _model(self) -> ForestModel:
         return ForestModel(n_trees=self.n_trees, n_samples=self.n_samples)
 
-    def _holds_out(self) -> bool:
-        return False  # most trees have not seen a given row
+    def n_leaving_out(self, kind: str) -> int:
+        """None: most trees have not seen a given row."""
+        return 0

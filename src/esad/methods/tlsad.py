@@ -121,6 +121,7 @@ class TLSAD(StandardDetector):
 
     summary: ClassVar[str] = "TLSAD: Deep SAD with features learned also from a reference data set"
     takes: ClassVar[tuple[str, ...]] = ("images",)
+    can_stream: ClassVar[bool] = False
     learning_rates: ClassVar[dict[str, float]] = {"table": 1e-3, "images": 1e-4}
 
     def __init__(
@@ -244,9 +245,9 @@ class TLSAD(StandardDetector):
         own = self.reference_.fingerprint() if self.reference_ is not None else ""
         return hashlib.sha256((super()._identity(settings) + own).encode()).hexdigest()[:16]
 
-    def _plain_parameters(self) -> dict[str, Any]:
+    def plain_parameters(self) -> dict[str, Any]:
         """Without the reference pictures, which are not part of the model, and without paths of this machine."""
-        return super()._plain_parameters() | {"reference": None, "reference_classes": None, "weights": None}
+        return super().plain_parameters() | {"reference": None, "reference_classes": None, "weights": None}
 
     def _describe(self) -> dict[str, Any]:
         return super()._describe() | {"n_classes": self.n_classes_}

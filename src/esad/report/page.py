@@ -406,8 +406,8 @@ def _describe_data(found: Findings) -> list[Element]:
 def _describe_about(found: Findings) -> list[Element]:
     """What the model is, and what it is not."""
     detector = found.detector
-    parameters = detector._plain_parameters()
-    default = type(detector)()._plain_parameters()
+    parameters = detector.plain_parameters()
+    default = type(detector)().plain_parameters()
     changed = ", ".join(f"{name}={value!r}" for name, value in parameters.items() if value != default.get(name))
     facts: list[list[Element | str]] = [
         ["method", f"{type(detector).__name__}: {detector.summary}"],

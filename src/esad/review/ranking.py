@@ -119,7 +119,7 @@ class Explanations:
 
     def rows_of(self, numbers: Iterable[int]) -> Rows:
         """Preprocessed rows."""
-        return self.ranking.detector._rows(take_rows(self.dataset.X, np.asarray(numbers, dtype=np.intp)))
+        return self.ranking.detector.rows_of(take_rows(self.dataset.X, np.asarray(numbers, dtype=np.intp)))
 
     # ------------------------------------------------------------------ reasons
 

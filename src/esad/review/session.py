@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from esad import labels
 from esad.advice.suggest import border
 from esad.detectors.base import Detector
-from esad.detectors.loading import load
+from esad.detectors.model_file import load
 from esad.errors import InputError
 from esad.explain.drawing import to_pixels, to_png
 from esad.io.provenance import DataSource, note_sources, sources_in

@@ -188,7 +188,7 @@ class Settings(Common):
     @classmethod
     def of(cls, model: str | os.PathLike[str], id_column: str | None, alpha: float | None) -> "Settings":
         """Check the model and what is asked of it."""
-        from esad.detectors.loading import load
+        from esad.detectors.model_file import load
         from esad.score.drift import LEVEL
 
         detector = load(model)

@@ -170,7 +170,7 @@ def _remove_stale(job: Job, record: Record | None) -> None:
 
 @functools.lru_cache(maxsize=1)
 def _model(path: str, expected: str) -> "Detector":
-    from esad.detectors.loading import load
+    from esad.detectors.model_file import load
 
     if file_hash(path) != expected:
         raise ModelFileError(f"The model {path!r} is not the one that the run began with.")

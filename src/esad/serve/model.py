@@ -12,7 +12,7 @@ from typing import Any, Literal
 from esad import registry
 from esad.core.extras import require
 from esad.detectors.base import Detector
-from esad.detectors.loading import load
+from esad.detectors.model_file import load
 from esad.errors import EsadError, ModelFileError
 from esad.serve.metrics import Metrics
 

@@ -406,14 +406,11 @@ class ESAD(DeepDetector):
         precision = self._precision_on(torch.device(device), in_shape)
         return resolve(self.get_params(deep=False) | {"precision": precision}, PARAMETERS, in_shape, y, device)
 
-    def _holds_out(self) -> bool:
-        return self.recipe != "published"
-
     def n_leaving_out(self, kind: str) -> int:
-        """As many as there are members, if they leave any out."""
-        if not is_auto(self.n_members):
-            return super().n_leaving_out(kind)
-        return int(self.defaults(kind)["n_members"]) if self._holds_out() else 0
+        """As many as there are members; none as published."""
+        if self.recipe == "published":
+            return 0
+        return int(self.defaults(kind)["n_members"]) if is_auto(self.n_members) else super().n_leaving_out(kind)
 
     def _repeated(self, n_members: int) -> Self:
         whole = super()._repeated(n_members)

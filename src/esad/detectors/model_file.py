@@ -1,13 +1,16 @@
-"""From a model file to a fitted detector, checking everything on the way."""
+"""A fitted detector as a `.esad` file, and back, checking everything on the way."""
+
+from __future__ import annotations
 
 import os
-from typing import Any
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
 
 from esad import labels, registry
-from esad.detectors.base import Detector
 from esad.errors import EsadError, ModelFileError
 from esad.explain.cases import Cases
 from esad.persist import bundle
@@ -16,9 +19,42 @@ from esad.score.conformal import Calibration
 from esad.score.threshold import Applied
 from esad.table.profile import Profile
 
-__all__ = ["load"]
+if TYPE_CHECKING:
+    from esad.detectors.base import Detector
+
+__all__ = ["load", "save"]
 
 _GROUPS = ("inputs", "model", "calibration", "profile", "cases")  # of arrays in a model file
+
+
+def save(detector: Detector, path: str | os.PathLike[str], *, with_cases: bool = False) -> None:
+    """Write a fitted detector; see `Detector.save`."""
+    check_is_fitted(detector)
+    input_arrays, input_plain = detector.inputs_.state()
+    model_arrays, model_plain = detector._state()
+    manifest = {
+        "method": registry.method_name(type(detector)),
+        "parameters": detector.plain_parameters(),
+        "inputs": input_plain,
+        "model": model_plain,
+        "threshold": detector.threshold_,
+        "label_counts": asdict(detector.label_counts_),
+        "data_fingerprint": detector.fingerprint_,
+        "notes": detector.notes_,
+    }
+    if detector.applied_ is not None:
+        manifest["applied"] = detector.applied_.to_json()
+    arrays = {f"inputs.{name}": value for name, value in input_arrays.items()}
+    arrays |= {f"model.{name}": value for name, value in model_arrays.items()}
+    if detector.calibration_ is not None:
+        own_arrays, manifest["calibration"] = detector.calibration_.state()
+        arrays |= {f"calibration.{name}": value for name, value in own_arrays.items()}
+    if detector.profile_ is not None:
+        own_arrays, manifest["profile"] = detector.profile_.state()
+        arrays |= {f"profile.{name}": value for name, value in own_arrays.items()}
+    if with_cases and len(getattr(detector, "cases_", ())):
+        arrays |= {f"cases.{name}": value for name, value in detector.cases_.state().items()}
+    bundle.write(path, manifest, arrays)
 
 
 def load(path: str | os.PathLike[str]) -> Detector:

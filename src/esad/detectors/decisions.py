@@ -1,5 +1,10 @@
-"""From a score to a decision: thresholds, p-values, and whether new rows look like the training rows."""
+"""From rows to scores, and from scores to decisions: thresholds, p-values, drift.
 
+`esad.detectors.base` states the directions of scores.
+"""
+
+from abc import abstractmethod
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -7,18 +12,46 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from esad import labels
-from esad.detectors.scoring import Scores, Scoring
-from esad.errors import InputError
+from esad.errors import InputError, ModelFileError, TrainingError
+from esad.preprocess.inputs import Inputs, Rows
 from esad.score.conformal import Calibration
 from esad.score.drift import LEVEL, MIN_DISTANCE, Drift, DriftMonitor
 from esad.score.threshold import Applied, Threshold
 from esad.table.profile import Profile
 
-__all__ = ["Deciding"]
+__all__ = ["Decider", "Scores", "TrainingScores"]
+
+Scores = NDArray[np.float64]
 
 
-class Deciding(Scoring):
-    """A detector as far as it decides.
+@dataclass(frozen=True)
+class TrainingScores:
+    """Scores of the training rows.
+
+    Attributes
+    ----------
+    total : ndarray, (n,)
+        As `anomaly_score` gives them.
+    held_out : ndarray, (n,)
+        Unlabelled rows by the member that has not seen them, NaN where all members have; labelled rows by all.
+    unseen_by : ndarray of int, (n,), or None
+        The member that has not seen the row, -1 where all have; None when every row was seen by all.
+    """
+
+    total: Scores
+    held_out: Scores
+    unseen_by: NDArray[np.int64] | None = None
+
+    def __post_init__(self) -> None:
+        if n_wrong := _n_not_finite(self.total):
+            raise TrainingError(
+                f"Training diverged: the scores of {n_wrong} of {len(self.total)} training rows are not finite "
+                "numbers. Change arguments that are far from their defaults, or scale them down."
+            )
+
+
+class Decider:
+    """A detector as far as it scores rows and decides about them.
 
     Attributes
     ----------
@@ -30,12 +63,65 @@ class Deciding(Scoring):
     profile_ : Profile or None
     """
 
+    inputs_: Inputs
+    offset_: float
     training_scores_: Scores
     training_labels_: NDArray[np.int8]
     training_unseen_by_: NDArray[np.int64] | None
     calibration_: Calibration | None
     applied_: Applied | None
     profile_: Profile | None
+
+    @abstractmethod
+    def _contributions(self, rows: Rows) -> dict[str, Scores]:
+        """Terms that add up to the anomaly score, each (n,)."""
+
+    def anomaly_score(self, X: Any) -> Scores:
+        """One number per row, higher = more anomalous."""
+        return self.score_rows(self.rows_of(X))
+
+    def score_terms(self, X: Any) -> dict[str, Scores]:
+        """The named terms that add up to `anomaly_score`."""
+        return self._contributions(self.rows_of(X))
+
+    def score_samples(self, X: Any) -> Scores:
+        """scikit-learn's direction: the negative of `anomaly_score`."""
+        return -self.anomaly_score(X)
+
+    def decision_function(self, X: Any) -> Scores:
+        """`score_samples(X) - offset_`: negative for alarms."""
+        return self.score_samples(X) - self.offset_
+
+    def predict(self, X: Any) -> NDArray[np.int64]:
+        """-1 for an alarm, +1 otherwise."""
+        return np.where(self.decision_function(X) < 0, -1, 1)
+
+    @property
+    def threshold_(self) -> float:
+        """A row is an alarm when its anomaly score is greater than this."""
+        check_is_fitted(self)
+        return -float(self.offset_)
+
+    def rows_of(self, X: Any) -> Rows:
+        """Rows or pictures, preprocessed as in training."""
+        check_is_fitted(self)
+        return self.inputs_.transform(X, estimator=type(self).__name__)
+
+    def score_rows(self, rows: Rows) -> Scores:
+        """`anomaly_score` of rows that are preprocessed."""
+        total: Scores = np.sum(list(self._contributions(rows).values()), axis=0, dtype=np.float64)
+        if n_wrong := _n_not_finite(total):  # a training that left such weights would not have ended
+            raise ModelFileError(
+                f"The model's scores of {n_wrong} of {len(total)} rows are not finite numbers: its weights have been "
+                "changed or are damaged. Fit it again."
+            )
+        return total
+
+    def _member_scores(self, rows: Rows) -> Scores:
+        """Scores by each member that may leave rows out of its training, (members, n)."""
+        return self.score_rows(rows)[None]
+
+    # ------------------------------------------------------------------ threshold
 
     def fit_threshold(
         self,
@@ -93,6 +179,8 @@ class Deciding(Scoring):
 
     def _set_threshold(self, applied: Applied) -> None:
         self.offset_, self.applied_ = -applied.value, applied
+
+    # ------------------------------------------------------------------ p-values
 
     def calibrate(
         self,
@@ -168,9 +256,9 @@ class Deciding(Scoring):
         Needs a calibration: `fit(..., calibration_ratio=)` or `calibrate`. Of new rows that are exchangeable with the
         calibration rows, a share of at most alpha has a p-value of at most alpha.
         """
-        rows = self._rows(X)
+        rows = self.rows_of(X)
         calibration = self._calibration()
-        return calibration.p_values(self._member_scores(rows) if calibration.is_cross else self._total(rows))
+        return calibration.p_values(self._member_scores(rows) if calibration.is_cross else self.score_rows(rows))
 
     def _calibration(self) -> Calibration:
         if self.calibration_ is None:
@@ -179,6 +267,8 @@ class Deciding(Scoring):
                 "calibrate(X) with normal rows that training has not seen."
             )
         return self.calibration_
+
+    # ------------------------------------------------------------------ drift
 
     def drift(self, X: Any, *, level: float = LEVEL, min_distance: float = MIN_DISTANCE) -> Drift:
         """Whether new rows look like the rows that were trained on, column by column and by their scores.
@@ -219,3 +309,7 @@ class Deciding(Scoring):
         held_out = calibration is not None and calibration.kind == "held out" and not calibration.pollution_ratio
         scores = calibration.parts[0] if calibration is not None and held_out else None
         return DriftMonitor(self.profile_, self.inputs_, held_out=scores, estimator=type(self).__name__)
+
+
+def _n_not_finite(scores: Scores) -> int:
+    return int(np.count_nonzero(~np.isfinite(scores)))

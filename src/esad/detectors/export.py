@@ -74,6 +74,10 @@ def export(
     check_is_fitted(detector)
     if format not in FORMATS:
         raise InputError(f"`format` must be one of {', '.join(FORMATS)}. Got {format!r}.")
+    if not detector.can_export:
+        raise InputError(
+            f"{type(detector).__name__} cannot be exported: its score is not written as tensor operations."
+        )
     kind = FORMATS[format]
     kind.check_installed()
     check_writable(path)
@@ -147,7 +151,7 @@ def _compared(detector: Detector, data: Table | NDArray[Any], found: dict[str, N
     is_cross = calibration is not None and calibration.is_cross
     return compare(
         found,
-        detector._total(rows),
+        detector.score_rows(rows),
         threshold=detector.threshold_,
         calibration=calibration,
         by_member=detector._member_scores(rows) if is_cross else None,
