@@ -13,6 +13,7 @@ from esad import IsolationForest
 from esad.errors import InputError, ModelFileError
 from esad.preprocess.inputs import Inputs
 from esad.score.drift import Drift, DriftMonitor, _chi_square, _holm, _kolmogorov_smirnov, _missing
+from esad.table.columns import read_array
 from esad.table.profile import MAX_ROWS, ColumnProfile, Profile, profiled_rows
 from esad.table.schema import Schema, Table
 
@@ -120,6 +121,10 @@ class TestPromises:
         assert str(report.found[0]).startswith(f"'{what[0]}' ({what[2]}")
 
 
+def column_of(numbers):
+    return read_array(np.asarray(numbers, dtype=float), "x")
+
+
 class TestCounts:
     @settings(max_examples=60)
     @given(
@@ -127,8 +132,8 @@ class TestCounts:
         new=st.lists(st.integers(-6, 6) | st.floats(-7, 7), min_size=1, max_size=60),
     )
     def test_the_counted_distance_is_never_more_than_the_true_one(self, old, new):
-        column = ColumnProfile.fit("x", "number", np.array(old, dtype=float))
-        counted = column.count(np.array(new, dtype=float))
+        column = ColumnProfile.fit("x", column_of(old))
+        counted = column.count(column_of(new))
         assert (column.training.n_present, counted.n_present) == (len(old), len(new))
         distance, _ = _kolmogorov_smirnov(column.training.counts, counted.counts)
         points = [*old, *new]
@@ -138,8 +143,8 @@ class TestCounts:
     def test_distance_and_p_value_are_scipys_up_to_the_percentiles(self):
         rng = np.random.default_rng(5)
         old, new = rng.normal(size=800), rng.normal(0.15, 1, size=700)
-        column = ColumnProfile.fit("x", "number", old)
-        distance, p_value = _kolmogorov_smirnov(column.training.counts, column.count(new).counts)
+        column = ColumnProfile.fit("x", column_of(old))
+        distance, p_value = _kolmogorov_smirnov(column.training.counts, column.count(column_of(new)).counts)
         wanted = ks_2samp(old, new, method="asymp")
         assert wanted.statistic - 0.02 <= distance <= wanted.statistic
         assert p_value == pytest.approx(ks_like(distance, 800, 700))
@@ -148,8 +153,8 @@ class TestCounts:
     def test_a_coarse_column_loses_nothing(self):
         rng = np.random.default_rng(6)
         old, new = rng.poisson(3, 500).astype(float), rng.poisson(4, 400).astype(float)
-        column = ColumnProfile.fit("x", "number", old)
-        distance, _ = _kolmogorov_smirnov(column.training.counts, column.count(new).counts)
+        column = ColumnProfile.fit("x", column_of(old))
+        distance, _ = _kolmogorov_smirnov(column.training.counts, column.count(column_of(new)).counts)
         assert distance == pytest.approx(ks_2samp(old, new).statistic, abs=0.011)
 
     def test_chi_square_is_scipys_where_cells_are_full(self):
@@ -168,10 +173,10 @@ class TestCounts:
 
     def test_missing_shares_are_compared_by_fisher(self):
         old, new = (
-            ColumnProfile.fit("x", "number", np.r_[np.full(5, np.nan), np.zeros(95)]),
+            ColumnProfile.fit("x", column_of(np.r_[np.full(5, np.nan), np.zeros(95)])),
             np.r_[np.full(40, np.nan), np.zeros(60)],
         )
-        distance, p_value = _missing(old.training, old.count(new))
+        distance, p_value = _missing(old.training, old.count(column_of(new)))
         assert distance == pytest.approx(0.35)
         assert p_value == pytest.approx(fisher_exact([[5, 95], [40, 60]]).pvalue)
 

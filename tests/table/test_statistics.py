@@ -94,8 +94,8 @@ def test_rare_texts_are_forgotten_and_frequent_ones_kept(monkeypatch):
     for block in np.array_split(texts, 40):
         statistics.add(Table.from_any(pd.DataFrame({"text": block})), np.ones(len(block), dtype=bool))
     column = statistics.columns[0]
-    assert len(column.texts) <= 50 and not column.is_whole
-    assert column.texts["often"][0] == (texts == "often").sum()
+    assert len(column.texts.texts) <= 50 and not column.texts.is_whole
+    assert column.texts.reference_counts(("often",))[0] == (texts == "often").sum()
 
 
 def test_parts_that_do_not_fit_together_are_refused():

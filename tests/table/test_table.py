@@ -240,7 +240,7 @@ def test_dates_beyond_the_calendar_stop_at_its_ends(frame):
         (None, "X must be a 2-D array or a table. Got NoneType"),
         ({"a": [1]}, "X must be a 2-D array or a table. Got dict"),
         (np.zeros(2, dtype=[("a", float)]), "Got a structured array"),
-        (pl.DataFrame({"a": [[1]]}), "Column 'a' holds a ndarray"),
+        (pl.DataFrame({"a": [[1]]}), "Column 'a' holds a list"),
         (pa.table({"a": [{"b": 1}]}), "Column 'a' holds a dict"),
         (pl.DataFrame({"a": [{"b": 1}]}), "Column 'a' holds a dict"),
     ],

@@ -19,7 +19,7 @@ from esad.errors import DataFileError
 from esad.io import csv_text
 from esad.io.csv_dialect import Dialect, sniff
 from esad.io.csv_faults import check_closed, not_utf8, one_line
-from esad.table.numerals import PLAIN, Style
+from esad.table.parse import PLAIN, Style
 
 __all__ = ["CsvPart", "Held", "Types", "given", "scan", "settled"]
 

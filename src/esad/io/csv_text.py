@@ -13,16 +13,15 @@ from esad.core.text import listed
 from esad.errors import DataFileError
 from esad.io.csv_dialect import MISSING, Dialect, sniff
 from esad.io.csv_faults import NumberFault, check_closed, explain, no_number, not_utf8, number_fault
-from esad.table.numerals import Style, read_numeral
+from esad.table.parse import Style, read_numerals
 
 __all__ = ["WRITTEN", "fault", "last_text", "mention_written", "options", "read", "stream", "style_of", "turned"]
 
 logger = logging.getLogger("esad")
 
-# Numbers as `esad.table.numerals` knows them are read as different texts, then turned; pyarrow knows plain ones only.
+# Numbers as `esad.table.parse` knows them are read as different texts, then turned; pyarrow knows plain ones only.
 WRITTEN = pa.dictionary(pa.int32(), pa.string())
 _MAX_OPENED = 8  # times that a file is opened for one column each; then all columns are turned at once
-_N_TRIED = 100  # cells of a text column that tell whether it may hold numbers
 
 _Rows = TypeVar("_Rows", pa.Table, pa.RecordBatch)
 
@@ -32,7 +31,7 @@ def read(
 ) -> pa.Table:
     """Read a whole file; a column's type is what all its values agree on, text if they do not or if named in `text`.
 
-    Numbers may be written as `esad.table.numerals` knows them; a line in the log says so. Dates and times stay text, so
+    Numbers may be written as `esad.table.parse` knows them; a line in the log says so. Dates and times stay text, so
     that one parser reads them in training and in scoring.
     """
     dialect = dialect or sniff(path)
@@ -89,7 +88,7 @@ def _streamed(
             is_done = True
         except (pa.ArrowException, OSError) as error:
             wrong = number_fault(dialect, error)
-            if wrong is None or read_numeral(wrong.value, decimal_point=dialect.decimal_point) is None:
+            if wrong is None or read_numerals(pa.array([wrong.value]), decimal_point=dialect.decimal_point)[1] is None:
                 raise explain(path, dialect, error) from error
             n_opened += 1
             numbers = [name for name, type_ in types.items() if pa.types.is_floating(type_)]
@@ -101,10 +100,7 @@ def _streamed(
 
 def style_of(column: pa.ChunkedArray, dialect: Dialect) -> Style | None:
     """How numbers are written in a column of text, None if it holds something else."""
-    first = column.drop_null().slice(0, _N_TRIED).to_pylist()
-    if Style.of(first, decimal_point=dialect.decimal_point) is None:
-        return None
-    return Style.of(column.unique().drop_null().to_pylist(), decimal_point=dialect.decimal_point)
+    return read_numerals(column.unique().drop_null(), decimal_point=dialect.decimal_point)[1]
 
 
 def _is_written(column: pa.ChunkedArray, dialect: Dialect) -> bool:
@@ -124,13 +120,11 @@ def turned(path: Path, dialect: Dialect, rows: _Rows, *, n_before: int | None = 
             continue
         column = rows.column(index)
         encoded = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-        texts = encoded.dictionary.to_pylist()
-        values = [read_numeral(text, decimal_point=dialect.decimal_point) for text in texts]
-        if None in values:
-            wrong = values.index(None)
+        values, _, wrong = read_numerals(encoded.dictionary, decimal_point=dialect.decimal_point)
+        if wrong is not None:
             row = encoded.indices.to_pylist().index(wrong)
             record = None if n_before is None else dialect.n_lines_before + 2 + n_before + row
-            raise no_number(path, dialect, NumberFault(field.name, texts[wrong]), record=record)
+            raise no_number(path, dialect, NumberFault(field.name, encoded.dictionary[wrong].as_py()), record=record)
         numbers = pa.array(values, pa.float64(), from_pandas=True).take(encoded.indices)
         rows = rows.set_column(index, field.name, numbers)
     return rows

@@ -13,7 +13,7 @@ from esad.errors import DataFileError
 from esad.io import csv_dialect, csv_text
 from esad.io.csv_faults import check_names, one_line
 from esad.io.scores import ScoreWriter
-from esad.table.cells import as_texts
+from esad.table.columns import read_arrow
 from esad.table.schema import Schema
 
 __all__ = [
@@ -104,7 +104,7 @@ def as_text(table: pa.Table, names: Sequence[str]) -> pa.Table:
     """
     for name in names:
         if name in table.column_names:
-            texts = pa.array(as_texts(table[name].to_pylist()), pa.string())
+            texts = read_arrow(table[name], name).as_kind("category")[0].array
             table = table.set_column(table.column_names.index(name), name, texts)
     return table
 

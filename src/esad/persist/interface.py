@@ -99,8 +99,7 @@ def by_group(inputs: Inputs, data: Table | NDArray[Any]) -> list[NDArray[Any]]:
     if members["numbers"]:
         given.append(_stacked(data, members["numbers"]))
     if members["codes"]:
-        columns = [[parts[i].codes.get(text, parts[i].other_code) for text in data.column(i)] for i in members["codes"]]
-        given.append(np.array(columns, dtype=np.int64).T)
+        given.append(np.stack([parts[index].codes_of(data.values(index)) for index in members["codes"]], axis=1))
     if members["dates"]:
         given.append(np.stack([data.column(index).astype(np.int64) for index in members["dates"]], axis=1))
     return given

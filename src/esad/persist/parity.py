@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from esad.preprocess.inputs import Inputs
 from esad.score.conformal import Calibration
-from esad.table.columns import Values
+from esad.table.columns import Values, as_texts
 from esad.table.encode import TabularPreprocessor
 from esad.table.features import ColumnFeatures
 from esad.table.schema import Table
@@ -64,7 +64,8 @@ def random_data(inputs: Inputs, *, seed: int = 0) -> Table | NDArray[Any]:
             centre, scale = preprocessor.mean_[first], preprocessor.scale_[first]
             with np.errstate(over="ignore"):
                 values = centre + scale * (far * rng.normal(size=N_ROWS))
-            columns.append(Values(part.kind, _cells(part, values, rng)))
+            cells = _cells(part, values, rng)
+            columns.append(Values(part.kind, as_texts(cells) if part.kind == "category" else cells))
         return Table(names=schema.names, named=schema.named, columns=tuple(columns))
     n_pictures = int(np.clip(MAX_VALUES // np.prod(preprocessor.shape_), 4, 64))
     noise = rng.random((n_pictures, *preprocessor.shape_))

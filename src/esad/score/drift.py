@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from esad.core.arguments import check_share
 from esad.errors import InputError
 from esad.preprocess.inputs import Inputs, read
+from esad.table.columns import read_array
 from esad.table.profile import ColumnCounts, ColumnProfile, Profile
 
 __all__ = ["LEVEL", "MIN_DISTANCE", "MIN_ROWS", "Drift", "DriftMonitor", "Shift"]
@@ -126,7 +127,7 @@ class DriftMonitor:
         self._profile, self._inputs, self._estimator = profile, inputs, estimator
         self._columns = list(profile.columns)
         if held_out is not None:
-            self._columns.append(ColumnProfile.fit("score", "number", held_out))
+            self._columns.append(ColumnProfile.fit("score", read_array(held_out, "score")))
         self._compares_scores = held_out is not None
         self._counted: list[ColumnCounts] | None = None
         self._n_rows = 0
@@ -136,7 +137,7 @@ class DriftMonitor:
         table = self._inputs.described(read(X), estimator=self._estimator)
         counted = self._profile.count(table)
         if self._compares_scores:
-            counted.append(self._columns[-1].count(scores))
+            counted.append(self._columns[-1].count(read_array(scores, "score")))
         known = self._counted
         self._counted = counted if known is None else [a + b for a, b in zip(known, counted, strict=True)]
         self._n_rows += table.n_rows

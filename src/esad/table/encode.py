@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from esad.errors import InputError
+from esad.table.columns import Values
 from esad.table.features import ColumnFeatures, expect
-from esad.table.moments import careful_moments, finite_moments, moments_without_extremes
-from esad.table.schema import Schema, Table
-from esad.table.statistics import TableStatistics
+from esad.table.schema import Schema
+from esad.table.statistics import TableStatistics, careful_moments, moments_without_extremes
+from esad.table.table import Table
 
 __all__ = ["CLIP", "TabularPreprocessor"]
 
@@ -78,28 +79,14 @@ class TabularPreprocessor:
         TabularPreprocessor
             Itself.
         """
-        schema = Schema.infer(table)
-        aligned = schema.align(table)
-        if reference_mask is not None:
-            reference_mask = np.asarray(reference_mask)
-            if reference_mask.shape != (table.n_rows,) or reference_mask.dtype != bool:
-                raise InputError(f"`reference_mask` must be {table.n_rows} truth values. Got {reference_mask.shape}.")
-            if reference_mask.all() or not reference_mask.any():
-                reference_mask = None
-        features = tuple(
-            ColumnFeatures.fit(column, aligned.column(index) if column.kind in ("category", "date") else None)
-            for index, column in enumerate(schema.columns)
-        )
-        self._set(schema, features)
-        self.mean_, std = finite_moments(
-            self._raw_blocks(aligned, reference_mask),
-            lambda index: _column_rows(aligned, self._value_columns[index], reference_mask),
-            n_unbounded=len(self._value_columns),
-        )
-        for index, moments in self._drowned_columns(aligned, reference_mask, std):
-            self.mean_[index], std[index] = moments
-        self._set_scale(std)
-        return self
+        if reference_mask is None:
+            reference_mask = np.ones(table.n_rows, dtype=bool)
+        reference_mask = np.asarray(reference_mask)
+        if reference_mask.shape != (table.n_rows,) or reference_mask.dtype != bool:
+            raise InputError(f"`reference_mask` must be {table.n_rows} truth values. Got {reference_mask.shape}.")
+        if not reference_mask.any():
+            reference_mask = ~reference_mask
+        return self._learn(TableStatistics.of(table, reference_mask), table, reference_mask)
 
     @classmethod
     def from_statistics(cls, statistics: TableStatistics, sample: Table) -> "TabularPreprocessor":
@@ -116,40 +103,32 @@ class TabularPreprocessor:
         >>> bool((both[0].transform(table) == both[1].transform(table)).all())
         True
         """
-        schema = statistics.schema()
-        self = cls()
-        self._set(schema, tuple(column.features() for column in statistics.columns))
+        return cls()._learn(statistics, sample, np.ones(sample.n_rows, dtype=bool))
+
+    def _learn(
+        self, statistics: TableStatistics, table: Table, reference_mask: NDArray[np.bool_]
+    ) -> "TabularPreprocessor":
+        """Take columns, categories and scales from statistics; rows at hand serve columns that need a closer look."""
+        self._set(statistics.schema(), tuple(column.features() for column in statistics.columns))
         values, others = [], []
         for column, part in zip(statistics.columns, self.features_, strict=True):
             scales = np.stack(column.scales(part, statistics.n_reference))  # (mean and std, features)
             values.append(scales[:, : int(part.has_value)])
             others.append(scales[:, int(part.has_value) :])
         self.mean_, std = np.concatenate(values + others, axis=1)
-        aligned = schema.align(sample)
-        for index, number in enumerate(self._value_columns):
-            if not (np.isfinite(self.mean_[index]) and np.isfinite(std[index])):
-                self.mean_[index], std[index] = careful_moments(aligned.column(number))
-        for index, moments in self._drowned_columns(aligned, None, std):
-            self.mean_[index], std[index] = moments
-        self._set_scale(std)
-        return self
-
-    def _set_scale(self, std: NDArray[np.float64]) -> None:
+        aligned, numbers = self.schema_.align(table), np.flatnonzero(reference_mask)
+        sample = aligned.take(numbers[:: -(-len(numbers) // _SAMPLE_ROWS)])
+        with np.errstate(over="ignore", invalid="ignore"):
+            for place, index in enumerate(self._value_columns):
+                if not (np.isfinite(self.mean_[place]) and np.isfinite(std[place])):
+                    self.mean_[place], std[place] = careful_moments(aligned.column(index)[reference_mask])
+                whole = partial(_reference_values, aligned, index, reference_mask)
+                moments = moments_without_extremes(sample.column(index), float(std[place]), whole)
+                if moments is not None:
+                    self.mean_[place], std[place] = moments
         is_mark = [False] * len(self._value_columns) + [mark for part in self.features_ for mark in part.is_mark]
         self.scale_ = np.where(is_mark, np.maximum(std, _MARK_STD_FLOOR), np.where(std == 0.0, 1.0, std))
-
-    def _drowned_columns(
-        self, aligned: Table, mask: NDArray[np.bool_] | None, std: NDArray[np.float64]
-    ) -> Iterator[tuple[int, tuple[float, float]]]:
-        """Value columns whose scale a few extreme values would set, with the moments of the others."""
-        rows = np.arange(aligned.n_rows) if mask is None else np.flatnonzero(mask)
-        sample = aligned.take(rows[:: -(-len(rows) // _SAMPLE_ROWS)])
-        with np.errstate(over="ignore", invalid="ignore"):
-            for index, number in enumerate(self._value_columns):
-                column = partial(_column_rows, aligned, number, mask)
-                moments = moments_without_extremes(sample.column(number), float(std[index]), column)
-                if moments is not None:
-                    yield index, moments
+        return self
 
     def transform(self, table: Table, *, estimator: str = "ESAD") -> NDArray[np.float32]:
         """Features of a table whose columns fit the training table's.
@@ -168,19 +147,42 @@ class TabularPreprocessor:
         """
         aligned = self.schema_.align(table, estimator=estimator)
         out = np.empty((table.n_rows, self.n_features_out_), dtype=np.float32)
-        start = 0
+        n_values = len(self._value_columns)
         with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-            for block in self._raw_blocks(aligned, None):
-                block -= self.mean_
-                block /= self.scale_
-                np.clip(block, -CLIP, CLIP, out=block)
-                rows = out[start : start + len(block)]
-                rows[:] = block
-                missing = np.isnan(rows)
-                if missing.any():
-                    rows[missing] = 0.0
-                start += len(block)
+            if n_values:
+                n_block = max(64, _BLOCK_BYTES // (8 * n_values))
+                buffer = np.empty((min(n_block, table.n_rows), n_values))
+                for rows in _blocks(table.n_rows, n_block):
+                    block = aligned.numbers(rows, self._value_columns, buffer[: rows.stop - rows.start])
+                    self._scale(block, slice(0, n_values), out[rows, :n_values])
+            first = n_values
+            for index, part in enumerate(self.features_):
+                if part.n_features:
+                    self._encode(part, aligned.values(index), slice(first, first + part.n_features), out)
+                first += part.n_features
         return out
+
+    def _scale(self, raw: NDArray[np.float64], features: slice, out: NDArray[np.float32]) -> None:
+        """Write features, which are overwritten, scaled; 0 where they are missing."""
+        raw -= self.mean_[features]
+        raw /= self.scale_[features]
+        np.clip(raw, -CLIP, CLIP, out=raw)
+        out[:] = raw
+        missing = np.isnan(out)
+        if missing.any():
+            out[missing] = 0.0
+
+    def _encode(self, part: ColumnFeatures, values: Values, features: slice, out: NDArray[np.float32]) -> None:
+        """Write the features of one column beside its plain value; of text, each that can be once."""
+        if part.kind == "category":
+            scaled = np.empty((part.n_features, part.n_features), dtype=np.float32)
+            self._scale(np.eye(part.n_features), features, scaled)
+            codes = part.codes_of(values)
+            for rows in _blocks(len(values), _BLOCK_BYTES // (8 * part.n_features)):
+                out[rows, features] = scaled[codes[rows]]
+            return
+        for rows in _blocks(len(values), _BLOCK_BYTES // (8 * part.n_features)):
+            self._scale(part.raw(values.take(rows)), features, out[rows, features])
 
     def cells(self, rows: NDArray[Any]) -> list[NDArray[Any]]:
         """Features in the user's own units and categories: what `transform` undone gives, column by column.
@@ -258,24 +260,12 @@ class TabularPreprocessor:
         self.feature_sources_ = np.concatenate([self._value_columns, others]).astype(np.intp)
         self.n_features_out_ = len(self.feature_sources_)
 
-    def _raw_blocks(self, aligned: Table, mask: NDArray[np.bool_] | None) -> Iterator[NDArray[np.float64]]:
-        """Features before scaling, in blocks of rows that share one buffer."""
-        n_block = min(aligned.n_rows, max(64, _BLOCK_BYTES // (8 * self.n_features_out_)))
-        buffer = np.empty((n_block, self.n_features_out_))
-        n_values = len(self._value_columns)
-        for start in range(0, aligned.n_rows, n_block or 1):
-            rows = slice(start, min(start + n_block, aligned.n_rows))
-            block = buffer[: rows.stop - start]
-            aligned.numbers(rows, self._value_columns, block[:, :n_values])
-            value, other = 0, n_values
-            for index, part in enumerate(self.features_):
-                if part.n_features:
-                    cells = block[:, value] if part.has_value else aligned.column(index)[rows]
-                    part.fill(cells, block[:, other : other + part.n_features])
-                value, other = value + part.has_value, other + part.n_features
-            yield block if mask is None else block[mask[rows]]
+
+def _blocks(n_rows: int, n_block: int) -> Iterator[slice]:
+    """Slices of so many rows that follow each other."""
+    for start in range(0, n_rows, max(1, n_block)):
+        yield slice(start, min(start + max(1, n_block), n_rows))
 
 
-def _column_rows(table: Table, index: int, mask: NDArray[np.bool_] | None) -> NDArray[np.float64]:
-    column = table.column(index)
-    return column if mask is None else column[mask]
+def _reference_values(table: Table, index: int, reference_mask: NDArray[np.bool_]) -> NDArray[np.float64]:
+    return table.column(index)[reference_mask]

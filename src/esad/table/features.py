@@ -5,13 +5,15 @@ from functools import cached_property
 from typing import Any, Literal, get_args
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from esad.errors import ModelFileError
-from esad.table.parse import Kind, parse_numbers, text_of_number
-from esad.table.schema import Column
+from esad.table.columns import Kind, Values, as_texts, text_of_number
+from esad.table.parse import parse_numbers
 
-__all__ = ["CYCLES", "MAX_CATEGORIES", "ColumnFeatures", "Cycle", "covered_cycles", "expect", "most_frequent"]
+__all__ = ["CYCLES", "MAX_CATEGORIES", "ColumnFeatures", "Cycle", "covered_cycles", "date_features", "expect"]
 
 Cycle = Literal["day", "week", "year"]
 CYCLES: tuple[Cycle, ...] = get_args(Cycle)
@@ -42,9 +44,7 @@ class ColumnFeatures:
     >>> features = ColumnFeatures("category", marks_missing=True, categories=("blue", "red"))
     >>> features.names("colour")
     ['colour = blue', 'colour = red', 'colour = (other)', 'colour is missing']
-    >>> marks = np.empty((3, 4))
-    >>> features.fill(np.array(["red", "green", None], dtype=object), marks)
-    >>> marks
+    >>> features.raw(Values("category", pa.array(["red", "green", None])))
     array([[0., 1., 0., 0.],
            [0., 0., 1., 0.],
            [0., 0., 0., 1.]])
@@ -54,16 +54,6 @@ class ColumnFeatures:
     marks_missing: bool
     categories: tuple[str, ...] = ()
     cycles: tuple[Cycle, ...] = ()
-
-    @classmethod
-    def fit(cls, column: Column, values: NDArray[Any] | None) -> "ColumnFeatures":
-        """Choose the features of a training column; `values` are needed for categories and dates only."""
-        marks_missing = column.n_missing > 0
-        if values is None or column.kind in ("number", "boolean"):
-            return cls(column.kind, marks_missing)
-        if column.kind == "category":
-            return cls(column.kind, marks_missing, categories=most_frequent(values))
-        return cls(column.kind, marks_missing, cycles=covered_cycles(values[~np.isnat(values)].astype(np.int64)))
 
     @property
     def has_value(self) -> bool:
@@ -91,19 +81,29 @@ class ColumnFeatures:
             return [column, *waves, *missing]
         return missing
 
-    def fill(self, values: NDArray[Any], out: NDArray[np.float64]) -> None:
-        """Write the features of a block of cells into `out`, shape (len(values), n_features)."""
+    def raw(self, values: Values) -> NDArray[np.float64]:
+        """The features of some cells before scaling, shape (len(values), n_features); NaN where a date is missing."""
         if self.kind == "category":
-            out[:] = 0.0
-            codes = (self.codes.get(text, self.other_code) for text in values)
-            out[np.arange(len(values)), np.fromiter(codes, dtype=np.intp, count=len(values))] = 1.0
-        elif self.kind == "date":
-            self._fill_date(values, out)
-        elif self.marks_missing:
-            out[:, 0] = np.isnan(values)
+            return np.asarray(np.eye(self.n_features)[self.codes_of(values)])
+        if self.kind == "date":
+            features = date_features(values.array, self.cycles)
+            return np.column_stack([features, np.isnat(values.array)]) if self.marks_missing else features
+        return np.asarray(np.isnan(values.to_numpy())[:, None][:, : self.n_features], dtype=np.float64)
+
+    def codes_of(self, values: Values) -> NDArray[np.int64]:
+        """The feature that each cell of a column of text marks, one look-up for each different text."""
+        (rows, texts), (known, codes) = values.encoded, self._known
+        places = pc.index_in(texts, value_set=known.cast(texts.type)).fill_null(len(known)).to_numpy()
+        return np.asarray(np.append(codes[places], self.codes.get(None, self.other_code))[rows])
+
+    @cached_property
+    def _known(self) -> tuple[pa.Array, NDArray[np.int64]]:
+        """The texts of `codes`, and the feature of each, then of all others."""
+        known = {text: code for text, code in self.codes.items() if text is not None}
+        return as_texts(known), np.array([*known.values(), self.other_code], dtype=np.int64)
 
     def read(self, raw: NDArray[np.float64]) -> NDArray[Any]:
-        """The cells that such features, before scaling, speak for: what `fill` undone gives, None where missing.
+        """The cells that such features, before scaling, speak for: what `raw` undone gives, None where missing.
 
         Parameters
         ----------
@@ -155,7 +155,7 @@ class ColumnFeatures:
         """
         spelled: dict[str | None, list[int]] = {}
         for index, category in enumerate(self.categories):
-            parsed, bad_row = parse_numbers(np.array([category], dtype=object))
+            parsed, bad_row = parse_numbers(pa.array([category]))
             if bad_row is None:
                 spelled.setdefault(text_of_number(float(parsed[0])), []).append(index)
         codes: dict[str | None, int] = {text: found[0] for text, found in spelled.items() if text and len(found) == 1}
@@ -163,18 +163,6 @@ class ColumnFeatures:
         if self.marks_missing:
             codes[None] = self.other_code + 1
         return codes
-
-    def _fill_date(self, values: NDArray[Any], out: NDArray[np.float64]) -> None:
-        microseconds = values.astype(np.int64)
-        missing = microseconds == _NAT
-        out[:, 0] = microseconds / 1e6
-        for index, cycle in enumerate(self.cycles):
-            angle = 2.0 * np.pi * _phase(values, microseconds, cycle)
-            out[:, 1 + 2 * index] = np.sin(angle)
-            out[:, 2 + 2 * index] = np.cos(angle)
-        out[missing] = np.nan
-        if self.marks_missing:
-            out[:, -1] = missing
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for a JSON file; the kind is in the schema."""
@@ -204,15 +192,6 @@ def expect(holds: bool, what: str) -> None:
         raise ModelFileError(f"The model file's preprocessing is damaged: {what}. Train and save the model again.")
 
 
-def most_frequent(texts: NDArray[Any]) -> tuple[str, ...]:
-    """The most frequent texts, in text order; ties go to the first in text order."""
-    counts: dict[str, int] = {}
-    for text in texts:
-        if text is not None:
-            counts[text] = counts.get(text, 0) + 1
-    return tuple(sorted(sorted(counts, key=lambda text: (-counts[text], text))[:MAX_CATEGORIES]))
-
-
 def covered_cycles(microseconds: NDArray[np.int64]) -> tuple[Cycle, ...]:
     """The day if times of day differ; the week and the year if the dates span a whole one."""
     if not len(microseconds):
@@ -221,6 +200,21 @@ def covered_cycles(microseconds: NDArray[np.int64]) -> tuple[Cycle, ...]:
     span = int(microseconds.max()) - int(microseconds.min())
     covered = {"day": bool((time_of_day != time_of_day[0]).any()), "week": span >= _WEEK, "year": span >= _YEAR}
     return tuple(cycle for cycle in CYCLES if covered[cycle])
+
+
+def date_features(dates: NDArray[Any], cycles: tuple[Cycle, ...]) -> NDArray[np.float64]:
+    """The time in seconds, then sine and cosine of the position in each cycle, (n, features); NaN where missing."""
+    microseconds = dates.astype(np.int64)
+    features = np.empty((len(dates), 1 + 2 * len(cycles)))
+    features[:, 0] = microseconds / 1e6
+    for index, cycle in enumerate(cycles):
+        angle = 2.0 * np.pi * _phase(dates, microseconds, cycle)
+        features[:, 1 + 2 * index] = np.sin(angle)
+        features[:, 2 + 2 * index] = np.cos(angle)
+    missing = microseconds == _NAT
+    if missing.any():
+        features[missing] = np.nan
+    return features
 
 
 def _phase(values: NDArray[Any], microseconds: NDArray[np.int64], cycle: Cycle) -> NDArray[np.float64]:

@@ -1,211 +1,324 @@
-"""A column of one kind turned into another where the meaning is certain: text that spells numbers, dates or truths."""
+"""Text that spells numbers, truth values or dates, read by arrow's kernels: whole columns at a time.
 
-import datetime as dt
-import math
+Every function takes an arrow array of text, null where nothing stands, and gives a numpy array and the row of the first
+text that spells nothing of the kind (None when all do). Quick casts come first; only where one fails are texts taken
+apart by patterns, each different text once.
+"""
+
 import re
-from typing import Any, Literal
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, TypeAlias
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-__all__ = [
-    "Kind",
-    "as_microseconds",
-    "as_utc",
-    "convert",
-    "parse_booleans",
-    "parse_dates",
-    "parse_numbers",
-    "text_of_number",
-]
+__all__ = ["BLANKS", "PLAIN", "Style", "parse_booleans", "parse_dates", "parse_numbers", "read_numerals", "trim"]
 
-Kind = Literal["number", "boolean", "category", "date"]
+BLANKS = "".join(chr(code) for code in range(0x3001) if chr(code).isspace())  # what str.strip takes for blank
 
-_ISO_DATE = re.compile(r"\s*\d{4}-\d{2}-\d{2}(?!\d)")
-_OTHER_DATE = re.compile(
-    r"\s*(?:(?P<y>\d{4})(?P<mark>[-/.])(?P<m>\d{1,2})(?P=mark)(?P<d>\d{1,2})|(?P<D>\d{1,2})\.(?P<M>\d{1,2})\.(?P<Y>\d{4}))"
-    r"(?:(?:T| +)(?P<hour>\d{1,2})(?P<clock>:\d{2}(?!\d).*?))?\s*"
-)
-_COARSE_UNITS = ("Y", "M", "W", "D", "h", "m", "s", "ms")
-_LAST = np.iinfo(np.int64).max  # in microseconds; the smallest integer means missing
-_EXACT_INTEGERS = 2.0**53  # floats above this do not tell neighbouring whole numbers apart
+_N_TRIED = 100  # texts that tell whether a column is worth parsing as a whole
+_FLOAT = r"(?i)^[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|inf|infinity|nan)$"
 _TRUTHS = {"true": 1.0, "false": 0.0, "1": 1.0, "0": 0.0, "1.0": 1.0, "0.0": 0.0}
 
+Texts: TypeAlias = pa.Array  # of strings
+Floats = NDArray[np.float64]
 
-def convert(column: NDArray[Any], *, came: Kind, wanted: Kind) -> tuple[NDArray[Any], int | None]:
-    """Turn a column into the kind wanted, and tell the row of the first value that cannot be.
 
-    Parameters
-    ----------
-    column : ndarray
-        Real numbers (NaN missing), object array of str or None, or datetime64[us], as `came` says.
-    came, wanted : {"number", "boolean", "category", "date"}
-        Kind it has and kind it should have.
+def trim(texts: Texts) -> Texts:
+    """Texts without blanks around them."""
+    return pc.utf8_trim(texts, characters=BLANKS)
 
-    Returns
-    -------
-    converted : ndarray
-        Of the kind wanted; to be used only if `bad_row` is None.
-    bad_row : int or None
-        Row of the first value without a certain meaning there. A column that is all missing is any kind.
+
+# ---------------------------------------------------------------------- numbers and truth values
+
+
+def parse_numbers(texts: Texts) -> tuple[Floats, int | None]:
+    """Plain numbers, as Python's `float` reads them.
 
     Examples
     --------
-    >>> convert(np.array([3.0, np.nan, 0.5]), came="number", wanted="category")
-    (array(['3', None, '0.5'], dtype=object), None)
-    >>> convert(np.array([1.0, 2.0]), came="number", wanted="boolean")[1]
-    1
-    """
-    if came == wanted or (came == "boolean" and wanted == "number"):
-        return column, None
-    if came == "category":
-        if wanted == "date":
-            return parse_dates(column)
-        return parse_numbers(column) if wanted == "number" else parse_booleans(column)
-    if came == "number" and wanted == "boolean":
-        return column, _first(~(np.isnan(column) | (column == 0) | (column == 1)))
-    if came in ("number", "boolean") and wanted == "category":
-        spell = _text_of_truth if came == "boolean" else text_of_number if column.dtype.kind == "f" else str
-        texts = np.empty(len(column), dtype=object)
-        texts[:] = [spell(value) for value in column.tolist()]
-        return texts, None
-    missing = np.isnat(column) if came == "date" else np.isnan(column)
-    blanks: dict[Kind, Any] = {
-        "number": np.nan,
-        "boolean": np.nan,
-        "category": None,
-        "date": np.datetime64("NaT", "us"),
-    }
-    return np.full(len(column), blanks[wanted]), _first(~missing)
-
-
-def text_of_number(value: float) -> str | None:
-    """Text of a number: whole numbers without a point, NaN as None.
-
-    Examples
-    --------
-    >>> text_of_number(3.0), text_of_number(0.5), text_of_number(float("nan"))
-    ('3', '0.5', None)
-    """
-    if math.isnan(value):
-        return None
-    whole = abs(value) < _EXACT_INTEGERS and value == int(value)
-    return str(int(value)) if whole else repr(float(value))
-
-
-def parse_numbers(texts: NDArray[Any]) -> tuple[NDArray[np.float64], int | None]:
-    """Numbers that texts spell, and the row of the first that spells none (None when all do).
-
-    Examples
-    --------
-    >>> parse_numbers(np.array(["1e3", None, "x"], dtype=object))
+    >>> parse_numbers(pa.array(["1e3", None, "x"]))
     (array([1000.,   nan,   nan]), 2)
     """
-    parsed = np.full(len(texts), np.nan)
-    for row, text in enumerate(texts):
-        if text is None:
-            continue
-        try:
-            parsed[row] = float("x" if "_" in text else text)
-        except ValueError:
-            return parsed, row
-    return parsed, None
+    numbers = _cast(texts, pa.float64())
+    return _each_once(texts, _plain_numbers, np.nan) if numbers is None else (_floats(numbers), None)
 
 
-def parse_booleans(texts: NDArray[Any]) -> tuple[NDArray[np.float64], int | None]:
-    """Truth values that texts spell (true, false, 1, 0), and the row of the first that spells none.
+def _cast(texts: Texts, type_: pa.DataType) -> pa.Array | None:
+    """Texts as another type, None if one cannot be; the first are tried first, for every failure takes its time."""
+    try:
+        texts.slice(0, _N_TRIED).cast(type_)
+        return texts.cast(type_)
+    except pa.ArrowInvalid:
+        return None
+
+
+def _plain_numbers(texts: Texts) -> tuple[Floats, NDArray[np.bool_]]:
+    trimmed = trim(texts)
+    is_number = pc.match_substring_regex(trimmed, _FLOAT)
+    return _floats(pc.if_else(is_number, trimmed, None).cast(pa.float64())), _truths(is_number)
+
+
+def parse_booleans(texts: Texts) -> tuple[Floats, int | None]:
+    """Truth values: true, false, 1, 0.
 
     Examples
     --------
-    >>> parse_booleans(np.array(["True", "0", None], dtype=object))
+    >>> parse_booleans(pa.array(["True", "0", None]))
     (array([ 1.,  0., nan]), None)
     """
-    parsed = np.full(len(texts), np.nan)
-    for row, text in enumerate(texts):
-        if text is None:
-            continue
-        truth = _TRUTHS.get(text.strip().lower())
-        if truth is None:
-            return parsed, row
-        parsed[row] = truth
-    return parsed, None
+    return _each_once(texts, _truth_values, np.nan)
 
 
-def parse_dates(texts: NDArray[Any]) -> tuple[NDArray[np.datetime64], int | None]:
-    """Dates that texts spell year first or, with points, day first, in UTC, and the row of the first that spells none.
+def _truth_values(texts: Texts) -> tuple[Floats, NDArray[np.bool_]]:
+    found = pc.index_in(pc.utf8_lower(trim(texts)), value_set=pa.array(list(_TRUTHS)))
+    return _floats(pa.array(list(_TRUTHS.values())).take(found)), _truths(found.is_valid())
 
-    29/02/2024 is none: elsewhere the month comes first.
+
+def _floats(numbers: pa.Array) -> Floats:
+    """Numbers with NaN where missing."""
+    return np.asarray(numbers.to_numpy(zero_copy_only=False), dtype=np.float64)
+
+
+def _truths(mask: pa.Array) -> NDArray[np.bool_]:
+    """A mask, false where null."""
+    return np.asarray(mask.fill_null(False).to_numpy(zero_copy_only=False), dtype=bool)
+
+
+def _each_once(
+    texts: Texts, parse: Callable[[Texts], tuple[NDArray[Any], NDArray[np.bool_]]], nothing: Any
+) -> tuple[NDArray[Any], int | None]:
+    """Parse each different text once; the first texts first, for if these fail the others need no look."""
+    for part in (texts.slice(0, _N_TRIED), texts):
+        encoded = part.dictionary_encode()
+        rows = encoded.indices.fill_null(len(encoded.dictionary)).to_numpy(zero_copy_only=False)
+        values, is_sound = parse(encoded.dictionary)
+        bad = np.flatnonzero(~np.append(is_sound, True)[rows])
+        parsed = np.append(values, np.array([nothing], dtype=values.dtype))[rows]
+        if len(bad) or len(part) == len(texts):
+            break
+    if len(part) < len(texts):
+        parsed = np.append(parsed, np.full(len(texts) - len(part), nothing, dtype=parsed.dtype))
+    return parsed, int(bad[0]) if len(bad) else None
+
+
+# ---------------------------------------------------------------------- dates
+
+_DAY = 86_400_000_000  # in microseconds
+_MAX_FORMS = 8  # in which the dates of one column are written
+_NOT_A_DATE = np.iinfo(np.int64).min
+_DAYS = {
+    "%Y-%m-%d": r"\d{4}-\d{1,2}-\d{1,2}",
+    "%Y/%m/%d": r"\d{4}/\d{1,2}/\d{1,2}",
+    "%Y.%m.%d": r"\d{4}\.\d{1,2}\.\d{1,2}",
+    "%d.%m.%Y": r"\d{1,2}\.\d{1,2}\.\d{4}",
+}
+_TIMES = {"": "", "%H:%M": r"\d{1,2}:\d{2}", "%H:%M:%S": r"\d{1,2}:\d{2}:\d{2}"}
+_FORMS = {
+    day + (mark if time else "") + time: f"^{written}{mark if time else ''}{clock}$"
+    for day, written in _DAYS.items()
+    for time, clock in _TIMES.items()
+    for mark in ("T", " ")
+}
+_FIELDS = (
+    r"^(?:(?P<year>\d{4})(?P<mark>[-/.])(?P<month>\d{1,2})(?P<other>[-/.])(?P<day>\d{1,2})"
+    r"|(?P<day_>\d{1,2})\.(?P<month_>\d{1,2})\.(?P<year_>\d{4}))"
+    r"(?:[Tt ] *(?P<hour>\d{1,2})(?::?(?P<minute>\d{2})(?::?(?P<second>\d{2})(?:[.,](?P<fraction>\d+))?)?)?"
+    r" ?(?P<zone>Z|[+-]\d{2}(?::?\d{2})?)?)?$"
+)
+_ENDS = tuple(np.array(["0001-01-01", "9999-12-31T23:59:59.999999"], dtype="M8[us]").astype(np.int64))
+
+
+def parse_dates(texts: Texts) -> tuple[NDArray[np.datetime64], int | None]:
+    """Dates, in UTC: year first or, with points, day first; 29/02/2024 is none, for elsewhere the month comes first.
 
     Examples
     --------
-    >>> parse_dates(np.array(["29.02.2024", "2024-02-29T12:00:00+02:00"], dtype=object))[0].astype(str).tolist()
+    >>> parse_dates(pa.array(["29.02.2024", "2024-02-29T12:00:00+02:00"]))[0].astype(str).tolist()
     ['2024-02-29T00:00:00.000000', '2024-02-29T10:00:00.000000']
     """
-    parsed: list[dt.datetime | None] = [None] * len(texts)
-    bad = None
-    for row, text in enumerate(texts):
-        if text is None:
-            continue
-        try:
-            parsed[row] = as_utc(dt.datetime.fromisoformat(_iso(text)))
-        except ValueError:
-            parsed[row] = None
-        if parsed[row] is None:
-            bad = row
+    for zone in (None, "UTC"):
+        moments = _cast(texts, pa.timestamp("us", zone))
+        if moments is not None:
+            return _as_dates(moments), None
+    return _each_once(texts, _spelled_dates, np.datetime64("NaT", "us"))
+
+
+def _as_dates(moments: pa.Array) -> NDArray[Any]:
+    """Arrow's moments in microseconds as numpy's."""
+    return np.asarray(moments.cast(pa.int64()).fill_null(_NOT_A_DATE)).astype("M8[us]")
+
+
+def _spelled_dates(texts: Texts) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """Dates of several forms, and which texts are dates: the form of the first, of the first that has another, ..."""
+    rest, trimmed = np.arange(len(texts)), trim(texts)
+    dates = np.full(len(texts), "NaT", dtype="M8[us]")
+    for _ in range(_MAX_FORMS):
+        first = trimmed[0].as_py() if len(trimmed) else ""
+        form = next((form for form, pattern in _FORMS.items() if re.search(pattern, first, re.ASCII)), None)
+        if form is None:
             break
-    return np.array(parsed, dtype="datetime64[us]"), bad
+        matched = pc.match_substring_regex(trimmed, _FORMS[form])
+        dates[rest[_truths(matched)]] = _of_form(trimmed.filter(matched), form)
+        others = pc.invert(matched)
+        rest, trimmed = rest[_truths(others)], trimmed.filter(others)
+    dates[rest] = _of_fields(pc.extract_regex(trimmed, _FIELDS))
+    return dates, ~np.isnat(dates)
 
 
-def _iso(text: str) -> str:
-    """The same date in ISO form; anything else as it is, to be refused."""
-    if _ISO_DATE.match(text):
-        return text.strip()
-    found = _OTHER_DATE.fullmatch(text)
-    if found is None:
-        raise ValueError(text)
-    year, month, day = (found[long] or found[short] for long, short in ("yY", "mM", "dD"))
-    date = f"{year}-{month:0>2}-{day:0>2}"
-    return date if found["hour"] is None else f"{date}T{found['hour']:0>2}{found['clock']}"
+def _of_form(texts: Texts, form: str) -> NDArray[Any]:
+    """Dates of one form; NaT for days that the calendar does not have, which `strptime` takes for some in March."""
+    found = pc.strptime(texts, format=form, unit="us", error_is_null=True)
+    at_end = r"^(?:29|30|31)\D" if form.startswith("%d") else r"^\d{4}\D\d{1,2}\D(?:29|30|31)(?:\D|$)"
+    is_wrong = pc.and_(pc.match_substring_regex(texts, at_end), pc.less(pc.day(found), 4))
+    is_wrong = pc.or_(is_wrong, pc.less(pc.year(found), 1))
+    return _as_dates(pc.if_else(is_wrong, None, found))
 
 
-def as_utc(moment: dt.datetime) -> dt.datetime:
-    """The same moment in UTC without a zone; moments without a zone are taken as they are.
+def _of_fields(fields: pa.StructArray) -> NDArray[Any]:
+    """Dates that are taken apart: with fractions of seconds and time zones, too; NaT where they are none."""
+
+    def whole(name: str) -> NDArray[np.int64]:
+        text = fields.field(name)
+        return np.asarray(pc.if_else(pc.equal(text, ""), "0", text).fill_null("0").cast(pa.int64()))
+
+    year, month, day = (whole(name) + whole(f"{name}_") for name in ("year", "month", "day"))
+    hour, minute, second = map(whole, ("hour", "minute", "second"))
+    months = ((year - 1970) * 12 + month - 1).astype("M8[M]")
+    days = months.astype("M8[D]") + (day - 1)
+    is_sound = _truths(fields.is_valid()) & _truths(pc.equal(fields.field("mark"), fields.field("other")))
+    is_sound &= (year >= 1) & (month >= 1) & (month <= 12) & (days.astype("M8[M]") == months)
+    is_sound &= (hour < 24) & (minute < 60) & (second < 60)
+    fraction = pc.utf8_slice_codeunits(fields.field("fraction").fill_null(""), 0, 6)
+    local = days.astype("M8[us]").astype(np.int64) + ((hour * 60 + minute) * 60 + second) * 1_000_000
+    local += np.asarray(pc.utf8_rpad(fraction, width=6, padding="0").cast(pa.int64()))
+    zone = pc.replace_substring_regex(fields.field("zone").fill_null(""), "[Z:]", "")
+    digits = np.asarray(pc.utf8_rpad(pc.utf8_ltrim(zone, "+-"), width=4, padding="0").cast(pa.int64()))
+    ahead = np.where(_truths(pc.starts_with(zone, "-")), -1, 1) * (digits // 100 * 60 + digits % 100) * 60_000_000
+    moments = local - ahead
+    beyond = (moments < _ENDS[0]) | (moments > _ENDS[1])  # within hours of the first or last year
+    moments[beyond] = local[beyond]
+    moments[~is_sound | (np.abs(ahead) >= _DAY)] = _NOT_A_DATE
+    return np.asarray(moments.astype("M8[us]"))
+
+
+# ---------------------------------------------------------------------- numbers as people write them
+
+# What stands in place of a number that is not there; beside words the same marks may mean something.
+_NOTHING = (
+    *("-", "--", "---", "\N{EN DASH}", "\N{EM DASH}", ".", "..", "*", "\\N", "n.a.", "N.A.", "NONE", "none", "NIL"),
+    *("nil", "missing", "Missing", "MISSING", "unknown", "Unknown", "UNKNOWN"),
+    *("#DIV/0!", "#NAME?", "#NULL!", "#NUM!", "#REF!", "#VALUE!"),
+)
+_CURRENCIES = "$€£¥₹₽₩₺฿"
+_MINUS = "-\N{MINUS SIGN}"
+_SPACES = " \N{NO-BREAK SPACE}\N{NARROW NO-BREAK SPACE}\N{THIN SPACE}"
+_QUOTES = "'\N{RIGHT SINGLE QUOTATION MARK}"
+
+
+@cache
+def _numeral(decimal_point: str) -> str:
+    """The pattern of a number: brackets, a sign, a currency or per cent, and digits in groups of three or none."""
+    point, cash, sign, blank = re.escape(decimal_point), f"[{_CURRENCIES}]", f"[{_MINUS}+]", f"[{_SPACES}]"
+    grouped = "|".join(
+        rf"[1-9]\d{{0,2}}(?:{re.escape(mark)}\d{{3}})+(?:{point}\d+)?" for mark in _group_marks(decimal_point)
+    )
+    plain = rf"(?:\d+(?:{point}\d*)?|{point}\d+)(?:[eE][+-]?\d+)?|[iI][nN][fF](?:[iI][nN][iI][tT][yY])?"
+    digits = rf"(?:{grouped}|{plain}|0[xX][\da-fA-F]+)"
+    signed = rf"{sign}?{blank}?{digits}|{cash}{blank}?{sign}?{digits}|{sign}{cash}{blank}?{digits}"
+    number = rf"(?:{signed}|{sign}?{blank}?{digits}{blank}?[%{_CURRENCIES}])"
+    return rf"^(?:{number}|\({number}\))$"
+
+
+def _group_marks(decimal_point: str) -> str:
+    return ("," if decimal_point == "." else ".") + _SPACES + _QUOTES
+
+
+@dataclass(frozen=True)
+class Style:
+    """How the numbers of a column are written: what sets groups of digits apart, and which signs stand beside them."""
+
+    groups: frozenset[str] = frozenset()
+    units: frozenset[str] = frozenset()  # "" where there is none; nothing at all where there is no number
+
+    def __or__(self, other: "Style") -> "Style":
+        """The style of both together."""
+        return Style(self.groups | other.groups, self.units | other.units)
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether there are numbers, all written in one way; 5 beside 5 % may be five or five hundredths.
+
+        Examples
+        --------
+        >>> Style(units=frozenset({"$", ""})).is_sound, Style(units=frozenset({"%", ""})).is_sound
+        (True, False)
+        """
+        mixed = len(self.groups) > 1 or len(self.units - {""}) > 1 or ("%" in self.units and len(self.units) > 1)
+        return bool(self.units) and not mixed
+
+
+PLAIN = Style(units=frozenset({""}))
+
+
+def read_numerals(texts: Texts, *, decimal_point: str = ".") -> tuple[Floats, Style | None, int | None]:
+    """Numbers such as 1,234.50 or 1.234,50, 12.5 %, $5, (3.20), how they are written, and the row of the first other.
+
+    Groups of three digits may be set apart by a comma (a point, where the comma stands before decimals), a blank or an
+    apostrophe. Per cent are hundredths, brackets mean minus, a currency sign is left out. A mark such as - or n.a.
+    stands for no number.
 
     Examples
     --------
-    >>> as_utc(dt.datetime.fromisoformat("2024-02-29T12:00+02:00")).isoformat()
-    '2024-02-29T10:00:00'
+    >>> read_numerals(pa.array(["1,234.5", "$5", "(3.20)", "-", None]))[0]
+    array([1234.5,    5. ,   -3.2,    nan,    nan])
+    >>> read_numerals(pa.array(["1.234,5 €"]), decimal_point=",")[:2]
+    (array([1234.5]), Style(groups=frozenset({'.'}), units=frozenset({'€'})))
+    >>> read_numerals(pa.array(["12.5 %", "12a"]))[1:]
+    (None, 1)
     """
-    if moment.tzinfo is None:
-        return moment
-    try:
-        return moment.astimezone(dt.UTC).replace(tzinfo=None)
-    except OverflowError:  # within hours of the first or last year that Python knows
-        return moment.replace(tzinfo=None)
+    style = Style()
+
+    def parse(different: Texts) -> tuple[Floats, NDArray[np.bool_]]:
+        nonlocal style
+        values, is_number, style = _numerals(different, decimal_point)
+        return values, is_number
+
+    values, bad_row = _each_once(texts, parse, np.nan)
+    return values, (style if bad_row is None else None), bad_row
 
 
-def as_microseconds(dates: Any) -> NDArray[Any]:
-    """Dates of any unit as datetime64[us]; those beyond its 290,000 years stop at its ends, where numpy would wrap.
+def _numerals(texts: Texts, decimal_point: str) -> tuple[Floats, NDArray[np.bool_], Style]:
+    """Values, which texts are numbers or marks for none, and the style of the numbers."""
+    trimmed = trim(texts)
+    is_nothing = _truths(pc.is_in(trimmed, value_set=pa.array(_NOTHING)))
+    is_number = _truths(pc.match_substring_regex(trimmed, _numeral(decimal_point))) & ~is_nothing
+    known = trimmed.filter(pa.array(is_number))
+    digits = pc.utf8_trim(known, characters=f"()+%{_MINUS}{_SPACES}{_CURRENCIES}")
+    groups = set()
+    for mark in _group_marks(decimal_point):
+        if pc.any(pc.match_substring(digits, mark)).as_py():
+            groups.add(mark)
+            digits = pc.replace_substring(digits, mark, "")
+    numbers = _hexadecimals_too(pc.replace_substring(digits, decimal_point, "."))
+    is_minus = _truths(pc.match_substring_regex(known, rf"^\(?[{_CURRENCIES}]?[{_SPACES}]?[{_MINUS}]"))
+    numbers = np.where(is_minus != _truths(pc.starts_with(known, "(")), -numbers, numbers)
+    units = pc.utf8_trim(known, characters=f"()+0123456789eExXabcdfABCDFinftyINFTY.,{_MINUS}{_SPACES}{_QUOTES}")
+    numbers = np.where(_truths(pc.equal(units, "%")), numbers / 100, numbers)
+    values = np.full(len(texts), np.nan)
+    values[is_number] = numbers
+    return values, is_number | is_nothing, Style(frozenset(groups), frozenset(pc.unique(units).to_pylist()))
 
-    Examples
-    --------
-    >>> as_microseconds(np.array(["2024-02-29", "NaT"], dtype="M8[D]"))
-    array(['2024-02-29T00:00:00.000000', 'NaT'], dtype='datetime64[us]')
-    """
-    dates = np.asarray(dates)
-    converted: NDArray[Any] = dates.astype("M8[us]")
-    if np.datetime_data(dates.dtype)[0] in _COARSE_UNITS:
-        beyond = (converted.astype(dates.dtype) != dates) & ~np.isnat(dates)
-        ends = np.where(dates.astype(np.int64) > 0, _LAST, -_LAST).astype("M8[us]")
-        converted = np.where(beyond, ends, converted)
-    return converted
 
-
-def _first(rows: NDArray[np.bool_]) -> int | None:
-    """First row that is true."""
-    return int(rows.argmax()) if rows.any() else None
-
-
-def _text_of_truth(value: float) -> str | None:
-    """True, False or None for a truth value held as a float."""
-    return None if math.isnan(value) else str(bool(value))
+def _hexadecimals_too(texts: Texts) -> Floats:
+    """Plain numbers, among them such as 0x10."""
+    is_hexadecimal = pc.match_substring_regex(texts, "^0[xX]")
+    if not pc.any(is_hexadecimal).as_py():
+        return _floats(texts.cast(pa.float64()))
+    decimal = pc.if_else(is_hexadecimal, "nan", texts).cast(pa.float64())
+    whole = [float(int(text, 16)) for text in texts.filter(is_hexadecimal).to_pylist()]
+    return _floats(pc.replace_with_mask(decimal, is_hexadecimal, pa.array(whole)))

@@ -1,6 +1,5 @@
 """A small summary of the training columns to hold new data against: percentiles, shares of categories and of gaps."""
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Self
@@ -9,18 +8,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from esad.errors import ModelFileError
-from esad.table.binning import count_between
-from esad.table.features import MAX_CATEGORIES, ColumnFeatures, most_frequent
-from esad.table.parse import Kind
-from esad.table.schema import KINDS, Table
+from esad.table.columns import Kind, Values
+from esad.table.features import MAX_CATEGORIES, ColumnFeatures
+from esad.table.schema import KINDS
+from esad.table.statistics import TextCounts
+from esad.table.table import Table
 
-__all__ = ["MAX_ROWS", "ColumnCounts", "ColumnProfile", "Profile", "profiled_rows"]
+__all__ = ["MAX_ROWS", "ColumnCounts", "ColumnProfile", "Profile", "count_between", "profiled_rows"]
 
 Counts = NDArray[np.int64]
 
 MAX_ROWS: Final = 50_000  # looked at in training; more tell nothing new
 _PERCENTILES: Final = np.arange(1, 100) / 100
 _MAX_EDGES: Final = 2 * len(_PERCENTILES)
+_N_CELLS: Final = 4096
+_MIN_VALUES: Final = 1024  # fewer are quicker to look up
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,10 +59,11 @@ class ColumnProfile:
 
     Examples
     --------
-    >>> column = ColumnProfile.fit("size", "number", np.array([1.0, 1.0, 2.0, np.nan]))
+    >>> from esad.table.columns import read_array
+    >>> column = ColumnProfile.fit("size", read_array(np.array([1.0, 1.0, 2.0, np.nan]), "size"))
     >>> column.training.counts.tolist(), column.training.n_missing
     ([0, 2, 0, 1, 0], 1)
-    >>> column.count(np.array([0.5, 1.0, 9.0])).counts.tolist()
+    >>> column.count(read_array(np.array([0.5, 1.0, 9.0]), "size")).counts.tolist()
     [1, 1, 0, 0, 1]
     """
 
@@ -71,17 +74,18 @@ class ColumnProfile:
     training: ColumnCounts
 
     @classmethod
-    def fit(cls, name: str, kind: Kind, values: NDArray[Any]) -> Self:
+    def fit(cls, name: str, values: Values) -> Self:
         """Choose the cells by the training values and count these.
 
         Categories are chosen by one half and counted in the other: those that chance makes frequent in the rows that
         they are chosen by would seem to be rarer ever after.
         """
-        edges, categories = np.empty(0), tuple[str, ...]()
+        kind, edges, categories = values.kind, np.empty(0), tuple[str, ...]()
         if kind == "category":
             order = np.random.default_rng(0).permutation(len(values))
-            categories = most_frequent(values[order[::2]])
-            values = values[order[1::2]]
+            chosen = values.take(order[::2])
+            categories = TextCounts.of(chosen, np.ones(len(chosen), dtype=bool)).most_frequent(MAX_CATEGORIES)
+            values = values.take(order[1::2])
         elif kind == "boolean":
             edges = np.zeros(1)
         else:
@@ -94,21 +98,15 @@ class ColumnProfile:
         """How many cells there are."""
         return 1 + (len(self.categories) if self.kind == "category" else len(self.edges))
 
-    def count(self, values: NDArray[Any]) -> ColumnCounts:
+    def count(self, values: Values) -> ColumnCounts:
         """Count values of an aligned column."""
         if self.kind == "category":
-            return self._count_texts(Counter(values.tolist()))
+            marks = ColumnFeatures("category", marks_missing=True, categories=self.categories)
+            counts = np.bincount(marks.codes_of(values), minlength=self.n_cells + 1)
+            return ColumnCounts(int(counts[-1]), counts[:-1])
         numbers = _numbers(values)
         present = numbers[~np.isnan(numbers)]
         return ColumnCounts(len(values) - len(present), count_between(self.edges, present))
-
-    def _count_texts(self, times: Counter[str | None]) -> ColumnCounts:
-        n_missing = times.pop(None, 0)
-        texts = np.array(list(times), dtype=object)
-        marks = np.empty((len(texts), self.n_cells))  # one row per different text
-        ColumnFeatures("category", marks_missing=False, categories=self.categories).fill(texts, marks)
-        counts = marks.T @ np.array(list(times.values()), dtype=np.float64)
-        return ColumnCounts(n_missing, counts.astype(np.int64))
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,15 +125,12 @@ class Profile:
     @classmethod
     def fit(cls, table: Table) -> Self:
         """Summarise an aligned table."""
-        columns = (
-            ColumnProfile.fit(name, kind, table.column(index))
-            for index, (name, kind) in enumerate(zip(table.names, table.kinds, strict=True))
-        )
+        columns = (ColumnProfile.fit(name, table.values(index)) for index, name in enumerate(table.names))
         return cls(tuple(columns))
 
     def count(self, table: Table) -> list[ColumnCounts]:
         """Count an aligned table, column by column."""
-        return [column.count(table.column(index)) for index, column in enumerate(self.columns)]
+        return [column.count(table.values(index)) for index, column in enumerate(self.columns)]
 
     # ------------------------------------------------------------------ files
 
@@ -207,11 +202,53 @@ def _columns_from_state(edges: NDArray[np.float64], counts: Counts, plain: list[
     _expect(first_edge == len(edges) and first_count == len(counts), "its arrays")
 
 
-def _numbers(values: NDArray[Any]) -> NDArray[np.float64]:
+def _numbers(values: Values) -> NDArray[np.float64]:
     """Numbers and dates as float64, NaN where missing."""
-    if values.dtype.kind != "M":
-        return np.asarray(values, dtype=np.float64)
-    return np.where(np.isnat(values), np.nan, values.astype(np.int64).astype(np.float64))
+    array = values.to_numpy()
+    return array if values.kind != "date" else np.where(np.isnat(array), np.nan, array.astype(np.int64).astype(float))
+
+
+def count_between(edges: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.int64]:
+    """How many values lie up to the first edge, up to the second, ..., above the last; none of them may be NaN.
+
+    A grid of equal cells over the edges tells for most numbers which edges they lie between; only those that share a
+    cell with an edge are looked up, so this is several times as quick. Which cell a number falls into is a monotone
+    function of it, rounding included, so the counts are exact.
+
+    Examples
+    --------
+    >>> count_between(np.array([0.0, 1.0]), np.array([-5.0, 0.0, 0.5, 1.0, 7.0])).tolist()
+    [2, 2, 1]
+    """
+    n_counts = len(edges) + 1
+    scale = _scale(edges) if len(values) >= _MIN_VALUES else np.inf
+    if not np.isfinite(scale):
+        return np.bincount(np.searchsorted(edges, values), minlength=n_counts)
+
+    def cells(numbers: NDArray[np.float64]) -> NDArray[np.intp]:
+        inside = np.clip(numbers, edges[0], edges[-1])
+        inside -= edges[0]
+        inside *= scale
+        return inside.astype(np.intp)
+
+    cell_of, cell_of_edge = cells(values), cells(edges)
+    n_in_cell = np.bincount(cell_of, minlength=_N_CELLS)
+    n_edges = np.bincount(cell_of_edge, minlength=len(n_in_cell))
+    has_edge = n_edges > 0
+    n_in_cell[has_edge] = 0
+    n_below = np.cumsum(n_edges)  # edges below each cell without one
+    counts = np.bincount(n_below, weights=n_in_cell, minlength=n_counts).astype(np.int64)
+    unclear = values[has_edge[cell_of]]
+    return counts + np.bincount(np.searchsorted(edges, unclear), minlength=n_counts)
+
+
+def _scale(edges: NDArray[np.float64]) -> float:
+    """Cells per unit; infinite where a grid over the edges cannot be had."""
+    if len(edges) < 2:
+        return np.inf
+    with np.errstate(over="ignore", divide="ignore"):
+        span = edges[-1] - edges[0]
+        return float((_N_CELLS - 1) / span) if np.isfinite(span) else np.inf
 
 
 def _edges(numbers: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -5,16 +5,12 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, get_args
 
 from esad.errors import ModelFileError, SchemaError
-from esad.table.columns import Values
-from esad.table.parse import Kind, parse_dates
-from esad.table.scan import scan_column, scan_matrix
+from esad.table.columns import Kind, Values
 from esad.table.table import Table
 
 __all__ = ["KINDS", "Column", "Schema", "Table"]
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
-
-_ID_MIN_ROWS = 20  # fewer rows may well differ by chance
 _MEANING = {
     "number": "numbers",
     "boolean": "truth values (true, false, 1 or 0)",
@@ -96,25 +92,9 @@ class Schema:
     @classmethod
     def infer(cls, table: Table) -> "Schema":
         """Read off what each column of a training table holds."""
-        if table.matrix is not None:
-            counted = scan_matrix(table.matrix)
-        else:
-            counted = [scan_column(table.column(index)) for index in range(table.n_columns)]
-        columns = []
-        for index, (name, kind, (n_missing, is_constant)) in enumerate(
-            zip(table.names, table.kinds, counted, strict=True)
-        ):
-            n_distinct = None
-            if kind == "category":
-                texts = table.column(index)
-                n_distinct = len(set(texts) - {None})
-                kind = "date" if n_distinct and parse_dates(texts)[1] is None else kind
-            elif kind == "boolean":
-                n_distinct = int(n_missing < table.n_rows) + int(not is_constant)
-            proposes_id = kind == "category" and n_distinct == table.n_rows > _ID_MIN_ROWS
-            n_distinct = None if kind == "date" else n_distinct
-            columns.append(Column(name, kind, n_missing, n_distinct, is_constant, proposes_id))
-        return cls(tuple(columns), table.named, table.n_rows)
+        from esad.table.statistics import TableStatistics  # which describes the columns by what it counted
+
+        return TableStatistics.of(table).schema()
 
     def align(self, table: Table, *, estimator: str = "ESAD") -> Table:
         """Bring a table into the form of the training table.
@@ -233,8 +213,8 @@ def _converted(values: Values, *, column: Column, estimator: str) -> Values:
         return values
     converted, bad_row = values.as_kind(column.kind)
     if bad_row is None:
-        return Values(column.kind, converted)
+        return converted
     raise SchemaError(
         f"Column {column.name!r} must hold {_MEANING[column.kind]}, as when {estimator} was trained. "
-        f"Got {str(values.array[bad_row])!r} in row {bad_row}. Convert the column, or train again."
+        f"Got {values.cell(bad_row)!r} in row {bad_row}. Convert the column, or train again."
     )

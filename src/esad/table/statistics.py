@@ -1,31 +1,54 @@
 """What the preprocessing of a table needs to know, from blocks of rows: in one pass, and mergeable over shards.
 
-A column's moments are those of its finite values in the reference rows, joined by Chan, Golub and LeVeque's formula;
-its texts are counted, the rare ones of very many forgotten. Nothing grows with the number of rows.
+This is the only way to fit: rows at hand are one block. A column's moments are those of its finite values in the
+reference rows, joined by Chan, Golub and LeVeque's formula; its texts are counted, the rare ones of very many
+forgotten. Nothing grows with the number of blocks.
 """
 
-from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from esad.errors import SchemaError
-from esad.table.features import CYCLES, MAX_CATEGORIES, ColumnFeatures, Cycle, covered_cycles
-from esad.table.parse import Kind, parse_dates
-from esad.table.schema import Column, Schema, Table
+from esad.table.columns import Kind, Values
+from esad.table.features import CYCLES, MAX_CATEGORIES, ColumnFeatures, Cycle, covered_cycles, date_features
+from esad.table.schema import Column, Schema
+from esad.table.table import Table
 
-__all__ = ["ColumnStatistics", "Moments", "TableStatistics"]
+__all__ = [
+    "ColumnStatistics",
+    "Moments",
+    "TableStatistics",
+    "TextCounts",
+    "careful_moments",
+    "moments_without_extremes",
+]
 
-MAX_TEXTS = 20_000  # different texts of a column that are counted; beyond, the rarer half is forgotten
-_ID_MIN_ROWS = 20
-_ALL_CYCLES = ColumnFeatures("date", marks_missing=False, cycles=CYCLES)
+MAX_TEXTS = (
+    20_000  # different texts of a column that are counted over several blocks; beyond, the rarer half is forgotten
+)
+
+_ID_MIN_ROWS = 20  # fewer rows may well differ by chance
+_DAY = 86_400_000_000  # in microseconds
+_BLOCK_BYTES = 1 << 20  # of numbers that are looked at together, so that they stay in cache
+_SAFE_SUM = 1e-200  # below this, squares may have underflowed: the column is constant or needs the careful way
+_EXTREME = 100.0  # robust standard deviations from the median at which a value no longer counts
+_SUSPECT = 3.0  # times the robust standard deviation at which extreme values are looked for
+
+Floats = NDArray[np.float64]
+Mask = NDArray[np.bool_]
 
 
 @dataclass
 class Moments:
     """Number, mean and sum of squared deviations of the finite values of some features.
+
+    Where squares leave the range of floats, mean or squares are not finite: then `careful_moments` of a sample must do.
 
     Examples
     --------
@@ -34,39 +57,188 @@ class Moments:
     (array([3.]), array([1.63299316]))
     """
 
-    n: NDArray[np.float64]
-    mean: NDArray[np.float64]
-    squares: NDArray[np.float64]
+    n: Floats
+    mean: Floats
+    squares: Floats
 
     @classmethod
-    def of(cls, values: NDArray[np.float64]) -> Self:
+    def of(cls, values: Floats) -> Self:
         """Moments of rows (n, features)."""
-        finite = np.isfinite(values)
-        with np.errstate(over="ignore", invalid="ignore"):
-            if finite.all():
-                n = np.full(values.shape[1], float(len(values)))
-                mean = values.mean(axis=0) if len(values) else np.zeros(values.shape[1])
-                return cls(n, mean, np.square(values - mean).sum(axis=0))
-            known = np.where(finite, values, 0.0)
-            n = finite.sum(axis=0).astype(np.float64)
-            mean = known.sum(axis=0) / np.maximum(n, 1.0)
-            return cls(n, mean, (np.square(known - mean) * finite).sum(axis=0))
+        sums = _Sums(values.shape[1])
+        sums.add(values.copy())
+        return cls(*sums.moments())
 
     def merge(self, other: Self) -> Self:
         """Take in the moments of other rows."""
         total = np.maximum(self.n + other.n, 1.0)
         with np.errstate(over="ignore", invalid="ignore"):
             apart = other.mean - self.mean
-            self.squares = self.squares + other.squares + np.square(apart) * (self.n * other.n / total)
+            squares = self.squares + other.squares + np.square(apart) * (self.n * other.n / total)
+            is_lost = (self.n * other.n * apart != 0.0) & (squares <= _SAFE_SUM)
+            self.squares = np.where(is_lost, np.nan, squares)
             self.mean = self.mean + apart * (other.n / total)
         self.n = self.n + other.n
         return self
 
     @property
-    def std(self) -> NDArray[np.float64]:
+    def std(self) -> Floats:
         """Population standard deviation, 0 without a value."""
         with np.errstate(invalid="ignore"):
             return np.asarray(np.sqrt(self.squares / np.maximum(self.n, 1.0)))
+
+
+class _Sums:
+    """Sums over x - s, where s is the first finite value of the column.
+
+    As s is itself one of the n values, the variance is at least (mean - s)^2 / n, so that the relative rounding error
+    stays below about n times 1e-16.
+    """
+
+    def __init__(self, n_columns: int) -> None:
+        self.n, self.total, self.squares = np.zeros((3, n_columns))
+        self.shift = np.full(n_columns, np.nan)
+
+    def add(self, block: Floats) -> None:
+        """Take in rows, which are overwritten."""
+        for index in np.flatnonzero(np.isnan(self.shift)):
+            finite = np.isfinite(block[:, index])
+            if finite.any():
+                self.shift[index] = block[finite.argmax(), index]
+        with np.errstate(over="ignore", invalid="ignore"):
+            block -= self.shift
+            sums = _column_sums(block)
+            if np.isfinite(sums).all():
+                self.n += len(block)
+            else:
+                finite = np.isfinite(block)
+                block[~finite] = 0.0
+                self.n += finite.sum(axis=0)
+                sums = _column_sums(block)
+            self.total += sums
+            np.multiply(block, block, out=block)
+            self.squares += _column_sums(block)
+
+    def moments(self) -> tuple[Floats, Floats, Floats]:
+        """Number, mean and squares; squares are NaN where the sums are not safe."""
+        n = np.maximum(self.n, 1.0)
+        with np.errstate(over="ignore", invalid="ignore"):
+            offset = self.total / n
+            mean = np.where(np.isnan(self.shift), 0.0, self.shift + offset)
+            squares = np.maximum(self.squares - n * offset**2, 0.0)
+            is_safe = np.isfinite(mean) & ((self.squares > _SAFE_SUM) | (self.squares == 0.0))
+        return self.n, mean, np.where(is_safe, squares, np.nan)
+
+
+def _column_sums(block: Floats) -> Floats:
+    """Sum over rows: as fast as a matrix product, yet the same bits for any number of threads."""
+    return np.asarray(np.einsum("ij->j", block))
+
+
+def careful_moments(values: Floats) -> tuple[float, float]:
+    """Mean and standard deviation of one column's finite values of any magnitude, in three passes.
+
+    Examples
+    --------
+    >>> careful_moments(np.array([1e300, -1e300, np.nan]))
+    (0.0, 1e+300)
+    """
+    values = np.ascontiguousarray(values)
+    values = values[np.isfinite(values)]
+    if not len(values):
+        return 0.0, 0.0
+    if (values == values[0]).all():
+        return float(values[0]), 0.0
+    magnitude = float(np.abs(values).max())
+    scaled = values / magnitude  # within [-1, 1]
+    centre = float(np.clip(scaled.mean(), -1.0, 1.0))
+    deviation = scaled - centre
+    spread = float(np.abs(deviation).max())
+    ratio = float(np.sqrt(np.mean((deviation / spread) ** 2))) * spread if spread else 0.0
+    return centre * magnitude, min(ratio, 1.0) * magnitude  # no column deviates by more than its largest value
+
+
+def moments_without_extremes(sample: Floats, std: float, column: Callable[[], Floats]) -> tuple[float, float] | None:
+    """Mean and standard deviation without values that drown all others, or None where `std` looks sound.
+
+    A placeholder such as 1e15 in one cell would otherwise set the scale of its column and make everything else alike.
+    Median and spread (a 90 % range) come from `sample`, some values of the column.
+
+    Examples
+    --------
+    >>> values = np.append(np.arange(100.0), 1e15)
+    >>> mean, std = moments_without_extremes(values, values.std(), lambda: values)
+    >>> mean, round(std, 6)
+    (49.5, 28.86607)
+    """
+    sample = sample[np.isfinite(sample)]
+    if not len(sample):
+        return None
+    low, median, high = (float(value) for value in np.quantile(sample, (0.05, 0.5, 0.95)))
+    spread = high / 3.29 - low / 3.29  # 3.29 standard deviations lie between them for a Gaussian
+    if not 0.0 < _EXTREME * spread < np.inf or std < _SUSPECT * spread:
+        return None
+    values = column()
+    return careful_moments(values[np.abs(values - median) <= _EXTREME * spread])
+
+
+@dataclass
+class TextCounts:
+    """How often each text occurs in all rows and in the reference rows.
+
+    Attributes
+    ----------
+    texts : pyarrow.Array of str
+        All different.
+    counts : ndarray of shape (2, n)
+        In all rows, and in the reference rows.
+    is_whole : bool
+        Whether no text was forgotten.
+
+    Examples
+    --------
+    >>> values = Values("category", pa.array(["red", "blue", "red", None]))
+    >>> TextCounts.of(values, np.ones(4, dtype=bool)).most_frequent(1)
+    ('red',)
+    """
+
+    texts: pa.Array
+    counts: NDArray[np.int64]
+    is_whole: bool = True
+
+    @classmethod
+    def of(cls, values: Values, is_reference: Mask) -> Self:
+        """Count the rows of a column of text."""
+        rows, texts = values.encoded
+        n_texts = len(texts)
+        everywhere = np.bincount(rows, minlength=n_texts)[:n_texts]
+        if is_reference.all():
+            return cls(texts, np.stack([everywhere, everywhere]))
+        return cls(texts, np.stack([everywhere, np.bincount(rows[is_reference], minlength=n_texts)[:n_texts]]))
+
+    def merge(self, other: Self) -> None:
+        """Take in the counts of other rows; beyond `MAX_TEXTS` the rarer half is forgotten."""
+        encoded = pa.concat_arrays([self.texts, other.texts]).dictionary_encode()
+        rows, n_texts = np.asarray(encoded.indices), len(encoded.dictionary)
+        joined = np.concatenate([self.counts, other.counts], axis=1)
+        self.texts, self.is_whole = encoded.dictionary, self.is_whole and other.is_whole
+        self.counts = np.stack([np.bincount(rows, weights=row, minlength=n_texts) for row in joined]).astype(np.int64)
+        if n_texts > MAX_TEXTS:
+            kept = self._order(MAX_TEXTS // 2)
+            self.texts, self.counts, self.is_whole = self.texts.take(kept), self.counts[:, kept], False
+
+    def most_frequent(self, n_most: int) -> tuple[str, ...]:
+        """The most frequent texts, in text order; ties go to the first in text order."""
+        return tuple(sorted(self.texts.take(self._order(n_most)).to_pylist()))
+
+    def reference_counts(self, texts: tuple[str, ...]) -> NDArray[np.int64]:
+        """How often each of these texts occurs in the reference rows."""
+        places = pc.index_in(pa.array(texts, pa.string()), value_set=self.texts.cast(pa.string()))
+        return np.asarray(self.counts[1][np.asarray(places)])
+
+    def _order(self, n_most: int) -> pa.Array:
+        keys = pa.table({"text": self.texts, "count": self.counts[0]})
+        order = [("count", "descending"), ("text", "ascending")]
+        return pc.select_k_unstable(keys, k=min(n_most, len(self.texts)), sort_keys=order)
 
 
 @dataclass
@@ -83,10 +255,8 @@ class ColumnStatistics:
         Some value, None before there is one.
     varies : bool
         Whether there is another one.
-    texts : dict of str to [int, int]
-        How often a text occurs in all and in the reference rows.
-    is_whole : bool
-        Whether no text was forgotten.
+    texts : TextCounts or None
+        Of text.
     moments : Moments or None
         Of numbers; of dates, the time and the position in every cycle.
     spells_dates : bool
@@ -101,85 +271,72 @@ class ColumnStatistics:
     n_missing_reference: int = 0
     first: Any = None
     varies: bool = False
-    texts: dict[str, list[int]] = field(default_factory=dict)
-    is_whole: bool = True
+    texts: TextCounts | None = None
     moments: Moments | None = None
     spells_dates: bool = True
     times_vary: bool = False
     first_time: int = np.iinfo(np.int64).max
     last_time: int = np.iinfo(np.int64).min
 
-    def add(self, values: NDArray[Any], is_reference: NDArray[np.bool_]) -> None:
-        """Take in a block of the column, as `Table.column` gives it."""
-        if self.kind == "category":
-            missing = np.array([cell is None for cell in values], dtype=bool)
-        else:
-            missing = np.isnat(values) if self.kind == "date" else np.isnan(values)
-        self.n_missing += int(missing.sum())
-        self.n_missing_reference += int((missing & is_reference).sum())
-        present = values[~missing]
-        if not len(present):
-            return
-        self.first = present[0] if self.first is None else self.first
-        self.varies = self.varies or bool((present != self.first).any())
-        if self.kind == "category":
-            self._add_texts(values, missing, is_reference)
-        elif self.kind == "date":
-            self._add_dates(values, is_reference)
-        else:
-            self._add_moments(values[is_reference].astype(np.float64)[:, None])
-
-    def _add_texts(self, values: NDArray[Any], missing: NDArray[np.bool_], is_reference: NDArray[np.bool_]) -> None:
-        for counted, rows in enumerate((~missing, ~missing & is_reference)):
-            for text, times in Counter(values[rows].tolist()).items():
-                self.texts.setdefault(text, [0, 0])[counted] += times
-        self._forget_rare()
+    @classmethod
+    def of_text(cls, name: str, values: Values, is_reference: Mask, *, is_all: bool) -> Self:
+        """A column of text; where these are all rows, texts that are dates need not be counted."""
+        self = cls(name, "category")
+        dates, bad_row = values.dates
+        self.spells_dates = bad_row is None
         if self.spells_dates:
-            dates, bad_row = parse_dates(values)
-            self.spells_dates = bad_row is None
-            if self.spells_dates:
-                self._add_dates(dates, is_reference)
+            self._add_dates(dates, is_reference)
+        if not (is_all and self.spells_dates and self.first is not None):
+            self.texts = TextCounts.of(values, is_reference)
+            self.n_missing = len(values) - int(self.texts.counts[0].sum())
+            self.n_missing_reference = int(is_reference.sum()) - int(self.texts.counts[1].sum())
+            self.first = self.texts.texts[0].as_py() if len(self.texts.texts) else None
+            self.varies = len(self.texts.texts) > 1
+        return self
 
-    def _forget_rare(self) -> None:
-        if len(self.texts) > MAX_TEXTS:
-            kept = sorted(self.texts, key=lambda text: (-self.texts[text][0], text))[: MAX_TEXTS // 2]
-            self.texts, self.is_whole = {text: self.texts[text] for text in kept}, False
+    @classmethod
+    def of_dates(cls, name: str, values: Values, is_reference: Mask) -> Self:
+        """A column of dates."""
+        self = cls(name, "date")
+        self._add_dates(values.array, is_reference)
+        return self
 
-    def _add_dates(self, dates: NDArray[Any], is_reference: NDArray[np.bool_]) -> None:
-        times = dates[~np.isnat(dates)].astype("M8[us]").astype(np.int64)
+    def _add_dates(self, dates: NDArray[Any], is_reference: Mask) -> None:
+        missing = np.isnat(dates)
+        self.n_missing, self.n_missing_reference = int(missing.sum()), int((missing & is_reference).sum())
+        times = dates[~missing].astype(np.int64) if self.n_missing else dates.astype(np.int64)
         if len(times):
-            self.times_vary = self.times_vary or "day" in covered_cycles(times) or self._other_time_of_day(times)
-            self.first_time = min(self.first_time, int(times.min()))
-            self.last_time = max(self.last_time, int(times.max()))
-        raw = np.empty((int(is_reference.sum()), _ALL_CYCLES.n_features))
-        _ALL_CYCLES.fill(dates[is_reference].astype("M8[us]"), raw)
-        self._add_moments(raw)
-
-    def _other_time_of_day(self, times: NDArray[np.int64]) -> bool:
-        """Whether times of day differ from those of earlier blocks, all of which are alike."""
-        day = 86_400_000_000
-        return self.first_time <= self.last_time and int(times[0]) % day != self.first_time % day
-
-    def _add_moments(self, rows: NDArray[np.float64]) -> None:
-        found = Moments.of(rows)
-        self.moments = found if self.moments is None else self.moments.merge(found)
+            self.first, self.varies = dates[~missing][0], bool((times != times[0]).any())
+            self.first_time, self.last_time = int(times.min()), int(times.max())
+            self.times_vary = "day" in covered_cycles(times)
+        known = dates if is_reference.all() else dates[is_reference]
+        self.moments = Moments.of(date_features(known, CYCLES)) if len(known) else None
 
     def merge(self, other: "ColumnStatistics") -> None:
-        """Take in the same column of another shard."""
+        """Take in the same column of another block; one that was empty so far takes the kind that comes."""
+        if self.first is None and other.kind != self.kind:
+            self.kind, self.texts, self.moments, self.spells_dates = other.kind, None, None, True
+        elif other.first is None and other.kind != self.kind:
+            other = ColumnStatistics(
+                self.name, self.kind, n_missing=other.n_missing, n_missing_reference=other.n_missing_reference
+            )
+        if self.kind != other.kind:
+            raise _changes(self.name, self.kind, other.kind)
         self.n_missing += other.n_missing
         self.n_missing_reference += other.n_missing_reference
         if other.first is not None:
             self.varies = self.varies or other.varies or (self.first is not None and bool(other.first != self.first))
             self.first = other.first if self.first is None else self.first
-        for text, (n_all, n_reference) in other.texts.items():
-            counts = self.texts.setdefault(text, [0, 0])
-            counts[0], counts[1] = counts[0] + n_all, counts[1] + n_reference
-        self.is_whole = self.is_whole and other.is_whole
-        self._forget_rare()
+        if other.texts is not None:
+            if self.texts is None:
+                self.texts = other.texts
+            else:
+                self.texts.merge(other.texts)
         self.spells_dates = self.spells_dates and other.spells_dates
         if other.first_time <= other.last_time:
-            first = np.array([other.first_time])
-            self.times_vary = self.times_vary or other.times_vary or self._other_time_of_day(first)
+            is_known = self.first_time <= self.last_time
+            differs = is_known and other.first_time % _DAY != self.first_time % _DAY
+            self.times_vary = self.times_vary or other.times_vary or differs
             self.first_time = min(self.first_time, other.first_time)
             self.last_time = max(self.last_time, other.last_time)
         if other.moments is not None:
@@ -190,36 +347,39 @@ class ColumnStatistics:
     @property
     def final_kind(self) -> Kind:
         """What the column holds."""
-        return "date" if self.kind == "category" and self.texts and self.spells_dates else self.kind
+        return "date" if self.kind == "category" and self.first is not None and self.spells_dates else self.kind
 
     def column(self, n_rows: int) -> Column:
-        """The column as `Schema.infer` would describe it; of very many different texts, how many there are at least."""
-        kind, n_distinct = self.final_kind, None
+        """The column as a schema has it; of very many different texts, how many there are at least."""
+        kind, n_distinct, all_differ = self.final_kind, None, False
         if kind == "category":
-            n_distinct = len(self.texts) if self.is_whole else min(MAX_TEXTS, n_rows)
+            assert self.texts is not None
+            n_texts = len(self.texts.texts)
+            n_distinct = n_texts if self.texts.is_whole else min(MAX_TEXTS, n_rows)
+            all_differ = n_texts > 0 and not self.n_missing and int(self.texts.counts[0].max()) == 1
         elif kind == "boolean":
             n_distinct = int(self.first is not None) + int(self.varies)
-        all_differ = not self.n_missing and max((counts[0] for counts in self.texts.values()), default=2) == 1
-        proposes_id = kind == "category" and all_differ and n_rows > _ID_MIN_ROWS
+        proposes_id = all_differ and n_rows > _ID_MIN_ROWS
         return Column(self.name, kind, self.n_missing, n_distinct, not self.varies, proposes_id)
 
     def features(self) -> ColumnFeatures:
         """The features beside the plain value."""
         kind, marks_missing = self.final_kind, self.n_missing > 0
         if kind == "category":
-            frequent = sorted(self.texts, key=lambda text: (-self.texts[text][0], text))[:MAX_CATEGORIES]
-            return ColumnFeatures(kind, marks_missing, categories=tuple(sorted(frequent)))
+            assert self.texts is not None
+            return ColumnFeatures(kind, marks_missing, categories=self.texts.most_frequent(MAX_CATEGORIES))
         return ColumnFeatures(kind, marks_missing, cycles=self._cycles() if kind == "date" else ())
 
     def _cycles(self) -> tuple[Cycle, ...]:
         span = covered_cycles(np.array([self.first_time, self.last_time])) if self.first_time <= self.last_time else ()
         return tuple(cycle for cycle in CYCLES if (self.times_vary if cycle == "day" else cycle in span))
 
-    def scales(self, features: ColumnFeatures, n_reference: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def scales(self, features: ColumnFeatures, n_reference: int) -> tuple[Floats, Floats]:
         """Mean and standard deviation of the plain value, if there is one, then of each feature."""
-        mean, std = np.empty(0), np.empty(0)
+        mean, std = np.zeros(1), np.zeros(1)  # without a value in any reference row
         if features.kind == "category":
-            counts = np.array([self.texts[text][1] for text in features.categories], dtype=np.float64)
+            assert self.texts is not None
+            counts = self.texts.reference_counts(features.categories)
             others = n_reference - counts.sum() - self.n_missing_reference
             mean, std = _of_shares(np.append(counts, others) / max(1, n_reference))
         elif self.moments is not None:
@@ -227,15 +387,13 @@ class ColumnStatistics:
             if features.kind == "date":
                 kept += [1 + 2 * CYCLES.index(cycle) + wave for cycle in features.cycles for wave in (0, 1)]
             mean, std = self.moments.mean[kept], self.moments.std[kept]
-        else:
-            mean, std = np.zeros(1), np.zeros(1)  # no value in any reference row
         if features.marks_missing:
             own_mean, own_std = _of_shares(np.array([self.n_missing_reference / max(1, n_reference)]))
             mean, std = np.append(mean, own_mean), np.append(std, own_std)
         return mean, std
 
 
-def _of_shares(shares: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _of_shares(shares: Floats) -> tuple[Floats, Floats]:
     """Mean and standard deviation of marks that so many rows carry."""
     return shares, np.sqrt(np.clip(shares * (1 - shares), 0.0, None))
 
@@ -251,7 +409,7 @@ class TableStatistics:
     >>> statistics.add(table.take([0, 1]), np.ones(2, dtype=bool))
     >>> other.add(table.take([2]), np.ones(1, dtype=bool))
     >>> statistics.merge(other)
-    >>> statistics.schema() == Schema.infer(table)
+    >>> statistics.schema() == TableStatistics.of(table).schema()
     True
     """
 
@@ -260,17 +418,17 @@ class TableStatistics:
     named: bool = True
     columns: list[ColumnStatistics] = field(default_factory=list)
 
-    def add(self, table: Table, is_reference: NDArray[np.bool_]) -> None:
+    @classmethod
+    def of(cls, table: Table, is_reference: Mask | None = None) -> Self:
+        """Statistics of rows that are all there is; all of them are reference rows by default."""
+        is_reference = np.ones(table.n_rows, dtype=bool) if is_reference is None else is_reference
+        columns = _columns(table, is_reference, is_all=True)
+        return cls(table.n_rows, int(is_reference.sum()), table.named, columns)
+
+    def add(self, table: Table, is_reference: Mask) -> None:
         """Take in a block of rows."""
-        if not self.columns:
-            self.named = table.named
-            self.columns = [ColumnStatistics(name, kind) for name, kind in zip(table.names, table.kinds, strict=True)]
-        self._check_names(table.names)
-        for index, column in enumerate(self.columns):
-            values = self._in_kind(column, table, index)
-            column.add(values, is_reference)
-        self.n_rows += table.n_rows
-        self.n_reference += int(is_reference.sum())
+        columns = _columns(self._in_kinds(table), is_reference, is_all=False)
+        self.merge(type(self)(table.n_rows, int(is_reference.sum()), table.named, columns))
 
     def merge(self, other: "TableStatistics") -> None:
         """Take in the statistics of another shard."""
@@ -279,14 +437,12 @@ class TableStatistics:
         elif other.columns:
             self._check_names(tuple(column.name for column in other.columns))
             for own, its in zip(self.columns, other.columns, strict=True):
-                if own.kind != its.kind:
-                    raise _changes(own.name, own.kind, its.kind)
                 own.merge(its)
         self.n_rows += other.n_rows
         self.n_reference += other.n_reference
 
     def schema(self) -> Schema:
-        """The columns as `Schema.infer` would give them for all rows at once."""
+        """What the columns hold."""
         return Schema(tuple(column.column(self.n_rows) for column in self.columns), self.named, self.n_rows)
 
     def _check_names(self, names: tuple[str, ...]) -> None:
@@ -294,20 +450,84 @@ class TableStatistics:
         if names != own:
             raise SchemaError(f"All parts must have the same columns. Got {list(names)} after {list(own)}.")
 
-    @staticmethod
-    def _in_kind(column: ColumnStatistics, table: Table, index: int) -> NDArray[Any]:
-        """The column's cells in its kind; a column that was empty so far takes the kind that comes."""
-        values = table.values(index)
-        if values.kind == column.kind:
-            return table.column(index)
-        if column.first is None:
-            column.kind = values.kind
-            return table.column(index)
-        converted, bad_row = values.as_kind(column.kind)
-        if bad_row is not None:
-            raise _changes(column.name, column.kind, values.kind)
-        return converted
+    def _in_kinds(self, table: Table) -> Table:
+        """A block whose columns are of the kinds of earlier blocks, where that is certain."""
+        if not self.columns or table.kinds == tuple(column.kind for column in self.columns):
+            return table
+        self._check_names(table.names)
+        turned = []
+        for index, column in enumerate(self.columns):
+            values = table.values(index)
+            converted, bad_row = values.as_kind(column.kind) if column.first is not None else (values, None)
+            if bad_row is not None:
+                raise _changes(column.name, column.kind, values.kind)
+            turned.append(converted)
+        return Table(names=table.names, named=table.named, columns=tuple(turned))
 
 
 def _changes(name: str, before: str, after: str) -> SchemaError:
     return SchemaError(f"Column {name!r} must hold one kind of values in all parts. Got {after} after {before}.")
+
+
+def _columns(table: Table, is_reference: Mask, *, is_all: bool) -> list[ColumnStatistics]:
+    """The statistics of one block."""
+    numbers = iter(_number_columns(table, is_reference))
+    columns = []
+    for index, (name, kind) in enumerate(zip(table.names, table.kinds, strict=True)):
+        if kind == "category":
+            columns.append(ColumnStatistics.of_text(name, table.values(index), is_reference, is_all=is_all))
+        elif kind == "date":
+            columns.append(ColumnStatistics.of_dates(name, table.values(index), is_reference))
+        else:
+            columns.append(next(numbers))
+    return columns
+
+
+def _number_columns(table: Table, is_reference: Mask) -> list[ColumnStatistics]:
+    """The statistics of number and boolean columns, all of them together, in blocks of rows that stay in cache."""
+    kinds = table.kinds
+    indices = np.array([index for index, kind in enumerate(kinds) if kind in ("number", "boolean")], dtype=np.intp)
+    n_columns = len(indices)
+    if not n_columns:
+        return []
+    n_block = min(table.n_rows, max(64, _BLOCK_BYTES // (8 * n_columns)))
+    buffer = np.empty((n_block, n_columns))
+    sums, is_whole = _Sums(n_columns), bool(is_reference.all())
+    n_missing, n_missing_reference = np.zeros((2, n_columns), dtype=np.int64)
+    first, constant = np.full(n_columns, np.nan), np.arange(n_columns)
+    for start in range(0, table.n_rows, n_block):
+        rows = slice(start, min(start + n_block, table.n_rows))
+        block = table.numbers(rows, indices, buffer[: rows.stop - start])
+        missing = np.isnan(block)
+        if missing.any():
+            n_missing += missing.sum(axis=0)
+            n_missing_reference += missing[is_reference[rows]].sum(axis=0)
+        if len(constant):
+            constant = constant[~_varies(block[:, constant], first, constant)]
+        sums.add(block if is_whole else block[is_reference[rows]])
+    n, mean, squares = sums.moments()
+    varies = np.ones(n_columns, dtype=bool)
+    varies[constant] = False
+    is_fixed = ~varies & np.isfinite(first)
+    mean, squares = np.where(is_fixed & (n > 0), first, mean), np.where(is_fixed, 0.0, squares)
+    squares[varies & (squares == 0.0)] = np.nan  # too small to be squared
+    return [
+        ColumnStatistics(
+            table.names[index],
+            kinds[index],
+            n_missing=int(n_missing[place]),
+            n_missing_reference=int(n_missing_reference[place]),
+            first=None if np.isnan(first[place]) else first[place],
+            varies=bool(varies[place]),
+            moments=Moments(*(values[place : place + 1] for values in (n, mean, squares))) if n[place] else None,
+        )
+        for place, index in enumerate(indices)
+    ]
+
+
+def _varies(block: Floats, first: Floats, columns: NDArray[np.intp]) -> Mask:
+    """Whether each of the columns holds a value other than its first one, which is noted in `first` once it comes."""
+    present = block == block  # not NaN
+    for index in np.flatnonzero(np.isnan(first[columns])):
+        first[columns[index]] = block[present[:, index].argmax(), index]
+    return np.asarray(((block != first[columns]) & present).any(axis=0))

@@ -10,9 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from esad.errors import InputError, SchemaError
-from esad.table.cells import CellError
-from esad.table.columns import Values, read_array, read_series
-from esad.table.parse import Kind
+from esad.table.columns import CellError, Kind, Values, read_array, read_series
 
 __all__ = ["Table", "take_rows"]
 
@@ -54,7 +52,7 @@ class Table:
     @property
     def n_rows(self) -> int:
         """Number of rows."""
-        return len(self.matrix if self.matrix is not None else self.columns[0].array)
+        return len(self.matrix if self.matrix is not None else self.columns[0])
 
     @property
     def n_columns(self) -> int:
@@ -64,7 +62,9 @@ class Table:
     @property
     def kinds(self) -> tuple[Kind, ...]:
         """What each column holds as it came; text that spells dates is still "category", `Schema` decides on it."""
-        return tuple(self.values(index).kind for index in range(self.n_columns))
+        if self.matrix is not None:
+            return ("boolean" if self.matrix.dtype.kind == "b" else "number",) * self.n_columns
+        return tuple(values.kind for values in self.columns)
 
     @classmethod
     def from_any(cls, X: Any) -> "Table":
@@ -138,9 +138,7 @@ class Table:
         >>> Table.from_any([[True], [False]]).column(0)
         array([1., 0.])
         """
-        array = self.values(index).array
-        with np.errstate(over="ignore"):
-            return array.astype(np.float64, copy=False) if array.dtype.kind in "fiub" else array
+        return self.values(index).to_numpy()
 
     def values(self, index: int) -> Values:
         """One column as it is held: numbers and truth values in the type they came in."""
@@ -193,8 +191,7 @@ class Table:
         matrices = [table.matrix for table in tables if table.matrix is not None]
         if len(matrices) == len(tables):
             return cls(names=first.names, named=first.named, matrix=np.concatenate(matrices))
-        parts = ([table.values(index) for table in tables] for index in range(first.n_columns))
-        columns = tuple(Values(part[0].kind, np.concatenate([values.array for values in part])) for part in parts)
+        columns = tuple(Values.joined([table.values(index) for table in tables]) for index in range(first.n_columns))
         return cls(names=first.names, named=first.named, columns=columns)
 
 

@@ -9,13 +9,14 @@ from fractions import Fraction
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from esad.errors import InputError
-from esad.table.cells import CellError, read_cells, text_of
-from esad.table.parse import convert, parse_booleans, parse_dates, parse_numbers, text_of_number
+from esad.table.columns import CellError, Values, as_texts, read_array, read_cells, text_of, text_of_number
+from esad.table.parse import parse_booleans, parse_dates, parse_numbers
 
 NOON = dt.datetime(2024, 2, 29, 12)
 BERLIN = dt.timezone(dt.timedelta(hours=1))
@@ -40,10 +41,10 @@ class Size(enum.Enum):
     ],
 )
 def test_numbers_truths_and_durations_become_floats(cells, kind, expected):
-    got_kind, column = read_cells(cells, name="a")
-    assert got_kind == kind
-    assert column.dtype == np.float64
-    np.testing.assert_array_equal(column, expected)
+    values = read_cells(cells, name="a")
+    assert values.kind == kind
+    assert values.array.dtype == np.float64
+    np.testing.assert_array_equal(values.array, expected)
 
 
 def test_dates_come_out_in_utc():
@@ -55,17 +56,17 @@ def test_dates_come_out_in_utc():
         pd.Timestamp(NOON),
         pd.NaT,
     ]
-    kind, column = read_cells([*cells, None, math.nan], name="a")
-    assert kind == "date"
-    assert column.dtype == np.dtype("M8[us]")
+    values = read_cells([*cells, None, math.nan], name="a")
+    assert values.kind == "date"
+    assert values.array.dtype == np.dtype("M8[us]")
     noon = np.datetime64("2024-02-29T12:00:00")
     expected = [np.datetime64("2024-02-29"), noon, noon - np.timedelta64(1, "h"), np.datetime64("2024-02-01"), noon]
-    np.testing.assert_array_equal(column, np.array([*expected, *["NaT"] * 3], dtype="M8[us]"))
+    np.testing.assert_array_equal(values.array, np.array([*expected, *["NaT"] * 3], dtype="M8[us]"))
 
 
 def test_dates_at_the_end_of_the_calendar_are_kept():
     last = dt.datetime.max.replace(tzinfo=dt.timezone(dt.timedelta(hours=-5)))
-    assert read_cells([last], name="a")[1][0] == np.datetime64(dt.datetime.max)
+    assert read_cells([last], name="a").array[0] == np.datetime64(dt.datetime.max)
 
 
 @pytest.mark.parametrize(
@@ -99,15 +100,15 @@ def test_dates_at_the_end_of_the_calendar_are_kept():
 )
 def test_cells_of_a_mixed_column_become_their_text(cell, text):
     assert text_of(cell) == text
-    kind, column = read_cells(["other", 1, cell], name="a")
-    assert kind == "category"
-    assert column.tolist() == ["other", "1", text]
+    values = read_cells(["other", 1, cell], name="a")
+    assert values.kind == "category"
+    assert values.to_numpy().tolist() == ["other", "1", text]
 
 
 def test_a_column_without_any_value_is_a_category():
-    kind, column = read_cells([None, pd.NA], name="a")
-    assert kind == "category"
-    assert column.tolist() == [None, None]
+    values = read_cells([None, pd.NA], name="a")
+    assert values.kind == "category"
+    assert values.to_numpy().tolist() == [None, None]
 
 
 @pytest.mark.parametrize("cell", [{"foo": "bar"}, [1], (1, 2), {1}, np.zeros(2), object()])
@@ -133,12 +134,11 @@ def test_the_text_of_a_number_spells_that_number(value):
 
 @given(st.lists(st.none() | st.datetimes() | st.datetimes(timezones=st.just(BERLIN)) | st.dates(), min_size=1))
 def test_dates_survive_as_iso_text(cells):
-    kind, dates = read_cells(cells, name="a")
-    texts = np.array([cell if cell is None else cell.isoformat() for cell in cells], dtype=object)
-    parsed, bad_row = parse_dates(texts)
+    values = read_cells(cells, name="a")
+    parsed, bad_row = parse_dates(pa.array([cell if cell is None else cell.isoformat() for cell in cells], pa.string()))
     assert bad_row is None
-    if kind == "date":
-        np.testing.assert_array_equal(parsed, dates)
+    if values.kind == "date":
+        np.testing.assert_array_equal(parsed, values.array)
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_dates_survive_as_iso_text(cells):
     ],
 )
 def test_text_that_is_no_certain_date_is_told_by_row(text):
-    assert parse_dates(np.array([None, "2024-02-29", text], dtype=object))[1] == 2
+    assert parse_dates(pa.array([None, "2024-02-29", text]))[1] == 2
 
 
 @pytest.mark.parametrize(
@@ -174,38 +174,50 @@ def test_text_that_is_no_certain_date_is_told_by_row(text):
     ],
 )
 def test_dates_are_read_year_first_or_with_points_day_first(text, iso):
-    parsed, bad_row = parse_dates(np.array([text, None], dtype=object))
+    parsed, bad_row = parse_dates(pa.array([text, None]))
     assert bad_row is None
     np.testing.assert_array_equal(parsed, np.array([iso, "NaT"], dtype="M8[us]"))
 
 
 @pytest.mark.parametrize("text", ["1_000", "1,5", "one", "0x10", "1 2"])
 def test_text_that_is_no_number_is_told_by_row(text):
-    assert parse_numbers(np.array([" 1.5 ", text], dtype=object))[1] == 1
+    assert parse_numbers(pa.array([" 1.5 ", text]))[1] == 1
 
 
 def test_truths_are_read_from_the_usual_texts():
-    parsed, bad_row = parse_booleans(np.array(["true", "FALSE", "0", "1", "1.0", None], dtype=object))
+    parsed, bad_row = parse_booleans(pa.array(["true", "FALSE", "0", "1", "1.0", None]))
     assert bad_row is None
     np.testing.assert_array_equal(parsed, [1, 0, 0, 1, 1, np.nan])
-    assert parse_booleans(np.array(["true", "maybe"], dtype=object))[1] == 1
+    assert parse_booleans(pa.array(["true", "maybe"]))[1] == 1
 
 
 @pytest.mark.parametrize("wanted", ["number", "boolean", "category", "date"])
 @pytest.mark.parametrize(
-    ("came", "column"),
+    ("came", "array"),
     [
         ("number", np.full(2, np.nan)),
         ("boolean", np.full(2, np.nan)),
-        ("category", np.full(2, None)),
+        ("category", as_texts([None, " "])),
         ("date", np.full(2, "NaT", dtype="M8[us]")),
     ],
 )
-def test_a_column_that_is_all_missing_is_of_any_kind(came, column, wanted):
-    converted, bad_row = convert(column, came=came, wanted=wanted)
+def test_a_column_that_is_all_missing_is_of_any_kind(came, array, wanted):
+    converted, bad_row = Values(came, array).as_kind(wanted)
     assert bad_row is None
-    assert convert(converted, came=wanted, wanted="category")[0].tolist() == [None, None]
+    assert converted.as_kind("category")[0].to_numpy().tolist() == [None, None]
 
 
 def test_whole_numbers_beyond_floats_keep_their_text():
-    assert convert(np.array([2**60 + 1]), came="number", wanted="category")[0].tolist() == [str(2**60 + 1)]
+    assert read_array(np.array([2**60 + 1]), "a").as_kind("category")[0].to_numpy().tolist() == [str(2**60 + 1)]
+
+
+def test_half_a_surrogate_pair_becomes_a_question_mark():
+    assert read_array(np.array(["\ud800", "b"], dtype=object), "a").to_numpy().tolist() == ["?", "b"]
+
+
+@given(st.lists(st.none() | st.sampled_from(["red", "blue", "", " ", "\u3000"]), max_size=8))
+def test_each_different_text_is_there_once_and_blanks_are_missing(texts):
+    rows, different = Values("category", pa.array(texts, pa.string())).encoded
+    assert len(set(different.to_pylist())) == len(different)
+    wanted = [None if text is None or not text.strip() else text for text in texts]
+    assert [[*different.to_pylist(), None][row] for row in rows] == wanted

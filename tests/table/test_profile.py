@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from esad.table.binning import count_between
+from esad.table.profile import count_between
 
 NUMBERS = st.one_of(
     st.floats(allow_nan=False, width=64),
