@@ -7,6 +7,7 @@
     │   ├── LabelError                 y holds something other than -1, 0, +1
     │   ├── SchemaError                columns are missing or of another kind than in training
     │   ├── DataFileError              a data file or picture cannot be read
+    │   │   └── LimitError             it would become more than it may
     │   ├── ModelFileError             a model file is damaged, foreign or too new
     │   ├── OutputError                a result cannot be written
     │   └── RequestError               a web request is refused; it carries the HTTP status
@@ -21,6 +22,7 @@ __all__ = [
     "EsadError",
     "InputError",
     "LabelError",
+    "LimitError",
     "MissingExtraError",
     "ModelFileError",
     "OutputError",
@@ -48,6 +50,10 @@ class SchemaError(InputError):
 
 class DataFileError(InputError):
     """A data file or picture cannot be read."""
+
+
+class LimitError(DataFileError):
+    """A data file or picture would take more rows, columns, memory or time than it may."""
 
 
 class ModelFileError(InputError):

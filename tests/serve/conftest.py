@@ -1,7 +1,7 @@
 """What the tests of the service share: models that train in a moment, and a way to ask without a network."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ httpx = pytest.importorskip("httpx")
 from serving import table  # noqa: E402
 
 from esad.cli.app import run  # noqa: E402
-from esad.serve.app import Service, Settings  # noqa: E402
+from esad.serve.app import Service, ServiceSettings  # noqa: E402
 
 TINY = ("--members", "2", "--set", "n_epochs=2", "--set", "hidden=[8]", "--set", "latent=2")
 
@@ -64,32 +64,46 @@ def pictures(tmp_path_factory) -> Path:
 Ask = Callable[..., Any]
 
 
+def asker(service: Service) -> Ask:
+    """A function that asks a service, in this process."""
+
+    def ask(method: str, route: str, **options: Any) -> Any:
+        async def once() -> Any:
+            transport = httpx.ASGITransport(service.guard, raise_app_exceptions=False)
+            async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+                return await client.request(method, route, **options)
+
+        return asyncio.run(once())
+
+    ask.service = service  # type: ignore[attr-defined]
+    return ask
+
+
 @pytest.fixture
-def asking() -> Callable[..., Ask]:
-    """Makes a function that asks a service, in this process."""
+def asking() -> Iterator[Callable[..., Ask]]:
+    """Makes a function that asks a service of its own."""
+    services = []
 
     def of(path: Path, **settings: Any) -> Ask:
-        service = Service(path, Settings(**settings))
+        services.append(Service(path, ServiceSettings(**settings)))
+        return asker(services[-1])
 
-        def ask(method: str, route: str, **options: Any) -> Any:
-            async def once() -> Any:
-                transport = httpx.ASGITransport(service.guard, raise_app_exceptions=False)
-                async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
-                    return await client.request(method, route, **options)
-
-            return asyncio.run(once())
-
-        ask.service = service  # type: ignore[attr-defined]
-        return ask
-
-    return of
+    yield of
+    for service in services:
+        service.close()
 
 
-@pytest.fixture
-def send(asking) -> Callable[..., Any]:
-    """Sends a body to /score of a model."""
+@pytest.fixture(scope="session")
+def send() -> Iterator[Callable[..., Any]]:
+    """Sends a body to /score of a model; services are shared, for the sake of their warm readers."""
+    services: dict[Any, Service] = {}
 
     def call(path: Path, media_type: str, content: bytes | str, *, route: str = "/score", **settings: Any) -> Any:
-        return asking(path, **settings)("POST", route, content=content, headers={"content-type": media_type})
+        named = path, tuple(settings.items())
+        if named not in services:
+            services[named] = Service(path, ServiceSettings(**settings))
+        return asker(services[named])("POST", route, content=content, headers={"content-type": media_type})
 
-    return call
+    yield call
+    for service in services.values():
+        service.close()

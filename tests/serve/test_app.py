@@ -1,6 +1,7 @@
 """The routes: who is let in, and what they tell."""
 
 import json
+import logging
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ from serving import KEY, ROWS, bearer, npy, refused, table
 
 import esad
 from esad.serve import app as serve_app
+from esad.serve import keys as keys_module
 from esad.serve.keys import Keys
 
 # ---------------------------------------------------------------------- scores and reasons
@@ -35,7 +37,7 @@ def test_reasons_are_those_of_the_library(asking, request, name):
     headers = {"content-type": "text/csv"}
     found = ask("POST", "/explain", params={"top": 2}, content=text, headers=headers).json()
     scored = ask("POST", "/score", content=text, headers=headers).json()
-    rows = serve_app.bodies.read("text/csv", text.encode(), ask.service.models.current, max_rows=10)
+    rows = ask.service._bodies.read("text/csv", text.encode(), ask.service.models.current, max_rows=10)
     reasons = esad.load(model).explain(rows.X)
     for number, row in enumerate(found["rows"]):
         assert row["id"] == f"S{number:03d}"
@@ -94,14 +96,14 @@ def test_no_key_means_no_look_at_the_body(asking, numbers):
 def test_keys_come_from_a_file_or_the_environment(tmp_path):
     path = tmp_path / "keys.txt"
     path.write_text(f"# ours\n\n{KEY}\n  another-key-of-tests  \n")
-    for keys in (Keys.find(path, {}), Keys.find(None, {"ESAD_API_KEYS": f"{KEY} another-key-of-tests"})):
+    for keys in (Keys.read(path, {}), Keys.read(None, {"ESAD_API_KEYS": f"{KEY} another-key-of-tests"})):
         assert len(keys) == 2
-        assert keys.admit(KEY)
-        assert keys.admit("another-key-of-tests")
-        assert not keys.admit("# ours")
-        assert not keys.admit("")
-        assert not keys.admit(KEY[:-1])
-    assert Keys.find(None, {}) is None
+        assert keys.find(KEY)
+        assert keys.find("another-key-of-tests")
+        assert not keys.find("# ours")
+        assert not keys.find("")
+        assert not keys.find(KEY[:-1])
+    assert Keys.read(None, {}) is None
 
 
 @pytest.mark.parametrize(
@@ -112,14 +114,66 @@ def test_keys_come_from_a_file_or_the_environment(tmp_path):
         (b"short\n", "16"),
         (b"with a blank inside it\n", "16"),
         (b"\xff\xfe" * 20, "UTF-8"),
+        (b"a-key-of-the-tests-01 billing fly\n", "score, explain, reload, metrics. Got 'fly'"),
+        (b"a-key-of-the-tests-01 billing score often\n", "positive rate. Got 'often'"),
+        (b"a-key-of-the-tests-01 billing score 0\n", "positive rate"),
+        (b"a-key-of-the-tests-01 billing score 5 more\n", "SCOPES"),
+        (b"a-key-of-the-tests-01 one\nanother-key-of-tests one\n", "Several API keys have the name 'one'"),
     ],
 )
 def test_files_of_keys_that_are_refused(tmp_path, content, words):
     path = tmp_path / "keys.txt"
     path.write_bytes(content)
     with pytest.raises(esad.errors.InputError, match=words) as caught:
-        Keys.find(path, {})
+        Keys.read(path, {})
     assert "blank inside" not in str(caught.value)
+
+
+SCORING = "a-key-that-scores-only"
+
+
+def test_a_key_may_do_what_its_scopes_say(asking, numbers):
+    ask = asking(numbers, keys=Keys([f"{SCORING} clerk score,metrics", KEY]))
+    assert ask("POST", "/score", json=ROWS, headers=bearer(SCORING)).status_code == 200
+    assert ask("GET", "/metrics", headers=bearer(SCORING)).status_code == 200
+    assert ask("GET", "/openapi.json", headers=bearer(SCORING)).status_code == 200
+    for route in ("/explain", "/reload", "/rollback"):
+        assert "score" in refused(ask("POST", route, json=ROWS, headers=bearer(SCORING)), 403)
+        assert ask("POST", route, json=ROWS, headers=bearer()).status_code in (200, 409)
+
+
+def test_a_key_that_asks_too_often_is_refused_and_another_is_not(asking, numbers, monkeypatch):
+    ask = asking(numbers, keys=Keys([f"{SCORING} clerk score 5", KEY], rate=1000.0))
+    clock = [100.0]
+    monkeypatch.setattr(keys_module.time, "monotonic", lambda: clock[0])
+    statuses = [ask("POST", "/score", json=ROWS, headers=bearer(SCORING)).status_code for _ in range(7)]
+    assert statuses == [200] * 5 + [429] * 2
+    answer = ask("POST", "/score", json=ROWS, headers=bearer(SCORING))
+    assert "5 times a second" in refused(answer, 429)
+    assert answer.headers["retry-after"] == "1"
+    assert ask("POST", "/score", json=ROWS, headers=bearer()).status_code == 200
+    clock[0] += 0.41
+    statuses = [ask("POST", "/score", json=ROWS, headers=bearer(SCORING)).status_code for _ in range(3)]
+    assert statuses == [200, 200, 429]
+
+
+# ---------------------------------------------------------------------- the log
+
+
+def test_every_answer_is_a_line_of_the_access_log(asking, numbers, caplog):
+    ask = asking(numbers, keys=Keys([f"{KEY} billing"]))
+    with caplog.at_level(logging.INFO, logger=serve_app.ACCESS_LOG):
+        answer = ask("POST", "/score", json=ROWS, headers=bearer() | {"x-request-id": "mine"})
+        ask("POST", "/score", json=ROWS)
+        ask("GET", "/" + "x" * 5000)
+    first, second, third = (json.loads(record.getMessage()) for record in caplog.records)
+    assert answer.headers["x-request-id"] == "mine"
+    assert first.pop("ms") > 0
+    assert first.pop("time").startswith("20")
+    assert first == {"id": "mine", "key": "billing", "method": "POST", "path": "/score", "status": 200, "rows": 2}
+    assert (second["key"], second["rows"], second["status"]) == (None, None, 401)
+    assert len(third["path"]) == 200
+    assert KEY not in caplog.text
 
 
 # ---------------------------------------------------------------------- metrics
@@ -155,7 +209,7 @@ def test_the_openapi_document_has_examples_that_work(asking, request, name):
     ask = asking(request.getfixturevalue(name))
     document = ask("GET", "/openapi.json").json()
     assert document["openapi"].startswith("3.1")
-    assert set(document["paths"]) == {"/score", "/explain", "/health", "/metrics", "/reload"}
+    assert set(document["paths"]) == {"/score", "/explain", "/health", "/ready", "/metrics", "/reload", "/rollback"}
     content = document["paths"]["/score"]["post"]["requestBody"]["content"]
     kind = "images" if name == "pictures" else "table"
     assert set(content) == set(serve_app.bodies.media_types(kind))

@@ -15,7 +15,7 @@ from serving import as_parquet, npy, refused, table
 
 import esad
 from esad.cli.app import run
-from esad.serve import bodies, json_rows
+from esad.serve import bodies
 from esad.serve.metrics import Metrics
 from esad.serve.model import Models
 
@@ -76,7 +76,7 @@ def test_json_numbers_mean_what_a_table_of_them_means(numbers, rows, slow):
     if any(cell is not None and abs(cell) == float("inf") for row in rows for cell in row):
         return  # JSON has none
     body = {"rows": [[str(cell) if slow and cell is not None else cell for cell in row] for row in given_rows]}
-    read = bodies.read(bodies.JSON, json.dumps(body).encode(), served, max_rows=10)
+    read = bodies.read_json(json.dumps(body).encode(), served, 10)
     expected = np.array([[np.nan if cell is None else float(cell) for cell in row] for row in rows])
     np.testing.assert_array_equal(served.detector.anomaly_score(read.X), served.detector.anomaly_score(expected))
 
@@ -92,6 +92,18 @@ def test_arrays_of_numbers(send, numbers):
         assert [row["score"] for row in answer.json()["rows"]] == expected, answer.text
     answer = send(numbers, bodies.CSV, "a,b,c\n" + "\n".join(",".join(map(repr, row)) for row in X.tolist()))
     assert [row["score"] for row in answer.json()["rows"]] == expected
+
+
+def test_malformed_heads_of_arrays_are_refused(asking, numbers):
+    sound = npy(np.zeros((2, 3)))
+    rng = np.random.default_rng(0)
+    ask = asking(numbers)
+    for _ in range(200):
+        body = bytearray(sound)
+        for place in rng.integers(8, 128, size=2):
+            body[place] = int(rng.integers(0, 256))
+        answer = ask("POST", "/score", content=bytes(body), headers={"content-type": bodies.NPY})
+        assert answer.status_code in (200, 400, 413, 422), (answer.text, bytes(body[:130]))
 
 
 def npy_header(shape, descr="<f8"):
@@ -155,7 +167,7 @@ def test_json_that_does_not_fit(send, forest, document, words):
 
 @pytest.mark.parametrize("piece", [b"[],", b"{},", b'{"a":[]},'])
 def test_json_of_nothing_but_brackets_is_not_even_read(send, forest, piece, monkeypatch):
-    monkeypatch.setattr(json_rows, "from_json", None)
+    monkeypatch.setattr(bodies, "from_json", None)
     assert "lists and objects" in refused(send(forest, bodies.JSON, b'{"rows":[' + piece * 200_000 + b"1]}"), 413)
 
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from serving import as_parquet, refused
 
-from esad.serve import bodies, rows
+from esad.serve import bodies
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_parquet_that_would_become_too_much_is_refused(send, forest, monkeypatch
     body = as_parquet(many, compression="zstd")
     assert len(body) < 100_000
     refused(send(forest, bodies.PARQUET, body), 413)
-    monkeypatch.setattr(rows, "MAX_EXPANDED", 2**20)
+    monkeypatch.setattr(bodies, "MAX_UNPACKED", 2**20)
     for encoded in (True, False):  # one long text, kept once and meant a thousand times; or squeezed
         body = as_parquet(long_text_twice(10_000, 1000), compression="zstd", use_dictionary=encoded)
         assert len(body) < 200_000

@@ -3,6 +3,8 @@
 import csv
 import io
 import struct
+import threading
+import time
 import zlib
 
 import numpy as np
@@ -10,7 +12,7 @@ import pytest
 from serving import npy, refused
 
 from esad.cli.app import run
-from esad.serve import bodies, rows
+from esad.serve import bodies
 
 
 def picture(form="PNG", size=(12, 10), mode="L", colour=50):
@@ -78,8 +80,29 @@ def test_a_picture_with_more_pixels_than_it_says_is_read_as_it_says(send, pictur
     assert send(pictures, bodies.PNG, bomb(12, 10)).status_code in (200, 422)
 
 
+def test_a_picture_of_a_million_empty_chunks_is_given_up_and_others_are_read_meanwhile(asking, pictures):
+    ask = asking(pictures)
+    sound = picture()
+    ask("POST", "/score", content=sound, headers={"content-type": bodies.PNG})
+    after_head = 8 + 25  # bytes: the signature, the first chunk
+    endless = sound[:after_head] + chunk(b"teSt", b"") * 1_300_000 + sound[after_head:]
+    answers = []
+    began = time.monotonic()
+    slow = threading.Thread(
+        target=lambda: answers.append(ask("POST", "/score", content=endless, headers={"content-type": bodies.PNG}))
+    )
+    slow.start()
+    time.sleep(0.3)
+    assert ask("POST", "/score", content=sound, headers={"content-type": bodies.PNG}).status_code == 200
+    assert slow.is_alive()
+    slow.join()
+    assert "2.01 s" in refused(answers[0], 413)
+    assert time.monotonic() - began < 6
+    assert ask("POST", "/score", content=sound, headers={"content-type": bodies.PNG}).status_code == 200
+
+
 def test_many_small_files_that_become_too_much(asking, pictures, monkeypatch):
-    monkeypatch.setattr(rows, "MAX_EXPANDED", 4 * 120 * 3)
+    monkeypatch.setattr(bodies, "MAX_UNPACKED", 4 * 120 * 3)
     files = [("files", (f"{number}.png", picture())) for number in range(4)]
     refused(asking(pictures)("POST", "/score", files=files), 413)
     assert asking(pictures)("POST", "/score", files=files[:3]).status_code == 200

@@ -8,7 +8,7 @@ import numpy as np
 from serving import ROWS, refused
 
 from esad.serve import app as serve_app
-from esad.serve.app import Service, Settings
+from esad.serve.app import Service, ServiceSettings
 
 
 def crowd(service, requests):
@@ -80,17 +80,37 @@ def test_nobody_pays_for_rows_of_another(numbers, monkeypatch):
     assert statuses == [200, 200, 200, 500, 200]
 
 
-def test_a_full_queue_and_a_slow_model_are_told(numbers, monkeypatch):
-    service = Service(numbers, Settings(seconds=0.3))
-    service._batcher._max_waiting = 3
+def test_who_would_wait_too_long_is_refused_at_once_and_the_others_keep_their_turn(numbers, monkeypatch):
+    service = Service(numbers, ServiceSettings(seconds=2.0))
     detector = service.models.current.detector
     score = detector.anomaly_score
-    monkeypatch.setattr(detector, "anomaly_score", lambda X: (time.sleep(0.1), score(X))[1])
-    answers = crowd(service, [("/score", {"rows": [[1, 2, 3]]})] * 8)
+    monkeypatch.setattr(detector, "anomaly_score", lambda X: (time.sleep(0.3), score(X))[1])
+    body = {"rows": [[1, 2, 3]] * 5000}
+    for _ in range(8):  # until it is known how long a row takes
+        crowd(service, [("/score", body)])
+    assert 0.2 / 5000 < service._batcher._row_seconds < 0.6 / 5000
+    answers = crowd(service, [("/score", body)] * 12)
     busy = [answer for answer in answers if answer.status_code == 503]
-    assert 0 < len(busy) < 8
-    assert {answer.headers["retry-after"] for answer in busy} == {"1"}
+    assert 0 < len(busy) < 10
+    assert all(int(answer.headers["retry-after"]) >= 1 for answer in busy)
     assert all("waiting" in refused(answer, 503) for answer in busy)
+    assert {answer.status_code for answer in answers} == {200, 503}
+    assert not service._batcher.is_full
+
+
+def test_a_service_that_is_full_is_not_ready(asking, numbers, monkeypatch):
+    ask = asking(numbers)
+    assert ask("GET", "/ready").json() == {"status": "ready"}
+    monkeypatch.setattr(ask.service._batcher, "_n_waiting", 10**6)
+    monkeypatch.setattr(ask.service._batcher, "_row_seconds", 1e-3)
+    refused(ask("GET", "/ready"), 503)
+    assert ask("GET", "/health").status_code == 200
+
+
+def test_a_slow_model_is_told(numbers, monkeypatch):
+    service = Service(numbers, ServiceSettings(seconds=0.3))
+    detector = service.models.current.detector
+    score = detector.anomaly_score
     monkeypatch.setattr(detector, "anomaly_score", lambda X: (time.sleep(0.6), score(X))[1])
     assert "longer than 0.3 s" in refused(crowd(service, [("/score", {"rows": [[1, 2, 3]]})])[0], 503)
     monkeypatch.setattr(detector, "anomaly_score", score)

@@ -1,15 +1,18 @@
 """`esad serve`: scores over HTTP."""
 
+import contextlib
+import logging
 import os
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from esad.cli import common, options
-from esad.errors import InputError
+from esad.errors import InputError, OutputError
 
 __all__ = ["EXAMPLE", "serve"]
 
@@ -30,8 +33,18 @@ def serve(
         typer.Option(
             "--api-keys",
             metavar="FILE",
-            help="File with one API key a line; the variable ESAD_API_KEYS holds them otherwise.",
+            help="File with one API key a line, its name, scopes and rate behind it if need be; the variable "
+            "ESAD_API_KEYS holds them otherwise.",
             rich_help_panel=_WHO,
+        ),
+    ] = None,
+    rate_limit: Annotated[
+        float | None,
+        typer.Option(
+            "--rate-limit",
+            metavar="N",
+            help="Requests per second of every API key that has no rate of its own.",
+            rich_help_panel=_LIMITS,
         ),
     ] = None,
     host_name: Annotated[
@@ -66,37 +79,57 @@ def serve(
             help="Serve a new model file as soon as it takes the place of the old one; SIGHUP asks for it at any time.",
         ),
     ] = True,
+    accept_new_columns: Annotated[
+        bool,
+        typer.Option(
+            "--accept-new-columns",
+            help="Serve a new model file also if it takes other columns than the one before.",
+        ),
+    ] = False,
+    access_log: Annotated[
+        str | None,
+        typer.Option(
+            "--access-log",
+            metavar="FILE",
+            help="Append a line of JSON for every answer: request, key, status, rows, milliseconds. - is the terminal.",
+        ),
+    ] = None,
     as_json: options.Json = False,
 ) -> None:
     """Serve scores over HTTP until stopped by Ctrl-C or SIGTERM.
 
-    Routes: /score and /explain take JSON, CSV, Parquet or pictures; /health, /metrics (Prometheus), /openapi.json. See
-    docs/serve.md.
+    Routes: /score and /explain take JSON, CSV, Parquet or pictures; /health, /ready, /metrics (Prometheus), /reload,
+    /rollback, /openapi.json. See docs/serve.md.
     """
+    if rate_limit is not None and not 0 < rate_limit < float("inf"):
+        raise InputError(f"--rate-limit must be a positive number. Got {rate_limit:g}.")
     if not 0 < timeout <= 3600:
         raise InputError(f"--timeout must be a number of seconds up to 3600. Got {timeout:g}.")
     from esad.cli.source import refuse_data
     from esad.core.extras import require
 
     require("fastapi", extra="web")
-    from esad.serve.app import Service, Settings
+    from esad.serve.app import Service, ServiceSettings
     from esad.serve.keys import Keys
     from esad.web import server
     from esad.web.guard import Limits
 
     refuse_data(model)
-    keys = Keys.find(api_keys, os.environ)
+    keys = Keys.read(api_keys, os.environ, rate=rate_limit)
+    if rate_limit is not None and keys is None:
+        raise InputError("--rate-limit is for each API key, and there are none. Give some with --api-keys.")
     n_bytes = max_body * 2**20
-    settings = Settings(
+    settings = ServiceSettings(
         keys=keys,
         names=tuple(host_name or ()),
         max_rows=max_rows,
         seconds=timeout,
         watch_seconds=2.0 if watch else None,
+        accept_new_columns=accept_new_columns,
         limits=Limits(body_bytes=n_bytes, held_bytes=max(16 * n_bytes, 256 * 2**20)),
     )
     service = Service(model, settings)
-    with server.bind(host, port) as listener:
+    with server.bind(host, port) as listener, _access_logged(access_log):
         if keys is None and not server.is_local(listener):
             common.warn("anybody who can reach this machine may ask: there are no API keys. Give some with --api-keys.")
         served = service.models.current
@@ -113,6 +146,30 @@ def serve(
     if not as_json:
         common.say("Stopped.")
     _leave()
+
+
+@contextlib.contextmanager
+def _access_logged(path: str | None) -> Iterator[None]:
+    """Write the log of accesses to a file, or to the terminal beside what is said there."""
+    if path is None:
+        yield
+        return
+    from esad.serve.app import ACCESS_LOG
+
+    try:
+        handler = logging.StreamHandler() if path == "-" else logging.FileHandler(path, encoding="utf-8")
+    except OSError as error:
+        raise OutputError(f"Cannot write the access log {path!r}: {error.strerror}.") from error
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    log = logging.getLogger(ACCESS_LOG)
+    log.propagate = False
+    log.setLevel(logging.INFO)
+    log.addHandler(handler)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+        handler.close()
 
 
 def _leave() -> None:

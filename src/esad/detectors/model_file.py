@@ -125,6 +125,10 @@ def _checked_notes(notes: Any) -> dict[str, Any]:
         is_plain(value) or (isinstance(value, list) and all(map(is_plain, value))) for value in notes.values()
     ):
         raise ModelFileError("its notes are damaged")
+    ignored = notes.get("ignored_columns") or []
+    roles = [notes.get("id_column"), notes.get("label_column"), *(ignored if isinstance(ignored, list) else [ignored])]
+    if not all(role is None or isinstance(role, str) for role in roles):
+        raise ModelFileError("its notes name columns by something else than text")
     return notes
 
 

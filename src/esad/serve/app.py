@@ -1,10 +1,15 @@
-"""The routes of the scoring service: /score, /explain, /health, /metrics, /reload, /openapi.json."""
+"""The routes of the scoring service: /score, /explain, /health, /ready, /metrics, /reload, /rollback, /openapi.json."""
 
 import asyncio
 import contextlib
+import datetime as dt
+import json
+import logging
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -12,29 +17,35 @@ from fastapi import FastAPI, Query
 from pydantic_core import to_json
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
+from starlette.types import Receive, Scope, Send
 
 from esad.errors import RequestError
 from esad.serve import bodies, documents
-from esad.serve.batching import Batcher, Scored
+from esad.serve.batching import Batcher, RowScores
+from esad.serve.bodies import RequestRows
 from esad.serve.keys import Keys
 from esad.serve.metrics import MEDIA_TYPE, Metrics
-from esad.serve.model import Models, Outcome, Served
-from esad.serve.rows import Rows
+from esad.serve.model import Models, Served
 from esad.web.answers import application
 from esad.web.guard import Guard, Limits
 
-__all__ = ["Service", "Settings"]
+__all__ = ["ACCESS_LOG", "Service", "ServiceSettings"]
+
+ACCESS_LOG = "esad.serve.access"
+"""The logger that tells of every answer at level INFO, as a line of JSON."""
 
 T = TypeVar("T")
+_ACCESS = logging.getLogger(ACCESS_LOG)
+_N_THREADS = 2  # that read bodies
 _INLINE_BYTES = 2**16  # bodies up to this are read at once, others in a thread
 _MAX_EXPLAINING = 8  # requests for reasons that may wait
 _MAX_NAME = 200
 
 
 @dataclass(frozen=True)
-class Settings:
+class ServiceSettings:
     """What the service allows.
 
     Parameters
@@ -49,6 +60,8 @@ class Settings:
         That a request may take once it has arrived.
     watch_seconds : float or None
         How often to look for a new model file; None: only when told to.
+    accept_new_columns : bool
+        Whether a new model file may take other columns than the one that serves.
     limits : Limits
         Of bytes and requests.
     """
@@ -59,6 +72,7 @@ class Settings:
     max_explained: int = 100
     seconds: float = 30.0
     watch_seconds: float | None = 2.0
+    accept_new_columns: bool = False
     limits: Limits = field(default_factory=lambda: Limits(body_bytes=16 * 2**20))
 
 
@@ -69,7 +83,7 @@ class Service:
     ----------
     path : pathlib.Path
         The model file.
-    settings : Settings
+    settings : ServiceSettings
 
     Attributes
     ----------
@@ -90,12 +104,13 @@ class Service:
     [False, True]
     """
 
-    def __init__(self, path: Path, settings: Settings | None = None) -> None:
-        self._settings = settings or Settings()
+    def __init__(self, path: Path, settings: ServiceSettings | None = None) -> None:
+        self._settings = settings or ServiceSettings()
         self.metrics = Metrics()
-        self.models = Models(path, self.metrics)
-        self._batcher = Batcher(self.metrics)
-        self._readers = ThreadPoolExecutor(1, thread_name_prefix="esad-read")
+        self.models = Models(path, self.metrics, accept_new_columns=self._settings.accept_new_columns)
+        self._batcher = Batcher(self.metrics, max_seconds=self._settings.seconds / 2)
+        self._bodies = bodies.BodyReader()
+        self._readers = ThreadPoolExecutor(_N_THREADS, thread_name_prefix="esad-read")
         self._explainers = ThreadPoolExecutor(1, thread_name_prefix="esad-explain")
         self._loaders = ThreadPoolExecutor(1, thread_name_prefix="esad-load")
         self._n_explaining = 0
@@ -104,33 +119,39 @@ class Service:
         self._add_routes(app)
         self._app = app
         self.guard = Guard(
-            app,
-            names=self._settings.names,
-            limits=self._settings.limits,
-            answered=lambda scope, status, seconds: self.metrics.answered(scope["path"], status, seconds),
+            self._dispatch, names=self._settings.names, limits=self._settings.limits, answered=self._count_answer
         )
 
     # ------------------------------------------------------------------ routes
 
-    def _add_routes(self, app: FastAPI) -> None:
-        refusals = documents.problems(400, 403, 408, 413, 415, 422)
+    async def _dispatch(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Scores go past FastAPI, whose layers take longer than they do; everything else goes through it."""
+        if scope["type"] == "http" and scope["path"] == "/score" and scope["method"] == "POST":
+            scope["app"] = self._app  # as Starlette's own routes have it
+            answer = await self._score(Request(scope, receive))
+            await answer(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
 
-        @app.post("/score", responses={200: {"model": documents.Scores}, **refusals}, response_class=_Json)
-        async def score(request: Request) -> Response:
-            """Score rows or pictures: the higher, the more anomalous."""
-            self._admit(request)
-            rows = await self._rows(request, self._settings.max_rows)
-            scored = await self._timely(self._batcher.score(rows))
-            self.metrics.rows.labels("/score").inc(rows.n_rows)
-            return _Json(_scores(rows, scored))
+    async def _score(self, request: Request) -> Response:
+        """Score rows or pictures: the higher, the more anomalous."""
+        self._admit(request, "score")
+        rows = await self._rows(request, self._settings.max_rows)
+        scored = await self._timely(self._batcher.score(rows))
+        self.metrics.scored_rows.inc(rows.n_rows)
+        return _Json(_scores(rows, scored))
+
+    def _add_routes(self, app: FastAPI) -> None:
+        refusals = documents.problems(400, 403, 408, 413, 415, 422, 429)
+        app.post("/score", responses={200: {"model": documents.Scores}, **refusals}, response_class=_Json)(self._score)
 
         @app.post("/explain", responses={200: {"model": documents.Explained}, **refusals}, response_class=_Json)
         async def explain(request: Request, top: Annotated[int, Query(ge=1, le=1000)] = 5) -> Response:
             """Say which columns or pixels make the scores, the largest shares first."""
-            self._admit(request)
+            self._admit(request, "explain")
             rows = await self._rows(request, self._settings.max_explained)
             found = await self._timely(self._explained(rows, top))
-            self.metrics.rows.labels("/explain").inc(rows.n_rows)
+            self.metrics.explained_rows.inc(rows.n_rows)
             return _Json(found)
 
         @app.get("/health", responses={200: {"model": documents.Health}, **documents.problems()}, response_class=_Json)
@@ -141,36 +162,46 @@ class Service:
             found = {"status": "ok", "model": served.identity(), "takes": takes, "problem": self.models.problem}
             return _Json(found)
 
-        @app.get("/metrics", responses=documents.problems(), response_class=_Text)
+        @app.get("/ready", responses={200: {"model": documents.Ready}, **documents.problems()}, response_class=_Json)
+        async def ready() -> Response:
+            """Tell whether a request would be answered now: 503 while too many wait or it stops; needs no key."""
+            if self._batcher.is_full:
+                raise RequestError(503, "Too many rows are waiting.", {"retry-after": "1"})
+            return _Json({"status": "ready"})
+
+        @app.get("/metrics", responses=documents.problems(403, 429), response_class=_Text)
         async def metrics(request: Request) -> Response:
             """Counters for Prometheus."""
-            self._admit(request)
+            self._admit(request, "metrics")
             return _Text(self.metrics.text())
 
         @app.post("/reload", responses={200: {"model": documents.Reloaded}, **refusals}, response_class=_Json)
         async def reload(request: Request) -> Response:
-            """Read the model file again; a damaged one is refused, and the model stays. Only for services with keys."""
-            if self._settings.keys is None:
-                raise RequestError(403, "Without API keys the model cannot be replaced from here. Send SIGHUP instead.")
-            self._admit(request)
-            if (outcome := await self.reload()) == "failed":
+            """Read the model file again; one that cannot be used is refused, and the model stays. Needs a key."""
+            self._admit_owner(request)
+            if (outcome := await self._in(self._loaders, self.models.reload)) == "failed":
                 raise RequestError(422, f"The model stays as it was. {self.models.problem}")
             return _Json({"outcome": outcome, "model": self.models.current.identity()})
 
+        rolled = {200: {"model": documents.Reloaded}, **documents.problems(403, 409, 429)}
+
+        @app.post("/rollback", responses=rolled, response_class=_Json)
+        async def rollback(request: Request) -> Response:
+            """Serve the model that served before, until the file changes or is read again. Needs a key."""
+            self._admit_owner(request)
+            await self._in(self._loaders, self.models.roll_back)
+            return _Json({"outcome": "rolled back", "model": self.models.current.identity()})
+
         @app.get("/openapi.json", include_in_schema=False)
         async def openapi(request: Request) -> Response:
-            self._admit(request)
+            self._admit(request, None)
             return _Json(documents.openapi(self._app, self.models.current, with_keys=self._settings.keys is not None))
 
     # ------------------------------------------------------------------ the model
 
-    async def reload(self) -> Outcome:
-        """Read the model file again, beside the requests under way."""
-        return await asyncio.get_running_loop().run_in_executor(self._loaders, self.models.reload)
-
     def hang_up(self) -> None:
         """Begin a reload; for SIGHUP."""
-        task = asyncio.get_running_loop().create_task(self.reload())
+        task = asyncio.get_running_loop().create_task(self._in(self._loaders, self.models.reload))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -181,30 +212,64 @@ class Service:
             yield
         finally:
             watcher.cancel()
-            self._batcher.close()
-            for pool in (self._readers, self._explainers, self._loaders):
-                pool.shutdown(wait=False, cancel_futures=True)
+            self.close()
+
+    def close(self) -> None:
+        """End its threads and processes; serving does so at its end."""
+        self._batcher.close()
+        self._bodies.close()
+        for pool in (self._readers, self._explainers, self._loaders):
+            pool.shutdown(wait=False, cancel_futures=True)
 
     async def _watch(self) -> None:
         """Look for a new file now and then."""
         while self._settings.watch_seconds is not None:
             await asyncio.sleep(self._settings.watch_seconds)
             if self.models.changed():
-                await self.reload()
+                await self._in(self._loaders, self.models.reload)
 
     # ------------------------------------------------------------------ requests
 
-    def _admit(self, request: Request) -> None:
-        """Refuse who has no key, before anything of the body is read."""
+    def _admit(self, request: Request, scope: str | None) -> None:
+        """Refuse who has no key for this, before anything of the body is read."""
         keys = self._settings.keys
         if keys is None:
             return
-        scheme, _, key = request.headers.get("authorization", "").partition(" ")
-        if not keys.admit(key.strip() if scheme.casefold() == "bearer" else request.headers.get("x-api-key", "")):
+        scheme, _, secret = request.headers.get("authorization", "").partition(" ")
+        key = keys.find(secret.strip() if scheme.casefold() == "bearer" else request.headers.get("x-api-key", ""))
+        if key is None:
             message = "This needs an API key. Send it as: Authorization: Bearer KEY"
             raise RequestError(401, message, {"www-authenticate": "Bearer"})
+        request.state.key = key.name
+        if scope is not None and scope not in key.scopes:
+            raise RequestError(403, f"This needs a key for {scope!r}. Yours is for {', '.join(sorted(key.scopes))}.")
+        if seconds := key.wait_seconds():
+            message = f"This key may ask {key.rate:g} times a second. Try again in a moment."
+            raise RequestError(429, message, {"retry-after": str(math.ceil(seconds))})
 
-    async def _rows(self, request: Request, max_rows: int) -> Rows:
+    def _admit_owner(self, request: Request) -> None:
+        if self._settings.keys is None:
+            raise RequestError(403, "Without API keys the model cannot be replaced from here. Send SIGHUP instead.")
+        self._admit(request, "reload")
+
+    def _count_answer(self, scope: Scope, status: int, seconds: float) -> None:
+        """Count an answer, and write it into the log of accesses."""
+        self.metrics.answered(scope["path"], status, seconds)
+        if _ACCESS.isEnabledFor(logging.INFO):
+            state = scope["state"]
+            line = {
+                "time": dt.datetime.now(dt.UTC).isoformat(timespec="milliseconds"),
+                "id": state["request_id"],
+                "key": state.get("key"),
+                "method": scope["method"],
+                "path": scope["path"][:_MAX_NAME],
+                "status": status,
+                "rows": state.get("n_rows"),
+                "ms": round(1000 * seconds, 1),
+            }
+            _ACCESS.info("%s", json.dumps(line))
+
+    async def _rows(self, request: Request, max_rows: int) -> RequestRows:
         """What the request asks about, in the form of the model that serves now."""
         served = self.models.current
         media_type, options = _media_type(request)
@@ -213,17 +278,16 @@ class Service:
             raise RequestError(415, f"This model takes bodies of the types {', '.join(taken)}.")
         if media_type == bodies.MULTIPART:
             uploads = await _uploads(request, max_rows)
-            return await self._timely(
-                self._in(self._readers, lambda: bodies.read_uploads(uploads, served, max_rows=max_rows))
-            )
-        body = await request.body()
-        if media_type == bodies.JSON and len(body) <= _INLINE_BYTES:
-            return bodies.read(media_type, body, served, max_rows=max_rows)
-        return await self._timely(
-            self._in(self._readers, lambda: bodies.read(media_type, body, served, max_rows=max_rows))
-        )
+            read = partial(self._bodies.read_uploads, uploads, served, max_rows=max_rows)
+        else:
+            body = await _body(request)
+            read = partial(self._bodies.read, media_type, body, served, max_rows=max_rows)
+        is_quick = media_type == bodies.JSON and len(body) <= _INLINE_BYTES
+        rows = read() if is_quick else await self._timely(self._in(self._readers, read))
+        request.state.n_rows = rows.n_rows
+        return rows
 
-    async def _explained(self, rows: Rows, top: int) -> dict[str, Any]:
+    async def _explained(self, rows: RequestRows, top: int) -> dict[str, Any]:
         if self._n_explaining >= _MAX_EXPLAINING:
             raise RequestError(503, "Too many wait for reasons. Try again in a moment.", {"retry-after": "5"})
         self._n_explaining += 1
@@ -265,6 +329,18 @@ def _media_type(request: Request) -> tuple[str, dict[str, str]]:
     }
 
 
+async def _body(request: Request) -> bytes:
+    """The whole body, from its messages."""
+    parts = []
+    while True:
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        parts.append(message.get("body", b""))
+        if not message.get("more_body", False):
+            return b"".join(parts)
+
+
 async def _uploads(request: Request, max_rows: int) -> list[tuple[str, bytes]]:
     """Files of a form with their names."""
     try:
@@ -283,14 +359,14 @@ def _printable(name: str) -> str:
     return "".join(letter if letter.isprintable() else "?" for letter in name[:_MAX_NAME])
 
 
-def _heads(rows: Rows) -> Iterable[dict[str, Any]]:
+def _heads(rows: RequestRows) -> Iterable[dict[str, Any]]:
     """Number and, where there is one, id of every row."""
     if rows.ids is None:
         return ({"row": number} for number in range(rows.n_rows))
     return ({"row": number, "id": name} for number, name in enumerate(rows.ids))
 
 
-def _scores(rows: Rows, scored: Scored) -> dict[str, Any]:
+def _scores(rows: RequestRows, scored: RowScores) -> dict[str, Any]:
     served: Served = rows.served
     threshold = served.detector.threshold_
     scores, flagged = scored.scores.tolist(), (scored.scores > threshold).tolist()
@@ -305,7 +381,7 @@ def _scores(rows: Rows, scored: Scored) -> dict[str, Any]:
     return {"model": served.identity(), "threshold": threshold, **counts, "rows": found}
 
 
-def _reasons(rows: Rows, top: int) -> dict[str, Any]:
+def _reasons(rows: RequestRows, top: int) -> dict[str, Any]:
     from esad.explain.reasons import Reasons
 
     detector = rows.served.detector

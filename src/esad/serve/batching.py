@@ -6,6 +6,7 @@ score does not depend on the rows beside it, so nobody can tell.
 
 import asyncio
 import collections
+import math
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -15,17 +16,18 @@ from numpy.typing import NDArray
 
 from esad.detectors.alarms import AlarmRule
 from esad.errors import RequestError
+from esad.serve.bodies import RequestRows
 from esad.serve.metrics import Metrics
-from esad.serve.rows import Rows
 from esad.table.table import Table
 
-__all__ = ["Batcher", "Scored"]
+__all__ = ["Batcher", "RowScores"]
 
 _MAX_VALUES = 1 << 24  # of pictures in one pass
+_TELLING_ROWS = 512  # a pass of so many tells how long others will take
 
 
 @dataclass(frozen=True, eq=False)
-class Scored:
+class RowScores:
     """Scores of one request, and p-values if the model is calibrated."""
 
     scores: NDArray[np.float64]
@@ -34,8 +36,8 @@ class Scored:
 
 @dataclass(eq=False)
 class _Job:
-    rows: Rows
-    answer: "asyncio.Future[Scored]"
+    rows: RequestRows
+    answer: "asyncio.Future[RowScores]"
 
 
 class Batcher:
@@ -46,21 +48,24 @@ class Batcher:
     metrics : Metrics
     max_rows : int
         Of one pass; a larger request is a pass of its own.
-    max_waiting : int
-        Rows that may wait; more are refused with 503.
+    max_seconds : float
+        That a request may be expected to wait. Who would wait longer is refused with 503 at once, by how long the
+        passes took until now; those who came before keep their turn.
     """
 
-    def __init__(self, metrics: Metrics, *, max_rows: int = 8192, max_waiting: int = 100_000) -> None:
-        self._metrics, self._max_rows, self._max_waiting = metrics, max_rows, max_waiting
+    def __init__(self, metrics: Metrics, *, max_rows: int = 8192, max_seconds: float = 15.0) -> None:
+        self._metrics, self._max_rows, self._max_seconds = metrics, max_rows, max_seconds
+        self._row_seconds = 0.0  # of one row in a large pass, lately
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="esad-score")
         self._jobs: collections.deque[_Job] = collections.deque()
         self._n_waiting = 0
         self._runner: asyncio.Task[None] | None = None
 
-    async def score(self, rows: Rows) -> Scored:
+    async def score(self, rows: RequestRows) -> RowScores:
         """Scores of some rows, with those of others who ask at the same time."""
-        if self._n_waiting and self._n_waiting + rows.n_rows > self._max_waiting:
-            raise RequestError(503, "Too many rows are waiting. Try again in a moment.", {"retry-after": "1"})
+        if (seconds := self.expected_seconds) > self._max_seconds:
+            headers = {"retry-after": str(math.ceil(seconds - self._max_seconds))}
+            raise RequestError(503, "Too many rows are waiting. Try again in a moment.", headers)
         loop = asyncio.get_running_loop()
         job = _Job(rows, loop.create_future())
         self._jobs.append(job)
@@ -68,6 +73,16 @@ class Batcher:
         if self._runner is None or self._runner.done():
             self._runner = loop.create_task(self._run())
         return await job.answer
+
+    @property
+    def expected_seconds(self) -> float:
+        """How long a request would wait that came now."""
+        return self._n_waiting * self._row_seconds
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it would be refused."""
+        return self.expected_seconds > self._max_seconds
 
     def close(self) -> None:
         """Let the thread end."""
@@ -81,13 +96,16 @@ class Batcher:
         """Pass after pass, until nobody waits."""
         loop = asyncio.get_running_loop()
         while batch := self._take():
+            n_rows, began = sum(job.rows.n_rows for job in batch), loop.time()
             self._metrics.batch_requests.observe(len(batch))
-            self._metrics.batch_rows.observe(sum(job.rows.n_rows for job in batch))
+            self._metrics.batch_rows.observe(n_rows)
             answers = await loop.run_in_executor(self._thread, _answers, [job.rows for job in batch])
+            if n_rows >= _TELLING_ROWS:
+                self._row_seconds += ((loop.time() - began) / n_rows - self._row_seconds) / 4
             for job, answer in zip(batch, answers, strict=True):
                 if job.answer.done():  # given up meanwhile
                     continue
-                if isinstance(answer, Scored):
+                if isinstance(answer, RowScores):
                     job.answer.set_result(answer)
                 else:
                     job.answer.set_exception(answer)
@@ -107,20 +125,20 @@ class Batcher:
                 n_rows += job.rows.n_rows
         return batch
 
-    def _most(self, rows: Rows) -> int:
+    def _most(self, rows: RequestRows) -> int:
         if isinstance(rows.X, Table):
             return self._max_rows
         return min(self._max_rows, max(1, _MAX_VALUES // int(np.prod(rows.X.shape[1:]))))
 
 
-def _alike(first: Rows, other: Rows) -> bool:
+def _alike(first: RequestRows, other: RequestRows) -> bool:
     """Whether rows can be put below each other."""
     if first.served is not other.served:
         return False
     return isinstance(first.X, Table) or (not isinstance(other.X, Table) and first.X.dtype == other.X.dtype)
 
 
-def _answers(batch: Sequence[Rows]) -> Sequence[Scored | Exception]:
+def _answers(batch: Sequence[RequestRows]) -> Sequence[RowScores | Exception]:
     """One pass for all; should it fail, one for each, so that nobody pays for another's rows."""
     try:
         return _pass(batch)
@@ -130,14 +148,14 @@ def _answers(batch: Sequence[Rows]) -> Sequence[Scored | Exception]:
         return [answer for rows in batch for answer in _answers([rows])]
 
 
-def _pass(batch: Sequence[Rows]) -> list[Scored]:
+def _pass(batch: Sequence[RequestRows]) -> list[RowScores]:
     X = batch[0].X if len(batch) == 1 else _joined([rows.X for rows in batch])
     detector = batch[0].served.detector
     scores = detector.anomaly_score(X)
     p_values = AlarmRule(detector.threshold_, detector.calibration_).p_values(detector, X, scores)
     ends = np.cumsum([rows.n_rows for rows in batch])[:-1]
     parts = [None] * len(batch) if p_values is None else np.split(p_values, ends)
-    return [Scored(own, part) for own, part in zip(np.split(scores, ends), parts, strict=True)]
+    return [RowScores(own, part) for own, part in zip(np.split(scores, ends), parts, strict=True)]
 
 
 def _joined(parts: Sequence[Table | NDArray[np.generic]]) -> Table | NDArray[np.generic]:

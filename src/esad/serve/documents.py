@@ -16,6 +16,7 @@ __all__ = [
     "Health",
     "Model",
     "Problem",
+    "Ready",
     "Reloaded",
     "Score",
     "Scores",
@@ -31,13 +32,15 @@ _CELL = {"type": ["string", "number", "boolean", "null"]}
 _REFUSALS = {
     400: "The body is not of its type.",
     401: "An API key is needed.",
-    403: "A page of another site asks, or the service has no keys.",
+    403: "A page of another site asks, the key is for something else, or the service has no keys.",
     405: "The path takes another method.",
     408: "The request took too long to arrive.",
+    409: "There is no model to go back to.",
     413: "Too many bytes or rows.",
     415: "This type of body is not taken.",
     421: "The service does not go by this host name.",
     422: "The rows do not fit the model.",
+    429: "The key has asked too often.",
     503: "Too busy, or stopping. Try again later.",
 }
 
@@ -103,10 +106,16 @@ class Health(BaseModel):
     problem: str | None = Field(description="Why the model file as it is now is not served.")
 
 
+class Ready(BaseModel):
+    """Whether a request would be answered now."""
+
+    status: str
+
+
 class Reloaded(BaseModel):
     """What became of the model file."""
 
-    outcome: str = Field(description="replaced or unchanged")
+    outcome: str = Field(description="replaced, unchanged or rolled back")
     model: Model
 
 
@@ -139,7 +148,7 @@ def openapi(app: FastAPI, served: Served, *, with_keys: bool) -> dict[str, Any]:
         document.setdefault("components", {})["securitySchemes"] = schemes
         for path, operations in document["paths"].items():
             for operation in operations.values():
-                operation["security"] = [] if path == "/health" else [{"key": []}]
+                operation["security"] = [] if path in ("/health", "/ready") else [{"key": []}]
     return document
 
 

@@ -5,7 +5,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 __all__ = ["MEDIA_TYPE", "ROUTES", "Metrics"]
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-ROUTES = ("/score", "/explain", "/health", "/metrics", "/reload", "/openapi.json")
+ROUTES = ("/score", "/explain", "/health", "/ready", "/metrics", "/reload", "/rollback", "/openapi.json")
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 _SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 1024, 4096, 16384)
 
@@ -31,7 +31,8 @@ class Metrics:
             buckets=_SECONDS,
             registry=registry,
         )
-        self.rows = Counter("esad_rows", "Rows or pictures scored or explained.", ["route"], registry=registry)
+        rows = Counter("esad_rows", "Rows or pictures scored or explained.", ["route"], registry=registry)
+        self.scored_rows, self.explained_rows = rows.labels("/score"), rows.labels("/explain")
         self.batch_rows = Histogram("esad_batch_rows", "Rows of a forward pass.", buckets=_SIZES, registry=registry)
         self.batch_requests = Histogram(
             "esad_batch_requests", "Requests merged into a forward pass.", buckets=_SIZES, registry=registry
@@ -42,7 +43,9 @@ class Metrics:
         )
         self.reloads = Counter("esad_reloads", "Times a model file was read again.", ["outcome"], registry=registry)
         self.stale = Gauge(
-            "esad_model_stale", "1 while the model file cannot be read and an older one serves.", registry=registry
+            "esad_model_stale",
+            "1 while the model file is gone or not used, and another model serves.",
+            registry=registry,
         )
 
     def answered(self, path: str, status: int, seconds: float) -> None:

@@ -11,17 +11,17 @@ from typing import Any, Literal
 
 from esad import registry
 from esad.core.extras import require
+from esad.core.text import listed
 from esad.detectors.base import Detector
 from esad.detectors.model_file import load
-from esad.errors import EsadError, ModelFileError
+from esad.errors import EsadError, ModelFileError, RequestError, SchemaError
 from esad.serve.metrics import Metrics
 
-__all__ = ["Models", "Outcome", "Served"]
+__all__ = ["Models", "Served"]
 
 _LOG = logging.getLogger(__name__)
 
-Outcome = Literal["replaced", "unchanged", "failed"]
-Signature = tuple[int, int, int]
+_Signature = tuple[int, int, int]
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +56,14 @@ class Served:
         return () if schema is None else schema.names
 
     @functools.cached_property
+    def described_columns(self) -> tuple[tuple[str, str], ...]:
+        """Names and kinds of the columns in order; of pictures their shape."""
+        inputs = self.detector.inputs_
+        if inputs.schema is None:
+            return (("pictures", " x ".join(map(str, inputs.shape))),)
+        return tuple((column.name, column.kind) for column in inputs.schema.columns)
+
+    @functools.cached_property
     def takes_numbers(self) -> bool:
         """Whether all columns hold numbers."""
         schema = self.detector.inputs_.schema
@@ -67,35 +75,46 @@ class Served:
 
 
 class Models:
-    """A model file and the model read from it; a file that cannot be read leaves the model as it was.
+    """A model file and the model read from it; a file that cannot be used leaves the model as it was.
+
+    Parameters
+    ----------
+    path : pathlib.Path
+    metrics : Metrics
+    accept_new_columns : bool
+        Whether a new file may ask for other columns than the model that serves.
 
     Attributes
     ----------
     current : Served
+    previous : Served or None
+        What served before it.
     problem : str or None
         Why the file as it lies there now is not being served.
     """
 
-    def __init__(self, path: Path, metrics: Metrics) -> None:
-        self._path, self._metrics = path, metrics
+    def __init__(self, path: Path, metrics: Metrics, *, accept_new_columns: bool = False) -> None:
+        self._path, self._metrics, self._accept_new_columns = path, metrics, accept_new_columns
         self._lock = threading.Lock()
         self._seen = self._signature()
         self.problem: str | None = None
         self.current = self._read()
+        self.previous: Served | None = None
         self._tell()
 
     def changed(self) -> bool:
-        """Whether the file is another one than when it was last read, or tried to be."""
-        signature = self._signature()
-        return signature is not None and signature != self._seen
+        """Whether the file is another one than when it was last read, or tried to be, or is gone."""
+        return self._signature() != self._seen
 
-    def reload(self) -> Outcome:
+    def reload(self) -> Literal["replaced", "unchanged", "failed"]:
         """Read the file again; requests under way keep the model they began with."""
         with self._lock:
             self._seen = self._signature()
-            outcome: Outcome
+            outcome: Literal["replaced", "unchanged", "failed"]
             try:
                 new = self._read()
+                if not self._accept_new_columns:
+                    _check_columns(new, self.current)
             except (EsadError, MemoryError) as error:
                 reason = str(error) or "there is not enough memory for it"
                 self.problem = reason.replace(str(self._path), self._path.name)  # folders are nobody's business
@@ -105,11 +124,25 @@ class Models:
                 outcome = "unchanged" if new.version == self.current.version else "replaced"
                 self.problem = None
                 if outcome == "replaced":
-                    old, self.current = self.current, new
-                    _LOG.warning("model version %s takes the place of %s", new.version, old.version)
+                    self._replace(new)
             self._metrics.reloads.labels(outcome).inc()
             self._tell()
             return outcome
+
+    def roll_back(self) -> None:
+        """Serve what served before, until the file changes or is read again; a second time undoes it."""
+        with self._lock:
+            if self.previous is None:
+                raise RequestError(409, "No other model has served since the start.")
+            left = self.current.version
+            self._replace(self.previous)
+            self.problem = f"Rolled back: version {left} was left for {self.current.version}."
+            self._metrics.reloads.labels("rolled back").inc()
+            self._tell()
+
+    def _replace(self, new: Served) -> None:
+        self.previous, self.current = self.current, new
+        _LOG.warning("model version %s takes the place of %s", new.version, self.previous.version)
 
     def _tell(self) -> None:
         self._metrics.serves(self.current.version, self.current.method, self.current.file)
@@ -136,10 +169,23 @@ class Models:
         except OSError:
             return ""  # `load` says what is wrong
 
-    def _signature(self) -> Signature | None:
+    def _signature(self) -> _Signature | None:
         """What changes when a file is written or replaced; None if there is none."""
         try:
             status = self._path.stat()
         except OSError:
             return None
         return status.st_ino, status.st_mtime_ns, status.st_size
+
+
+def _check_columns(new: Served, current: Served) -> None:
+    """Refuse a model that requests made for the current one would not fit."""
+    if new.described_columns == current.described_columns:
+        return
+    described = dict(new.described_columns), dict(current.described_columns)
+    added, lost = (sorted(set(one) - set(other)) for one, other in (described, described[::-1]))
+    told = [f"new: {listed(added)}"] * bool(added) + [f"gone: {listed(lost)}"] * bool(lost)
+    raise SchemaError(
+        f"The new model file takes other columns ({'; '.join(told) or 'in another order or of another kind'}), which "
+        "requests made for the present one do not have. Start the service again, or with --accept-new-columns."
+    )

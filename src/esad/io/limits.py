@@ -1,0 +1,240 @@
+"""What a file may become when it is read, held by a process of its own whose memory and time have an end.
+
+A reader believes what a file says of itself: a kilobyte of Parquet can make it take gigabytes, and a picture of empty
+chunks a quarter of a minute. So files from strangers are read by another process first. If that dies, or is ended
+because it takes too long, the file is refused; the program that asked does not notice more of it.
+"""
+
+import contextlib
+import json
+import os
+import queue
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from esad.core.worker import LostWorker, Worker
+from esad.errors import DataFileError, EsadError, LimitError, SchemaError
+from esad.io.csv_faults import one_line
+
+__all__ = ["FileLimits", "Readers", "answer"]
+
+_PIECE_ROWS = 64  # looked at in one go
+_TAIL_BYTES = 8  # behind the description of a Parquet file: its length and the magic word
+_DESCRIPTION_BYTES = 512  # of a column that is allowed
+_PICTURE_SECONDS = 0.01
+_ENVIRONMENT = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "1", "OMP_NUM_THREADS": "1"}
+_REFUSALS = {kind.__name__: kind for kind in (DataFileError, LimitError, SchemaError)}
+
+
+@dataclass(frozen=True)
+class FileLimits:
+    """What a file may become.
+
+    Parameters
+    ----------
+    rows, columns : int, optional
+        Of a table.
+    unpacked_bytes : int
+        Of all cells that are read, a text that is kept once and meant often counted as often as it is meant.
+    seconds : float
+        That reading may take; a hundredth of a second more for every picture.
+    """
+
+    rows: int | None = None
+    columns: int | None = None
+    unpacked_bytes: int = 2**28
+    seconds: float = 5.0
+
+
+class Readers:
+    """Processes that read files within limits, started when they are needed and then kept.
+
+    Parameters
+    ----------
+    n_readers : int
+        Files read at one time; further ones wait.
+    memory_bytes : int
+        That each may take.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder, contextlib.closing(Readers()) as readers:
+    ...     pq.write_table(pa.table({"size": [1.0] * 1000}), f"{folder}/sizes.parquet")
+    ...     readers.check_parquet(Path(folder) / "sizes.parquet", FileLimits(rows=10))
+    Traceback (most recent call last):
+        ...
+    esad.errors.LimitError: A file may have 10 rows. This one has 1,000.
+    """
+
+    def __init__(self, n_readers: int = 1, *, memory_bytes: int = 3 * 2**27) -> None:
+        self._memory_bytes = memory_bytes
+        self._idle: queue.SimpleQueue[Worker] = queue.SimpleQueue()
+        self._workers = [
+            Worker(f"{__name__}:answer", memory_bytes=memory_bytes, environment=_ENVIRONMENT) for _ in range(n_readers)
+        ]
+        for worker in self._workers:
+            self._idle.put(worker)
+
+    def check_parquet(self, path: Path, limits: FileLimits, *, known: Sequence[str] | None = None) -> None:
+        """Read a Parquet file from one end to the other and keep nothing.
+
+        Parameters
+        ----------
+        path : pathlib.Path
+        limits : FileLimits
+        known : sequence of str, optional
+            Columns that will be read; all when not given.
+
+        Raises
+        ------
+        LimitError
+            It becomes more than it may.
+        SchemaError
+            One of the columns holds lists.
+        DataFileError
+            It is damaged.
+        """
+        what = {"path": str(path), "known": None if known is None else list(known)}
+        self._ask("parquet", what, limits, limits.seconds)
+
+    def read_pictures(self, folder: Path, limits: FileLimits, *, shape: tuple[int, ...]) -> NDArray[Any]:
+        """The pixels of all pictures of a folder in the order of their names, (n, *shape).
+
+        Raises
+        ------
+        DataFileError
+            One is damaged; its path is named.
+        SchemaError
+            One has another size.
+        LimitError
+            They become more than they may.
+        """
+        seconds = limits.seconds + _PICTURE_SECONDS * len(list(folder.iterdir()))
+        head, pixels = self._ask("pictures", {"folder": str(folder), "shape": shape}, limits, seconds)
+        return np.frombuffer(pixels, dtype=head["dtype"]).reshape(head["shape"])
+
+    def close(self) -> None:
+        """End the processes."""
+        for worker in self._workers:
+            worker.close()
+
+    def _ask(
+        self, kind: str, what: Mapping[str, Any], limits: FileLimits, seconds: float
+    ) -> tuple[dict[str, Any], bytes]:
+        request = json.dumps({"kind": kind, "limits": asdict(limits), **what}).encode()
+        memory = f"{self._memory_bytes >> 20} MiB of memory"
+        worker = self._idle.get()
+        try:
+            head, _, content = worker.ask(request, seconds=seconds).partition(b"\n")
+        except LostWorker as error:
+            raise LimitError(f"Reading it takes more than it may, {memory} and {seconds:g} s: {error}.") from error
+        finally:
+            self._idle.put(worker)
+        document = json.loads(head)
+        if document.get("refused") == MemoryError.__name__:
+            raise LimitError(f"Reading it takes more than the {memory} that it may.")
+        if "refused" in document:
+            raise _REFUSALS[document["refused"]](document["message"])
+        return document, content
+
+
+# ---------------------------------------------------------------------- in the other process
+
+
+def answer(request: bytes) -> bytes:
+    """What a reader does with a request: a line of JSON, and for pictures their pixels behind it."""
+    asked = json.loads(request)
+    limits = FileLimits(**asked["limits"])
+    try:
+        if asked["kind"] == "parquet":
+            _read_parquet(asked["path"], asked["known"], limits)
+            return b"{}\n"
+        pixels = _read_pictures(Path(asked["folder"]), tuple(asked["shape"]), limits)
+        head = {"dtype": str(pixels.dtype), "shape": pixels.shape}
+        return json.dumps(head).encode() + b"\n" + np.ascontiguousarray(pixels).tobytes()
+    except EsadError as error:
+        kind = next(kind.__name__ for kind in (*type(error).__mro__, DataFileError) if kind.__name__ in _REFUSALS)
+        return json.dumps({"refused": kind, "message": str(error)}).encode()
+    except MemoryError as error:  # arrow's too
+        return json.dumps({"refused": MemoryError.__name__, "message": str(error)}).encode()
+
+
+def _read_parquet(path: str, known: Sequence[str] | None, limits: FileLimits) -> None:
+    """Refuse what would become too much: by what the file says of itself, and as it is read."""
+    with open(path, "rb") as file:  # in memory a description takes two hundred times as much
+        file.seek(-min(_TAIL_BYTES, os.path.getsize(path)), os.SEEK_END)
+        n_described = int.from_bytes(file.read()[:4], "little")
+    if limits.columns is not None and _DESCRIPTION_BYTES * (128 + limits.columns) < n_described < os.path.getsize(path):
+        raise LimitError(f"The description in a Parquet file is too long: {n_described:,} bytes.")
+    with _damage_told(path), pq.ParquetFile(path, pre_buffer=False, buffer_size=1 << 16) as source:
+        _check_most(source.metadata.num_rows, limits.rows, "rows")
+        _check_most(source.metadata.num_columns, limits.columns, "columns")
+        schema = source.schema_arrow
+        names = [name for name in schema.names if known is None or name in known]
+        for name in names:
+            if pa.types.is_nested(schema.field(name).type):
+                raise SchemaError(f"Column {name!r} must hold text, numbers, truth values or dates. It holds lists.")
+        n_rows, n_bytes = 0, 0
+        for batch in source.iter_batches(batch_size=_PIECE_ROWS, columns=names, use_threads=False):
+            n_rows, n_bytes = n_rows + batch.num_rows, n_bytes + sum(map(_n_bytes, batch.columns))
+            _check_most(n_rows, limits.rows, "rows")
+            _check_unpacked(n_bytes, limits)
+
+
+@contextlib.contextmanager
+def _damage_told(path: str) -> Iterator[None]:
+    try:
+        yield
+    except (EsadError, MemoryError):
+        raise
+    except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
+        raise DataFileError(f"{path!r} is damaged or no Parquet file ({one_line(error)}).") from error
+
+
+def _n_bytes(column: pa.Array) -> int:
+    """What a column takes when a text that is kept once and meant often is spelt out."""
+    if not pa.types.is_dictionary(column.type) or not _is_text(column.type.value_type):
+        return int(column.nbytes)
+    return int(column.nbytes) + (pc.sum(pc.binary_length(column.dictionary).take(column.indices)).as_py() or 0)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return any(
+        of(kind) for of in (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
+    )
+
+
+def _read_pictures(folder: Path, shape: tuple[int, ...], limits: FileLimits) -> NDArray[Any]:
+    from esad.io.images import open_images
+    from esad.io.pictures import read_header
+
+    channels, height, width = shape
+    paths = sorted(folder.iterdir())
+    _check_unpacked(4 * len(paths) * channels * height * width, limits)
+    for path in paths:  # the size that each claims is checked before any is unpacked
+        header = read_header(path)
+        if (header.width, header.height) != (width, height):
+            raise SchemaError(
+                f"Pictures must have {width} x {height} pixels, as in training. "
+                f"{str(path)!r} has {header.width} x {header.height}."
+            )
+    return np.concatenate([batch.images for batch in open_images(folder, channels=channels)])
+
+
+def _check_most(n_found: int, most: int | None, what: str) -> None:
+    if n_found < 0 or (most is not None and n_found > most):
+        raise LimitError(f"A file may have {most or 0:,} {what}. This one has {n_found:,}.")
+
+
+def _check_unpacked(n_bytes: int, limits: FileLimits) -> None:
+    if n_bytes > limits.unpacked_bytes:
+        raise LimitError(f"Unpacked, this is more than {limits.unpacked_bytes >> 20} MiB.")
