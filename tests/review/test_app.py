@@ -2,10 +2,17 @@
 
 import io
 import re
+import time
+from concurrent.futures import ThreadPoolExecutor
 from graphlib import TopologicalSorter
 from importlib import resources
 
+import httpx
 import pytest
+
+from esad.review.access import LOGIN_SECONDS, Access
+from esad.review.app import guard_app, review_app
+from esad.web.server import in_background
 
 REQUESTS = [
     ("GET", "/api/state"),
@@ -18,7 +25,9 @@ REQUESTS = [
     ("POST", "/api/judgements"),
     ("POST", "/api/undo"),
     ("POST", "/api/notes"),
+    ("GET", "/api/labels"),
     ("POST", "/api/labels"),
+    ("POST", "/api/log-out"),
     ("POST", "/api/invitations"),
     ("POST", "/api/refit"),
     ("POST", "/api/refit/keep"),
@@ -95,6 +104,76 @@ def test_an_invitation_is_a_link_for_somebody_else(page, ann):
     assert page.stranger.get(path).status_code == 200
     assert page.stranger.get("/api/state").json()["reviewer"] == "bob"
     assert ann.post("/api/invitations", json={"name": "a\nb"}).status_code == 422
+
+
+def test_a_link_for_a_name_that_exists_needs_their_word_or_the_owners(page, ann):
+    page.access.owner = "ann"
+    bob, eve = page.enter("bob"), page.enter("eve")
+    judge(bob, 3)
+    for name in ("bob", "Bob", "ann"):
+        answer = eve.post("/api/invitations", json={"name": name})
+        assert answer.status_code == 403, name
+        assert "who started the review" in answer.json()["error"]["message"] or name == "ann"
+    for client in (bob, ann):
+        path = client.post("/api/invitations", json={"name": "BOB"}).json()["path"]
+        assert page.access.reviewer_of(page.access.use_link(path.partition("=")[2])) == "bob"
+
+
+def test_logins_end_when_asked_to_and_by_themselves():
+    now = [0.0]
+    access = Access(clock=lambda: now[0])
+    first, second, late = (access.use_link(access.new_link("ann")) for _ in range(3))
+    link = access.new_link("bob")
+    access.log_out(first)
+    assert (access.reviewer_of(first), access.reviewer_of(second)) == (None, "ann")
+    now[0] += LOGIN_SECONDS - 1
+    assert access.reviewer_of(second) == "ann"
+    now[0] += 2
+    assert (access.reviewer_of(second), access.reviewer_of(late)) == ("ann", None)  # only one was used
+    now[0] += 24 * 3600
+    assert access.use_link(link) is None
+
+
+def test_after_logging_out_nothing_is_told(page, ann):
+    page.stranger.cookies.update(ann.cookies)
+    assert ann.post("/api/log-out").status_code == 200
+    assert not ann.cookies
+    assert page.stranger.get("/api/state").status_code == 401
+
+
+def test_a_full_disk_is_no_mistake_of_the_reviewer(make_session, open_page):
+    """The page sends again what is answered with 5xx, and gives up on 4xx."""
+    session = make_session()
+    ann = open_page(session).enter("ann")
+    session.store._database.execute("pragma max_page_count = 1")
+    notes = [{"request": f"n{row}", "row": row, "note": "x" * 2000} for row in range(40)]
+    answers = [ann.post("/api/notes", json=note) for note in notes]
+    assert {answer.status_code for answer in answers} <= {200, 507}
+    full = answers[-1]
+    assert (full.status_code, full.json()["error"]["code"]) == (507, "insufficient_storage")
+    session.store._database.execute("pragma max_page_count = 100000")
+    assert judge(ann, 39).status_code == 200
+    assert len(session.store) == sum(answer.status_code == 200 for answer in answers) + 1
+
+
+def test_other_requests_are_answered_during_a_large_import(make_session, kit):
+    n_rows = 20_000
+    session = make_session(dataset=kit.rows(n_rows))
+    access = Access()
+    text = "serial,label\n" + "".join(f"{name},normal\n" for name in session.dataset.names)
+    with in_background(guard_app(review_app(session, access))) as url, ThreadPoolExecutor(1) as pool:
+        ann = httpx.Client(base_url=url)
+        ann.get("/", params={"token": access.new_link("ann")})
+        sent = pool.submit(ann.post, "/api/labels", content=text, headers={"content-type": "text/csv"}, timeout=60)
+        answered = []
+        while not sent.done():
+            began = time.monotonic()
+            assert httpx.get(f"{url}/style.css", timeout=60).status_code == 200
+            answered.append(time.monotonic() - began)
+        assert sent.result().json() == {"n_new": n_rows}
+        assert max(answered) < 5  # 68 s before, in one thread with the import
+        assert ann.get("/api/labels").json() == {"n_done": 0, "n_lines": 0}
+        ann.close()
 
 
 # ---------------------------------------------------------------------- judging
@@ -204,7 +283,7 @@ def test_labels_go_out_and_come_in(page, ann):
     text = ann.get("/labels.csv")
     assert text.headers["content-type"].startswith("text/csv")
     assert text.text.splitlines()[1].startswith("S007,anomaly,ann,,")
-    more = text.text + "S008,normal,bob,,\n"
+    more = text.text + "S008,normal,bob,,,\n"
     csv = {"content-type": "text/csv"}
     assert ann.post("/api/labels", content=more, headers=csv).json() == {"n_new": 1}
     assert ann.get("/api/state").json()["reviewers"] == ["ann", "bob"]

@@ -112,10 +112,10 @@ def test_a_verdict_that_is_refused_is_not_shown_as_one(make_session, serve):
     with serve(session) as site:
         page = site.enter()
         first = row_of(page)
-        refusal = '{"error": {"status": 422, "code": "no", "message": "The disk is full."}}'
+        refusal = '{"error": {"status": 422, "code": "no", "message": "There is no such row."}}'
         page.route("**/api/judgements", lambda route: route.fulfill(status=422, body=refusal))
         page.keyboard.press("a")
-        page.wait_for_selector("#toast:has-text('The disk is full.')")
+        page.wait_for_selector("#refused li:has-text('There is no such row.')")
         page.keyboard.press("k")
         page.wait_for_selector(f'#item[data-row="{first}"]')
         assert "you:" not in page.inner_text("#item")

@@ -2,15 +2,16 @@
 
 import csv
 import io
+from unittest.mock import ANY
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from esad.errors import DataFileError, InputError
+from esad.errors import DataFileError, InputError, OutputError
 from esad.review.dataset import ReviewDataset
-from esad.review.judgements import parse_csv, write_csv
+from esad.review.judgements import Opinion, parse_csv, write_csv
 from esad.review.store import Store
 
 NAMES = ["a,1", 'b"2', "c\n3", "=d()"]
@@ -21,7 +22,7 @@ def dataset(names=NAMES, id_name="serial"):
 
 
 def import_text(store, text, data):
-    return store.import_lines(parse_csv(text, data, reviewer="me"))
+    return store.import_lines(parse_csv(text, data, reviewer="me"), importer="me")
 
 
 def opened(path):
@@ -59,7 +60,7 @@ def test_a_short_file_of_other_people_will_do(tmp_path):
         assert import_text(store, "\ufefflabel,row\r\nAnomaly,2\r\n,1\r\n", dataset()) == 1
         assert store.judgements.verdicts() == {2: {"me": "anomaly"}}
         rows = list(csv.reader(io.StringIO(write_csv(store.judgements, dataset()))))
-        assert rows[0] == ["serial", "label", "reviewer", "note", "time"]
+        assert rows[0] == ["serial", "label", "reviewer", "note", "time", "imported_by"]
         assert rows[1][:4] == ["c\n3", "anomaly", "me", ""]
 
 
@@ -82,3 +83,53 @@ def test_a_wrong_file_changes_nothing(tmp_path, text, words):
         with pytest.raises((DataFileError, InputError), match=words):
             import_text(store, text, dataset())
         assert len(store) == 0
+
+
+@pytest.mark.parametrize(
+    "note", ["=1+1", "+1 day", "-see scan", "@ann", "\t=1", "'=quoted", "''-twice", "plain", "-5", "'n"]
+)
+def test_notes_cannot_become_formulas_in_a_spreadsheet(tmp_path, note):
+    with opened(tmp_path / "a.db") as first, opened(tmp_path / "b.db") as second:
+        first.annotate("n", 1, "=ann()", note)
+        text = write_csv(first.judgements, dataset())
+        for cell in [cell for line in csv.reader(io.StringIO(text)) for cell in line]:
+            assert not cell.startswith(("=", "+", "-", "@", "\t", "\r")) or cell == "-5"
+        import_text(second, text, dataset())
+        assert second.judgements.opinions(1)["=ann()"].note == note.strip()
+
+
+@pytest.mark.parametrize("head", ["row,row,label", "row,label,label", "serial,label,serial", "row,label,note,note"])
+def test_a_column_that_is_there_twice_is_refused(head):
+    with pytest.raises(DataFileError, match="one column"):
+        parse_csv(f"{head}\n{','.join('1' * (head.count(',') + 1))}\n", dataset(), reviewer="me")
+
+
+def test_an_import_names_who_brought_it(tmp_path):
+    with opened(tmp_path / "a.db") as store:
+        text = "row,label,reviewer,note\n1,anomaly,bob,\n2,normal,,so\n"
+        assert import_text(store, text, dataset(None, "row")) == 2
+        assert [store.judgements.opinions(row) for row in (1, 2)] == [
+            {"bob": Opinion("anomaly", "", ANY, "me")},
+            {"me": Opinion("normal", "so", ANY, "")},
+        ]
+        assert "1,anomaly,bob,," in write_csv(store.judgements, dataset(None, "row"))
+    with opened(tmp_path / "a.db") as store:  # and it is there again
+        assert store.judgements.opinions(1)["bob"].imported_by == "me"
+        assert len(store) == 3
+
+
+def test_an_import_is_whole_or_nothing(tmp_path):
+    """Of a disk that fills up on the way, and of very many labels."""
+    n_rows = 20_000
+    data = ReviewDataset(title="t", X=None, known=np.zeros(n_rows, np.int8), names=None, id_name="row", cells=None)
+    lines = parse_csv("row,label\n" + "".join(f"{row},normal\n" for row in range(n_rows)), data, reviewer="me")
+    with Store(tmp_path / "a.db", fingerprint="abc", n_rows=n_rows) as store:
+        store._database.execute("pragma max_page_count = 40")
+        with pytest.raises(OutputError, match="full"):
+            store.import_lines(lines, importer="me")
+        assert (len(store), store.judgements.verdicts()) == (0, {})
+        store._database.execute("pragma max_page_count = 1000000")
+        told = []
+        assert store.import_lines(lines, importer="me", tell=told.append) == n_rows
+        assert told[-1] == n_rows
+        assert len(store) == n_rows

@@ -1,6 +1,7 @@
 """The journal: nothing acknowledged is lost, nothing is entered twice, and what follows from it is what was said."""
 
 import sqlite3
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -199,3 +200,16 @@ def test_a_newer_store_is_refused(tmp_path):
     database.close()
     with pytest.raises(DataFileError, match="newer"):
         opened(path)
+
+
+def test_a_file_of_the_first_format_is_taken_over(tmp_path):
+    path = tmp_path / "old.db"
+    with Store(path, fingerprint="abc", n_rows=4) as store:
+        store.judge("r", 2, "ann", "anomaly")
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("alter table journal drop column imported_by")
+        database.execute("pragma user_version = 1")
+        database.commit()
+    with Store(path, fingerprint="abc", n_rows=4) as store:
+        store.judge("s", 3, "bob", "normal")
+        assert store.judgements.verdicts() == {2: {"ann": "anomaly"}, 3: {"bob": "normal"}}

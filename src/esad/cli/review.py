@@ -158,7 +158,7 @@ def _serve(listener: Any, session: "ReviewSession", names: Sequence[str], *, hos
     from esad.web.server import is_local, run, url_of
 
     url = url_of(listener)
-    access = Access()
+    access = Access(owner=names[0])
 
     def link(name: str) -> str:
         return f"{url}/?token={access.new_link(name)}"

@@ -197,7 +197,7 @@ def exchange_labels(asked: Asked, out: Path | None, given: Path | None, *, revie
     n_new = 0
     with open_store(asked.labels, dataset) as store:
         if text is not None:
-            n_new = store.import_lines(parse_csv(text, dataset, reviewer=reviewer))
+            n_new = store.import_lines(parse_csv(text, dataset, reviewer=reviewer), importer=reviewer)
         if out is not None:
             with atomic_path(out) as temporary:
                 temporary.write_text(write_csv(store.judgements, dataset), encoding="utf-8")

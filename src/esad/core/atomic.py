@@ -192,7 +192,8 @@ def transaction(database: "sqlite3.Connection") -> Iterator[None]:
     database.execute("begin immediate")
     try:
         yield
+        database.execute("commit")
     except BaseException:
-        database.execute("rollback")
+        if database.in_transaction:  # SQLite ends it by itself where the disk is full
+            database.execute("rollback")
         raise
-    database.execute("commit")

@@ -6,18 +6,19 @@ from importlib import resources
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Depends, FastAPI, Path, Query, Request
+from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse, Response
 from pydantic import BaseModel, Field
 
 from esad.core.extras import require
-from esad.errors import RequestError
+from esad.errors import OutputError, RequestError
 from esad.report.style import COLOURS
-from esad.review.access import Access
+from esad.review.access import LOGIN_SECONDS, Access
 from esad.review.judgements import MAX_NAME, MAX_NOTE
 from esad.review.queue import FILTERS
 from esad.review.session import ReviewSession
 from esad.review.store import MAX_REQUEST
-from esad.web.answers import application, json_response
+from esad.web.answers import application, error_response, json_response
 from esad.web.guard import PAGE_POLICY, Guard, Limits
 
 __all__ = ["guard_app", "review_app"]
@@ -62,6 +63,7 @@ def review_app(
     scripts = {file.name: file.read_text(encoding="utf-8") for file in files.iterdir() if file.name.endswith(".js")}
     context = app.state.review = _Context(session, access, cookie)
     app.include_router(_router)
+    app.add_exception_handler(OutputError, _refuse_storage)
 
     @app.get("/")
     def page(request: Request, token: Annotated[str, Query(max_length=200)] = "") -> Response:
@@ -70,9 +72,11 @@ def review_app(
         if reviewer is None:
             return HTMLResponse(pages.get_template("refused.html").render(used=bool(token)), 403)
         words = {"title": session.dataset.title, "noun": session.dataset.noun, "reviewer": reviewer}
+        words["review"] = session.store.fingerprint[:16]
         answer = HTMLResponse(pages.get_template("page.html").render(words, filters=FILTERS, scripts=sorted(scripts)))
         if login is not None:
-            answer.set_cookie(cookie, login, httponly=True, samesite="strict", path="/")
+            seconds = int(LOGIN_SECONDS)
+            answer.set_cookie(cookie, login, max_age=seconds, httponly=True, samesite="strict", path="/")
             on_enter(reviewer)
         return answer
 
@@ -89,6 +93,11 @@ def review_app(
     return app
 
 
+async def _refuse_storage(request: Request, error: Exception) -> Response:
+    """What could not be written, for the disk is full or gone, may be sent again: it is nobody's mistake."""
+    return error_response(507, str(error))
+
+
 # ---------------------------------------------------------------------- what every request needs
 
 
@@ -103,6 +112,11 @@ class _Context:
     def reviewer_of(self, request: Request) -> str | None:
         """Who asks, by the cookie of the login."""
         return self.access.reviewer_of(request.cookies.get(self.cookie, ""))
+
+    def find_reviewer(self, name: str) -> str | None:
+        """The reviewer with this name, whatever its case: who judged here, or has a link or a login."""
+        known = {*self.session.store.judgements.reviewers(), *self.access.reviewers(), self.access.owner or ""}
+        return next((one for one in sorted(known) if one.casefold() == name.casefold()), None)
 
 
 async def _get_context(request: Request) -> _Context:
@@ -243,12 +257,32 @@ async def _import_labels(session: Session, reviewer: Reviewer, request: Request)
         text = (await request.body()).decode("utf-8")
     except UnicodeDecodeError as error:
         raise RequestError(422, "The labels are not UTF-8 text.") from error
-    return json_response({"n_new": session.import_labels(text, reviewer)})
+    return json_response({"n_new": await run_in_threadpool(session.import_labels, text, reviewer)})
+
+
+@_router.get("/api/labels")
+def _get_import_progress(session: Session, reviewer: Reviewer) -> Response:
+    n_done, n_lines = session.import_progress or (0, 0)
+    return json_response({"n_done": n_done, "n_lines": n_lines})
 
 
 @_router.post("/api/invitations")
 def _invite(context: Context, reviewer: Reviewer, asked: _Invitation) -> Response:
-    return json_response({"path": f"/?token={context.access.new_link(asked.name.strip())}"})
+    name, owner = asked.name.strip(), context.access.owner
+    if taken := context.find_reviewer(name):
+        if reviewer not in (taken, owner):
+            others = taken if owner in (None, taken) else f"{taken} or {owner}, who started the review,"
+            raise RequestError(403, f"There is a reviewer {taken!r}. Only {others} can make a link for that name.")
+        name = taken
+    return json_response({"path": f"/?token={context.access.new_link(name)}"})
+
+
+@_router.post("/api/log-out")
+def _log_out(context: Context, reviewer: Reviewer, request: Request) -> Response:
+    context.access.log_out(request.cookies.get(context.cookie, ""))
+    answer = json_response({"reviewer": reviewer})
+    answer.delete_cookie(context.cookie, path="/")
+    return answer
 
 
 # ---------------------------------------------------------------------- another model

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -46,6 +47,8 @@ class Entry:
         Who; a verdict, "note" or "undo"; the words of a note; when (UTC).
     undoes : int or None
         The number of the entry that an "undo" takes back.
+    imported_by : str
+        Who brought it in from a file; empty where the reviewer said it here.
     """
 
     number: int
@@ -55,15 +58,17 @@ class Entry:
     note: str
     undoes: int | None
     time: str
+    imported_by: str = ""
 
 
 @dataclass(frozen=True)
 class Opinion:
-    """What one reviewer thinks of one row now: the verdict (None: a note alone), the note, and when."""
+    """What one reviewer thinks of one row now: verdict (None: a note alone), note, when, and who imported it."""
 
     verdict: str | None = None
     note: str = ""
     time: str = ""
+    imported_by: str = ""
 
 
 class Judgements:
@@ -90,10 +95,11 @@ class Judgements:
         self._notes: dict[int, dict[str, Entry]] = {}  # by row and reviewer
         self._order: dict[str, list[Entry]] = {}  # by reviewer: the same verdicts, oldest first
 
-    def enter(self, entry: Entry) -> None:
-        """Take an entry in."""
+    def enter(self, *entries: Entry) -> None:
+        """Take entries in."""
         with self._lock:
-            self._enter(entry)
+            for entry in entries:
+                self._enter(entry)
 
     def _enter(self, entry: Entry) -> None:
         mine, order = self._opinions.setdefault(entry.row, {}), self._order.setdefault(entry.reviewer, [])
@@ -116,14 +122,13 @@ class Judgements:
         with self._lock:
             found = {name: said[-1] for name, said in self._opinions.get(row, {}).items() if said}
             notes = {name: one for name, one in self._notes.get(row, {}).items() if one.note}
-            return {
-                name: Opinion(
-                    found[name].entry if name in found else None,
-                    notes[name].note if name in notes else "",
-                    max(one.time for one in (found.get(name), notes.get(name)) if one is not None),
-                )
-                for name in sorted(found.keys() | notes.keys())
-            }
+            opinions = {}
+            for name in sorted(found.keys() | notes.keys()):
+                verdict, note = found.get(name), notes.get(name)
+                latest = max((one for one in (verdict, note) if one is not None), key=lambda one: one.number)
+                entry, words = None if verdict is None else verdict.entry, "" if note is None else note.note
+                opinions[name] = Opinion(entry, words, latest.time, latest.imported_by)
+            return opinions
 
     def verdicts(self) -> dict[int, dict[str, str]]:
         """The verdict of every reviewer on every row that has one, skips included."""
@@ -176,7 +181,9 @@ def check_reviewer(name: str) -> str:
 
 # ---------------------------------------------------------------------- CSV
 
-_COLUMNS: Final = ("label", "reviewer", "note", "time")
+_COLUMNS: Final = ("label", "reviewer", "note", "time", "imported_by")
+_FORMULA: Final = re.compile(r"'*[=+\-@\t\r]")  # what a spreadsheet takes for a formula, quoted or not
+_NUMBER: Final = re.compile(r"[+-]?[\d.,]+([eE][+-]?\d+)?")
 
 
 class ImportedLine(NamedTuple):
@@ -192,7 +199,8 @@ def write_csv(judgements: Judgements, dataset: ReviewDataset) -> str:
     """All current judgements and notes.
 
     The first column is the row's name under the dataset's `id_name`, or its number, from 0, under "row"; then label
-    (anomaly, normal or skip, blank for a note alone), reviewer, note and time.
+    (anomaly, normal or skip, blank for a note alone), reviewer, note, time and who imported it. Text that a spreadsheet
+    would run as a formula has an apostrophe before it, which `parse_csv` takes away again.
     """
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
@@ -201,8 +209,17 @@ def write_csv(judgements: Judgements, dataset: ReviewDataset) -> str:
     for row in judgements.rows():
         for reviewer, opinion in judgements.opinions(row).items():
             name = row if names is None else names[row]
-            writer.writerow([name, opinion.verdict or "", reviewer, opinion.note, opinion.time])
+            cells = [name, opinion.verdict or "", reviewer, opinion.note, opinion.time, opinion.imported_by]
+            writer.writerow([_quote_formula(str(cell)) for cell in cells])
     return out.getvalue()
+
+
+def _quote_formula(text: str) -> str:
+    return f"'{text}" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else text
+
+
+def _unquote_formula(text: str) -> str:
+    return text[1:] if text.startswith("'") and _FORMULA.match(text) else text
 
 
 def parse_csv(text: str, dataset: ReviewDataset, *, reviewer: str) -> list[ImportedLine]:
@@ -221,6 +238,8 @@ def _parse_lines(text: str, dataset: ReviewDataset, reviewer: str) -> Iterator[I
     names, id_name, n_rows = dataset.names, dataset.id_name, dataset.n_rows
     reader = csv.reader(io.StringIO(text.removeprefix("\ufeff"), newline=""), strict=True)
     heads = [head.strip() for head in next(reader, [])]
+    if twice := [head for head in ("row", "label", "reviewer", "note", id_name) if heads.count(head) > 1]:
+        raise DataFileError(f"A file of labels must have one column {twice[0]!r}. Got {heads.count(twice[0])}.")
     column = id_name if names is not None and id_name in heads else "row"
     if column not in heads or "label" not in heads:
         wanted = f"{id_name!r} or 'row'" if names is not None else "'row'"
@@ -233,7 +252,7 @@ def _parse_lines(text: str, dataset: ReviewDataset, reviewer: str) -> Iterator[I
             continue
         if len(cells) != len(heads):
             raise DataFileError(f"Line {number} has {len(cells)} cells, and the first line {len(heads)}.")
-        line = dict(zip(heads, cells, strict=True))
+        line = dict(zip(heads, map(_unquote_formula, cells), strict=True))
         verdict = line["label"].strip().casefold()
         if line[column] not in by_name:
             raise DataFileError(f"Line {number}: there is no row {line[column]!r} in the data.")

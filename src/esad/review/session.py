@@ -76,6 +76,7 @@ class ReviewSession:
         self.dataset, self.store, self.model = dataset, store, model
         self.warm, self.source, self._find_training = warm, source, find_training
         self.gain_estimator = GainEstimator()
+        self.import_progress: tuple[int, int] | None = None  # lines done, of how many
         self.generation = secrets.randbits(40)  # no other run's: browsers keep pictures under it
         self._with_cases = len(getattr(ranking.detector, "cases_", ())) > 0
         self._lock = threading.RLock()
@@ -147,12 +148,20 @@ class ReviewSession:
     def import_labels(self, text: str, reviewer: str) -> int:
         """Enter the judgements of a CSV file; how many were new."""
         lines = parse_csv(text, self.dataset, reviewer=reviewer)
-        with self._lock:
-            n_new = self.store.import_lines(lines)
-            for row in np.flatnonzero(self.labels()).tolist():
-                self.queue.close(row)
-            self._update_gain()
-            return n_new
+
+        def tell(n_done: int) -> None:
+            self.import_progress = n_done, len(lines)
+
+        tell(0)
+        try:
+            with self._lock:
+                n_new = self.store.import_lines(lines, importer=reviewer, tell=tell)
+                for row in np.flatnonzero(self.labels()).tolist():
+                    self.queue.close(row)
+                self._update_gain()
+        finally:
+            self.import_progress = None
+        return n_new
 
     def export_labels(self) -> str:
         """All judgements as CSV."""

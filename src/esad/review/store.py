@@ -10,8 +10,9 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Final, Self
 from uuid import uuid4
@@ -21,12 +22,13 @@ from numpy.typing import NDArray
 
 from esad.core.atomic import transaction
 from esad.errors import DataFileError, InputError, OutputError
-from esad.review.judgements import MAX_NOTE, VERDICTS, Entry, ImportedLine, Judgements, check_reviewer
+from esad.review.judgements import MAX_NOTE, VERDICTS, Entry, ImportedLine, Judgements, Opinion, check_reviewer
 
 __all__ = ["MAX_REQUEST", "Store"]
 
 MAX_REQUEST: Final = 80
-FORMAT: Final = 1
+TELL_EVERY: Final = 500  # lines of an import
+FORMAT: Final = 2  # 1 had no imported_by
 APPLICATION: Final = 0x65736164  # "esad": says that the SQLite file is ours
 SCHEMA: Final = """
 create table if not exists about (name text primary key, value text not null) strict;
@@ -38,13 +40,15 @@ create table if not exists journal (
     entry text not null check (entry in ('anomaly', 'normal', 'skip', 'note', 'undo')),
     note text not null,
     undoes integer references journal (number),
-    time text not null              -- UTC
+    time text not null,             -- UTC
+    imported_by text not null default ''
 ) strict;
 create table if not exists fits (
     model text primary key,         -- fingerprint of the training
     known text not null             -- JSON: the labels it was trained with, by row
 ) strict;
 """
+_INSERT: Final = f"insert into journal values ({', '.join('?' * 9)})"
 
 
 class Store:
@@ -71,8 +75,9 @@ class Store:
     """
 
     def __init__(self, path: str | os.PathLike[str], *, fingerprint: str, n_rows: int) -> None:
-        self.path, self.n_rows = Path(path), n_rows
+        self.path, self.n_rows, self.fingerprint = Path(path), n_rows, fingerprint
         self._lock = threading.RLock()  # requests come in threads; one transaction at a time
+        self._is_open = False
         self.judgements = Judgements(n_rows)
         if self.path.is_dir():
             raise OutputError(f"{str(self.path)!r} is a folder. The labels are kept in one file.")
@@ -84,6 +89,7 @@ class Store:
         try:
             with self._guarded():
                 self._open(fingerprint, is_new)
+            self._is_open = True
         except BaseException:
             self._database.close()
             raise
@@ -102,6 +108,8 @@ class Store:
         with self._writing():
             for statement in SCHEMA.split(";\n"):
                 database.execute(statement)
+            if not any(column[1] == "imported_by" for column in database.execute("pragma table_info(journal)")):
+                database.execute("alter table journal add column imported_by text not null default ''")
             database.execute(f"pragma application_id = {APPLICATION}")
             database.execute(f"pragma user_version = {FORMAT}")
             about = {"fingerprint": fingerprint, "n_rows": str(self.n_rows)}
@@ -155,17 +163,34 @@ class Store:
                 return None
             return self._enter(request, last[0].row, reviewer, "undo", undoes=last[0].number)
 
-    def import_lines(self, lines: Iterable[ImportedLine]) -> int:
-        """Enter the judgements of a file; how many were new. What a reviewer has said already is not entered again."""
-        n_new = 0
-        for row, reviewer, verdict, note in lines:
-            known = self.judgements.opinions(row).get(reviewer)
-            if verdict and (known is None or known.verdict != verdict):
-                self.judge(str(uuid4()), row, reviewer, verdict)
-                n_new += 1
-            if note and (known is None or known.note != note):
-                self.annotate(str(uuid4()), row, reviewer, note)
-        return n_new
+    def import_lines(
+        self, lines: Sequence[ImportedLine], *, importer: str, tell: Callable[[int], None] = lambda n_done: None
+    ) -> int:
+        """Enter the judgements of a file, all or none of them; how many were new.
+
+        What a reviewer has said already is not entered again. `tell` is called with the number of lines done.
+        """
+        check_reviewer(importer)
+        with self._lock:
+            when, n_new = _now(), 0
+            entries: list[Entry] = []
+            number = int(self._database.execute("select ifnull(max(number), 0) from journal").fetchone()[0])
+            latest: dict[tuple[int, str], Opinion] = {}
+            for n_done, (row, reviewer, verdict, note) in enumerate(lines, start=1):
+                opinion = latest.get((row, reviewer)) or self.judgements.opinions(row).get(reviewer, Opinion())
+                by = "" if reviewer == importer else importer
+                if verdict and opinion.verdict != verdict:
+                    entries.append(Entry(number + len(entries) + 1, row, reviewer, verdict, "", None, when, by))
+                    n_new += 1
+                if note and opinion.note != note:
+                    entries.append(Entry(number + len(entries) + 1, row, reviewer, "note", note, None, when, by))
+                latest[row, reviewer] = replace(opinion, verdict=verdict or opinion.verdict, note=note or opinion.note)
+                if n_done % TELL_EVERY == 0:
+                    tell(n_done)
+            with self._writing():
+                self._database.executemany(_INSERT, ((one.number, str(uuid4()), *astuple(one)[1:]) for one in entries))
+            self.judgements.enter(*entries)
+            return n_new
 
     def _enter(
         self, request: str, row: int, reviewer: str, entry: str, *, note: str = "", undoes: int | None = None
@@ -178,12 +203,10 @@ class Store:
         with self._lock:
             if (known := self._known(request)) is not None:
                 return self._check_same(known, row=row, reviewer=reviewer, entry=entry, note=note)
-            when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+            when = _now()
             with self._writing():
-                cursor = self._database.execute(
-                    "insert into journal (request, item, reviewer, entry, note, undoes, time) values (?,?,?,?,?,?,?)",
-                    (request, row, reviewer, entry, note, undoes, when),
-                )
+                cells = (None, request, row, reviewer, entry, note, undoes, when, "")
+                cursor = self._database.execute(_INSERT, cells)
             made = Entry(int(cursor.lastrowid or 0), row, reviewer, entry, note, undoes, when)
             self.judgements.enter(made)
             return made
@@ -242,9 +265,14 @@ class Store:
                 ) from error
             raise OutputError(f"The labels {str(self.path)!r} cannot be used: {error}.") from error
         except sqlite3.DatabaseError as error:
+            if self._is_open:
+                raise OutputError(f"The labels {str(self.path)!r} cannot be used: {error}.") from error
             raise DataFileError(f"The labels {str(self.path)!r} are damaged or something else: {error}.") from error
 
 
-def _entry(row: tuple[int, str, int, str, str, str, int | None, str]) -> Entry:
-    number, _, item, reviewer, entry, note, undoes, when = row
-    return Entry(number, item, reviewer, entry, note, undoes, when)
+def _entry(cells: tuple[int, str, int, str, str, str, int | None, str, str]) -> Entry:
+    return Entry(cells[0], *cells[2:])
+
+
+def _now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

@@ -1,6 +1,6 @@
 // The menu: labels from a file, links for other reviewers, and how dialogs close.
 
-import { $, ask, count, post, toast } from "./basics.js";
+import { $, ask, count, post, toast, whole } from "./basics.js";
 
 // `imported` is called when labels have come in.
 export function wireMenu(imported) {
@@ -20,20 +20,53 @@ export function wireMenu(imported) {
   });
   $("invite-dialog").querySelector("form").addEventListener("submit", invite);
   $("keys-button").addEventListener("click", () => $("keys-dialog").showModal());
+  $("log-out-button").addEventListener("click", logOut);
+  $("refused-seen").addEventListener("click", () => {
+    $("refused-list").replaceChildren();
+    $("refused").hidden = true;
+    focusItem();
+  });
 }
 
-export function wireDialogs() {
+// Keys belong to the item: it has the focus unless something is being written or chosen.
+export const focusItem = () => $("item").focus({ preventScroll: true });
+
+// `closed` is called when a dialog was closed.
+export function wireDialogs(closed) {
   for (const button of document.querySelectorAll(".close"))
     button.addEventListener("click", () => button.closest("dialog").close(""));
   for (const dialog of document.querySelectorAll("dialog"))
     dialog.addEventListener("click", (event) => event.target === dialog && dialog.close(""));
+  for (const dialog of document.querySelectorAll("dialog"))
+    dialog.addEventListener("close", () => {
+      focusItem();
+      closed();
+    });
 }
 
 async function importLabels(file, imported) {
+  const box = $("importing");
+  box.hidden = false;
+  const timer = setInterval(async () => {
+    const { n_done, n_lines } = await ask("/api/labels").catch(() => ({}));
+    if (n_lines) Object.assign(box.querySelector("progress"), { max: n_lines, value: n_done });
+    if (n_lines) box.querySelector("span").textContent = `Importing: ${whole(n_done)} of ${whole(n_lines)} labels`;
+  }, 300);
   try {
     const answer = await ask("/api/labels", { method: "POST", headers: { "content-type": "text/csv" }, body: await file.text() });
     toast(`${count(answer.n_new, "new judgement")} from ${file.name}.`);
     imported();
+  } catch (error) {
+    toast(`Nothing was imported from ${file.name}: ${error.message}`);
+  }
+  clearInterval(timer);
+  box.hidden = true;
+}
+
+async function logOut() {
+  try {
+    await post("/api/log-out");
+    location.reload();
   } catch (error) {
     toast(error.message);
   }

@@ -1,12 +1,16 @@
-// What was said and is not on the server's disk yet. It is sent in order, one by one, until the server has it.
+// What was said and is not on the server's disk yet. It is sent in order, one by one, until the server has it, by the
+// next page of this reviewer where this one is closed before.
 
-import { $, pause, post, toast } from "./basics.js";
+import { $, el, pause, post, toast } from "./basics.js";
 
 const FIRST_PAUSE = 250; // milliseconds, doubled after every failure
 const LONGEST_PAUSE = 5000;
 
-// Refusals that another try may change: no session (a new link in another tab makes one), too slow.
-const isFinal = ({ status }) => status >= 400 && status < 500 && status !== 401 && status !== 408;
+const { review, reviewer } = document.body.dataset;
+const PREFIX = `esad outbox ${review} ${reviewer} `;
+
+// Refusals that another try may change: no login (a new link in another tab makes one), too slow, too many.
+const isFinal = ({ status }) => status >= 400 && status < 500 && ![401, 408, 429].includes(status);
 
 function newId() {
   const bytes = crypto.getRandomValues(new Uint8Array(16));
@@ -16,6 +20,18 @@ function newId() {
 export class Outbox {
   #waiting = []; // oldest first
   #isSending = false;
+  #key = PREFIX + newId();
+
+  // Send what earlier pages left behind. What another page is sending at this moment is entered once all the same.
+  resume() {
+    const left = Object.keys(localStorage).filter((key) => key.startsWith(PREFIX) && key !== this.#key);
+    const entries = left.flatMap((key) => JSON.parse(localStorage.getItem(key)));
+    this.#waiting.push(...entries.map((entry) => ({ ...entry, resolve() {}, reject: (error) => refuse(entry, error) })));
+    this.#keep();
+    for (const key of left) localStorage.removeItem(key);
+    if (entries.length) this.#send();
+    return entries.length;
+  }
 
   get isEmpty() {
     return this.#waiting.length === 0;
@@ -25,6 +41,7 @@ export class Outbox {
   put(path, body) {
     return new Promise((resolve, reject) => {
       this.#waiting.push({ path, body: { request: newId(), ...body }, resolve, reject });
+      this.#keep();
       this.#tell(false);
       this.#send();
     });
@@ -72,10 +89,20 @@ export class Outbox {
       }
       wait = FIRST_PAUSE;
       this.#waiting.shift();
+      this.#keep();
       this.#tell(false);
       settle();
     }
     this.#isSending = false;
+  }
+
+  #keep() {
+    try {
+      if (this.isEmpty) localStorage.removeItem(this.#key);
+      else localStorage.setItem(this.#key, JSON.stringify(this.#waiting.map(({ path, body }) => ({ path, body }))));
+    } catch {
+      // a browser that keeps nothing: the page asks before it is closed
+    }
   }
 
   #tell(isLost) {
@@ -84,4 +111,12 @@ export class Outbox {
     box.className = "saved" + (isLost ? " lost" : n ? " waiting" : "");
     box.textContent = isLost ? `not saved: ${n}, trying again` : n ? "saving …" : "saved";
   }
+}
+
+// Say what the server will never take, until it was seen.
+export function refuse({ body }, error, name = null) {
+  const what = body.verdict ?? (body.note === undefined ? "undo" : "note");
+  const where = body.row === undefined ? "" : ` of ${name ?? `row ${body.row}`}`;
+  $("refused-list").append(el("li", {}, `${what}${where}: ${error.message}`));
+  $("refused").hidden = false;
 }

@@ -29,7 +29,13 @@ export class RefitDialog {
     this.#compared = null;
     this.#draw();
     dialog.showModal();
+    this.#focus();
     this.update();
+  }
+
+  // The main button has the focus.
+  #focus() {
+    if ($("refit-dialog").open) $("refit-actions").lastElementChild?.focus();
   }
 
   // Follow the state, where the dialog is open.
@@ -71,6 +77,7 @@ export class RefitDialog {
       const [words, look] = ACTIONS[name];
       return el("button", { id: name, type: "button", class: look, onclick: () => this.#act(name, number) }, words);
     }));
+    this.#focus();
   }
 
   async #act(name, number) {

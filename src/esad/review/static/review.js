@@ -5,11 +5,11 @@
 //   navigation    which row is looked at, which comes next  status    how far the review is
 //   view      where one item is seen                    refit     a new model
 
-import { $, noun } from "./basics.js";
+import { $, count, noun, toast } from "./basics.js";
 import { Navigation } from "./navigation.js";
 import { Items } from "./items.js";
 import { Lists } from "./lists.js";
-import { wireDialogs, wireMenu } from "./menu.js";
+import { focusItem, wireDialogs, wireMenu } from "./menu.js";
 import { Outbox } from "./outbox.js";
 import { Pictures } from "./pictures.js";
 import { RefitDialog } from "./refit.js";
@@ -19,6 +19,7 @@ import { View } from "./view.js";
 
 const SEARCH_PAUSE = 200; // milliseconds after the last letter
 const PRESSED = 120; // milliseconds for which a button shows that its key was pressed
+const AFTER_DIALOG = 500; // milliseconds after a dialog in which a key may still be meant for it
 
 history.replaceState(null, "", "/"); // the token has done its work
 
@@ -61,13 +62,22 @@ async function anew(generation) {
 
 // ------------------------------------------------------------------ buttons
 
-for (const verdict of ["anomaly", "normal", "skip"]) $(verdict).addEventListener("click", () => verdicts.judge(verdict));
-$("undo").addEventListener("click", () => verdicts.undo());
+for (const verdict of ["anomaly", "normal", "skip"])
+  $(verdict).addEventListener("click", () => {
+    verdicts.judge(verdict);
+    focusItem(); // a space or Enter after the click is no second verdict
+  });
+$("undo").addEventListener("click", () => {
+  verdicts.undo();
+  focusItem();
+});
 $("note").addEventListener("click", () => verdicts.writeNote());
 $("refit-button").addEventListener("click", () => refit.open());
 document.addEventListener("click", (event) => {
   const button = event.target.closest("button[data-row]");
-  if (button) navigation.goTo(Number(button.dataset.row));
+  if (!button) return;
+  navigation.goTo(Number(button.dataset.row));
+  focusItem();
 });
 
 $("note-dialog").querySelector("form").addEventListener("submit", () => ($("note-dialog").returnValue = "save"));
@@ -77,13 +87,30 @@ $("note-text").addEventListener("keydown", (event) => {
 });
 
 let searching = 0;
-$("filter").addEventListener("change", () => lists.look());
+let isChosenByKey = false; // the filter: arrows go through it, and the focus stays until Enter
+$("filter").addEventListener("pointerdown", () => (isChosenByKey = false));
+$("filter").addEventListener("keydown", (event) => {
+  isChosenByKey ||= /^(Arrow|Page|Home|End)/.test(event.key);
+  if (event.key.length === 1 && event.key !== " ") event.preventDefault(); // letters are verdicts, not names of filters
+  if (event.key === "Enter") focusItem();
+});
+$("filter").addEventListener("change", () => {
+  lists.look();
+  if (!isChosenByKey) focusItem();
+});
 $("search").addEventListener("input", () => {
   clearTimeout(searching);
   searching = setTimeout(() => lists.look(), SEARCH_PAUSE);
 });
+$("search").addEventListener("keydown", (event) => {
+  if (event.key !== "Enter") return;
+  clearTimeout(searching);
+  lists.look();
+  focusItem();
+});
 
-wireDialogs();
+let dialogClosed = -AFTER_DIALOG;
+wireDialogs(() => (dialogClosed = performance.now()));
 wireMenu(() => {
   anew(items.generation);
   status.soon(0);
@@ -113,12 +140,13 @@ document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
   const typing = event.target.closest("input, textarea, select");
   if (typing) {
-    if (event.key === "Escape") typing.blur();
+    if (event.key === "Escape") focusItem();
     return;
   }
   const key = event.key.toLowerCase();
   const act = KEYS[key];
   if (!act || (event.repeat && key !== "j" && key !== "k")) return;
+  if (performance.now() - dialogClosed < AFTER_DIALOG) return event.preventDefault();
   event.preventDefault();
   if (key in BUTTONS) {
     const button = $(BUTTONS[key]);
@@ -128,5 +156,8 @@ document.addEventListener("keydown", (event) => {
   act();
 });
 
+const n_left = outbox.resume();
+if (n_left) toast(`Saving ${count(n_left, "judgement")} that an earlier page could not save.`);
+focusItem();
 await Promise.all([status.update(), navigation.begin(null)]);
 view.draw(); // with the place of its score among all

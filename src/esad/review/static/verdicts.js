@@ -1,6 +1,7 @@
 // What the reviewer says: verdicts, notes, and taking a verdict back.
 
 import { $, toast } from "./basics.js";
+import { refuse } from "./outbox.js";
 
 export class Verdicts {
   #outbox;
@@ -47,7 +48,7 @@ export class Verdicts {
     try {
       ({ row } = await this.#outbox.put("/api/undo", {}));
     } catch (error) {
-      return toast(`Not saved: ${error.message}`);
+      return refuse({ body: {} }, error);
     }
     this.#saved();
     if (row === null) return toast("There is nothing to undo.");
@@ -65,7 +66,7 @@ export class Verdicts {
       await this.#outbox.put(path, { row, ...said });
       this.#items.settle(row);
     } catch (error) {
-      toast(name ? `Not saved, ${name}: ${error.message}` : `Not saved: ${error.message}`);
+      refuse({ body: { row, ...said } }, error, name);
       this.#items.forget(row); // it shows a verdict that is none
       await this.#learn(row);
     }

@@ -1,0 +1,145 @@
+"""In Chromium: keys mean one thing. What is typed is never a verdict, and what could not be saved is kept and shown."""
+
+import pytest
+from browsing import move, press, row_of
+
+pytestmark = pytest.mark.extra
+
+NOTE = "seen before, is a normal tumour, see the scan"
+
+
+def test_a_note_typed_by_keyboard_is_a_note(make_session, serve):
+    session = make_session()
+    with serve(session) as site:
+        page = site.enter()
+        row = row_of(page)
+        page.keyboard.press("e")
+        page.keyboard.type(NOTE, delay=5)
+        page.keyboard.press("Control+Enter")
+        page.keyboard.type("ann")  # still typing when it closes
+        page.wait_for_selector(f"#item .note:text-is('{NOTE}')")
+        page.wait_for_selector("#saved:text-is('saved')")
+        page.wait_for_timeout(700)
+        assert session.store.judgements.verdicts() == {}
+        assert session.store.judgements.opinions(row)["ann"].note == NOTE
+        assert press(page, "n") == row  # after a moment keys are verdicts again
+        assert page.problems == []
+
+
+def test_the_main_button_of_the_refit_dialog_has_the_focus(make_session, serve):
+    session = make_session()
+    with serve(session) as site:
+        page = site.enter()
+        press(page, "a")
+        page.keyboard.press("r")
+        page.wait_for_selector("#start:focus")
+        page.keyboard.press("Enter")
+        page.wait_for_selector("#keep:focus")
+        page.keyboard.press("Escape")
+        page.wait_for_selector("#item:focus")
+        page.click("#menu summary")
+        page.click("#invite-button")
+        page.wait_for_selector("#invite-name:focus")
+        page.keyboard.type("ann's aunt")
+        assert page.input_value("#invite-name") == "ann's aunt"
+        assert len(session.store) == 1
+        assert page.problems == []
+
+
+def test_nothing_but_a_verdict_is_a_verdict(make_session, serve):
+    session = make_session()
+    with serve(session) as site:
+        page = site.enter()
+        first = row_of(page)
+        page.click("#anomaly")
+        page.wait_for_selector(f'#item[data-row]:not([data-row="{first}"])')
+        for key in ("Space", "Enter", "Space"):
+            page.keyboard.press(key)
+        page.wait_for_selector("#saved:text-is('saved')")
+        assert session.store.judgements.verdicts() == {first: {"ann": "anomaly"}}
+
+        page.focus("#filter")
+        page.keyboard.press("s")
+        assert page.input_value("#filter") == "next"
+        page.select_option("#filter", "all")
+        page.wait_for_selector("#list [aria-current=true]")
+        page.wait_for_selector("#item:focus")
+        skipped = row_of(page)
+        page.keyboard.press("s")
+        page.wait_for_selector(f'#item[data-row]:not([data-row="{skipped}"])')
+        assert page.input_value("#filter") == "all"
+
+        page.keyboard.press("/")
+        page.keyboard.type("S00")
+        page.keyboard.press("Enter")
+        page.wait_for_selector("#item:focus")
+        page.wait_for_selector("#list li:nth-child(2)")
+        page.wait_for_function("document.querySelector('#item h2').textContent.startsWith('S00')")
+        found = row_of(page)
+        page.keyboard.press("a")
+        page.wait_for_selector("#saved:text-is('saved')")
+        page.wait_for_selector(f'#list [data-row="{found}"] .mark.anomaly')
+        assert page.input_value("#search") == "S00"
+        said = {first: "anomaly", skipped: "skip", found: "anomaly"}
+        assert {row: verdict["ann"] for row, verdict in session.store.judgements.verdicts().items()} == said
+        assert page.problems == []
+
+
+def test_a_full_disk_loses_nothing(make_session, serve):
+    session = make_session()
+    with serve(session) as site:
+        page = site.enter()
+        said = {press(page, "a"): "anomaly"}
+        session.store._database.execute("pragma query_only = on")  # as a disk that cannot be written to
+        said |= {move(page, key): {"a": "anomaly", "n": "normal"}[key] for key in "nan"}
+        page.wait_for_selector("#saved.lost:has-text('not saved: 3')")
+        assert list(session.store.judgements.verdicts()) == [next(iter(said))]
+        session.store._database.execute("pragma query_only = off")
+        page.wait_for_selector("#saved:text-is('saved')")
+        assert {row: one["ann"] for row, one in session.store.judgements.verdicts().items()} == said
+        numbers = [one.row for one in session.store.judgements.recent("ann", 9)]
+        assert numbers[::-1] == list(said)  # in order
+
+
+def test_unsaved_verdicts_outlive_a_closed_tab(make_session, serve):
+    session = make_session()
+    with serve(session) as site:
+        page = site.enter()
+        context = page.context
+        session.store._database.execute("pragma query_only = on")
+        said = {move(page, "a"): "anomaly", move(page, "n"): "normal"}
+        page.wait_for_selector("#saved.lost")
+        page.close(run_before_unload=False)
+        session.store._database.execute("pragma query_only = off")
+        assert session.store.judgements.verdicts() == {}
+        again = context.new_page()
+        again.goto(site.url)
+        again.wait_for_selector("#item[data-row]")
+        again.wait_for_selector("#saved:text-is('saved')")
+        assert {row: one["ann"] for row, one in session.store.judgements.verdicts().items()} == said
+        assert row_of(again) not in said
+        assert again.evaluate("Object.keys(localStorage).length") == 0
+
+
+def test_what_is_refused_for_good_stays_until_it_was_seen(make_session, serve):
+    session = make_session()
+    with serve(session) as site:
+        page = site.enter()
+        refusal = {"error": {"status": 422, "code": "x", "message": "No such row."}}
+        page.route("**/api/judgements", lambda route: route.fulfill(status=422, json=refusal))
+        name = page.inner_text("#item h2")
+        move(page, "a")
+        page.wait_for_selector(f"#refused li:text-is('anomaly of {name}: No such row.')")
+        page.wait_for_timeout(6000)  # a line that comes and goes has gone
+        assert page.is_visible("#refused")
+        page.click("#refused-seen")
+        assert not page.is_visible("#refused")
+
+
+def test_log_out(make_session, serve):
+    with serve(make_session()) as site:
+        page = site.enter()
+        page.click("#menu summary")
+        page.click("#log-out-button")
+        page.wait_for_selector("h1:text-is('A link is needed')")
+        assert page.goto(site.url).status == 403
