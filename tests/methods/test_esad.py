@@ -78,6 +78,17 @@ def test_ablation_switches_change_the_model(rows):
     assert "assist" not in tiny(lambda_assist=0.0).fit(X, y).loss_curves_
 
 
+@pytest.mark.parametrize("combine", ["scaled", "sum"])
+def test_lambda_norm_weighs_the_norm_in_the_score(rows, combine):
+    X, y = rows
+    found = {value: tiny(lambda_norm=value, combine=combine).fit(X, y) for value in (0, 0.5, 3)}
+    assert not found[0].score_terms(X)["norm"].any()
+    np.testing.assert_allclose(found[0].anomaly_score(X), found[0].score_terms(X)["reconstruction"])
+    if combine == "scaled":
+        assert [detector.recipe_.loss.norm_weight for detector in found.values()] == [0, 1, 6]
+        assert tiny(norm_weight=4).fit(X, y).recipe_.loss.norm_weight == 4
+
+
 def test_as_published_is_the_papers_recipe(rows):
     detector = ESAD.as_published(n_epochs=4, random_state=0).fit(*rows)
     assert np.isfinite(detector.training_scores_).all()  # every row is trained on, none is held out

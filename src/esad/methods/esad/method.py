@@ -153,7 +153,7 @@ PARAMETERS = Parameters(
         only="table",
     ),
     lambda_norm=Parameter(
-        meaning="Weight of L_norm, in the loss and in the score of Eq. (9).",
+        meaning="Weight of L_norm in the loss and of the norm in the score; with 0 the reconstruction alone is scored.",
         allowed=_AMOUNT,
         table=1.5,
         images=1.0,
@@ -178,7 +178,11 @@ PARAMETERS = Parameters(
         allowed=("scaled", "sum"),
         paper="sum",
     ),
-    norm_weight=Parameter(meaning="See `combine`.", allowed=_AMOUNT, table=3.0, images=2.0),
+    norm_weight=Parameter(
+        meaning="Weight of the norm in the scaled score; that of the reconstruction is 1.",
+        allowed=_AMOUNT,
+        auto="2 lambda_norm, which Eq. (9) weighs it with; 0 for pictures where no anomaly has taught it",
+    ),
     scaling=Parameter(meaning="How table columns are scaled.", allowed=SCALINGS, paper="minmax"),
     optimizer=Parameter(meaning="", allowed=("auto", *OPTIMIZERS), table="adam", images="adam", paper="sgd"),
     lr=Parameter(

@@ -30,6 +30,7 @@ SINCE_0_1 = {"shift", "flip", "decoys", "decoys_alone", "compiled", "accumulate"
 MIN_STEPS, MAX_STEPS = 250, 1000  # on a table
 PICTURE_PIXELS = 784  # a picture's error counts as if it had this many pixels
 MAX_BINS = 64  # of a column
+NORM_RATIO = 2.0  # weight of the norm in the scaled score, over lambda_norm
 
 
 def is_number_of_bins(value: Any) -> bool:
@@ -192,6 +193,8 @@ def resolve(
     if given["recipe"] == "published":  # `as_published` gives all of the paper's; the word alone, these
         automatic |= {name: declared[name].paper for name in ("bins", "lambda_norm")}
     chosen = {name: automatic.get(name, value) if is_auto(value) else value for name, value in given.items()}
+    if is_auto(chosen["norm_weight"]):
+        chosen["norm_weight"] = NORM_RATIO * chosen["lambda_norm"]
     return Recipe(network, _loss(chosen, in_shape, y, network.n_members), _settings(chosen, y, kind))
 
 
