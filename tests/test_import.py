@@ -59,10 +59,12 @@ def test_public_names_are_these():
     assert set(esad.__all__) == detectors | {
         "LabelAwareSplit",
         "Threshold",
+        "TrainingData",
         "__version__",
         "ap_scorer",
         "audit_labels",
         "auc_scorer",
+        "check_columns",
         "errors",
         "discoveries",
         "evaluate",
@@ -71,6 +73,7 @@ def test_public_names_are_these():
         "learning_curve",
         "load",
         "registry",
+        "score_file",
         "search",
         "suggest_labels",
     }

@@ -142,7 +142,7 @@ class TestFromColumn:
 
     @pytest.mark.parametrize("column", [[0, 1], ["0", "1"], [0.0, 1.0], [True, False], ["true", "false"], [1, None]])
     def test_zero_and_one_need_the_anomaly_value(self, column):
-        with pytest.raises(LabelError, match=r"'state'.*--anomaly-value 1"):
+        with pytest.raises(LabelError, match=r"'state'.*`anomaly_value=1`"):
             labels.from_column(column, name="state")
 
     @pytest.mark.parametrize("anomaly_value", [1, "1", 1.0, "1.0", True, "true"])

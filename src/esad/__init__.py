@@ -12,14 +12,17 @@ __version__ = "0.1.0"
 _NAMES = {
     "LabelAwareSplit": "esad.score.splits",
     "Threshold": "esad.score.threshold",
+    "TrainingData": "esad.detectors.training",
     "ap_scorer": "esad.score.metrics",
     "audit_labels": "esad.advice.audit",
     "auc_scorer": "esad.score.metrics",
+    "check_columns": "esad.io.checks",
     "discoveries": "esad.score.conformal",
     "evaluate": "esad.score.metrics",
     "export": "esad.detectors.export",
     "learning_curve": "esad.advice.curve",
     "load": "esad.detectors.model_file",
+    "score_file": "esad.detectors.scored_file",
     "search": "esad.advice.search",
     "suggest_labels": "esad.advice.suggest",
 }

@@ -169,19 +169,19 @@ def from_column(
     if anomaly is None and 1.0 in keys and 1.0 not in meanings and _values.numbers(keys) <= {0.0, 1.0}:
         raise LabelError(
             f"Column {name!r} holds {_values.shown(distinct)}, where 1 could mean anomaly or normal. "
-            "Give the anomaly value: anomaly_value=1 (--anomaly-value 1)."
+            "Give the anomaly value: `anomaly_value=1`."
         )
     wrong = [value for value, key in zip(distinct, keys, strict=True) if key not in meanings]
     if wrong and anomaly is not None and normal is None:
         raise LabelError(
             f"Column {name!r} must hold the anomaly value and blanks, unless the normal value is given too "
-            f"(--normal-value). Got {_values.shown(wrong)}. Leave cells blank where nobody has looked."
+            f"(`normal_value`). Got {_values.shown(wrong)}. Leave cells blank where nobody has looked."
         )
     if wrong:
         raise LabelError(
             f"Column {name!r} must hold the words anomaly, normal or unlabelled, the numbers -1, 0 or +1, blanks, or "
             f"the anomaly value and the normal value given. Got {_values.shown(wrong)}.{hint(str(wrong[0]), _WORDS)} "
-            "Give the anomaly value and the normal value, and leave the cells of unlabelled rows blank."
+            "Say what they mean with `anomaly_value` and `normal_value`, and leave the cells of unlabelled rows blank."
         )
     return np.array([meanings[key] for key in keys], dtype=np.int8)[codes]
 
@@ -222,7 +222,7 @@ def truth(values: ArrayLike, *, anomaly_value: object = None, name: str = "truth
     if any(word not in meanings for word in words):
         raise LabelError(
             f"{name!r} must hold 1 (anomaly) and 0 (normal), or -1 (anomaly) and +1 (normal), or those words. "
-            f"Got {_values.shown(distinct)}. Give the anomaly value to use other values."
+            f"Got {_values.shown(distinct)}. Give `anomaly_value` to use other values."
         )
     return np.array([meanings[word] for word in words], dtype=bool)[codes]
 

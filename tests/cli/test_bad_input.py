@@ -213,7 +213,7 @@ def test_sub_folders_with_other_names(refused, kit, tmp_path):
     line = refused(*fit)
     assert "sub-folders" in line
     assert "Got 'monday', 'tuesday'." in line
-    assert "--anomaly-value NAME" in line
+    assert "--anomaly-value and --normal-value" in line
     assert "olumn" not in line
     assert "Got 'tuesday'." in refused(*fit, "--anomaly-value", "monday")
     assert "'friday' never occurs in 'sub-folder'" in refused(*fit, "--anomaly-value", "friday")

@@ -171,7 +171,7 @@ def test_data_that_changes_between_the_two_passes_is_refused(esad, data, tmp_pat
     def shrinking(*args, **kwargs):
         calls.append(1)
         batches = list(opened(*args, **kwargs))
-        return iter([batches[0].slice(0, 100)] if len(calls) == 2 else batches)
+        return iter([batches[0].slice(0, 100)] if len(calls) == 1 else batches)
 
     monkeypatch.setattr(files, "open_batches", shrinking)
     done = esad("score", data.held_out, data.mixed, "--fdr", 0.1, "--out", tmp_path / "s.csv")
@@ -226,7 +226,7 @@ class TestRefused:
 
     def test_calibrating_with_too_few_rows(self, refused, data, tmp_path):
         line = refused("calibrate", data.plain, data.normal, "--alpha", 0.001, "--out", tmp_path / "m.esad")
-        assert "`alpha` of 0.001 needs at least 999 calibration rows. Got 199." in line
+        assert "--alpha of 0.001 needs at least 999 calibration rows. Got 199." in line
 
     @pytest.mark.parametrize(
         ("options", "words"),
@@ -257,8 +257,8 @@ class TestRefused:
     @pytest.mark.parametrize(
         ("options", "words"),
         [
-            (["--calibration-ratio", "0"], "`calibration_ratio` must be above 0 and below 1"),
-            (["--calibration-ratio", "1.5"], "`calibration_ratio` must be above 0 and below 1"),
+            (["--calibration-ratio", "0"], "--calibration-ratio must be above 0 and below 1"),
+            (["--calibration-ratio", "1.5"], "--calibration-ratio must be above 0 and below 1"),
             (["--calibration-ratio", "0.001"], "Both need one at least"),
             (["--calibration-ratio", "0.1", "--false-alarm-rate", "0.01"], "needs at least 99"),
             (["--calibration-ratio", "0.1", "--cross-calibration"], "not both"),

@@ -7,8 +7,6 @@ import pytest
 from pyarrow import parquet
 
 from esad.cli.app import run
-from esad.cli.source import Source
-from esad.cli.worst import worst_rows
 from esad.detectors.model_file import load
 from esad.io import files
 
@@ -81,21 +79,6 @@ def test_cases_may_come_from_a_file_and_go_by_their_ids(esad, model, keeping, pa
     assert {case["id"] for case in found} == {"S007", "S023", "S041"}
     assert [case["row"] for case in found] == [case["row"] for case in kept]
     assert "nearest labelled: S0" in esad("explain", model, parts, "--top", 1, "--cases", parts).out
-
-
-def test_the_worst_rows_are_the_same_however_the_file_is_cut(model, parts):
-    detector = load(model)
-    schema = detector.inputs_.schema
-
-    def blocks(n_rows):
-        from esad.cli.source import Block
-
-        for batch in files.open_batches(parts, schema=schema, columns=list(schema.names), batch_rows=n_rows):
-            yield Block(batch, None, None, batch.num_rows)
-
-    whole, cut = (worst_rows(detector, Source(blocks(n), blocks, None, None), 9) for n in (60, 7))
-    assert whole.rows.tolist() == cut.rows.tolist() == whole.ids
-    assert whole.X.equals(cut.X.combine_chunks()) or whole.X.to_pylist() == cut.X.to_pylist()
 
 
 def test_heat_maps_go_to_a_new_folder(esad, kit, tmp_path):

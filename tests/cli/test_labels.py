@@ -133,6 +133,6 @@ def test_a_file_with_a_label_in_every_row_has_none_to_suggest(refused, model, ki
 
 @pytest.mark.parametrize(("suspicion", "verdict"), [(0.5, "Labels to look at again"), (0.49, "No label looks wrong")])
 def test_an_audit_without_doubts_says_so(capfd, suspicion, verdict):
-    rows = SimpleNamespace(id_name="serial", name=str)
+    rows = SimpleNamespace(id_name="serial", name_of=str)
     labels._show_doubts((Doubt(3, -1, suspicion, 0.9), Doubt(4, 1, 0.1, 0.2)), rows)
     assert capfd.readouterr().out.startswith(f"{verdict}, most doubtful first")

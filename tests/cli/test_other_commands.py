@@ -180,12 +180,15 @@ def test_demo_trains_compares_and_leaves_working_files(esad, tmp_path, monkeypat
 @pytest.mark.parametrize(
     ("stopped", "words"),
     [
-        ("saving.write_table", "no result was written."),
+        ("esad.datasets.saving.write_table", "no result was written."),
         (
-            "_train",
+            "esad.cli.demo._train",
             "'d/train.csv', 'd/test.csv' had been written, 'd/model.esad', 'd/scores.csv', 'd/report.html' not.",
         ),
-        ("_show", "'d/train.csv', 'd/test.csv', 'd/model.esad', 'd/scores.csv', 'd/report.html' had been written."),
+        (
+            "esad.cli.demo._show",
+            "'d/train.csv', 'd/test.csv', 'd/model.esad', 'd/scores.csv', 'd/report.html' had been written.",
+        ),
     ],
 )
 def test_demo_says_what_it_had_written_when_it_is_stopped(esad, tmp_path, monkeypatch, stopped, words):
@@ -194,7 +197,7 @@ def test_demo_says_what_it_had_written_when_it_is_stopped(esad, tmp_path, monkey
 
     quick = ESAD.__init__.__kwdefaults__ | {"n_epochs": 2, "n_members": 1}
     monkeypatch.setattr(ESAD.__init__, "__kwdefaults__", quick)
-    monkeypatch.setattr(f"esad.cli.demo.{stopped}", interrupt)
+    monkeypatch.setattr(stopped, interrupt)
     monkeypatch.chdir(tmp_path)
     done = esad("demo", "--out", "d")
     assert (done.code, done.err) == (130, f"interrupted: {words}\n")

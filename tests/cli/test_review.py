@@ -14,12 +14,12 @@ import httpx
 import pytest
 
 from esad import registry
-from esad.cli import saving
-from esad.cli.progress import GracefulStop
-from esad.cli.review_data import read_dataset
-from esad.cli.source import load_model
-from esad.cli.training import Reading, read_training
+from esad.cli.failures import GracefulStop
+from esad.datasets import saving
 from esad.datasets import scenario as scenarios
+from esad.detectors.model_file import load
+from esad.detectors.training import TrainingData
+from esad.review.dataset import ReviewDataset
 
 FIRST = ("--method", "iforest", "--ignore", "verdict", "--id-column", "serial")
 
@@ -156,23 +156,23 @@ def test_tables_in_several_files_are_judged_as_one(kit, model, parts, esad, tmp_
     done = esad("review", model, given, "--import-labels", tmp_path / "in.csv", "--json")
     assert (done.code, done.err) == (0, "")
     assert (done.json["n_new"], done.json["labels"]) == (2, "day.labels.db")
-    whole, split = (read_dataset(path, load_model(model), Reading(), is_new=False) for path in (parts, folder))
+    whole, split = (ReviewDataset.from_file(path, load(model)) for path in (parts, folder))
     assert split.names == whole.names
-    assert (load_model(model).anomaly_score(split.X) == load_model(model).anomaly_score(whole.X)).all()
+    assert (load(model).anomaly_score(split.X) == load(model).anomaly_score(whole.X)).all()
     assert [dict(split.cells_of(row)) for row in (0, 59)] == [dict(whole.cells_of(row)) for row in (0, 59)]
 
 
 def test_a_column_of_different_text_says_which_row_is_meant(parts, esad, tmp_path):
     model = tmp_path / "m.esad"
     assert esad("fit", parts, "--ignore", "verdict", "--method", "iforest", "--out", model, "--quiet").code == 0
-    dataset = read_dataset(parts, load_model(model), Reading(ignore=("verdict",)), is_new=False)
+    dataset = ReviewDataset.from_file(parts, load(model), ignore=["verdict"])
     assert dataset.names is None  # nobody said that serial names the rows
     assert [dataset.name_of(row) for row in (0, 59)] == ["S000", "S059"]
 
 
 def test_a_first_model_learns_from_several_files_as_from_one(kit, parts, tmp_path):
-    reading = Reading(label_column="verdict", id_column="serial")
-    one, several = (read_training(path, reading) for path in (parts, in_parts(kit, tmp_path / "day")))
+    paths = (parts, in_parts(kit, tmp_path / "day"))
+    one, several = (TrainingData.from_file(path, label_column="verdict", id_column="serial") for path in paths)
     assert several.X.cast(one.X.schema) == one.X
     assert (several.y == one.y).all()
 
@@ -328,7 +328,7 @@ def test_a_refit_keeps_what_the_model_learned_from(esad, tmp_path):
     assert after["false_alarm_rate"] <= before["false_alarm_rate"] + 0.01, (before, after)
     shown = esad("inspect", tumours.model, "--json").json
     assert shown["notes"]["training_data"] == [str(tumours.train), str(tumours.test)]
-    assert load_model(tumours.model).label_counts_.n_unlabelled == int((tumours.y == 0).sum())
+    assert load(tumours.model).label_counts_.n_unlabelled == int((tumours.y == 0).sum())
     other = tmp_path / "other.csv"  # the judged rows of the first review are kept in the next one
     other.write_text("\n".join(tumours.test.read_text().splitlines()[:40]) + "\n")
     with Review(tumours.model, other) as review, closing(review.enter()) as ann:
@@ -363,7 +363,7 @@ def test_the_data_that_the_model_learned_from_needs_nothing_else(esad, tmp_path)
     tumours = Tumours(esad, tmp_path, *FAST)
     with Review(tumours.model, tumours.train) as review, closing(review.enter()) as ann:
         assert ann.get("/api/state").json()["training"] == {"n_rows": 0, "n_labelled": 0, "lost": ""}
-    detector = load_model(tumours.model)
+    detector = load(tumours.model)
     detector.notes_ = {"label_column": "label"}  # as an older file
     detector.save(tumours.model)
     with Review(tumours.model, tumours.train) as review, closing(review.enter()) as ann:

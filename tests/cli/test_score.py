@@ -102,14 +102,6 @@ def test_blocks_do_not_change_scores_or_the_worst(esad, model, parts, tmp_path, 
     assert read(tmp_path / "a.csv") == read(tmp_path / "b.csv")
 
 
-def test_the_worst_keeps_earlier_rows_of_equal_score():
-    worst = command._Worst(3)
-    for first_row in (0, 4):
-        scores = np.array([1.0, 5.0, 1.0, 5.0])
-        worst.add(command.Block(None, None, None, 4), scores, scores > 2, None, first_row=first_row)
-    assert worst.rows("row") == [{"row": row, "score": 5.0, "anomaly": True} for row in (1, 3, 5)]
-
-
 def test_a_bad_value_late_in_the_file_is_named_and_leaves_no_scores(esad, model, kit, tmp_path):
     table = kit.rows()
     table[50][1] = "wide"

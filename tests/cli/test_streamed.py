@@ -148,10 +148,17 @@ def test_csv_is_streamed_on_the_command_line_with_the_columns_of_the_whole_file(
     assert whole["data"]["labels"]["n_anomaly"] == 1
 
 
+def test_several_files_are_read_whole_where_asked(parts, tmp_path, capsys):
+    args = ["fit", str(parts), "-l", "label", "--out", str(tmp_path / "m.esad"), "--json", "--method", "iforest"]
+    assert run([*args, "--no-stream"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert (said["n_sample"], said["data"]["n_rows"]) == (None, open_stream(parts).n_rows)
+
+
 @pytest.mark.parametrize("suffix", [".csv", ".csv.gz"])
 def test_a_large_csv_is_streamed_without_being_asked(drawn, tmp_path, capsys, monkeypatch, suffix):
     monkeypatch.setattr("esad.io.csv_parts.PART_BYTES", 8000)
-    monkeypatch.setattr("esad.cli.streamed._memory", lambda: 1000.0)
+    monkeypatch.setattr("esad.detectors.training._memory", lambda: 1000.0)
     folder = write_parts(tmp_path / "csv", drawn.X_train, drawn.y_train, suffix=suffix)
     file = str(next(folder.iterdir()))
     args = ["fit", file, "--ignore", "label", "--out", str(tmp_path / "m.esad"), "--json", "--set", "n_epochs=1"]
@@ -162,7 +169,6 @@ def test_a_large_csv_is_streamed_without_being_asked(drawn, tmp_path, capsys, mo
 @pytest.mark.parametrize(
     ("args", "line"),
     [
-        (["--no-stream"], "Several files are always read in parts"),
         (["--method", "iforest"], "cannot learn from a stream"),
         (["--search"], "Leave --search out"),
         (["--cross-calibration"], "Take --calibration-ratio"),
@@ -178,7 +184,7 @@ def test_what_does_not_go_together_is_one_line(parts, tmp_path, capsys, args, li
 
 
 def test_large_data_is_read_in_parts_without_being_asked(parts, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("esad.cli.streamed._memory", lambda: 1000.0)
+    monkeypatch.setattr("esad.detectors.training._memory", lambda: 1000.0)
     out = str(tmp_path / "m.esad")
     file = str(parts / "part-0.parquet")
     args = ["fit", file, "-l", "label", "--out", out, "--json", "--set", "n_epochs=1", "--members", "1"]

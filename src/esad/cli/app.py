@@ -17,10 +17,8 @@ import esad
 from esad.cli import (
     bench,
     calibrate,
-    common,
     compare,
     data,
-    data_files,
     demo,
     evaluate,
     explain,
@@ -30,6 +28,7 @@ from esad.cli import (
     inspect,
     labels,
     methods,
+    output,
     report,
     review,
     score,
@@ -41,7 +40,7 @@ __all__ = ["app", "run"]
 
 app = typer.Typer(
     name="esad",
-    epilog=common.example("esad demo"),
+    epilog=output.example("esad demo"),
     invoke_without_command=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
@@ -51,7 +50,7 @@ app = typer.Typer(
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        common.say(f"esad {esad.__version__}")
+        output.say(f"esad {esad.__version__}")
         raise typer.Exit
 
 
@@ -83,7 +82,7 @@ def _guarded(
             _refuse_several(command)
             command(*args, **kwargs)
         except KeyboardInterrupt as interrupt:
-            raise common.Interrupted(results.told()) from interrupt
+            raise output.Interrupted(results.told()) from interrupt
 
     return wrapped
 
@@ -110,8 +109,8 @@ app.command("methods", epilog=methods.EXAMPLE)(_guarded(methods.methods))
 _data = typer.Typer(invoke_without_command=True, rich_markup_mode="rich")
 _data.callback(epilog=data.EXAMPLE)(_guarded(data.data))
 _data.command("save", epilog=data.SAVE_EXAMPLE)(_guarded(data.save))
-_data.command("get", epilog=data_files.GET_EXAMPLE)(_guarded(data_files.get))
-_data.command("status", epilog=data_files.STATUS_EXAMPLE)(_guarded(data_files.status))
+_data.command("get", epilog=data.GET_EXAMPLE)(_guarded(data.get))
+_data.command("status", epilog=data.STATUS_EXAMPLE)(_guarded(data.status))
 app.add_typer(_data, name="data")
 _bench = typer.Typer(cls=bench.DefaultRun, invoke_without_command=True, rich_markup_mode="rich")
 _bench.callback(epilog=bench.EXAMPLE)(_guarded(bench.bench))

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from esad.cli import common, options
-from esad.cli.progress import bar
+from esad.cli import options, output
 from esad.errors import InputError
 
 if TYPE_CHECKING:
@@ -31,14 +30,14 @@ __all__ = [
     "run",
 ]
 
-EXAMPLE = common.example("esad bench experiments/classic.toml", "esad bench report experiments/classic.toml")
-RUN_EXAMPLE = common.example(
+EXAMPLE = output.example("esad bench experiments/classic.toml", "esad bench report experiments/classic.toml")
+RUN_EXAMPLE = output.example(
     "esad bench run experiments/classic.toml --jobs 2 --budget 25m",
     "esad bench run experiments/classic.toml --subset data=cardio,thyroid --subset seed=0",
 )
-REPORT_EXAMPLE = common.example("esad bench report experiments/classic.toml --out results.md")
-EXPORT_EXAMPLE = common.example("esad bench export bench.db --out results.jsonl")
-MERGE_EXAMPLE = common.example("esad bench merge bench.db other-machine.db")
+REPORT_EXAMPLE = output.example("esad bench report experiments/classic.toml --out results.md")
+EXPORT_EXAMPLE = output.example("esad bench export bench.db --out results.jsonl")
+MERGE_EXAMPLE = output.example("esad bench merge bench.db other-machine.db")
 _STORE = Path("bench.db")
 _HEAD = "# Results\n\n<!-- Written by esad bench report. -->\n"
 _UNITS = {"s": 1, "m": 60, "h": 3600}
@@ -103,7 +102,7 @@ def run(
     chosen = [_read(path, subset) for path in experiments]
     cells = [cell for experiment in chosen for _, cell in experiment.cells()]
     seconds = None if budget is None else _seconds(budget)
-    with Store(store) as results, bar(bursts=True, shown=not as_json) as progress:
+    with Store(store) as results, output.bar(bursts=True, shown=not as_json) as progress:
         n_cells = len({cell.name for cell in cells})
         n_there = len({cell.name for cell in cells} & results.finished())
         task = progress.add_task("running", total=n_cells, completed=n_there, before=n_there, limit=seconds)
@@ -151,12 +150,12 @@ def report(
         with atomic_path(out) as beside:
             beside.write_text("\n".join([_HEAD, *parts]), encoding="utf-8")
     if as_json:
-        common.json_out({"experiments": plain})
+        output.json_out({"experiments": plain})
     elif out is None:
         for line in "\n".join(parts).splitlines():
-            common.say(line)
+            output.say(line)
     else:
-        common.say(f"{out}: {common.counted(len(parts), 'table')}")
+        output.say(f"{out}: {output.counted(len(parts), 'table')}")
 
 
 def merge(
@@ -172,10 +171,10 @@ def merge(
         for path in others:
             taken[str(path)] = results.merge(_results(path))
     if as_json:
-        common.json_out({"taken": taken})
+        output.json_out({"taken": taken})
         return
     for name, n_taken in taken.items():
-        common.say(f"{name}: {common.counted(n_taken, 'new result')}")
+        output.say(f"{name}: {output.counted(n_taken, 'new result')}")
 
 
 def export(
@@ -193,9 +192,9 @@ def export(
     with atomic_path(out) as beside:
         beside.write_text(to_text(results), encoding="utf-8")
     if as_json:
-        common.json_out({"out": str(out), "n_results": len(results)})
+        output.json_out({"out": str(out), "n_results": len(results)})
     else:
-        common.say(f"{out}: {common.counted(len(results), 'result')}")
+        output.say(f"{out}: {output.counted(len(results), 'result')}")
 
 
 def _link(path: Path, page: Path | None) -> str:
@@ -248,16 +247,16 @@ def _show(outcome: "Outcome", n_cells: int, n_there: int, store: Path, *, as_jso
     failures = [{**failure.cell.describe(), "reason": failure.reason} for failure in outcome.failures]
     if as_json:
         counts = {"cells": n_cells, "already_there": n_there, "done": outcome.n_done, "left": outcome.n_left}
-        common.json_out(counts | {"elsewhere": outcome.n_elsewhere, "failures": failures, "store": str(store)})
+        output.json_out(counts | {"elsewhere": outcome.n_elsewhere, "failures": failures, "store": str(store)})
     else:
-        common.say(f"{n_cells:,} cells: {n_there:,} were there, {outcome.n_done:,} done now. Store: {store}")
+        output.say(f"{n_cells:,} cells: {n_there:,} were there, {outcome.n_done:,} done now. Store: {store}")
         if outcome.n_elsewhere:
-            common.say(f"{outcome.n_elsewhere:,} are with another run.")
+            output.say(f"{outcome.n_elsewhere:,} are with another run.")
         if outcome.n_left:
             why = "" if failures else ": the budget is spent"
-            common.say(f"{outcome.n_left:,} are left{why}. The same command goes on.")
+            output.say(f"{outcome.n_left:,} are left{why}. The same command goes on.")
     for reason in dict.fromkeys(failure["reason"] for failure in failures):
         n_failed = sum(failure["reason"] == reason for failure in failures)
-        common.warn(f"{common.counted(n_failed, 'cell')} could not be run: {reason}")
+        output.warn(f"{output.counted(n_failed, 'cell')} could not be run: {reason}")
     if failures:
         raise typer.Exit(1)

@@ -5,9 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from esad import registry
-from esad.cli import common, options
-from esad.cli.progress import bar
-from esad.cli.training import Reading, read_training
+from esad.cli import options, output
 from esad.errors import InputError, LabelError
 
 if TYPE_CHECKING:
@@ -15,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["EXAMPLE", "compare"]
 
-EXAMPLE = common.example(
+EXAMPLE = output.example(
     "esad compare payments.csv --label-column label",
     "esad compare parts.csv -l bad --anomaly-value 1 --methods esad,iforest --repeats 10",
 )
@@ -46,22 +44,24 @@ def compare(
     Held-out labelled anomalies are ranked against all other held-out rows; two labelled anomalies are needed at least.
     """
     from esad.advice.compare import compare as measure
+    from esad.detectors.training import TrainingData
 
     asked = _names(methods)
-    reading = Reading(
+    training = TrainingData.from_file(
+        data,
         label_column=label_column,
         id_column=id_column,
-        ignore=tuple(ignore or ()),
-        text=tuple(text or ()),
+        ignore=ignore or (),
+        text=text or (),
         anomaly_value=anomaly_value,
         normal_value=normal_value,
         labels_csv=labels_csv,
+        on_remark=output.remark,
     )
-    training = read_training(data, reading)
     if training.y is None:
         raise LabelError("Comparing needs labels. Give --label-column, or sub-folders of pictures.")
-    names = asked or list(registry.methods_for("images" if training.schema is None else "table"))
-    with bar() as progress:
+    names = asked or list(registry.methods_for(training.kind))
+    with output.bar() as progress:
         task = progress.add_task("comparing", total=len(names) * repeats)
 
         def on_fit(name: str, number: int) -> None:
@@ -80,7 +80,7 @@ def compare(
     if all(result.reason is not None for result in found.results):
         raise InputError(f"No method could be used. {found.results[0].method}: {found.results[0].reason}")
     if as_json:
-        common.json_out(found.to_json())
+        output.json_out(found.to_json())
     else:
         _show(found)
 
@@ -93,22 +93,22 @@ def _names(methods: str | None) -> list[str]:
     if not names:
         raise InputError(f"--methods must name one method at least. There are: {', '.join(registry.method_names())}.")
     for name in names:
-        common.check_method(name)
+        output.check_method(name)
     return names
 
 
 def _show(found: "Comparison") -> None:
-    anomalies = common.counted(found.n_test_anomaly, "labelled anomaly", "labelled anomalies")
-    splits, held_out = common.counted(found.n_repeats, "split"), common.counted(found.n_test, "held-out row")
+    anomalies = output.counted(found.n_test_anomaly, "labelled anomaly", "labelled anomalies")
+    splits, held_out = output.counted(found.n_repeats, "split"), output.counted(found.n_test, "held-out row")
     title = f"{splits}, {anomalies} among {held_out}"
     rows = [_row(result) for result in found.results if result.reason is None]
     heads = ["method", "average precision", "AUC", "fit seconds"]
-    common.show_table(title, heads, rows, right=heads[1:])
+    output.show_table(title, heads, rows, right=heads[1:])
     for result in found.results:
         if result.reason is not None:
-            common.say(f"{result.method} was left out: {result.reason}")
-    common.say("Mean and spread (±) over the splits. Unlabelled rows count as normal here, hidden anomalies too:")
-    common.say("good for comparing methods, not for promising a hit rate.")
+            output.say(f"{result.method} was left out: {result.reason}")
+    output.say("Mean and spread (±) over the splits. Unlabelled rows count as normal here, hidden anomalies too:")
+    output.say("good for comparing methods, not for promising a hit rate.")
 
 
 def _row(result: "MethodResult") -> tuple[str, ...]:

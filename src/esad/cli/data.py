@@ -1,25 +1,37 @@
-"""`esad data`: data sets by name, and any of them as files to try every command on."""
+"""`esad data`: data sets by name, from the network, and any of them as files to try every command on."""
 
 import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from esad import registry
-from esad.cli import common, data_files, options, saving
+from esad.cli import options, output
 from esad.errors import InputError
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from esad.datasets.dataset import Dataset
+    from esad.datasets.download import Report
 
-__all__ = ["EXAMPLE", "SAVE_EXAMPLE", "data", "save"]
+__all__ = ["EXAMPLE", "GET_EXAMPLE", "SAVE_EXAMPLE", "STATUS_EXAMPLE", "data", "get", "save", "status"]
 
-EXAMPLE = common.example("esad data", "esad data save breast_cancer --out cancer.csv")
-SAVE_EXAMPLE = common.example(
+EXAMPLE = output.example("esad data", "esad data save breast_cancer --out cancer.csv")
+SAVE_EXAMPLE = output.example(
     "esad data save breast_cancer --out cancer.csv --test-out cancer-test.csv --labels 15",
     "esad data save digits --out digits --test-out digits-test",
 )
+
+GET_EXAMPLE = output.example("esad data get cardio", "esad data get mnist --out my-data")
+STATUS_EXAMPLE = output.example("esad data status", "esad data status --json")
+_Folder = Annotated[
+    Path | None,
+    typer.Option("--out", "-o", metavar="DIR", help="Data folder; by default ESAD_DATA, or else esad in the cache."),
+]
 
 
 def data(context: typer.Context, as_json: options.Json = False) -> None:
@@ -27,16 +39,16 @@ def data(context: typer.Context, as_json: options.Json = False) -> None:
     if context.invoked_subcommand is not None:
         return
     found = [
-        {"name": name, "family": family, "available": data_files.is_here(name)}
+        {"name": name, "family": family, "available": _is_here(name)}
         for name, family in registry.data_set_names().items()
     ]
     if as_json:
-        common.json_out({"data_sets": found})
+        output.json_out({"data_sets": found})
         return
     rows = [(one["name"], one["family"], "yes" if one["available"] else "no") for one in found]
-    common.show_table(None, ["data set", "family", "here"], rows)
-    common.say("What is not built in is read from the data folder; see: esad data status")
-    common.say("Try one with: esad data save breast_cancer --out cancer.csv")
+    output.show_table(None, ["data set", "family", "here"], rows)
+    output.say("What is not built in is read from the data folder; see: esad data status")
+    output.say("Try one with: esad data save breast_cancer --out cancer.csv")
 
 
 def save(
@@ -63,7 +75,9 @@ def save(
     as_json: options.Json = False,
 ) -> None:
     """Write a data set as files: a table with a label and a truth column, or a folder of pictures."""
-    data_files.check_data_set(name)
+    from esad.datasets import saving
+
+    _check_data_set(name)
     if test_out is not None and test_out.absolute() == out.absolute():
         raise InputError("--out and --test-out must differ.")
     dataset: Dataset = registry.load_data_set(name)
@@ -75,14 +89,14 @@ def save(
     n_test = write(test, test_out, None) if test is not None and test_out is not None else 0
     if as_json:
         written = {"out": str(out), "n_rows": n_rows, "test_out": test_out and str(test_out), "n_test_rows": n_test}
-        common.json_out({"name": name} | written)
+        output.json_out({"name": name} | written)
         return
-    common.say(f"{dataset.name}: {dataset.description}.")
-    common.say(f"{out}: {n_rows:,} to learn from, {n_labels} of them labelled as anomalies")
+    output.say(f"{dataset.name}: {dataset.description}.")
+    output.say(f"{out}: {n_rows:,} to learn from, {n_labels} of them labelled as anomalies")
     if test_out is not None:
-        common.say(f"{test_out}: {n_test:,} kept apart to evaluate with")
+        output.say(f"{test_out}: {n_test:,} kept apart to evaluate with")
     columns = [] if dataset.is_images else ["--label-column", saving.LABEL, "--ignore", saving.TRUTH]
-    common.say(f"Next: {shlex.join(['esad', 'fit', str(out), *columns, '--out', 'model.esad'])}")
+    output.say(f"Next: {shlex.join(['esad', 'fit', str(out), *columns, '--out', 'model.esad'])}")
 
 
 def _parts(dataset: "Dataset", with_test: bool, seed: int) -> "tuple[Dataset, Dataset | None]":
@@ -93,3 +107,117 @@ def _parts(dataset: "Dataset", with_test: bool, seed: int) -> "tuple[Dataset, Da
         return dataset, dataset.test
     train_rows, test_rows = split(dataset.truth, test_ratio=0.4, seed=seed)
     return dataset.take(train_rows), dataset.take(test_rows)
+
+
+# ---------------------------------------------------------------------- files
+
+
+def _check_data_set(name: str) -> None:
+    """Refuse an unknown data set and name the nearest."""
+    known = registry.data_set_names()
+    if name not in known:
+        raise InputError(f"Unknown data set {name!r}.{output.hint(name, known)} See: esad data")
+
+
+def get(
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="Data set; see: esad data.", autocompletion=options.complete_data_set)
+    ],
+    folder: _Folder = None,
+    as_json: options.Json = False,
+) -> None:
+    """Download a data set, check it and keep it in the data folder; one made of pictures is made from those there."""
+    from esad.datasets import checksums
+    from esad.datasets.folder import data_folder, locked
+
+    _check_data_set(name)
+    source, place = _getter(name), folder or data_folder()
+    file = source.files(name)[0]
+    path, before = place / file, checksums.state(place, file)
+    is_needed = before in ("missing", "damaged")
+    if is_needed:
+        with locked(place):
+            before = checksums.state(place, file)  # another process may have brought it meanwhile
+            is_needed = before in ("missing", "damaged")
+            if is_needed:
+                with _reporting(name, shown=not as_json) as report:
+                    source.get(name, place, report)
+                checksums.record(place, file)
+    n_bytes = path.stat().st_size
+    if as_json:
+        state = "verified" if is_needed else before
+        output.json_out({"name": name, "out": str(path), "n_bytes": n_bytes, "state": state, "written": is_needed})
+        return
+    output.say(f"{path}: {output.size_text(n_bytes)}, {'written' if is_needed else f'already there ({before})'}")
+    if place.absolute() != data_folder().absolute():
+        output.say(f"To have it found: export ESAD_DATA={shlex.quote(str(place.absolute()))}")
+
+
+def _getter(name: str) -> "ModuleType":
+    """The module that gets a data set, or why there is none."""
+    source = registry.data_set_source(name)
+    if not hasattr(source, "files"):
+        raise InputError(f"{name} need not be downloaded: it is built in. Try: esad data save {name} --out {name}")
+    if name not in getattr(source, "GETS", ()):
+        raise InputError(f"{name} cannot be downloaded. Put {source.files(name)[0]} into the data folder.")
+    return source
+
+
+def status(as_json: options.Json = False) -> None:
+    """Say which data sets are here, where, how large, and whether they are still what was downloaded."""
+    from esad.datasets.folder import data_folder
+
+    folder = data_folder()
+    found = [_described(name, folder) for name in registry.data_set_names()]
+    if as_json:
+        output.json_out({"folder": str(folder), "data_sets": found})
+        return
+    output.say(f"Data folder: {folder}")
+    rows = [
+        (
+            one["name"],
+            one["path"] or "-",
+            "-" if one["n_bytes"] is None else output.size_text(one["n_bytes"]),
+            one["state"],
+            f"esad data get {one['name']}" if one["can_be_got"] and one["state"] in ("missing", "damaged") else "",
+        )
+        for one in found
+    ]
+    output.show_table(None, ["data set", "file", "size", "state", "get it with"], rows, right=["size"])
+    output.say("verified: as it was downloaded. unrecorded: put there by other means.")
+
+
+def _is_here(name: str) -> bool:
+    """Whether a data set can be loaded, as far as its files tell."""
+    from esad.datasets.folder import data_folder
+
+    source = registry.data_set_source(name)
+    return not hasattr(source, "files") or any((data_folder() / file).exists() for file in source.files(name))
+
+
+def _described(name: str, folder: Path) -> dict[str, Any]:
+    from esad.datasets import checksums
+
+    source = registry.data_set_source(name)
+    described: dict[str, Any] = {"name": name, "path": None, "n_bytes": None, "state": "built in"}
+    if hasattr(source, "files"):
+        file, *others = source.files(name)
+        described["state"] = checksums.state(folder, file)
+        if described["state"] != "missing":
+            described |= {"path": file, "n_bytes": (folder / file).stat().st_size}
+        for other in others:
+            if described["state"] == "missing" and (folder / other).is_dir():
+                described |= {"path": other, "state": "original pictures"}
+    return described | {"can_be_got": name in getattr(source, "GETS", ())}
+
+
+@contextmanager
+def _reporting(name: str, *, shown: bool) -> Iterator["Report"]:
+    """A bar that follows files and pictures."""
+    with output.bar(shown=shown) as drawn:
+        task = drawn.add_task(name, total=None)
+
+        def report(what: str, done: int, total: int | None) -> None:
+            drawn.update(task, description=f"{name}: {what}", completed=done, total=total)
+
+        yield report

@@ -8,10 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from esad import registry
-from esad.cli import common, options, report, saving
-from esad.cli.cases import KnownCases
-from esad.cli.progress import TrainingBar, bar
-from esad.cli.source import open_source
+from esad.cli import options, output, report
 from esad.errors import OutputError
 
 if TYPE_CHECKING:
@@ -23,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["EXAMPLE", "demo", "result_files"]
 
-EXAMPLE = common.example("esad demo", "esad demo --out /tmp/esad-demo")
+EXAMPLE = output.example("esad demo", "esad demo --out /tmp/esad-demo")
 _METHODS = ("esad", "deep_sad", "iforest")
 _EXPLAINED = 5  # rows, in the report
 
@@ -40,6 +37,7 @@ def demo(
     Malignant tumours are the anomalies: a few are labelled, a few more hide among the unlabelled rows. 40 % of the rows
     are kept apart for the test.
     """
+    from esad.datasets.saving import write_table
     from esad.datasets.scenario import table
     from esad.io.scores import ScoreWriter
 
@@ -48,18 +46,18 @@ def demo(
     scenario = table(dataset, labelled_ratio=0.05, pollution_ratio=0.05, seed=seed)
     if not as_json:
         _introduce(scenario)
-    saving.write_table(files["train"], scenario.X_train, names=dataset.columns, y=scenario.y_train)
-    saving.write_table(files["test"], scenario.X_test, names=dataset.columns, truth=scenario.truth_test)
+    write_table(files["train"], scenario.X_train, names=dataset.columns, y=scenario.y_train)
+    write_table(files["test"], scenario.X_test, names=dataset.columns, truth=scenario.truth_test)
     trained = {name: _train(name, files, scenario, seed) for name in _METHODS}
     model, scores, _ = trained["esad"]
-    model.notes_ = {"label_column": saving.LABEL, "ignored_columns": [saving.TRUTH]}
+    model.notes_ = {"label_column": "label", "ignored_columns": ["truth"]}
     model.save(files["model"], with_cases=True)
     with ScoreWriter(files["scores"]) as writer:
         writer.write(scores, scores > model.threshold_)
     _write_report(model, files)
     results = {name: result for name, (_, _, result) in trained.items()}
     if as_json:
-        common.json_out({"results": results, "files": {name: str(path) for name, path in files.items()}})
+        output.json_out({"results": results, "files": {name: str(path) for name, path in files.items()}})
     else:
         _show(results, files)
 
@@ -86,10 +84,16 @@ def _prepare(out: Path) -> dict[str, Path]:
 
 def _write_report(model: "Detector", files: dict[str, Path]) -> None:
     """What `esad report` says of the test rows."""
-    source = open_source(files["test"], model, truth_column=saving.TRUTH)
-    asked = report.Asked(saving.TRUTH)
-    found = report.collect(
-        model, source, KnownCases(None, None), asked, model=files["model"], data=files["test"], n_top=_EXPLAINED
+    from esad.report.findings import collect_findings
+
+    found = collect_findings(
+        model,
+        files["test"],
+        truth_column="truth",
+        top=_EXPLAINED,
+        model_name=files["model"].name,
+        n_bytes=files["model"].stat().st_size,
+        on_remark=output.remark,
     )
     report.write_report(found, files["report"])
 
@@ -97,10 +101,10 @@ def _write_report(model: "Detector", files: dict[str, Path]) -> None:
 def _introduce(scenario: "Scenario") -> None:
     n_labelled, n_test_anomaly = int((scenario.y_train < 0).sum()), int(scenario.truth_test.sum())
     n_train, n_test = len(scenario.y_train), len(scenario.truth_test)
-    common.say("Breast cancer: 30 measures of the cell nuclei of each tumour; malignant = anomaly.")
-    common.say(f"To learn from: {n_train} tumours, {n_labelled} labelled as malignant, the others unlabelled.")
-    common.say(f"To test with:  {n_test} other tumours, {n_test_anomaly} of them malignant.")
-    common.say()
+    output.say("Breast cancer: 30 measures of the cell nuclei of each tumour; malignant = anomaly.")
+    output.say(f"To learn from: {n_train} tumours, {n_labelled} labelled as malignant, the others unlabelled.")
+    output.say(f"To test with:  {n_test} other tumours, {n_test_anomaly} of them malignant.")
+    output.say()
 
 
 def _train(
@@ -112,11 +116,11 @@ def _train(
 
     detector = registry.method(name)(random_state=seed)
     started = time.perf_counter()
-    with bar() as progress:
-        watch = TrainingBar(progress, f"training {name}")
-        detector.fit(read_table(files["train"]).drop_columns([saving.LABEL]), scenario.y_train, callbacks=[watch])
+    with output.bar() as progress:
+        watch = output.TrainingBar(progress, f"training {name}")
+        detector.fit(read_table(files["train"]).drop_columns(["label"]), scenario.y_train, callbacks=[watch])
     seconds = time.perf_counter() - started
-    scores = detector.anomaly_score(read_table(files["test"]).drop_columns([saving.TRUTH]))
+    scores = detector.anomaly_score(read_table(files["test"]).drop_columns(["truth"]))
     found = evaluate(scores, scenario.truth_test, threshold=detector.threshold_, ks=())
     return detector, scores, {"seconds": seconds, **found.to_json()}
 
@@ -133,21 +137,21 @@ def _show(results: dict[str, dict[str, Any]], files: dict[str, Path]) -> None:
         for name, result in results.items()
     ]
     heads = ["method", "AUC (95 %)", "average precision (95 %)", "found", "false alarms", "seconds"]
-    common.show_table("On the test rows", heads, rows, right=heads[1:])
+    output.show_table("On the test rows", heads, rows, right=heads[1:])
     for name, path in files.items():
-        common.say(f"{name + ':':8}{path}")
+        output.say(f"{name + ':':8}{path}")
     train, test, model = (str(files[name]) for name in ("train", "test", "model"))
-    common.say()
-    common.say("Go on with:")
+    output.say()
+    output.say("Go on with:")
     for arguments in (
         ["inspect", model],
         ["score", model, test, "--top", "10"],
-        ["evaluate", model, test, "--truth-column", saving.TRUTH],
+        ["evaluate", model, test, "--truth-column", "truth"],
         ["explain", model, test, "--top", "3"],
-        ["compare", train, "--label-column", saving.LABEL],
-        ["fit", train, "--label-column", saving.LABEL, "--out", str(files["model"].with_name("mine.esad"))],
+        ["compare", train, "--label-column", "label"],
+        ["fit", train, "--label-column", "label", "--out", str(files["model"].with_name("mine.esad"))],
     ):
-        common.say(f"  {shlex.join(['esad', *arguments])}")
+        output.say(f"  {shlex.join(['esad', *arguments])}")
 
 
 def _figure(result: dict[str, Any], name: str) -> str:

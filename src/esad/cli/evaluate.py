@@ -1,43 +1,28 @@
 """`esad evaluate`: how good a model is where the truth is known."""
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from esad.cli import common, options
-from esad.cli.source import Source, load_model, open_source, scored
-from esad.errors import InputError, LabelError
+from esad.cli import options, output
+from esad.errors import InputError
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from esad.score.metrics import Evaluation
 
-__all__ = ["EXAMPLE", "TruthColumn", "evaluate", "read_truth", "show_evaluation"]
+__all__ = ["EXAMPLE", "evaluate"]
 
-EXAMPLE = common.example(
+EXAMPLE = output.example(
     "esad evaluate payments.esad checked.csv --truth-column truth",
     "esad evaluate parts.esad checked.csv --truth-column verdict --anomaly-value broken",
     "esad evaluate pictures.esad checked/",
 )
 
-TruthColumn = Annotated[
-    str | None,
-    typer.Option(
-        "--truth-column",
-        "-t",
-        metavar="NAME",
-        help="Column with the truth of every row: 1 or anomaly, 0 or normal (or -1, +1). "
-        "For pictures the sub-folders anomaly/ and normal/ say it.",
-    ),
-]
-
 
 def evaluate(
     model: options.Model,
     data: options.Data,
-    truth_column: TruthColumn = None,
+    truth_column: options.TruthColumn = None,
     anomaly_value: options.AnomalyValue = None,
     labels_csv: options.LabelsCsv = None,
     k: Annotated[
@@ -54,55 +39,38 @@ def evaluate(
 
     Use rows that the model was not trained on: on its own training rows any model looks better than it is.
     """
+    from esad.detectors.model_file import load
+    from esad.detectors.opening import open_source
+    from esad.detectors.scored_file import score_all
+    from esad.labels import truth
     from esad.score.metrics import evaluate as measure
 
-    detector = load_model(model)
+    detector = load(model)
     if detector.inputs_.kind == "table" and truth_column is None:
         raise InputError("Which column holds the truth? Give --truth-column NAME.")
-    source = open_source(data, detector, truth_column=truth_column, labels_csv=labels_csv)
+    source = open_source(data, detector, truth_column=truth_column, labels_csv=labels_csv, on_remark=output.remark)
+    with output.stages(rows=True) as on_progress:
+        scores, words = score_all(detector, source, on_progress)
+    if words is None:
+        raise InputError("The pictures lie in no sub-folders. Put them into anomaly/ and normal/, or --labels-csv.")
     name = truth_column or ("sub-folder" if labels_csv is None else "label")
-    scores, truth = _collect(detector, source, anomaly_value, name)
     found = measure(
         scores,
-        truth,
+        truth(words, anomaly_value=anomaly_value, name=name),
         threshold=detector.threshold_,
         ks=tuple(sorted(set(k or (10, 50, 100)))),
         n_bootstrap=resamples,
         random_state=seed,
     )
     if truth_column is not None and truth_column == detector.notes_.get("label_column"):
-        common.warn(f"column {truth_column!r} held the labels in training: on training rows the figures flatter.")
+        output.warn(f"column {truth_column!r} held the labels in training: on training rows the figures flatter.")
     if as_json:
-        common.json_out(found.to_json())
+        output.json_out(found.to_json())
     else:
-        show_evaluation(found)
+        _show(found)
 
 
-def _collect(detector: Any, source: Source, anomaly_value: str | None, name: str) -> tuple[Any, Any]:
-    """Scores and truth of all rows."""
-    import numpy as np
-
-    scores, values = [], []
-    for block, block_scores in scored(detector, source):
-        if block.truth is None:
-            raise InputError("The pictures lie in no sub-folders. Put them into anomaly/ and normal/, or --labels-csv.")
-        scores.append(block_scores)
-        values.append(np.asarray(block.truth, dtype=object))
-    return np.concatenate(scores), read_truth(np.concatenate(values), anomaly_value, name)
-
-
-def read_truth(values: "NDArray[np.object_]", anomaly_value: str | None, name: str) -> "NDArray[np.bool_]":
-    """Which rows are anomalies; what cannot be read names the option that helps."""
-    from esad.labels import truth
-
-    try:
-        return truth(values, anomaly_value=anomaly_value, name=name)
-    except LabelError as error:
-        blanks = "must be known for every row" in str(error)
-        raise LabelError(str(error) if blanks else f"{error} Option: --anomaly-value.") from error
-
-
-def show_evaluation(found: "Evaluation") -> None:
+def _show(found: "Evaluation") -> None:
     """The figures for people."""
     level = f"{100 * found.level:.0f} % interval"
     rows = []
@@ -110,8 +78,8 @@ def show_evaluation(found: "Evaluation") -> None:
         interval = found.intervals.get(name)
         rows.append((title, f"{getattr(found, name):.4f}", "" if interval is None else _interval(interval)))
     rows += [(f"precision at {k}", f"{value:.4f}", "") for k, value in found.precision_at.items()]
-    title = f"{common.counted(found.n_rows, 'row')}, {found.n_anomaly:,} of them anomalies"
-    common.show_table(title, ["", "value", level], rows, right=["value"])
+    title = f"{output.counted(found.n_rows, 'row')}, {found.n_anomaly:,} of them anomalies"
+    output.show_table(title, ["", "value", level], rows, right=["value"])
     alarms = found.confusion
     if alarms is None:
         return
@@ -120,10 +88,10 @@ def show_evaluation(found: "Evaluation") -> None:
         ("normal", f"{alarms.false_alarms:,}", f"{alarms.passed:,}"),
     ]
     title = f"At the threshold {alarms.threshold:.6g}"
-    common.show_table(title, ["truth", "flagged", "passed"], rows, right=["flagged", "passed"])
-    common.say(
-        f"precision {common.percent(alarms.precision)}, recall {common.percent(alarms.recall)}, "
-        f"false alarms {common.percent(alarms.false_alarm_rate)} of the normal rows"
+    output.show_table(title, ["truth", "flagged", "passed"], rows, right=["flagged", "passed"])
+    output.say(
+        f"precision {output.percent(alarms.precision)}, recall {output.percent(alarms.recall)}, "
+        f"false alarms {output.percent(alarms.false_alarm_rate)} of the normal rows"
     )
 
 

@@ -6,20 +6,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from esad.cli import common, options, saving
-from esad.cli.cases import KnownCases, read_cases
-from esad.cli.source import load_model, open_source
-from esad.cli.training import Reading
-from esad.cli.worst import Worst, worst_rows
-from esad.errors import OutputError
+from esad.cli import options, output
+from esad.errors import DataFileError, InputError
 
 if TYPE_CHECKING:
     from esad.detectors.base import Detector
+    from esad.detectors.scored_file import Worst
+    from esad.detectors.training import TrainingData
     from esad.explain.reasons import HeatMaps, Reasons
 
-__all__ = ["EXAMPLE", "explain"]
+__all__ = ["EXAMPLE", "explain", "read_cases"]
 
-EXAMPLE = common.example(
+EXAMPLE = output.example(
     "esad explain payments.esad new.csv --top 5",
     "esad explain payments.esad new.csv --cases payments.csv --out reasons.csv",
     "esad explain pictures.esad new/ --out heat-maps",
@@ -56,73 +54,96 @@ def explain(
     Each column's share is what it adds to the score; docs/explain.md says how it is found. Options about labels are
     about --cases.
     """
-    detector = load_model(model)
-    is_table = detector.inputs_.kind == "table"
-    if out is not None:
-        _check_out(out, [model, data, *([cases] if cases else [])], is_table=is_table)
-    source = open_source(data, detector, id_column=id_column)
-    reading = Reading(
-        label_column=label_column, anomaly_value=anomaly_value, normal_value=normal_value, labels_csv=labels_csv
+    from esad.core.atomic import check_new_folder
+    from esad.detectors.model_file import load
+    from esad.detectors.opening import open_source
+    from esad.detectors.scored_file import Worst, score_blocks
+
+    detector = load(model)
+    if out is not None and detector.inputs_.kind == "table":
+        output.check_out(out, [model, data, *([cases] if cases else [])], _SUFFIXES, "reasons")
+    elif out is not None:
+        check_new_folder(out)
+    source = open_source(data, detector, id_column=id_column, on_remark=output.remark)
+    known = read_cases(
+        cases,
+        detector,
+        label_column=label_column,
+        anomaly_value=anomaly_value,
+        normal_value=normal_value,
+        labels_csv=labels_csv,
     )
-    known = read_cases(cases, detector, reading)
-    worst = worst_rows(detector, source, top)
-    found = detector.explain(worst.X, cases=known.given)
-    rows = _described(worst, found, known, source.id_name or "row", detector.threshold_)
+    worst = Worst(top)
+    with output.stages(rows=True) as on_progress:
+        for block, _, scores in score_blocks(detector, source, on_progress):
+            worst.add(block, scores)
+    found = detector.explain(worst.X, cases=None if known is None else (known.X, known.labels))
+    names = None if known is None else known.ids
+    rows = _describe(worst, found, names, source.id_name or "row", detector.threshold_)
     if out is not None:
         _write(out, rows, worst, found, source.id_name or "row")
     if as_json:
-        common.json_out({"threshold": detector.threshold_, "out": None if out is None else str(out), "rows": rows})
+        output.json_out({"threshold": detector.threshold_, "out": None if out is None else str(out), "rows": rows})
     else:
-        _show(rows, worst, found, known, columns)
+        _show(rows, found, names, columns)
         _end(detector, known, out, [str(model), str(data)])
 
 
-def _check_out(out: Path, inputs: list[Path], *, is_table: bool) -> None:
-    """Find out before the work whether the result can be written."""
-    from esad.core.atomic import check_writable
+def read_cases(path: Path | None, detector: "Detector", **roles: Any) -> "TrainingData | None":
+    """Labelled rows or pictures to hold alarms against, read as `esad fit` would have; None for the model's own."""
+    from esad.detectors.training import TrainingData
 
-    if not is_table:
-        saving.check_new_folder(out)
-        return
-    if out.suffix not in _SUFFIXES:
-        raise OutputError(f"Cannot write reasons to {str(out)!r}: its name must end in {', '.join(_SUFFIXES)}.")
-    common.refuse_same_file(out, inputs)
-    check_writable(out)
+    if path is None:
+        if any(option is not None for option in roles.values()):
+            raise InputError("--label-column, --anomaly-value, --normal-value and --labels-csv are about --cases FILE.")
+        return None
+    is_table = detector.inputs_.kind == "table"
+    if path.is_dir() == is_table and path.exists():
+        wanted = "a table, and --cases a folder" if is_table else "pictures, and --cases a file"
+        raise DataFileError(f"The model was trained on {wanted}: {str(path)!r}. Give labelled data of the same kind.")
+    if is_table and roles["label_column"] is None:
+        roles["label_column"] = detector.notes_.get("label_column")
+        if roles["label_column"] is None:
+            raise InputError(f"Which column of {str(path)!r} holds the labels? Give --label-column NAME.")
+    found = TrainingData.for_model(path, detector, on_remark=output.remark, **roles)
+    if not found.labels.any():
+        output.warn(f"{str(path)!r} holds no label: there are no cases to hold the alarms against.")
+    return found
 
 
-def _described(
-    worst: Worst, found: "Reasons | HeatMaps", known: KnownCases, id_name: str, threshold: float
+def _describe(
+    worst: "Worst", found: "Reasons | HeatMaps", names: Any, id_name: str, threshold: float
 ) -> list[dict[str, Any]]:
     """The rows as plain values."""
     rows = []
     for number, (name, score) in enumerate(zip(worst.ids, worst.scores.tolist(), strict=True)):
         reasons = found.to_json(number)
-        named = {"id": known.called} if known.names is not None else {}
-        for case, plain in zip(found.cases[number] if found.cases else (), reasons["cases"], strict=True):
-            plain.update({key: call(case) for key, call in named.items()})
+        if names is not None and found.cases:
+            for case, plain in zip(found.cases[number], reasons["cases"], strict=True):
+                plain["id"] = names[case.row]
         rows.append({id_name: name, "score": score, "anomaly": score > threshold} | reasons)
     return rows
 
 
-def _write(out: Path, rows: list[dict[str, Any]], worst: Worst, found: "Reasons | HeatMaps", id_name: str) -> None:
+def _write(out: Path, rows: list[dict[str, Any]], worst: "Worst", found: "Reasons | HeatMaps", id_name: str) -> None:
+    from esad.core.atomic import new_folder, write_json
     from esad.explain.reasons import HeatMaps
+    from esad.io.scores import write_arrow
 
     if isinstance(found, HeatMaps):
         from esad.explain.drawing import draw, to_png
 
-        with saving.new_folder(out) as beside:
+        with new_folder(out) as beside:
             for number, name in enumerate(worst.ids):
                 flat = f"{number + 1:03d}-{str(name).replace('/', '-')}"
                 (beside / flat).with_suffix(".png").write_bytes(to_png(draw(found, number)))
     elif out.suffix == ".json":
-        saving.write_json(out, rows)
+        write_json(out, rows)
     else:
-        saving.write_arrow(out, found.to_frame(worst.ids, id_name=id_name))
+        write_arrow(out, found.to_frame(worst.ids, id_name=id_name))
 
 
-def _show(
-    rows: list[dict[str, Any]], worst: Worst, found: "Reasons | HeatMaps", known: KnownCases, n_columns: int
-) -> None:
+def _show(rows: list[dict[str, Any]], found: "Reasons | HeatMaps", names: Any, n_columns: int) -> None:
     from esad.explain.reasons import Reasons
 
     for number, row in enumerate(rows):
@@ -134,14 +155,14 @@ def _show(
             _show_columns(title, found, number, n_columns)
         else:
             hottest = row["hottest"]
-            common.say(title, style="bold")
-            common.say(
+            output.say(title, style="bold")
+            output.say(
                 f"hottest at x {hottest['x']}, y {hottest['y']}; half as hot or more: "
-                f"{common.percent(hottest['share_of_pixels'])} of the picture"
+                f"{output.percent(hottest['share_of_pixels'])} of the picture"
             )
         if found.cases:
-            common.say(f"nearest labelled: {', '.join(known.text(case) for case in found.cases[number])}")
-        common.say()
+            output.say(f"nearest labelled: {', '.join(case.describe(names) for case in found.cases[number])}")
+        output.say()
 
 
 def _show_columns(title: str, found: "Reasons", row: int, n_columns: int) -> None:
@@ -159,16 +180,16 @@ def _show_columns(title: str, found: "Reasons", row: int, n_columns: int) -> Non
     ]
     if len(order) > n_columns:
         rest = order[n_columns:]
-        cells.append((f"({common.counted(len(rest), 'other column')})", f"{total[rest].sum():+.3g}", "", ""))
+        cells.append((f"({output.counted(len(rest), 'other column')})", f"{total[rest].sum():+.3g}", "", ""))
     base = sum(float(base[row]) for base in found.base.values())
     cells.append(("(without any column)", f"{base:+.3g}", "", ""))
-    common.show_table(title, ["column", "share", "observed", "expected"], cells, right=["share"])
+    output.show_table(title, ["column", "share", "observed", "expected"], cells, right=["share"])
 
 
-def _end(detector: "Detector", known: KnownCases, out: Path | None, arguments: list[str]) -> None:
+def _end(detector: "Detector", known: "TrainingData | None", out: Path | None, arguments: list[str]) -> None:
     """Where the file is, and how to see what is missing."""
-    if known.given is None and not len(getattr(detector, "cases_", ())) and detector.label_counts_.n_anomaly:
+    if known is None and not len(getattr(detector, "cases_", ())) and detector.label_counts_.n_anomaly:
         command = shlex.join(["esad", "explain", *arguments, "--cases"])
-        common.say(f"The model keeps no labelled cases. To see the nearest: {command} TRAINING_DATA")
+        output.say(f"The model keeps no labelled cases. To see the nearest: {command} TRAINING_DATA")
     if out is not None:
-        common.say(f"Reasons: {out}")
+        output.say(f"Reasons: {out}")

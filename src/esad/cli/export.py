@@ -5,14 +5,12 @@ from typing import Annotated, Any
 
 import typer
 
-from esad.cli import common, options
-from esad.cli.progress import bar
-from esad.cli.source import load_model, open_source
+from esad.cli import options, output
 from esad.errors import InputError, OutputError
 
 __all__ = ["EXAMPLE", "export"]
 
-EXAMPLE = common.example(
+EXAMPLE = output.example(
     "esad export payments.esad --out payments.onnx --check new.csv",
     "esad export payments.esad --format torch --out payments.pt2",
 )
@@ -39,15 +37,17 @@ def export(
     """
     from esad.detectors.export import FORMATS, describe
     from esad.detectors.export import export as write
+    from esad.detectors.model_file import load
+    from esad.detectors.opening import open_source
 
     if format not in FORMATS:
-        raise InputError(f"Unknown format {format!r}.{common.hint(format, FORMATS)} There are: {', '.join(FORMATS)}.")
+        raise InputError(f"Unknown format {format!r}.{output.hint(format, FORMATS)} There are: {', '.join(FORMATS)}.")
     if out.suffix.lower() != _SUFFIXES[format]:  # a slip must not replace a model or data
         ends = f"the name of a file of --format {format} must end in {_SUFFIXES[format]}"
         raise OutputError(f"Cannot write {str(out)!r}: {ends}.")
-    detector = load_model(model)
-    X = None if check is None else next(iter(open_source(check, detector).blocks)).X
-    with bar() as progress:
+    detector = load(model)
+    X = None if check is None else next(iter(open_source(check, detector, on_remark=output.remark))).X
+    with output.bar() as progress:
         task = progress.add_task("reading", total=None)
         parity = write(
             detector, out, format=format, X=X, on_stage=lambda stage: progress.update(task, description=stage)
@@ -55,27 +55,27 @@ def export(
     found = {"file": str(out), "n_bytes": out.stat().st_size, "format": format}
     found |= {"n_checked": parity.n_rows, "difference": parity.difference, **describe(detector, format)}
     if as_json:
-        common.json_out(found)
+        output.json_out(found)
     else:
         _show(found)
 
 
 def _show(found: dict[str, Any]) -> None:
-    rows = common.counted(found["n_checked"], "row")
-    common.show_pairs(
+    rows = output.counted(found["n_checked"], "row")
+    output.show_pairs(
         [
-            ("file", f"{found['file']} ({common.size_text(found['n_bytes'])})"),
+            ("file", f"{found['file']} ({output.size_text(found['n_bytes'])})"),
             ("method", found["method"]),
             ("checked", f"{rows}: scores differ from the model's by {found['difference']:.1e} at most"),
             ("gives", ", ".join(f"{output['name']} ({output['type']})" for output in found["outputs"])),
         ]
     )
-    common.say()
+    output.say()
     shown = [(entry["name"], entry["type"], _holds(entry)) for entry in found["inputs"][:_MAX_SHOWN]]
-    common.show_table(None, ["input", "type", "holds"], shown)
+    output.show_table(None, ["input", "type", "holds"], shown)
     if len(found["inputs"]) > _MAX_SHOWN:
-        more = common.counted(len(found["inputs"]) - _MAX_SHOWN, "more input")
-        common.say(f"... and {more}; all of them: --json")
+        more = output.counted(len(found["inputs"]) - _MAX_SHOWN, "more input")
+        output.say(f"... and {more}; all of them: --json")
 
 
 def _holds(entry: dict[str, Any]) -> str:

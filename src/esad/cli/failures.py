@@ -1,4 +1,7 @@
-"""Failures as one line on stderr and an exit code; a traceback is left for what is a defect of ours."""
+"""Failures as one line on stderr and an exit code; a traceback is left for what is a defect of ours.
+
+Ctrl-C, a request to end and the loss of one of several processes are failures too.
+"""
 
 import errno
 import io
@@ -15,14 +18,19 @@ from difflib import get_close_matches
 from importlib.machinery import ExtensionFileLoader
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 
 import typer
 
-from esad.cli import common
+from esad.cli import output
 from esad.errors import EsadError, TrainingError
 
+if TYPE_CHECKING:
+    from esad.persist.checkpoint import Checkpoint
+    from esad.train.loop import LoopState
+
 __all__ = [
+    "GracefulStop",
     "OneOfSeveral",
     "Results",
     "is_first",
@@ -59,7 +67,7 @@ class Results:
         missing = [str(path) for path in self._before if str(path) not in written]
         if not written:
             return "no result was written."
-        return f"{common.listed(written)} had been written" + (f", {common.listed(missing)} not." if missing else ".")
+        return f"{output.listed(written)} had been written" + (f", {output.listed(missing)} not." if missing else ".")
 
 
 def _identity(path: Path) -> tuple[int, int, int] | None:
@@ -91,7 +99,7 @@ def together() -> Iterator[None]:
         try:
             with processes.losses_told():
                 yield
-        except (EsadError, OSError, common.Interrupted) as error:
+        except (EsadError, OSError, output.Interrupted) as error:
             raise OneOfSeveral(speaks=processes.is_first_to_fail()) from error
 
 
@@ -130,24 +138,24 @@ def _speaks() -> bool:
 
 
 def _report(error: BaseException) -> int:
-    if isinstance(error, common.Interrupted | KeyboardInterrupt):
-        common.interrupted(str(error) or "no result was written.")
+    if isinstance(error, output.Interrupted | KeyboardInterrupt):
+        output.interrupted(str(error) or "no result was written.")
         return 143 if isinstance(error.__cause__, _Ended) or isinstance(error, _Ended) else 130
     if isinstance(error, EsadError):
-        common.fail(str(error))
+        output.fail(str(error))
         return 1 if isinstance(error, TrainingError) else 2
     if isinstance(error, _USAGE_ERROR):
-        common.fail(_usage(error))
+        output.fail(_usage(error))
         return 2
     if isinstance(error, BrokenPipeError):  # the reader, such as head, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     if isinstance(error, OSError):
         reason = os.strerror(error.errno) if error.errno else str(error)
-        common.fail(f"{error.filename or 'The system'}: {reason}." + _advice(error.errno))
+        output.fail(f"{error.filename or 'The system'}: {reason}." + _advice(error.errno))
         return 1
     if _is_out_of_memory(error):
-        common.fail("There is not enough memory for this. Give fewer rows or columns.")
+        output.fail("There is not enough memory for this. Give fewer rows or columns.")
         return 1
     raise error
 
@@ -167,7 +175,7 @@ def _usage(error: Any) -> str:
     if near:
         message += f" Did you mean {near[0]}?"
     if (unknown := re.fullmatch("No such command '(.*)'.", message)) and error.ctx is not None:
-        message += common.hint(unknown[1], getattr(error.ctx.command, "commands", {}))
+        message += output.hint(unknown[1], getattr(error.ctx.command, "commands", {}))
     path = error.ctx.command_path if error.ctx is not None else "esad"
     return f"{message} See: {path} --help"
 
@@ -233,7 +241,7 @@ def warnings_as_lines() -> Iterator[None]:
         text = str(message)
         if text not in shown:
             shown.add(text)
-            common.warn(text)
+            output.warn(text)
 
     logger, handler = logging.getLogger("esad"), _Notes()
     logger.addHandler(handler)
@@ -254,8 +262,64 @@ class _Notes(logging.Handler):
     """The library's log as notes on stderr."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        tell = common.warn if record.levelno >= logging.ERROR else common.note
+        tell = output.warn if record.levelno >= logging.ERROR else output.note
         with suppress(OSError):  # whoever would read it is gone
             tell(record.getMessage())
             if record.exc_info:  # a defect of ours
                 traceback.print_exception(*record.exc_info)
+
+
+class GracefulStop:
+    """A callback that lets the current step end after Ctrl-C and writes a checkpoint, if there is one, before it stops.
+
+    In the middle of a step some weights are new and some old, a state that nobody could resume from. A second Ctrl-C
+    stops at once. One that comes while a large package is being imported may get lost in it: it counts at the next
+    step, or at the end of the block.
+    """
+
+    def __init__(self, checkpoint: "Checkpoint | None" = None) -> None:
+        self._checkpoint = checkpoint
+        self._training = False
+        self._asked: KeyboardInterrupt | None = None
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Self:
+        for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+            number = getattr(signal, name, None)
+            handler = None if number is None else signal.getsignal(number)
+            if number is not None and callable(handler):
+                self._before[number] = handler
+                signal.signal(number, self._on_signal)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        if kind is None and self._asked is not None:
+            raise self._asked
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        try:
+            self._before[number](number, frame)
+        except KeyboardInterrupt as interrupt:
+            is_first, self._asked = self._asked is None, interrupt
+            if not self._training or not is_first:
+                raise
+
+    def on_start(self, state: "LoopState") -> None:
+        """From here on a step may be under way."""
+        self._training = True
+
+    def on_step(self, state: "LoopState") -> None:
+        """Stop between two steps; of several processes the first does, which ends the others too."""
+        if self._asked is not None and state.processes.is_first:
+            self._training = False
+            if self._checkpoint is not None:
+                self._checkpoint.write(state)
+            raise self._asked
+
+    def on_end(self, state: "LoopState") -> None:
+        """No step is under way any more."""
+        self._training = False
+        if self._asked is not None:
+            raise self._asked

@@ -1,28 +1,33 @@
-"""`esad fit`: from a file or folder and a few labels to a model file."""
+"""`esad fit`: from a file or folder and a few labels to a model file, with checkpoints and a way back after Ctrl-C."""
 
+import inspect
+import json
+import os
+import re
 import shlex
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from esad.cli import common, failures, job, options
-from esad.cli import fit_options as own
-from esad.cli.build import Choice, build_detector, settings_checked, threshold_rule
-from esad.cli.progress import bar
-from esad.cli.streamed import open_parts, survey_parts
-from esad.cli.training import Reading, TrainingSet, read_training
-from esad.errors import InputError
+from esad import registry
+from esad.cli import failures, options, output
+from esad.errors import EsadError, InputError, OutputError
 
 if TYPE_CHECKING:
     from esad.advice.search import Search
     from esad.detectors.base import Detector
+    from esad.detectors.training import TrainingData
+    from esad.persist.checkpoint import Checkpoint
+    from esad.score.threshold import Threshold
     from esad.table.schema import Column
 
-__all__ = ["EXAMPLE", "fit", "show_reading"]
+__all__ = ["EXAMPLE", "build_detector", "check_out", "fit", "settings_blamed"]
 
-EXAMPLE = common.example(
+EXAMPLE = output.example(
     "esad fit payments.csv --label-column label --out payments.esad",
     "esad fit parts.csv -l bad --anomaly-value 1 --id-column serial --out parts.esad",
     "esad fit pictures/ --out pictures.esad",
@@ -30,12 +35,13 @@ EXAMPLE = common.example(
 )
 _MAX_SHOWN = 30
 _FEW_ROWS = 20  # with fewer unlabelled rows no member can leave some out, and the threshold rests on rows trained on
+_DATA_SUFFIXES = (".csv", ".tsv", ".parquet", ".pq", ".gz", ".json", ".npz", ".png", ".jpg", ".jpeg")
 
 
 def fit(
     context: typer.Context,
     data: options.Data,
-    out: own.Out,
+    out: options.ModelOut,
     label_column: options.LabelColumn = None,
     id_column: options.IdColumn = None,
     ignore: options.Ignore = None,
@@ -43,102 +49,195 @@ def fit(
     anomaly_value: options.AnomalyValue = None,
     normal_value: options.NormalValue = None,
     labels_csv: options.LabelsCsv = None,
-    method: own.Method = "esad",
-    members: own.Members = None,
+    method: options.Method = "esad",
+    members: options.Members = None,
     seed: options.Seed = 0,
     device: options.Device = "auto",
-    settings: own.Settings = None,
-    search: own.Search = False,
-    calibration_ratio: own.CalibrationRatio = None,
-    cross_calibration: own.CrossCalibration = False,
-    contamination: own.Contamination = None,
-    false_alarm_rate: own.FalseAlarmRate = None,
-    threshold_from_labels: own.FromLabels = False,
-    keep_cases: own.KeepCases = False,
-    stream: own.Stream = None,
-    skip_broken: own.SkipBroken = False,
-    resume: own.Resume = False,
-    checkpoint_every: own.CheckpointEvery = 20.0,
-    quiet: own.Quiet = False,
+    settings: options.Settings = None,
+    search: options.Search = False,
+    calibration_ratio: options.CalibrationRatio = None,
+    cross_calibration: options.CrossCalibration = False,
+    contamination: options.Contamination = None,
+    false_alarm_rate: options.FalseAlarmRate = None,
+    threshold_from_labels: options.FromLabels = False,
+    keep_cases: options.KeepCases = False,
+    stream: options.Stream = None,
+    skip_broken: options.SkipBroken = False,
+    resume: options.Resume = False,
+    checkpoint_every: options.CheckpointEvery = 20.0,
+    quiet: options.Quiet = False,
     as_json: options.Json = False,
 ) -> None:
     """Learn from a file or folder and a few labels, and write a model.
 
     Without labels the training is unsupervised. How the data was read is shown before the training starts.
     """
-    reading = Reading(
-        label_column=label_column,
-        id_column=id_column,
-        ignore=tuple(ignore or ()),
-        text=tuple(text or ()),
-        anomaly_value=anomaly_value,
-        normal_value=normal_value,
-        labels_csv=labels_csv,
-        skip_broken=skip_broken,
-    )
-    choice = Choice(
-        method=method,
-        seed=seed,
-        device=device,
-        members=members,
-        settings=tuple(settings or ()),
-        contamination=contamination,
-        false_alarm_rate=false_alarm_rate,
-        from_labels=threshold_from_labels,
-        calibration_ratio=calibration_ratio,
-        cross_calibration=cross_calibration,
-    )
-    job.check_out(out, [data, *([labels_csv] if labels_csv else [])])
-    common.check_method(method)
+    from esad.detectors.training import TrainingData
+
+    check_out(out, [data, *([labels_csv] if labels_csv else [])])
+    output.check_method(method)
     with failures.together():
-        detector, training = _opened(data, reading, choice, stream=stream, shown=not quiet)
-        rule = threshold_rule(choice, detector, training)
+        detector = build_detector(
+            method, settings, seed=seed, device=device, members=members, contamination=contamination
+        )
+        with output.stages(shown=not quiet) as on_progress:
+            training = TrainingData.from_file(
+                data,
+                label_column=label_column,
+                id_column=id_column,
+                ignore=ignore or (),
+                text=text or (),
+                anomaly_value=anomaly_value,
+                normal_value=normal_value,
+                labels_csv=labels_csv,
+                skip_broken=skip_broken,
+                stream=stream,
+                detector=detector,
+                on_remark=output.remark,
+                on_progress=on_progress,
+            )
+        rule = _threshold_rule(contamination, false_alarm_rate, threshold_from_labels, settings or ())
+        calibration: dict[str, Any] = {"calibration_ratio": calibration_ratio, "cross_calibration": cross_calibration}
+        training.check_rule(rule, detector, **calibration)
         talks = not (quiet or as_json)
         if talks:
-            show_reading(data, training)
+            _show_reading(data, training)
         _warn_of_labels(training)
-        searched = _searched(detector, training, shown=not quiet) if search else None
+        searched = _search(detector, training, shown=not quiet) if search else None
         if searched is not None:
             detector = searched.detector
             if talks:
-                common.say(f"Recipe: {searched.chosen}. {searched.reason}")
-        checkpoint = job.open_checkpoint(out, every_seconds=checkpoint_every, resume=resume)
-        with settings_checked(choice):
-            summary = job.fit_and_save(
-                detector,
-                training,
-                rule=rule,
-                choice=choice,
-                checkpoint=checkpoint,
-                out=out,
-                keep_cases=keep_cases,
-                command=context.obj,
-                shown=not quiet,
-            )
-    if not failures.is_first():
-        return
-    if rule is None and detector.contamination == "auto" and training.labels()["n_anomaly"] < training.n_read:
+                output.say(f"Recipe: {searched.chosen}. {searched.reason}")
+        checkpoint = _open_checkpoint(out, every_seconds=checkpoint_every, resume=resume)
+        started, results = time.perf_counter(), failures.Results([out])
+        try:  # all that takes long is done before the model is saved: an interruption finds none, or a finished command
+            with (
+                settings_blamed(method, settings),
+                output.bar(shown=not quiet) as progress,
+                failures.GracefulStop(checkpoint) as stop,
+            ):
+                watch = output.TrainingBar(progress, f"training {type(detector).__name__}")
+                training.fit(detector, rule=rule, callbacks=[checkpoint, watch, stop], **calibration)
+            if not failures.is_first():  # of several processes only the first goes on after the training
+                return
+            _mention_lowered(detector)
+            summary = _summary(detector, training)
+            detector.save(out, with_cases=keep_cases)
+        except KeyboardInterrupt as interrupt:
+            if results.written():  # the model took its place right before
+                checkpoint.remove()
+                raise
+            raise output.Interrupted(_way_back(checkpoint.path, context.obj)) from interrupt
+        checkpoint.remove()
+    summary |= {"seconds": time.perf_counter() - started, "resumed_step": checkpoint.resumed_step}
+    if rule is None and detector.contamination == "auto" and training.label_counts().n_anomaly < training.n_rows:
         _warn_of_misses(summary)
     if as_json:
         found = {} if searched is None else {"search": searched.to_json()}
-        common.json_out({"model": str(out), "method": method, "data": training.to_json()} | found | summary)
+        output.json_out({"model": str(out), "method": method, "data": training.to_json()} | found | summary)
     elif talks:
         _show_summary(summary, out)
 
 
-def _opened(
-    data: Path, reading: Reading, choice: Choice, *, stream: bool | None, shown: bool
-) -> "tuple[Detector, TrainingSet]":
-    """The detector, and what it is to learn from: all of it, or what one pass over its parts tells."""
-    parts = open_parts(data, reading, wanted=stream, shown=shown)
-    detector = build_detector(choice)
-    if parts is None:
-        return detector, read_training(data, reading)
-    detector.check_stream()  # before all is read
-    return detector, survey_parts(parts, data, reading, seed=choice.seed, shown=shown)
+# ---------------------------------------------------------------------- the detector
 
 
-def _searched(detector: "Detector", training: TrainingSet, *, shown: bool) -> "Search":
+def build_detector(
+    method: str,
+    settings: Sequence[str] | None,
+    *,
+    seed: int,
+    device: str,
+    members: int | None,
+    contamination: float | None = None,
+) -> "Detector":
+    """An unfitted detector; a parameter that the method does not have, or that has two values, is an error."""
+    detector_class = registry.method(method)
+    typed = {
+        "random_state": ("--seed", seed or None),
+        "n_members": ("--members", members),
+        "contamination": ("--contamination", contamination),
+        "device": ("--device", None if device == "auto" else device),
+    }
+    found = {name: (f"{option} {value}", value) for name, (option, value) in typed.items() if value is not None}
+    for text in settings or ():
+        name, value = _setting(text)
+        if name in found:
+            raise InputError(f"{found[name][0]} and --set {text} give {name!r} two values. Leave one of them out.")
+        found[name] = f"--set {text}", value
+    wanted = {"random_state": seed} | {name: value for name, (_, value) in found.items()}
+    known = set(inspect.signature(detector_class).parameters)
+    for name in wanted:
+        if name not in known:
+            raise InputError(
+                f"The method {method!r} has no parameter {name!r}.{output.hint(name, known)} "
+                f"It has: {', '.join(sorted(known))}."
+            )
+    if "device" in wanted:
+        from esad.train.runtime import resolve_device
+
+        resolve_device(str(wanted["device"]))
+    detector: Detector = detector_class(**wanted)
+    return detector
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    """NAME=VALUE, where the value is JSON (numbers, true, lists) or else a word."""
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip():
+        raise InputError(f"--set must be NAME=VALUE, such as n_epochs=50. Got {text!r}.")
+    try:
+        return name.strip(), json.loads(value)
+    except ValueError:
+        return name.strip(), value.strip()
+
+
+@contextmanager
+def settings_blamed(method: str, settings: Sequence[str] | None) -> Iterator[None]:
+    """Blame what was typed after --set for what a method cannot compute with, where it does not say so itself."""
+    try:
+        yield
+    except EsadError:
+        raise
+    except (TypeError, ValueError) as error:
+        if not settings:
+            raise
+        blamed = [text for text in settings if _is_named(*_setting(text), str(error))] or settings
+        one_of = "one of " if len(blamed) > 1 else ""
+        message = f"The method {method!r} cannot use {one_of}{', '.join(blamed)}: {error}"
+        raise InputError(message if message.endswith(".") else f"{message}.") from error
+
+
+def _is_named(name: str, value: Any, message: str) -> bool:
+    """Whether a message speaks of a parameter or of the value it was given."""
+    words = [name, "NoneType" if value is None else repr(value)]
+    return any(re.search(rf"(?<!\w){re.escape(word)}(?!\w)", message) for word in words)
+
+
+def _threshold_rule(
+    contamination: float | None, false_alarm_rate: float | None, from_labels: bool, settings: Sequence[str]
+) -> "Threshold | None":
+    """The rule asked for, None for the method's own."""
+    from esad.score.threshold import Threshold
+
+    asked = []
+    if contamination is not None:
+        if not 0 < contamination <= 0.5:
+            raise InputError(
+                f"--contamination must be a share above 0 and at most 0.5. Got {contamination:g}. For 5 % write 0.05."
+            )
+        asked.append(Threshold("contamination", contamination))
+    if false_alarm_rate is not None:
+        asked.append(Threshold("false_alarm", false_alarm_rate))
+    if from_labels:
+        asked.append(Threshold("labels"))
+    by_setting = contamination is None and any(_setting(text)[0] == "contamination" for text in settings)
+    if len(asked) + by_setting > 1:
+        raise InputError("Give one of --contamination, --false-alarm-rate and --threshold-from-labels, not several.")
+    return asked[0] if asked else None
+
+
+def _search(detector: "Detector", training: "TrainingData", *, shown: bool) -> "Search":
     """Try recipes before the training, with a bar."""
     from esad.advice.search import search
 
@@ -146,7 +245,7 @@ def _searched(detector: "Detector", training: TrainingSet, *, shown: bool) -> "S
         raise InputError("There are recipes for ESAD on tables only. Leave --search out.")
     if training.survey is not None:
         raise InputError("--search needs all rows at hand, and this data is read in parts. Leave --search out.")
-    with bar(shown=shown) as progress:
+    with output.bar(shown=shown) as progress:
         task = progress.add_task("searching", total=None)
         return search(
             detector,
@@ -156,45 +255,83 @@ def _searched(detector: "Detector", training: TrainingSet, *, shown: bool) -> "S
         )
 
 
-def show_reading(data: Path, training: TrainingSet) -> None:
+# ---------------------------------------------------------------------- files
+
+
+def check_out(out: Path, inputs: Sequence[Path]) -> None:
+    """Find out before the training whether the model can be written after it."""
+    from esad.core.atomic import check_writable
+
+    if out.suffix.lower() in _DATA_SUFFIXES:  # a slip must not replace a data file
+        raise OutputError(f"Cannot write the model to {str(out)!r}: that is a name for data. Let it end in .esad.")
+    output.refuse_same_file(out, inputs)
+    check_writable(out)
+    check_writable(_checkpoint_path(out))
+
+
+def _checkpoint_path(out: Path) -> Path:
+    """Where the state of an unfinished training lies."""
+    return out.with_name(f"{out.name}.checkpoint")
+
+
+def _open_checkpoint(out: Path, *, every_seconds: float, resume: bool) -> "Checkpoint":
+    """The checkpoint of this training; says what becomes of one that is there already."""
+    from esad.persist.checkpoint import Checkpoint
+
+    path = _checkpoint_path(out)
+    resume = resume or int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0  # by the launcher, after a loss
+    if resume and not path.exists():
+        output.note(f"there is no checkpoint {str(path)!r} to resume from: training from the beginning.")
+    if not resume and path.exists():
+        output.warn(f"the checkpoint {str(path)!r} of an unfinished training is not used. To go on from it: --resume.")
+    return Checkpoint(path, every_seconds=every_seconds, resume=resume)
+
+
+def _way_back(path: Path, command: Sequence[str]) -> str:
+    if not path.exists():
+        return "no model was written."
+    arguments = [*command, *([] if "--resume" in command else ["--resume"])]
+    launcher = "torchrun ... -m " if int(os.environ.get("WORLD_SIZE", "1")) > 1 else ""
+    return f"no model was written. Go on with: {launcher}{shlex.join(['esad', *arguments])}"
+
+
+# ---------------------------------------------------------------------- what was read
+
+
+def _show_reading(data: Path, training: "TrainingData") -> None:
     """How the data was read: columns, kinds, missing values, labels."""
     if training.schema is None:
         channels, height, width = training.X.shape[1:]
         colour = "grey" if channels == 1 else "colour"
-        pictures = common.counted(training.n_read, f"{colour} picture")
-        common.say(f"{data}: {pictures} of {width} x {height} pixels")
+        pictures = output.counted(training.n_rows, f"{colour} picture")
+        output.say(f"{data}: {pictures} of {width} x {height} pixels")
     else:
         columns = training.schema.columns
-        rows = [_column_row(column, training.n_read) for column in columns[:_MAX_SHOWN]]
-        n_rows, n_columns = common.counted(training.n_read, "row"), common.counted(len(columns), "column")
+        rows = [_column_row(column, training.n_rows) for column in columns[:_MAX_SHOWN]]
+        n_rows, n_columns = output.counted(training.n_rows, "row"), output.counted(len(columns), "column")
         title = f"{data}: {n_rows}, {n_columns} to learn from"
-        common.show_table(title, ["column", "kind", "missing", "distinct", ""], rows, right=["missing", "distinct"])
+        output.show_table(title, ["column", "kind", "missing", "distinct", ""], rows, right=["missing", "distinct"])
         if len(columns) > _MAX_SHOWN:
-            more = common.counted(len(columns) - _MAX_SHOWN, "more column")
-            common.say(f"... and {more}: {', '.join(_kinds(columns))} in all")
+            more = output.counted(len(columns) - _MAX_SHOWN, "more column")
+            output.say(f"... and {more}: {', '.join(_kinds(columns))} in all")
     for name in training.left_out:
-        common.say(f"Left out: {name!r} looks like an id (text, different in every row).")
-        common.say(f"          To carry it into the scores, pass --id-column {shlex.quote(name)}.")
+        output.say(f"Left out: {name!r} looks like an id (text, different in every row).")
+        output.say(f"          To carry it into the scores, pass --id-column {shlex.quote(name)}.")
     if training.survey is not None:
-        common.say("Read in parts: what is not at hand is read again when the training needs it.")
-    labels = training.labels()
+        output.say("Read in parts: what is not at hand is read again when the training needs it.")
+    labels = training.label_counts()
     if training.y is None:
-        common.say("Labels: none, so the training is unsupervised." + _how_to_label(training))
+        way = "sub-folders or --labels-csv" if training.schema is None else "--label-column"
+        output.say(f"Labels: none, so the training is unsupervised. A few labels make it better: {way}.")
     else:
-        common.say(
-            f"Labels: {labels['n_anomaly']:,} anomaly, {labels['n_normal']:,} normal, "
-            f"{labels['n_unlabelled']:,} unlabelled"
+        output.say(
+            f"Labels: {labels.n_anomaly:,} anomaly, {labels.n_normal:,} normal, {labels.n_unlabelled:,} unlabelled"
         )
-    common.say()
-
-
-def _how_to_label(training: TrainingSet) -> str:
-    way = "sub-folders or --labels-csv" if training.schema is None else "--label-column"
-    return f" A few labels make it better: {way}."
+    output.say()
 
 
 def _column_row(column: "Column", n_rows: int) -> tuple[str, ...]:
-    missing = common.percent(column.n_missing / n_rows) if column.n_missing else "-"
+    missing = output.percent(column.n_missing / n_rows) if column.n_missing else "-"
     distinct = "" if column.n_distinct is None else f"{column.n_distinct:,}"
     remark = "empty" if column.n_missing == n_rows else "constant" if column.is_constant else ""
     return column.name, column.kind, missing, distinct, remark
@@ -205,53 +342,83 @@ def _kinds(columns: "tuple[Column, ...]") -> Iterator[str]:
         yield f"{sum(column.kind == kind for column in columns):,} {kind}"
 
 
-def _calibration(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    if n_rows := summary["n_calibration"]:
-        yield "calibration", f"{common.counted(n_rows, 'row')} not trained on: p-values from {1 / (n_rows + 1):.3g}"
-
-
-def _warn_of_labels(training: TrainingSet) -> None:
+def _warn_of_labels(training: "TrainingData") -> None:
     """Say what labels and rows leave too little to learn from."""
-    n_unlabelled = training.labels()["n_unlabelled"]
+    n_unlabelled = training.label_counts().n_unlabelled
     if not n_unlabelled:
-        common.warn(
+        output.warn(
             "every row is labelled, so none is left to learn from what is usual. Leave the label of rows that nobody "
             "looked at blank."
         )
     elif n_unlabelled < _FEW_ROWS:
-        rows = common.counted(n_unlabelled, "unlabelled row")
-        common.warn(f"{rows} to learn from: alarms among new rows mean little. Give {_FEW_ROWS} or more.")
+        rows = output.counted(n_unlabelled, "unlabelled row")
+        output.warn(f"{rows} to learn from: alarms among new rows mean little. Give {_FEW_ROWS} or more.")
+
+
+# ---------------------------------------------------------------------- what came out
+
+
+def _summary(detector: "Detector", training: "TrainingData") -> dict[str, Any]:
+    """What the model does on the rows it learned from, those held out for a calibration included."""
+    import numpy as np
+
+    calibration = detector.calibration_
+    scores = detector.training_totals_
+    if training.survey is None and calibration is not None and calibration.kind == "held out":
+        scores = np.append(scores, calibration.parts[0])
+    flagged = scores > detector.threshold_
+    is_anomaly = detector.training_labels_ < 0
+    found: dict[str, Any] = {
+        "threshold": detector.threshold_,
+        "n_flagged": int(flagged.sum()),
+        "flagged_ratio": float(flagged.mean()),
+        "n_sample": None if training.survey is None else len(training.X),
+        "n_calibration": 0 if calibration is None else calibration.n_rows,
+    }
+    if is_anomaly.any():
+        found["n_labelled_anomaly_flagged"] = int(flagged[: len(is_anomaly)][is_anomaly].sum())
+        found["n_labelled_anomaly"] = int(is_anomaly.sum())
+    return found
+
+
+def _mention_lowered(detector: "Detector") -> None:
+    """Say when labels have lowered the automatic threshold."""
+    usual = None if detector.applied_ is None else detector.applied_.lowered_from
+    if usual is not None:
+        anomalies = detector.training_scores_[detector.training_labels_ < 0]
+        known = output.counted(len(anomalies), "labelled anomaly", "labelled anomalies")
+        output.note(f"the usual threshold would flag {(anomalies > usual).sum():,} of the {known}: they lower it.")
 
 
 def _warn_of_misses(summary: dict[str, Any]) -> None:
     """Say when the automatic threshold misses most of what the user knows to be anomalies."""
     n_known, n_flagged = summary.get("n_labelled_anomaly", 0), summary.get("n_labelled_anomaly_flagged", 0)
     if 2 * n_flagged < n_known:
-        known = common.counted(n_known, "labelled anomaly", "labelled anomalies")
-        common.warn(
+        known = output.counted(n_known, "labelled anomaly", "labelled anomalies")
+        output.warn(
             f"the automatic threshold flags {n_flagged:,} of the {known}. To flag more rows, fit with "
             "--threshold-from-labels, or with --contamination and the share to flag."
         )
 
 
 def _show_summary(summary: dict[str, Any], out: Path) -> None:
-    rows = common.counted(summary["n_flagged"], "training row")
+    rows = output.counted(summary["n_flagged"], "training row")
     if summary["n_sample"] is not None:
         rows = f"{summary['n_flagged']:,} of {summary['n_sample']:,} rows that were held out"
-    flagged = f"{rows} ({common.percent(summary['flagged_ratio'])})"
+    flagged = f"{rows} ({output.percent(summary['flagged_ratio'])})"
     if "n_labelled_anomaly" in summary:
-        labelled = common.counted(summary["n_labelled_anomaly"], "labelled anomaly", "labelled anomalies")
+        labelled = output.counted(summary["n_labelled_anomaly"], "labelled anomaly", "labelled anomalies")
         flagged += f", {summary['n_labelled_anomaly_flagged']:,} of the {labelled} among them"
+    pairs = [
+        ("model", f"{out} ({output.size_text(out.stat().st_size)})"),
+        ("threshold", f"{summary['threshold']:.6g}"),
+        ("flagged", flagged),
+    ]
+    if n_rows := summary["n_calibration"]:
+        pairs.append(
+            ("calibration", f"{output.counted(n_rows, 'row')} not trained on: p-values from {1 / (n_rows + 1):.3g}")
+        )
     resumed = f", resumed at step {summary['resumed_step']:,}" if summary["resumed_step"] else ""
-    size = common.size_text(out.stat().st_size)
-    common.show_pairs(
-        [
-            ("model", f"{out} ({size})"),
-            ("threshold", f"{summary['threshold']:.6g}"),
-            ("flagged", flagged),
-            *_calibration(summary),
-            ("time", f"{summary['seconds']:.1f} s{resumed}"),
-        ]
-    )
-    common.say()
-    common.say(f"Next: {shlex.join(['esad', 'score', str(out), 'NEW_DATA', '--top', '10'])}")
+    output.show_pairs([*pairs, ("time", f"{summary['seconds']:.1f} s{resumed}")])
+    output.say()
+    output.say(f"Next: {shlex.join(['esad', 'score', str(out), 'NEW_DATA', '--top', '10'])}")

@@ -3,23 +3,24 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from esad.cli import common, options
-from esad.cli.source import load_model
+from esad.cli import options, output
 
 if TYPE_CHECKING:
     from esad.detectors.base import Detector
 
 __all__ = ["EXAMPLE", "inspect"]
 
-EXAMPLE = common.example("esad inspect payments.esad", "esad inspect payments.esad --json")
+EXAMPLE = output.example("esad inspect payments.esad", "esad inspect payments.esad --json")
 _MAX_SHOWN = 30
 
 
 def inspect(model: options.Model, as_json: options.Json = False) -> None:
     """Show what a model is: method, parameters, columns, labels, threshold."""
-    found = _described(model, load_model(model))
+    from esad.detectors.model_file import load
+
+    found = _described(model, load(model))
     if as_json:
-        common.json_out(found)
+        output.json_out(found)
     else:
         _show(found)
 
@@ -72,7 +73,7 @@ def _show(found: dict[str, Any]) -> None:
     rule = "" if found["threshold_rule"] is None else f" ({found['threshold_rule']})"
     changed = ", ".join(f"{name}={value!r}" for name, value in found["changed_parameters"].items())
     pairs = [
-        ("model", f"{found['file']} ({common.size_text(found['n_bytes'])})"),
+        ("model", f"{found['file']} ({output.size_text(found['n_bytes'])})"),
         ("method", f"{found['method']}, written by esad {found['esad_version']} (format {found['format_version']})"),
         ("parameters", changed or "all at their defaults"),
         *((name, _flat(part)) for name, part in found["recipe"].items() if isinstance(part, dict)),
@@ -87,7 +88,7 @@ def _show(found: dict[str, Any]) -> None:
         *((name.replace("_", " "), _listed(value)) for name, value in notes.items() if not _is_empty(value)),
         ("fingerprint", f"{found['data_fingerprint']} of the training data"),
     ]
-    common.show_pairs(pairs)
+    output.show_pairs(pairs)
     if found["columns"]:
         _show_columns(found)
 
@@ -95,21 +96,21 @@ def _show(found: dict[str, Any]) -> None:
 def _data(found: dict[str, Any]) -> str:
     if found["shape"] is not None:
         channels, height, width = found["shape"]
-        pictures = common.counted(found["n_training_rows"], "picture")
-        return f"{pictures}, {width} x {height} pixels, {common.counted(channels, 'channel')}"
-    return f"{common.counted(found['n_training_rows'], 'row')}, {common.counted(len(found['columns']), 'column')}"
+        pictures = output.counted(found["n_training_rows"], "picture")
+        return f"{pictures}, {width} x {height} pixels, {output.counted(channels, 'channel')}"
+    return f"{output.counted(found['n_training_rows'], 'row')}, {output.counted(len(found['columns']), 'column')}"
 
 
 def _show_columns(found: dict[str, Any]) -> None:
     columns, n_rows = found["columns"], found["n_training_rows"]
     rows = [
-        (column["name"], column["kind"], common.percent(column["n_missing"] / n_rows) if column["n_missing"] else "-")
+        (column["name"], column["kind"], output.percent(column["n_missing"] / n_rows) if column["n_missing"] else "-")
         for column in columns[:_MAX_SHOWN]
     ]
-    common.say()
-    common.show_table(None, ["column", "kind", "missing"], rows, right=["missing"])
+    output.say()
+    output.show_table(None, ["column", "kind", "missing"], rows, right=["missing"])
     if len(columns) > _MAX_SHOWN:
-        common.say(f"... and {common.counted(len(columns) - _MAX_SHOWN, 'more column')}; all of them: --json")
+        output.say(f"... and {output.counted(len(columns) - _MAX_SHOWN, 'more column')}; all of them: --json")
 
 
 def _flat(part: dict[str, Any]) -> str:

@@ -7,22 +7,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from esad.cli import common, options
-from esad.cli.progress import bar
-from esad.cli.rows import RowsRead, read_rows
-from esad.cli.source import load_model
-from esad.cli.training import Reading
-from esad.errors import InputError, LabelError, OutputError
+from esad.cli import options, output
+from esad.errors import InputError, LabelError
 
 if TYPE_CHECKING:
     from esad.advice.audit import Doubt
     from esad.advice.curve import LearningCurve
     from esad.advice.suggest import Suggestion
     from esad.detectors.base import Detector
+    from esad.detectors.training import TrainingData
 
 __all__ = ["EXAMPLE", "labels"]
 
-EXAMPLE = common.example(
+EXAMPLE = output.example(
     "esad labels payments.esad payments.csv --n 20 --out next.csv",
     "esad labels parts.esad parts.csv -l bad --anomaly-value 1 --normal-value 0",
 )
@@ -54,22 +51,27 @@ def labels(
     DATA is what the model was trained on, or newer rows with their labels. The columns for labels and ids are those of
     the training unless others are given.
     """
+    from esad.detectors.model_file import load
+    from esad.detectors.training import TrainingData
+
     if out is not None:
-        _check_out(out, [model, data])
-    detector = load_model(model)
-    reading = Reading(
+        output.check_out(out, [model, data], [".csv"], "the suggestions")
+    detector = load(model)
+    rows = TrainingData.for_model(
+        data,
+        detector,
         label_column=label_column,
         id_column=id_column,
         anomaly_value=anomaly_value,
         normal_value=normal_value,
         labels_csv=labels_csv,
+        on_remark=output.remark,
     )
-    rows = read_rows(data, detector, reading)
     found = _advice(detector, rows, n, quick=quick)
     if out is not None:
         _write(out, rows, found.suggestions)
     if as_json:
-        common.json_out(found.to_json(rows) | {"out": None if out is None else str(out)})
+        output.json_out(found.to_json(rows) | {"out": None if out is None else str(out)})
     else:
         _show(found, rows, out)
 
@@ -81,36 +83,26 @@ class _Advice:
     doubts: "tuple[Doubt, ...]" = ()
     reasons: tuple[str, ...] = ()  # why something is left out
 
-    def to_json(self, rows: RowsRead) -> dict[str, Any]:
-        named = [{rows.id_name: rows.name(one.row)} | one.to_json() for one in self.suggestions]
-        doubts = [{rows.id_name: rows.name(one.row)} | one.to_json() for one in self.doubts]
+    def to_json(self, rows: "TrainingData") -> dict[str, Any]:
+        named = [{rows.id_name: rows.name_of(one.row)} | one.to_json() for one in self.suggestions]
+        doubts = [{rows.id_name: rows.name_of(one.row)} | one.to_json() for one in self.doubts]
         curve = None if self.curve is None else self.curve.to_json()
         return {"suggestions": named, "curve": curve, "audit": doubts, "left_out": list(self.reasons)}
-
-
-def _check_out(out: Path, inputs: Sequence[Path]) -> None:
-    """Find out before anything takes long whether the file can be written."""
-    from esad.core.atomic import check_writable
-
-    if out.suffix.lower() != ".csv":
-        raise OutputError(f"Cannot write the suggestions to {str(out)!r}: its name must end in .csv.")
-    common.refuse_same_file(out, inputs)
-    check_writable(out)
 
 
 # ---------------------------------------------------------------------- advice
 
 
-def _advice(detector: "Detector", rows: RowsRead, n: int, *, quick: bool) -> _Advice:
+def _advice(detector: "Detector", rows: "TrainingData", n: int, *, quick: bool) -> _Advice:
     """All that can be said; what cannot is left out with the reason."""
     from esad.advice.suggest import suggest_labels
 
-    n_unlabelled = int((rows.y == 0).sum())
+    n_unlabelled = rows.label_counts().n_unlabelled
     if not n_unlabelled:
         raise InputError("Every row is labelled: there is none to suggest.")
     if n > n_unlabelled:
         raise InputError(f"--n must be at most {n_unlabelled:,}, the unlabelled rows there are. Got {n:,}.")
-    suggestions = suggest_labels(detector, rows.X, rows.y, n=n)
+    suggestions = suggest_labels(detector, rows.X, rows.labels, n=n)
     if quick:
         return _Advice(suggestions)
     from esad.advice.audit import audit_labels
@@ -118,15 +110,15 @@ def _advice(detector: "Detector", rows: RowsRead, n: int, *, quick: bool) -> _Ad
 
     curve, reasons = None, []
     doubts: tuple[Doubt, ...] = ()
-    with bar() as progress:
+    with output.bar() as progress:
         task = progress.add_task("the learning curve", total=2)
         try:
-            curve = learning_curve(detector, rows.X, rows.y, n_next=n)
+            curve = learning_curve(detector, rows.X, rows.labels, n_next=n)
         except LabelError as error:
             reasons.append(str(error))
         progress.update(task, description="the audit", completed=1)
         try:
-            doubts = audit_labels(detector, rows.X, rows.y)
+            doubts = audit_labels(detector, rows.X, rows.labels)
         except LabelError as error:
             reasons.append(str(error))
     return _Advice(suggestions, curve, doubts, tuple(dict.fromkeys(reasons)))
@@ -135,7 +127,7 @@ def _advice(detector: "Detector", rows: RowsRead, n: int, *, quick: bool) -> _Ad
 # ---------------------------------------------------------------------- out
 
 
-def _write(path: Path, rows: RowsRead, suggestions: "Sequence[Suggestion]") -> None:
+def _write(path: Path, rows: "TrainingData", suggestions: "Sequence[Suggestion]") -> None:
     """A CSV file to be filled in: id or row number, score, why, and an empty label."""
     import csv
 
@@ -144,46 +136,46 @@ def _write(path: Path, rows: RowsRead, suggestions: "Sequence[Suggestion]") -> N
     with atomic_path(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow([rows.id_name, "score", "why", "label"])
-        writer.writerows([rows.name(one.row), repr(one.score), one.why, ""] for one in suggestions)
+        writer.writerows([rows.name_of(one.row), repr(one.score), one.why, ""] for one in suggestions)
 
 
-def _show(found: _Advice, rows: RowsRead, out: Path | None) -> None:
+def _show(found: _Advice, rows: "TrainingData", out: Path | None) -> None:
     _show_suggestions(found.suggestions, rows)
     if found.curve is not None:
         _show_curve(found.curve)
     if found.doubts:
         _show_doubts(found.doubts, rows)
     for reason in found.reasons:
-        common.say(reason)
+        output.say(reason)
     if out is not None:
-        common.say(f"Rows to label: {out}")
+        output.say(f"Rows to label: {out}")
 
 
-def _show_suggestions(suggestions: "Sequence[Suggestion]", rows: RowsRead) -> None:
-    cells = [(rows.name(one.row), f"{one.score:.6g}", one.why) for one in suggestions]
-    title = f"Label next ({common.counted(len(cells), 'row')})"
-    common.show_table(title, [rows.id_name, "score", "why"], cells, right=["score"])
+def _show_suggestions(suggestions: "Sequence[Suggestion]", rows: "TrainingData") -> None:
+    cells = [(rows.name_of(one.row), f"{one.score:.6g}", one.why) for one in suggestions]
+    title = f"Label next ({output.counted(len(cells), 'row')})"
+    output.show_table(title, [rows.id_name, "score", "why"], cells, right=["score"])
 
 
 def _show_curve(curve: "LearningCurve") -> None:
     cells = [(p.n_anomaly, p.n_normal, f"{p.auc:.3f} ± {p.spread:.3f}") for p in curve.points]
     heads = ["anomaly labels", "normal labels", "AUC"]
-    common.show_table(
-        f"What labels brought so far ({common.counted(curve.n_repeats, 'split')})", heads, cells, right=heads
+    output.show_table(
+        f"What labels brought so far ({output.counted(curve.n_repeats, 'split')})", heads, cells, right=heads
     )
     gain = curve.gain
-    common.say(
-        f"The next {common.counted(gain.n_next, 'label')}, of the kinds so far: AUC {gain.auc:+.3f} "
+    output.say(
+        f"The next {output.counted(gain.n_next, 'label')}, of the kinds so far: AUC {gain.auc:+.3f} "
         f"(80 % interval {gain.low:+.3f} to {gain.high:+.3f})"
     )
-    common.say()
+    output.say()
 
 
-def _show_doubts(doubts: "Sequence[Doubt]", rows: RowsRead) -> None:
+def _show_doubts(doubts: "Sequence[Doubt]", rows: "TrainingData") -> None:
     cells = [
-        (rows.name(one.row), _WORDS[one.label], f"{one.suspicion:.3f}", common.percent(one.rank))
+        (rows.name_of(one.row), _WORDS[one.label], f"{one.suspicion:.3f}", output.percent(one.rank))
         for one in doubts[:_DOUBTS_SHOWN]
     ]
     heads = [rows.id_name, "label", "suspicion", "unlabelled rows below it"]
     verdict = "Labels to look at again" if doubts[0].suspicion >= _LOOKS_WRONG else "No label looks wrong"
-    common.show_table(f"{verdict}, most doubtful first", heads, cells, right=heads[2:])
+    output.show_table(f"{verdict}, most doubtful first", heads, cells, right=heads[2:])

@@ -3,23 +3,23 @@
 from typing import Any
 
 from esad import registry
-from esad.cli import common, options
+from esad.cli import options, output
 
 __all__ = ["EXAMPLE", "methods"]
 
-EXAMPLE = common.example("esad methods", "esad methods --json")
+EXAMPLE = output.example("esad methods", "esad methods --json")
 
 
 def methods(as_json: options.Json = False) -> None:
     """List the methods: what data each takes and which labels it uses."""
     found = [_described(name) for name in registry.method_names()]
     if as_json:
-        common.json_out({"methods": found})
+        output.json_out({"methods": found})
         return
     rows = [(one["name"], ", ".join(one["takes"]), _learns_from(one), one["summary"]) for one in found]
-    common.show_table(None, ["method", "takes", "learns from", "what it is"], rows)
-    common.say("* cannot do without")
-    common.say("Use one with: esad fit DATA --method NAME ...")
+    output.show_table(None, ["method", "takes", "learns from", "what it is"], rows)
+    output.say("* cannot do without")
+    output.say("Use one with: esad fit DATA --method NAME ...")
 
 
 def _learns_from(one: dict[str, Any]) -> str:

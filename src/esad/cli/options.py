@@ -9,25 +9,43 @@ from esad import registry
 
 __all__ = [
     "AnomalyValue",
+    "CalibrationRatio",
     "CasesFile",
+    "CheckpointEvery",
+    "Contamination",
+    "CrossCalibration",
     "Data",
     "Device",
+    "FalseAlarmRate",
+    "FromLabels",
     "Host",
     "IdColumn",
     "Ignore",
     "Json",
+    "KeepCases",
     "LabelColumn",
     "LabelsCsv",
+    "Members",
+    "Method",
     "Model",
+    "ModelOut",
     "NormalValue",
     "Port",
+    "Quiet",
+    "Resume",
+    "Search",
     "Seed",
+    "Settings",
+    "SkipBroken",
+    "Stream",
     "Text",
+    "TruthColumn",
     "complete_data_set",
     "complete_method",
 ]
 
 _DATA, _RUNNING, _ADDRESS = "Data", "Running", "Address"
+_TRAINING, _THRESHOLD = "Training", "Threshold (one of these)"
 
 
 def complete_method(incomplete: str) -> list[str]:
@@ -119,6 +137,16 @@ LabelsCsv = Annotated[
         rich_help_panel=_DATA,
     ),
 ]
+TruthColumn = Annotated[
+    str | None,
+    typer.Option(
+        "--truth-column",
+        "-t",
+        metavar="NAME",
+        help="Column with the truth of every row: 1 or anomaly, 0 or normal (or -1, +1). "
+        "For pictures the sub-folders anomaly/ and normal/ say it.",
+    ),
+]
 Seed = Annotated[
     int,
     typer.Option(
@@ -152,4 +180,124 @@ Port = Annotated[
     typer.Option(
         "--port", "-p", min=0, max=65535, metavar="N", help="Port; 0 takes a free one.", rich_help_panel=_ADDRESS
     ),
+]
+
+# ---------------------------------------------------------------------- training
+
+ModelOut = Annotated[
+    Path, typer.Option("--out", "-o", metavar="MODEL", help="Model file to write; its name ends in .esad.")
+]
+Method = Annotated[
+    str,
+    typer.Option(
+        "--method",
+        "-m",
+        metavar="NAME",
+        help="The method; see: esad methods.",
+        autocompletion=complete_method,
+        rich_help_panel=_TRAINING,
+    ),
+]
+Members = Annotated[
+    int | None,
+    typer.Option("--members", min=1, metavar="N", help="Networks trained side by side.", rich_help_panel=_TRAINING),
+]
+Search = Annotated[
+    bool,
+    typer.Option(
+        "--search",
+        help="Try a few recipes by repeated splits of the labels first; takes about ten times as long.",
+        rich_help_panel=_TRAINING,
+    ),
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="Any other parameter of the method, such as n_epochs=50; may be repeated. How to compute, of ESAD: "
+        "precision=bfloat16 (or float64), compiled=true, accumulate=4 (a batch in parts).",
+        rich_help_panel=_TRAINING,
+    ),
+]
+CalibrationRatio = Annotated[
+    float | None,
+    typer.Option(
+        "--calibration-ratio",
+        metavar="SHARE",
+        help="Hold this share of the unlabelled rows out of the training, for p-values and alarms with a guarantee.",
+        rich_help_panel=_TRAINING,
+    ),
+]
+CrossCalibration = Annotated[
+    bool,
+    typer.Option(
+        "--cross-calibration",
+        help="Like --calibration-ratio, but no row is lost: each member calibrates with those it left out anyway. For "
+        "few rows; the guarantee is weaker.",
+        rich_help_panel=_TRAINING,
+    ),
+]
+Contamination = Annotated[
+    float | None,
+    typer.Option(
+        "--contamination", metavar="SHARE", help="Flag this share of the training rows.", rich_help_panel=_THRESHOLD
+    ),
+]
+FalseAlarmRate = Annotated[
+    float | None,
+    typer.Option(
+        "--false-alarm-rate",
+        metavar="SHARE",
+        help="Flag at most this share of the unlabelled and normal rows.",
+        rich_help_panel=_THRESHOLD,
+    ),
+]
+FromLabels = Annotated[
+    bool,
+    typer.Option(
+        "--threshold-from-labels", help="Flag from where the labels are parted best.", rich_help_panel=_THRESHOLD
+    ),
+]
+KeepCases = Annotated[
+    bool,
+    typer.Option(
+        "--keep-cases",
+        help="Keep the labelled rows in the model file, for esad explain to name the nearest; whoever has the file "
+        "can read them.",
+        rich_help_panel=_TRAINING,
+    ),
+]
+Stream = Annotated[
+    bool | None,
+    typer.Option(
+        "--stream/--no-stream",
+        help="Read tables or pictures in parts, in bounded memory. By default several files are, and whatever "
+        "would fill an eighth of the memory.",
+        show_default=False,
+        rich_help_panel=_RUNNING,
+    ),
+]
+SkipBroken = Annotated[
+    bool,
+    typer.Option(
+        "--skip-broken", help="Leave out pictures that cannot be read, and say which.", rich_help_panel=_RUNNING
+    ),
+]
+Resume = Annotated[
+    bool,
+    typer.Option("--resume", help="Go on from MODEL.checkpoint after a kill or Ctrl-C.", rich_help_panel=_RUNNING),
+]
+CheckpointEvery = Annotated[
+    float,
+    typer.Option(
+        "--checkpoint-every",
+        min=0,
+        metavar="SECONDS",
+        help="Time between two checkpoints of the training.",
+        rich_help_panel=_RUNNING,
+    ),
+]
+Quiet = Annotated[
+    bool, typer.Option("--quiet", "-q", help="Print nothing but warnings and errors.", rich_help_panel=_RUNNING)
 ]

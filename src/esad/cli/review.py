@@ -1,43 +1,116 @@
 """`esad review`: the label loop in a web page on this machine."""
 
 import getpass
+import glob
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from esad.cli import common, fit_options, job, options
-from esad.cli import review_options as own
-from esad.cli.build import Choice, build_detector, settings_checked
-from esad.cli.progress import GracefulStop, TrainingBar, bar
-from esad.cli.review_data import Asked, exchange_labels, named_after, open_store, read_dataset, training_finder
-from esad.cli.source import load_model
-from esad.cli.training import Reading, read_training, refuse_model
-from esad.errors import InputError
+import typer
+
+from esad.cli import failures, options, output
+from esad.cli.fit import build_detector, check_out, settings_blamed
+from esad.errors import DataFileError, InputError
 
 if TYPE_CHECKING:
     from esad.detectors.base import Detector
+    from esad.review.dataset import ReviewDataset
     from esad.review.session import ReviewSession
 
 __all__ = ["EXAMPLE", "review"]
 
-EXAMPLE = common.example(
+EXAMPLE = output.example(
     "esad review payments.csv",
     "esad review payments.esad payments.csv --reviewer ann --reviewer bob",
     "esad review payments.csv --export-labels labels.csv",
 )
 
 
+_LABELS_PANEL, _PAGE_PANEL = "Labels", "Page"
+
+_Paths = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="[MODEL] DATA",
+        help="Model file, which may be left out, and what to judge: a CSV or Parquet file, a folder or quoted pattern "
+        "of such files, or a folder of PNG or JPEG pictures.",
+        show_default=False,
+    ),
+]
+_Out = Annotated[
+    Path | None,
+    typer.Option(
+        "--out",
+        "-o",
+        metavar="MODEL",
+        help="Without MODEL: the model file to make, or to go on with. By default DATA with the ending .esad.",
+    ),
+]
+_Labels = Annotated[
+    Path | None,
+    typer.Option(
+        "--labels",
+        metavar="FILE",
+        help="File that the judgements are kept in. By default DATA with .labels.db after its name.",
+        rich_help_panel=_LABELS_PANEL,
+    ),
+]
+_ExportLabels = Annotated[
+    Path | None,
+    typer.Option(
+        "--export-labels",
+        metavar="FILE",
+        help="Write the judgements to this CSV file and end.",
+        rich_help_panel=_LABELS_PANEL,
+    ),
+]
+_ImportLabels = Annotated[
+    Path | None,
+    typer.Option(
+        "--import-labels",
+        metavar="FILE",
+        help="Enter the judgements of this CSV file and end.",
+        rich_help_panel=_LABELS_PANEL,
+    ),
+]
+_Reviewers = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--reviewer",
+        metavar="NAME",
+        help="Who judges; may be repeated, each gets a link of their own. By default your user name.",
+        rich_help_panel=_PAGE_PANEL,
+    ),
+]
+_Training = Annotated[
+    Path | None,
+    typer.Option(
+        "--training",
+        metavar="FILE",
+        help="What MODEL was trained on, where it is not found at the place noted in MODEL: refits learn from it too.",
+        rich_help_panel=_PAGE_PANEL,
+    ),
+]
+_Cold = Annotated[
+    bool,
+    typer.Option(
+        "--cold", help="Let refits begin anew, not with the weights of the old model.", rich_help_panel=_PAGE_PANEL
+    ),
+]
+
+
 def review(
-    paths: own.Paths,
-    out: own.Out = None,
-    labels: own.Labels = None,
-    export_labels: own.ExportLabels = None,
-    import_labels: own.ImportLabels = None,
-    reviewer: own.Reviewers = None,
+    paths: _Paths,
+    out: _Out = None,
+    labels: _Labels = None,
+    export_labels: _ExportLabels = None,
+    import_labels: _ImportLabels = None,
+    reviewer: _Reviewers = None,
     host: options.Host = "127.0.0.1",
     port: options.Port = 0,
-    cold: own.Cold = False,
-    training: own.Training = None,
+    cold: _Cold = False,
+    training: _Training = None,
     label_column: options.LabelColumn = None,
     id_column: options.IdColumn = None,
     ignore: options.Ignore = None,
@@ -45,10 +118,10 @@ def review(
     anomaly_value: options.AnomalyValue = None,
     normal_value: options.NormalValue = None,
     labels_csv: options.LabelsCsv = None,
-    skip_broken: fit_options.SkipBroken = False,
-    method: fit_options.Method = "esad",
-    members: fit_options.Members = None,
-    settings: fit_options.Settings = None,
+    skip_broken: options.SkipBroken = False,
+    method: options.Method = "esad",
+    members: options.Members = None,
+    settings: options.Settings = None,
     seed: options.Seed = 0,
     device: options.Device = "auto",
     as_json: options.Json = False,
@@ -58,35 +131,63 @@ def review(
     Without MODEL one is trained first, with the labels there are or with none. Every judgement is on the disk when the
     page says so. The page is for this machine only, unless --host says otherwise. End it with Ctrl-C.
     """
-    model, data = _paths(paths, out)
-    reading = Reading(
-        label_column=label_column,
-        id_column=id_column,
-        ignore=tuple(ignore or ()),
-        text=tuple(text or ()),
-        anomaly_value=anomaly_value,
-        normal_value=normal_value,
-        labels_csv=labels_csv,
-        skip_broken=skip_broken,
-    )
-    asked = Asked(model, data, labels or named_after(data, ".labels.db"), reading)
-    common.refuse_same_file(asked.labels, [data, *([model] if model.exists() else [])])
+    from esad.detectors.model_file import load
+    from esad.review.dataset import ReviewDataset
+
+    model, data = _find_paths(paths, out)
+    journal = labels or _named_after(data, ".labels.db")
+    roles: dict[str, Any] = {
+        "label_column": label_column,
+        "id_column": id_column,
+        "anomaly_value": anomaly_value,
+        "normal_value": normal_value,
+        "labels_csv": labels_csv,
+        "skip_broken": skip_broken,
+        "ignore": tuple(ignore or ()),
+    }
+    output.refuse_same_file(journal, [data, *([model] if model.exists() else [])])
     if export_labels is not None or import_labels is not None:
-        exchange_labels(asked, export_labels, import_labels, reviewer=_names(reviewer)[0], as_json=as_json)
+        if export_labels is not None:
+            output.check_out(export_labels, [data, journal, model], [".csv"], "the labels")
+            if not journal.exists() and import_labels is None:
+                raise DataFileError(f"There are no labels {str(journal)!r}. Name the file with --labels.")
+        text_in = None if import_labels is None else _read_text(import_labels)
+        if not model.exists():
+            raise DataFileError(f"There is no model {str(model)!r} that says how to read the data. Review it first.")
+        dataset = ReviewDataset.from_file(data, load(model), on_remark=output.remark, **roles)
+        n_judged, n_new = _exchange_labels(dataset, journal, export_labels, text_in, _names(reviewer)[0])
+        if as_json:
+            found = {"labels": str(journal), "n_judged": n_judged, "n_new": n_new}
+            output.json_out(found | {"out": None if export_labels is None else str(export_labels)})
+            return
+        if import_labels is not None:
+            output.say(f"{output.counted(n_new, 'new judgement')} from {import_labels}")
+        if export_labels is not None:
+            output.say(f"{output.counted(n_judged, 'judged row')}: {export_labels}")
         return
     from esad.io.provenance import DataSource
     from esad.review.ranking import Ranking
+    from esad.review.refit import training_finder
     from esad.review.session import ReviewSession
+    from esad.review.store import Store
     from esad.web.server import bind
 
     listener = bind(host, port)
     try:
         is_new = len(paths) == 1 and not model.exists()
-        choice = Choice(method=method, seed=seed, device=device, members=members, settings=tuple(settings or ()))
-        detector = _first_model(asked, choice) if is_new else _known_model(model, is_found=len(paths) == 1)
-        dataset = read_dataset(data, detector, reading, is_new=is_new)
-        source = DataSource.of(data)
-        store = open_store(asked.labels, dataset)
+        if is_new:
+            check_out(model, [data])
+            output.check_method(method)
+            detector = build_detector(method, settings, seed=seed, device=device, members=members)
+            with settings_blamed(method, settings):
+                _fit_first(detector, data, model, roles | {"text": tuple(text or ())})
+        else:
+            if len(paths) == 1:
+                output.note(f"going on with the model {str(model)!r}. To begin anew, name another one with --out.")
+            detector = load(model)
+        on_remark = (lambda found: None) if is_new else output.remark  # what a first model was trained on is known
+        dataset = ReviewDataset.from_file(data, detector, on_remark=on_remark, **roles)
+        source, store = DataSource.of(data), Store.of(journal, dataset)
     except BaseException:
         listener.close()
         raise
@@ -102,19 +203,22 @@ def review(
     _serve(listener, session, _names(reviewer), host=host, as_json=as_json)
 
 
-def _paths(paths: Sequence[Path], out: Path | None) -> tuple[Path, Path]:
+def _find_paths(paths: Sequence[Path], out: Path | None) -> tuple[Path, Path]:
     """The model file, which need not be there yet, and the data."""
     if len(paths) > 2:
         raise InputError(f"Give a model and data, or data alone. Got {len(paths)} paths.")
     data = paths[-1].absolute() if not paths[-1].name else paths[-1]  # "." has no name of its own
-    refuse_model(data)
+    if data.suffix == ".esad":
+        from esad.detectors.opening import refuse_model
+
+        refuse_model(data)
     if len(paths) == 2:
         if out is not None:
             raise InputError("--out is for a review without MODEL: what is kept goes to MODEL itself.")
         return paths[0], data
     if out is not None:
         return out, data
-    return named_after(data, ".esad"), data
+    return _named_after(data, ".esad"), data
 
 
 def _names(given: Sequence[str] | None) -> list[str]:
@@ -128,27 +232,61 @@ def _names(given: Sequence[str] | None) -> list[str]:
         return ["me"]
 
 
-def _known_model(model: Path, *, is_found: bool) -> "Detector":
-    """The model that was given, or found beside the data."""
-    if is_found:
-        common.note(f"going on with the model {str(model)!r}. To begin anew, name another one with --out.")
-    return load_model(model)
+def _named_after(data: Path, ending: str) -> Path:
+    """A file beside the data with its name and another ending; what a pattern means is named after its folder.
+
+    Examples
+    --------
+    >>> str(_named_after(Path("b.csv.gz"), ".esad")), "*" in str(_named_after(Path("a-*.csv"), ".labels.db"))
+    ('b.esad', False)
+    """
+    place = data
+    if not data.exists() and glob.has_magic(str(data)):
+        place = next(folder for folder in data.parents if not glob.has_magic(str(folder)))
+        if not place.name:  # files of the working folder, as their names are
+            return place / f"{place.absolute().name}{ending}"
+    is_file = ending == ".esad" and not place.is_dir()
+    return place.with_name(f"{(is_file and place.name.partition('.')[0]) or place.name}{ending}")
 
 
-def _first_model(asked: Asked, choice: Choice) -> "Detector":
+def _fit_first(detector: "Detector", data: Path, model: Path, roles: dict[str, Any]) -> None:
     """A model of the labels there are, saved."""
-    job.check_out(asked.model, [asked.data])
-    common.check_method(choice.method)
-    with GracefulStop() as stop:
-        training = read_training(asked.data, asked.reading)
-        detector = build_detector(choice)
-        with settings_checked(choice), bar() as progress:
-            detector.fit(training.X, training.y, callbacks=[TrainingBar(progress, "training a first model"), stop])
-        detector.notes_ = training.notes
+    from esad.detectors.training import TrainingData
+
+    with failures.GracefulStop() as stop:
+        training = TrainingData.from_file(data, on_remark=output.remark, **roles)
+        with output.bar() as progress:
+            training.fit(detector, callbacks=[output.TrainingBar(progress, "training a first model"), stop])
         if detector.training_unseen_by_ is not None:
             detector.calibrate()  # p-values for nothing: each member left rows out anyway
-    detector.save(asked.model)
-    return detector
+    detector.save(model)
+
+
+def _exchange_labels(
+    dataset: "ReviewDataset", journal: Path, out: Path | None, text: str | None, reviewer: str
+) -> tuple[int, int]:
+    """Labels out or in, without a page: how many rows are judged now, and how many judgements are new."""
+    from esad.core.atomic import atomic_path
+    from esad.review.judgements import parse_csv, write_csv
+    from esad.review.store import Store
+
+    n_new = 0
+    with Store.of(journal, dataset) as store:
+        if text is not None:
+            n_new = store.import_lines(parse_csv(text, dataset, reviewer=reviewer), importer=reviewer)
+        if out is not None:
+            with atomic_path(out) as temporary:
+                temporary.write_text(write_csv(store.judgements, dataset), encoding="utf-8")
+        return len(store.judgements.verdicts()), n_new
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise DataFileError(f"Cannot read {str(path)!r}: {(error.strerror or str(error)).lower()}.") from error
+    except UnicodeDecodeError as error:
+        raise DataFileError(f"Cannot read {str(path)!r}: it is not UTF-8 text.") from error
 
 
 def _serve(listener: Any, session: "ReviewSession", names: Sequence[str], *, host: str, as_json: bool) -> None:
@@ -165,10 +303,10 @@ def _serve(listener: Any, session: "ReviewSession", names: Sequence[str], *, hos
 
     def entered(name: str) -> None:
         if not as_json:
-            common.say(f"{name} has opened the page. Another link: {link(name)}")
+            output.say(f"{name} has opened the page. Another link: {link(name)}")
 
     if not is_local(listener):
-        common.warn("other machines can reach this page, and nothing is encrypted on the way.")
+        output.warn("other machines can reach this page, and nothing is encrypted on the way.")
     app = review_app(session, access, cookie=f"esad-review-{listener.getsockname()[1]}", on_enter=entered)
     ready = _greeting(session, {name: link(name) for name in names}, as_json)
     try:
@@ -176,28 +314,26 @@ def _serve(listener: Any, session: "ReviewSession", names: Sequence[str], *, hos
     finally:
         session.close()
     if not as_json:
-        common.say(f"Labels are in {session.store.path}.")
+        output.say(f"Labels are in {session.store.path}.")
 
 
 def _greeting(session: Any, links: dict[str, str], as_json: bool) -> Callable[[], None]:
     """Says where the page is once it can be opened."""
-    import sys
-
     state = session.state(next(iter(links)))
 
     def greet() -> None:
         if as_json:
             found = {"n_rows": state["n_rows"], "n_labelled": state["n_labelled"], "links": links}
-            common.json_out(found | {"model": str(session.model), "labels": str(session.store.path)})
+            output.json_out(found | {"model": str(session.model), "labels": str(session.store.path)})
         else:
-            rows = common.counted(state["n_rows"], state["noun"])
-            common.say(
+            rows = output.counted(state["n_rows"], state["noun"])
+            output.say(
                 f"{state['title']}: {rows}, {state['model']['n_alarms']:,} alarms, {state['n_labelled']} labelled"
             )
-            common.say(f"Model: {session.model}. Labels: {session.store.path}.")
+            output.say(f"Model: {session.model}. Labels: {session.store.path}.")
             for name, link in links.items():
-                common.say(f"{name}: {link}")
-            common.say("Every link works once. End with Ctrl-C.")
+                output.say(f"{name}: {link}")
+            output.say("Every link works once. End with Ctrl-C.")
         sys.stdout.flush()
 
     return greet

@@ -1,34 +1,32 @@
-"""`esad score`: a score and a verdict for every row of a file or folder."""
+"""`esad score`: a score and a verdict for every row of a file or folder, or of many files."""
 
-import heapq
-from contextlib import ExitStack
+import glob
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from esad.cli import common, options, shards
-from esad.cli.decide import Decision, decision_for
-from esad.cli.source import Block, load_model, open_source, parsed, scored
-from esad.detectors.opening import plain_id
+from esad.cli import options, output
 from esad.errors import InputError
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from esad.detectors.base import Detector
+    from esad.detectors.scored_file import ScoredFile
+    from esad.scale import Outcome
+    from esad.scale.work import Answer
     from esad.score.drift import Drift
 
 __all__ = ["EXAMPLE", "score"]
 
-EXAMPLE = common.example(
+EXAMPLE = output.example(
     "esad score payments.esad new.csv --out scores.csv",
     "esad score payments.esad new.parquet --top 20",
     "esad score payments.esad new.csv --fdr 0.1 --out scores.csv",
     "esad score payments.esad 'part-*.parquet' --out scores --jobs 8",
 )
+_MANY = "Many files"
 _MAX_SHIFTS = 5  # named in the warning of drift
+_MAX_SHOWN = 8  # files set aside that are shown; all are in the summary
 _TOP = 20  # shown when no file is asked for
 
 
@@ -68,10 +66,44 @@ def score(
             help="Flag rows so that at most this share of those flagged is expected to be false. Reads the data twice.",
         ),
     ] = None,
-    engine: shards.Engine = None,
-    jobs: shards.Jobs = None,
-    ray_address: shards.RayAddress = None,
-    form: shards.Format = None,
+    engine: Annotated[
+        str | None,
+        typer.Option(
+            "--engine",
+            metavar="NAME",
+            help="Who scores the files: local, processes of this machine, or ray, tasks of a Ray cluster.",
+            rich_help_panel=_MANY,
+        ),
+    ] = None,
+    jobs: Annotated[
+        int | None,
+        typer.Option(
+            "--jobs",
+            "-j",
+            min=1,
+            metavar="N",
+            help="Files at once, each with one thread; by default as many as there are cores.",
+            rich_help_panel=_MANY,
+        ),
+    ] = None,
+    ray_address: Annotated[
+        str | None,
+        typer.Option(
+            "--ray-address",
+            metavar="HOST:PORT",
+            help="Ray cluster that runs already; by default RAY_ADDRESS, or one started here.",
+            rich_help_panel=_MANY,
+        ),
+    ] = None,
+    form: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            metavar="NAME",
+            help="Format of the scores, csv or parquet; by default that of each file.",
+            rich_help_panel=_MANY,
+        ),
+    ] = None,
     as_json: options.Json = False,
 ) -> None:
     """Score every row: the higher, the more anomalous.
@@ -80,117 +112,74 @@ def score(
     p_value. Files of any length are read block by block. Many files give a folder with one file of scores each; what
     is there already is not scored again. Files and pictures that cannot be read are set aside, and the exit code is 1.
     """
-    detector = load_model(model)
-    decision = decision_for(detector, alpha=alpha, fdr=fdr)
-    request = shards.Request(engine, jobs, ray_address, form)
-    if request.is_meant(data, detector):
+    from esad.detectors.model_file import load
+    from esad.detectors.scored_file import score_file
+
+    detector = load(model)
+    about_many = (engine, jobs, ray_address, form)
+    if len(data) > 1 or any(option is not None for option in about_many) or _is_many(data[0], detector.inputs_.kind):
+        from esad.detectors.alarms import AlarmRule
+
+        AlarmRule.of(detector, alpha=alpha, fdr=fdr)  # refuses what cannot be before anything is scored
         if fdr is not None:
             raise InputError("--fdr needs the p-values of all rows together. Give --alpha, or one file.")
         if top is not None:
             raise InputError("--top is for one file.")
-        shards.score_many(model, data, out, request, id_column=id_column, alpha=alpha, as_json=as_json)
+        outcome = _score_many(model, data, out, about_many, id_column=id_column, alpha=alpha, as_json=as_json)
+        if as_json:
+            output.json_out(outcome.to_json() | {"flagged_ratio": outcome.n_flagged / max(outcome.n_rows, 1)})
+        else:
+            _show_many(outcome)
+        if outcome.failures:
+            raise typer.Exit(1)
         return
-    _score_one(detector, model, data[0], out, decision, id_column=id_column, top=top, as_json=as_json)
-
-
-def _score_one(
-    detector: "Detector",
-    model: Path,
-    data: Path,
-    out: Path | None,
-    decision: Decision,
-    *,
-    id_column: str | None,
-    top: int | None,
-    as_json: bool,
-) -> None:
-    source = open_source(data, detector, id_column=id_column, set_aside=True)
-    monitor = detector.drift_monitor()
-    worst = _Worst(top if top is not None else (0 if out else _TOP))
-    n_rows, n_flagged = 0, 0
-    with ExitStack() as opened:
-        writer = None
-        if out is not None:
-            from esad.io.scores import ScoreWriter
-
-            with_p_values = decision.calibration is not None
-            writer = opened.enter_context(
-                ScoreWriter(out, id_name=source.id_name, inputs=[data, model], p_values=with_p_values)
-            )
-        decision = decision.counted(detector, source)
-        for block, scores in scored(detector, parsed(source)):
-            p_values = decision.p_values(detector, block.X, scores)
-            flagged = decision.flags(scores, p_values)
-            if writer is not None:
-                writer.write(scores, flagged, ids=block.ids, p_values=p_values)
-            if monitor is not None:
-                monitor.add(block.X, scores)
-            worst.add(block, scores, flagged, p_values, first_row=n_rows)
-            n_rows, n_flagged = n_rows + block.n_rows, n_flagged + int(flagged.sum())
-        decision.check_same(n_rows)
-    found: dict[str, Any] = {"n_rows": n_rows, "n_flagged": n_flagged, "flagged_ratio": n_flagged / n_rows}
-    found |= decision.to_json() | {"out": None if out is None else str(out)}
-    drift = None if monitor is None else monitor.report()
-    found["drift"] = None if drift is None else drift.to_json()
-    found["failures"] = [{"file": name, "reason": reason} for name, reason in sorted(source.broken.items())]
-    decision.mention_limits(n_flagged)
-    if drift is not None and drift.drifted:
-        common.warn(_drifted(drift))
-    top_rows = worst.rows(source.id_name or "row")
+    with output.stages(rows=True) as on_progress:
+        found = score_file(
+            detector,
+            data[0],
+            out,
+            inputs=[model],
+            id_column=id_column,
+            alpha=alpha,
+            fdr=fdr,
+            top=top if top is not None else (0 if out else _TOP),
+            on_progress=on_progress,
+            on_remark=output.remark,
+        )
+    if found.drift is not None and found.drift.drifted:
+        output.warn(_drifted(found.drift))
     if as_json:
-        common.json_out(found | {"top": top_rows})
+        output.json_out(found.to_json())
     else:
-        _show(found, top_rows, decision.told(n_flagged))
-        if source.broken:
-            shards.tell_set_aside(source.broken, "picture", rest="are named with --json")
-    if source.broken:
+        _show(found)
+        if found.broken:
+            _tell_set_aside(found.broken, "picture", rest="are named with --json")
+    if found.broken:
         raise typer.Exit(1)
+
+
+# ---------------------------------------------------------------------- one file
 
 
 def _drifted(drift: "Drift") -> str:
     """What differs from the training rows, the farthest first."""
     found = [str(shift) for shift in drift.found]
     more = f"; and {len(found) - _MAX_SHIFTS} more" if len(found) > _MAX_SHIFTS else ""
-    tests = f"level {common.percent(drift.level)} over {common.counted(len(drift.shifts), 'test')}"
+    tests = f"level {output.percent(drift.level)} over {output.counted(len(drift.shifts), 'test')}"
     return f"the rows do not look like the training rows ({tests}): {'; '.join(found[:_MAX_SHIFTS])}{more}."
 
 
-class _Worst:
-    """The highest scores so far; of equal ones the earlier rows."""
-
-    def __init__(self, n_kept: int) -> None:
-        self.n_kept = n_kept
-        self._heap: list[tuple[float, int, Any, bool, float | None]] = []  # score, minus row number, id, alarm, p
-
-    def add(
-        self,
-        block: Block,
-        scores: "NDArray[np.float64]",
-        flagged: "NDArray[np.bool_]",
-        p_values: "NDArray[np.float64] | None",
-        *,
-        first_row: int,
-    ) -> None:
-        import numpy as np
-
-        n_new = min(self.n_kept, len(scores))
-        if n_new == 0:
-            return
-        candidates = np.argsort(-scores, kind="stable")[:n_new]
-        for index in candidates.tolist():
-            row = first_row + index
-            name = row if block.ids is None else plain_id(block.ids[index])
-            p_value = None if p_values is None else float(p_values[index])
-            heapq.heappush(self._heap, (float(scores[index]), -row, name, bool(flagged[index]), p_value))
-            if len(self._heap) > self.n_kept:
-                heapq.heappop(self._heap)
-
-    def rows(self, id_name: str) -> list[dict[str, Any]]:
-        """The worst first."""
-        return [
-            {id_name: name, "score": score, "anomaly": flagged} | ({} if p_value is None else {"p_value": p_value})
-            for score, _, name, flagged, p_value in sorted(self._heap, key=lambda kept: kept[:2], reverse=True)
-        ]
+def _show(found: "ScoredFile") -> None:
+    top_rows = found.worst.to_json(found.rule, found.id_name)
+    if top_rows:
+        names = list(top_rows[0])
+        cells = [[_cell(name, row[name]) for name in names] for row in top_rows]
+        title = "The worst row" if len(top_rows) == 1 else f"The {len(top_rows)} worst"
+        output.show_table(title, names, cells, right=["score", "p_value"])
+    flagged = f"{found.n_flagged:,} flagged ({output.percent(found.flagged_ratio)})"
+    output.say(f"{output.counted(found.n_rows, 'row')} scored, {flagged} {found.rule.describe(found.n_flagged)}.")
+    if found.out is not None:
+        output.say(f"Scores: {found.out}")
 
 
 def _cell(name: str, value: Any) -> object:
@@ -202,14 +191,100 @@ def _cell(name: str, value: Any) -> object:
     return "" if value is None else value
 
 
-def _show(found: dict[str, Any], top_rows: list[dict[str, Any]], rule: str) -> None:
-    if top_rows:
-        id_name, *others = top_rows[0]
-        cells = [[_cell(name, row[name]) for name in (id_name, *others)] for row in top_rows]
-        title = "The worst row" if len(top_rows) == 1 else f"The {len(top_rows)} worst"
-        common.show_table(title, [id_name, *others], cells, right=["score", "p_value"])
-    flagged = f"{found['n_flagged']:,} flagged ({common.percent(found['flagged_ratio'])})"
-    rows = common.counted(found["n_rows"], "row")
-    common.say(f"{rows} scored, {flagged} {rule}.")
-    if found["out"]:
-        common.say(f"Scores: {found['out']}")
+# ---------------------------------------------------------------------- many files
+
+
+def _is_many(path: Path, kind: str) -> bool:
+    """Whether many files are to be scored into a folder."""
+    return kind == "table" if path.is_dir() else not path.exists() and glob.has_magic(str(path))
+
+
+def _score_many(
+    model: Path,
+    data: Sequence[Path],
+    out: Path | None,
+    about_many: tuple[str | None, int | None, str | None, str | None],
+    *,
+    id_column: str | None,
+    alpha: float | None,
+    as_json: bool,
+) -> "Outcome":
+    from esad.scale import score_shards
+
+    engine, jobs, address, form = about_many
+    if out is None:
+        raise InputError("Many files are scored into a folder. Give it with --out FOLDER.")
+    if address is not None and engine not in (None, "ray"):
+        raise InputError("--ray-address is for --engine ray.")
+    n_done = 0
+    try:
+        with output.bar(shown=not as_json) as progress:
+            task = progress.add_task("scoring", total=None)
+
+            def on_start(n_shards: int) -> None:
+                progress.update(task, total=n_shards)
+
+            def on_done(name: str, answer: "Answer | None") -> None:
+                nonlocal n_done
+                n_done += answer is None or answer.record is not None
+                progress.update(task, advance=1, description=name)
+
+            outcome = score_shards(
+                model,
+                data,
+                out,
+                form=form,
+                id_column=id_column,
+                alpha=alpha,
+                engine=engine or ("local" if address is None else "ray"),
+                n_jobs=jobs,
+                address=address,
+                on_start=on_start,
+                on_done=on_done,
+            )
+    except KeyboardInterrupt as interrupt:
+        files = output.counted(n_done, "file")
+        raise output.Interrupted(f"{files} scored into {str(out)!r}. The same command goes on.") from interrupt
+    _mention_odd(outcome)
+    return outcome
+
+
+def _mention_odd(outcome: "Outcome") -> None:
+    """What was odd about the files, each thing once."""
+    from esad.detectors.opening import check_unknown
+
+    for found in check_unknown(dict.fromkeys(name for record in outcome.records.values() for name in record.unknown)):
+        output.remark(found)
+    for name in sorted({record.lost_id for record in outcome.records.values() if record.lost_id is not None}):
+        n_lost = sum(record.lost_id == name for record in outcome.records.values())
+        output.note(f"{output.counted(n_lost, 'file')} without the id column {name!r}: rows are numbered from 0.")
+    if outcome.drifted:
+        first, columns = next(iter(outcome.drifted.items()))
+        more = f", {len(outcome.drifted) - 1:,} more." if len(outcome.drifted) > 1 else "."
+        output.warn(
+            f"{len(outcome.drifted):,} of {output.counted(len(outcome.records), 'file')} do not look like the training "
+            f"rows: {first!r} in {output.listed(columns)}{more}"
+        )
+    if outcome.leftovers:
+        left = output.listed(outcome.leftovers)
+        output.warn(f"the folder also has scores of files that are not among these: {left}.")
+
+
+def _show_many(outcome: "Outcome") -> None:
+    share = output.percent(outcome.n_flagged / max(outcome.n_rows, 1))
+    there = f", {outcome.n_there:,} of them by an earlier run" if outcome.n_there else ""
+    output.say(f"{len(outcome.records):,} of {output.counted(outcome.n_shards, 'file')} scored{there}.")
+    output.say(f"{output.counted(outcome.n_rows, 'row')}, {outcome.n_flagged:,} flagged ({share}).")
+    output.say(f"Scores: {outcome.out}")
+    if outcome.failures:
+        rest = f"are named in {outcome.out}/_esad/summary.json"
+        _tell_set_aside(outcome.failures, "file", rest=rest, advice=" The same command tries again.")
+
+
+def _tell_set_aside(failures: Mapping[str, str], noun: str, *, rest: str, advice: str = "") -> None:
+    """Files that could not be scored, and why; `rest` says where those are named that are not shown."""
+    for name, reason in sorted(failures.items())[:_MAX_SHOWN]:
+        output.warn(f"{name} is set aside: {reason}")
+    n_more = len(failures) - _MAX_SHOWN
+    more = f" {n_more:,} more {rest}." if n_more > 0 else ""
+    output.fail(f"{output.counted(len(failures), noun)} could not be scored.{more}{advice}")

@@ -11,12 +11,12 @@ from typing import Annotated
 
 import typer
 
-from esad.cli import common, options
+from esad.cli import options, output
 from esad.errors import InputError, OutputError
 
 __all__ = ["EXAMPLE", "serve"]
 
-EXAMPLE = common.example(
+EXAMPLE = output.example(
     "esad serve payments.esad",
     "esad serve payments.esad --port 9000 --api-keys keys.txt",
     "esad serve payments.esad --host 0.0.0.0 --host-name scores.example --api-keys keys.txt",
@@ -105,8 +105,8 @@ def serve(
         raise InputError(f"--rate-limit must be a positive number. Got {rate_limit:g}.")
     if not 0 < timeout <= 3600:
         raise InputError(f"--timeout must be a number of seconds up to 3600. Got {timeout:g}.")
-    from esad.cli.source import refuse_data
     from esad.core.extras import require
+    from esad.detectors.model_file import refuse_data
 
     require("fastapi", extra="web")
     from esad.serve.app import Service, ServiceSettings
@@ -131,20 +131,20 @@ def serve(
     service = Service(model, settings)
     with server.bind(host, port) as listener, _access_logged(access_log):
         if keys is None and not server.is_local(listener):
-            common.warn("anybody who can reach this machine may ask: there are no API keys. Give some with --api-keys.")
+            output.warn("anybody who can reach this machine may ask: there are no API keys. Give some with --api-keys.")
         served = service.models.current
 
         def ready() -> None:
             if as_json:
-                common.json_out({"url": server.url_of(listener), "model": served.identity()})
+                output.json_out({"url": server.url_of(listener), "model": served.identity()})
                 sys.stdout.flush()
                 return
-            common.say(f"Serving {model} ({served.method}, version {served.version}) at {server.url_of(listener)}")
-            common.say("Ctrl-C stops it.")
+            output.say(f"Serving {model} ({served.method}, version {served.version}) at {server.url_of(listener)}")
+            output.say("Ctrl-C stops it.")
 
         server.run(service.guard, listener, ready=ready, hang_up=service.hang_up, stop_seconds=timeout)
     if not as_json:
-        common.say("Stopped.")
+        output.say("Stopped.")
     _leave()
 
 

@@ -2,19 +2,22 @@
 
 import contextlib
 import errno
+import json
 import os
 import secrets
+import shutil
 import stat
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from esad.errors import OutputError
 
 if TYPE_CHECKING:
     import sqlite3
 
-__all__ = ["atomic_path", "check_writable", "replace", "transaction"]
+__all__ = ["atomic_path", "check_new_folder", "check_writable", "new_folder", "replace", "transaction", "write_json"]
 
 # What the operating system says when the place written to is full, failing or read-only.
 _WRITE_FAILURES = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.ENXIO})
@@ -197,3 +200,33 @@ def transaction(database: "sqlite3.Connection") -> Iterator[None]:
         if database.in_transaction:  # SQLite ends it by itself where the disk is full
             database.execute("rollback")
         raise
+
+
+def write_json(path: Path, document: Any) -> None:
+    """Write one JSON document, whole or not at all."""
+    with atomic_path(path) as temporary:
+        temporary.write_text(json.dumps(document, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+
+
+def check_new_folder(folder: Path) -> None:
+    """Refuse a folder that holds something, or that could not be made."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise OutputError(f"Cannot write pictures to {str(folder)!r}: it exists. Give the name of a new folder.")
+    if not folder.absolute().parent.is_dir():
+        raise OutputError(f"Cannot write {str(folder)!r}: the folder around it does not exist. Create it first.")
+
+
+@contextlib.contextmanager
+def new_folder(folder: Path) -> Iterator[Path]:
+    """A folder that takes its name when it is complete; one that holds something is not touched."""
+    check_new_folder(folder)
+    try:
+        beside = Path(tempfile.mkdtemp(prefix=".esad-", dir=folder.absolute().parent))
+    except OSError as error:
+        raise OutputError(f"Cannot write {str(folder)!r}: {error.strerror}. Nothing was written there.") from error
+    try:
+        yield beside
+        beside.chmod(0o755)
+        beside.replace(folder)
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)

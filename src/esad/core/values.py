@@ -75,7 +75,7 @@ def check_occurs(asked: dict[str, Key], values: list[Any], *, name: str) -> None
         if wanted is not None and wanted not in keys:
             raise LabelError(
                 f"The {word} value {_plain(wanted)!r} never occurs in {name!r}, which holds {shown(values)}. "
-                f"Give one of these as {word} value."
+                f"Give one of these as `{word}_value`."
             )
     wanted_keys = [wanted for wanted in asked.values() if wanted is not None]
     if len(set(wanted_keys)) < len(wanted_keys):

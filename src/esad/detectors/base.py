@@ -211,6 +211,7 @@ class Detector(Decider, OutlierMixin, BaseEstimator):  # type: ignore[misc]  # s
         """Keep the scores of the training rows and set the threshold; calibrate with rows that were held out."""
         threshold = self._threshold_rule()
         self.training_scores_, self.training_labels_ = scores.held_out, checked
+        self.training_totals_ = scores.total
         self.training_unseen_by_ = scores.unseen_by
         if threshold.rule == "contamination":  # a share of these very rows, as scikit-learn means it
             applied = threshold.apply(scores.total, checked, basis="training")

@@ -55,7 +55,7 @@ class Decider:
 
     Attributes
     ----------
-    training_scores_, training_labels_, training_unseen_by_ : ndarray
+    training_scores_, training_labels_, training_unseen_by_, training_totals_ : ndarray
         What `TrainingScores` has of the training rows; a detector read from a file has none.
     calibration_ : Calibration or None
     applied_ : Applied or None
@@ -68,6 +68,7 @@ class Decider:
     training_scores_: Scores
     training_labels_: NDArray[np.int8]
     training_unseen_by_: NDArray[np.int64] | None
+    training_totals_: Scores
     calibration_: Calibration | None
     applied_: Applied | None
     profile_: Profile | None

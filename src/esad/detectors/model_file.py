@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from esad import labels, registry
 from esad.errors import EsadError, ModelFileError
 from esad.explain.cases import Cases
+from esad.io.files import SUFFIXES
 from esad.persist import bundle
 from esad.preprocess.inputs import Inputs
 from esad.score.conformal import Calibration
@@ -22,7 +23,7 @@ from esad.table.profile import Profile
 if TYPE_CHECKING:
     from esad.detectors.base import Detector
 
-__all__ = ["load", "save"]
+__all__ = ["load", "refuse_data", "save"]
 
 _GROUPS = ("inputs", "model", "calibration", "profile", "cases")  # of arrays in a model file
 
@@ -69,6 +70,7 @@ def load(path: str | os.PathLike[str]) -> Detector:
     ...
     esad.errors.ModelFileError: ...
     """
+    refuse_data(path)
     manifest, arrays = bundle.read(path)
     try:
         return _from_state(manifest, arrays)
@@ -77,6 +79,14 @@ def load(path: str | os.PathLike[str]) -> Detector:
     except Exception as error:  # a forged file may be wrong in any way; all of them are the file's fault
         reason = str(error) if isinstance(error, EsadError) else f"its contents do not fit together ({error!r})"
         raise ModelFileError(f"{os.fspath(path)!r} is not a usable esad model: {reason}") from error
+
+
+def refuse_data(path: str | os.PathLike[str]) -> None:
+    """Name the mistake when data is given where a model is expected."""
+    if os.path.isdir(path) or os.fspath(path).lower().endswith(SUFFIXES):
+        raise ModelFileError(
+            f"{os.fspath(path)!r} is data, and a model is expected here. Give a file written by esad fit."
+        )
 
 
 def _from_state(manifest: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Detector:

@@ -1,18 +1,35 @@
 """Rows or pictures for a fitted model, block by block, so that memory does not grow with the file."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from esad.core.text import hint, listed
-from esad.errors import SchemaError
+from esad.errors import DataFileError, InputError, SchemaError
+from esad.io import checks
+from esad.io.checks import OnRemark, Remark
 
 if TYPE_CHECKING:
     from esad.detectors.base import Detector
+    from esad.io.open import TableFiles
 
-__all__ = ["Block", "Source", "columns_for", "open_pictures", "open_table", "plain_id"]
+__all__ = [
+    "Block",
+    "Source",
+    "check_kind",
+    "check_unknown",
+    "columns_for",
+    "open_pictures",
+    "open_source",
+    "open_table",
+    "plain_id",
+    "refuse_model",
+]
+
+_Path = str | os.PathLike[str]
 
 
 @dataclass(frozen=True)
@@ -28,13 +45,12 @@ class Block:
 
 @dataclass(frozen=True)
 class Source:
-    """A file or folder opened for scoring.
+    """A file or folder opened for scoring; iterating over it reads all blocks, as often as one likes.
 
     Attributes
     ----------
-    blocks : iterator of Block
-    again : callable
-        Gives the same blocks once more.
+    read : callable
+        Gives all blocks.
     id_name : str or None
         Name of the ids; None: rows are numbered.
     n_rows : int or None
@@ -47,102 +63,171 @@ class Source:
         Pictures that could not be read so far, and why.
     """
 
-    blocks: Iterator[Block]
-    again: Callable[[], Iterator[Block]]
-    id_name: str | None
-    n_rows: int | None
+    read: Callable[[], Iterator[Block]]
+    id_name: str | None = None
+    n_rows: int | None = None
     unknown: tuple[str, ...] = ()
     lost_id: str | None = None
     broken: dict[str, str] = field(default_factory=dict)
 
+    def __iter__(self) -> Iterator[Block]:
+        return self.read()
+
+
+def open_source(
+    path: _Path,
+    detector: "Detector",
+    *,
+    id_column: str | None = None,
+    truth_column: str | None = None,
+    kind_column: str | None = None,
+    labels_csv: _Path | None = None,
+    set_aside: bool = False,
+    on_remark: OnRemark = checks.tell,
+) -> Source:
+    """Open a file or folder for a model and check that it fits; what is odd about it is told.
+
+    Parameters
+    ----------
+    path : str or path-like
+        A table, or a folder of pictures, as the model takes.
+    detector : Detector
+        Fitted.
+    id_column, truth_column, kind_column : str, optional
+        Columns of a table that name the rows, say what is true of them, and say the kind of each anomaly. Without
+        `id_column` the ids are those of the column that named the rows in training.
+    labels_csv : str or path-like, optional
+        The truth of pictures; their sub-folders by default.
+    set_aside : bool
+        Leave out pictures that cannot be read and note them in `Source.broken`; by default they are an error.
+    on_remark : callable, optional
+        Told of unknown columns and the like.
+    """
+    refuse_model(path)
+    check_kind(path, detector)
+    if detector.inputs_.kind == "images":
+        for role, given in (("id_column", id_column), ("truth_column", truth_column), ("kind_column", kind_column)):
+            if given is not None:
+                raise InputError(f"`{role}` is for a table, and this is a folder of pictures.")
+        return open_pictures(path, detector, labels_csv=labels_csv, set_aside=set_aside)
+    if labels_csv is not None:
+        raise InputError("`labels_csv` is for a folder of pictures.")
+    return open_table(
+        path,
+        detector,
+        id_column=id_column,
+        truth_column=truth_column,
+        kind_column=kind_column,
+        on_remark=on_remark,
+    )
+
+
+def refuse_model(path: _Path) -> None:
+    """Name the mistake when a model is given where data is expected."""
+    if Path(path).suffix == ".esad":
+        raise DataFileError(f"{os.fspath(path)!r} is a model, and data is expected here. Give a CSV or Parquet file.")
+
+
+def check_kind(path: _Path, detector: "Detector") -> None:
+    """Refuse a folder for a model of a table, and a file for one of pictures."""
+    is_table, is_folder = detector.inputs_.kind == "table", os.path.isdir(path)
+    if is_folder and is_table:
+        raise DataFileError(f"{os.fspath(path)!r} is a folder, and the model was trained on a table. Give a table.")
+    if os.path.exists(path) and not is_folder and not is_table:
+        raise DataFileError(f"{os.fspath(path)!r} is a file, and the model was trained on pictures. Give a folder.")
+
 
 def open_table(
-    path: Path,
+    path: _Path,
     detector: "Detector",
     *,
     id_column: str | None = None,
     truth_column: str | None = None,
     kind_column: str | None = None,
     may_be_empty: bool = False,
+    on_remark: OnRemark | None = None,
 ) -> Source:
-    """Open a table and check that its columns fit the model; the columns named must be there.
+    """Open a table and check that its columns fit the model; as `open_source`, without a word unless asked."""
+    from esad.io.open import TableFiles
+    from esad.io.roles import Roles, check_column
 
-    Without `id_column` and `truth_column` the ids are those of the column that named the rows in training.
-    """
-    from esad.io.files import column_names, count_rows, open_batches
-
-    names, notes = column_names(path), detector.notes_
-    ignored = notes.get("ignored_columns")
-    aside = {
-        id_column,
-        truth_column,
-        kind_column,
-        notes.get("id_column"),
-        notes.get("label_column"),
-        *(ignored if isinstance(ignored, list) else []),
-    }
-    features, unknown = columns_for(path, detector, names, aside)
+    data, notes = TableFiles([path]), detector.notes_
+    roles = {"id_column": id_column, "truth_column": truth_column, "kind_column": kind_column}
+    for role, name in roles.items():
+        check_column(name, data.names, data.files[0], role)
+    known = Roles.from_notes(notes, data.names)
+    aside = {*roles.values(), known.id_column, known.label_column, *known.ignore}
+    features, unknown = columns_for(data, detector, aside)
     lost_id = None
-    if truth_column is None and id_column is None and notes.get("id_column") is not None:
-        known = notes["id_column"]
-        id_column, lost_id = (known, None) if known in names else (None, known)
-    roles = (name for name in (id_column, truth_column, kind_column) if name is not None)
-    wanted = list(dict.fromkeys([*features, *roles]))
+    if id_column is None:
+        id_column = known.id_column
+        lost_id = notes.get("id_column") if id_column is None and truth_column is None else None
+    wanted = list(dict.fromkeys([*features, *(name for name in (id_column, truth_column, kind_column) if name)]))
+    if on_remark is not None:
+        _tell_odd(data, unknown, lost_id, on_remark)
 
-    def blocks() -> Iterator[Block]:
-        schema = detector.inputs_.schema
-        batches = open_batches(path, schema=schema, columns=wanted, may_be_empty=may_be_empty)
-        return (
-            Block(
-                X=batch.select(features),
-                ids=None if id_column is None else batch[id_column],
-                truth=None if truth_column is None else batch[truth_column],
-                n_rows=batch.num_rows,
-                kinds=None if kind_column is None else batch[kind_column],
+    def read() -> Iterator[Block]:
+        for batch in data.batches(wanted, schema=detector.inputs_.schema, may_be_empty=may_be_empty):
+            ids, truth, kinds = (
+                None if name is None else batch[name] for name in (id_column, truth_column, kind_column)
             )
-            for batch in batches
-        )
+            yield Block(batch.select(features), ids, truth, batch.num_rows, kinds)
 
-    return Source(blocks(), blocks, id_column, count_rows(path), tuple(unknown), lost_id)
+    return Source(read, id_column, data.n_rows, tuple(unknown), lost_id)
 
 
 def columns_for(
-    path: Path, detector: "Detector", names: Sequence[str], aside: set[Any]
+    data: "TableFiles", detector: "Detector", aside: Iterable[str | None]
 ) -> tuple[list[str], Sequence[str]]:
     """The columns of a file that the model takes, and those that nothing explains; `aside` are known to be neither."""
-    schema = detector.inputs_.schema
+    schema, names, others = detector.inputs_.schema, data.names, set(aside)
     assert schema is not None  # the model takes tables
     if not schema.named:
-        return [name for name in names if name not in aside], ()
-    given, trained = set(names), set(schema.names)
-    missing = [name for name in schema.names if name not in given]
+        return [name for name in names if name not in others], ()
+    trained = set(schema.names)
+    missing = [name for name in schema.names if name not in set(names)]
     if missing:
-        others = [name for name in names if name not in trained]
         word = "column" if len(missing) == 1 else "columns"
         raise SchemaError(
-            f"{str(path)!r} lacks the {word} {listed(missing)} that the model was trained on."
-            f"{hint(missing[0], others)} Add what is missing; other order and further columns are fine."
+            f"{str(data.files[0])!r} lacks the {word} {listed(missing)} that the model was trained on."
+            f"{hint(missing[0], [name for name in names if name not in trained])} "
+            "Add what is missing; other order and further columns are fine."
         )
-    return list(schema.names), [name for name in names if name not in trained and name not in aside]
+    return list(schema.names), [name for name in names if name not in trained and name not in others]
+
+
+def _tell_odd(data: "TableFiles", unknown: Sequence[str], lost_id: str | None, on_remark: OnRemark) -> None:
+    for remark in check_unknown(unknown):
+        on_remark(remark)
+    if data.dialect is not None:
+        for remark in checks.check_decimals(data.dialect):
+            on_remark(remark)
+    if lost_id is not None:
+        on_remark(Remark("note", f"there is no id column {lost_id!r} here: rows are numbered from 0."))
+
+
+def check_unknown(columns: Iterable[str]) -> Iterator[Remark]:
+    """Columns that the model has no use for may be a mistake, unless they are called as truth usually is."""
+    unexplained = [name for name in columns if not checks.names_the_answer(name)]
+    if unexplained:
+        yield Remark("warning", f"columns that were not in training are ignored: {listed(unexplained)}.")
 
 
 def open_pictures(
-    path: Path, detector: "Detector", *, labels_csv: Path | None = None, set_aside: bool = False
+    path: _Path, detector: "Detector", *, labels_csv: _Path | None = None, set_aside: bool = False
 ) -> Source:
-    """Open a folder of pictures; their ids are the paths below it.
+    """Open a folder of pictures; their ids are the paths below it. See `open_source`."""
+    from esad.io.picture_folder import list_folder
 
-    One that cannot be read is an error or, with `set_aside`, noted as broken and left out.
-    """
-    from esad.io.images import open_images
-
-    channels = detector.inputs_.preprocessor.shape_[0]  # type: ignore[union-attr]  # of pictures
     broken: dict[str, str] = {}
+    channels = detector.inputs_.shape[0]
+    listing = list_folder(path, labels_csv, channels, broken if set_aside else None)
 
-    def blocks() -> Iterator[Block]:
-        batches = open_images(path, labels_csv=labels_csv, channels=channels, broken=broken if set_aside else None)
-        return (Block(batch.images, list(batch.ids), batch.label_words, len(batch.ids)) for batch in batches)
+    def read() -> Iterator[Block]:
+        for batch in listing.batches():
+            yield Block(batch.images, list(batch.ids), batch.label_words, len(batch.ids))
 
-    return Source(blocks(), blocks, "file", None, broken=broken)
+    return Source(read, "file", broken=broken)
 
 
 def plain_id(cell: Any) -> Any:

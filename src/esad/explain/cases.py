@@ -1,5 +1,6 @@
 """The labelled training rows, kept so that an alarm can be held against them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -32,6 +33,17 @@ class Case:
     row: int
     label: int
     distance: float
+
+    def describe(self, names: Sequence[Any] | None = None) -> str:
+        """For people, by its row number or by the name of that row.
+
+        Examples
+        --------
+        >>> Case(7, -1, 0.25).describe(), Case(1, 1, 2.0).describe(["a", "b"])
+        ('row 7 (anomaly, distance 0.25)', 'b (normal, distance 2.00)')
+        """
+        name = f"row {self.row}" if names is None else str(names[self.row])
+        return f"{name} ({'anomaly' if self.label < 0 else 'normal'}, distance {self.distance:.2f})"
 
 
 @dataclass(frozen=True, eq=False)

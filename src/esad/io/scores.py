@@ -5,6 +5,7 @@ import csv
 import io
 import os
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -18,7 +19,7 @@ from numpy.typing import ArrayLike
 from esad.core.atomic import atomic_path
 from esad.errors import InputError, OutputError
 
-__all__ = ["ScoreWriter"]
+__all__ = ["ScoreWriter", "write_arrow"]
 
 _SUFFIXES = (".csv", ".csv.gz", ".parquet", ".pq")
 
@@ -206,3 +207,14 @@ def _id_array(ids: Any) -> pa.Array | pa.ChunkedArray:
     if pa.types.is_large_string(array.type) or pa.types.is_string_view(array.type) or pa.types.is_null(array.type):
         array = array.cast(pa.string())
     return array
+
+
+def write_arrow(path: Path, table: pa.Table) -> None:
+    """Write CSV or Parquet, whole or not at all."""
+    if path.suffix not in (".csv", ".parquet"):
+        raise OutputError(f"Cannot write {str(path)!r}: its name must end in .csv or .parquet.")
+    with atomic_path(path) as temporary:
+        if path.suffix == ".csv":
+            pa_csv.write_csv(table, str(temporary), pa_csv.WriteOptions(quoting_style="needed"))
+        else:
+            pq.write_table(table, str(temporary))

@@ -1,20 +1,29 @@
 """What a report is about, collected before anything is drawn."""
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from esad.detectors.opening import Block, open_source
+from esad.detectors.scored_file import Worst, score_blocks
+from esad.errors import LabelError
+from esad.io import checks
+from esad.io.checks import OnProgress, OnRemark, Remark
+from esad.labels import truth as read_truth
 from esad.score.metrics import Evaluation, evaluate
 
 if TYPE_CHECKING:
     from esad.detectors.base import Detector
+    from esad.detectors.training import TrainingData
     from esad.explain.reasons import HeatMaps, Reasons
     from esad.score.drift import Drift
 
-__all__ = ["Alarm", "Findings", "KindFound", "measure_kinds"]
+__all__ = ["Alarm", "Findings", "KindFound", "collect_findings", "measure_kinds"]
 
 Scores = NDArray[np.float64]
 Truth = NDArray[np.bool_]
@@ -137,3 +146,133 @@ def measure_kinds(
             )
         )
     return out
+
+
+def collect_findings(
+    detector: "Detector",
+    data: str | os.PathLike[str],
+    *,
+    truth_column: str | None = None,
+    anomaly_value: object = None,
+    kind_column: str | None = None,
+    seen_kinds: Sequence[str] | None = None,
+    id_column: str | None = None,
+    labels_csv: str | os.PathLike[str] | None = None,
+    cases: "TrainingData | None" = None,
+    top: int = 10,
+    model_name: str = "",
+    n_bytes: int | None = None,
+    on_progress: OnProgress | None = None,
+    on_remark: OnRemark = checks.tell,
+) -> Findings:
+    """Score all rows of a file or folder, measure them where the truth is known, and explain the worst.
+
+    Parameters
+    ----------
+    detector : Detector
+    data : str or path-like
+    truth_column, kind_column, id_column, labels_csv
+        As for `esad.detectors.opening.open_source`.
+    anomaly_value : object, optional
+        The value of the truth that marks an anomaly.
+    seen_kinds : sequence of str, optional
+        Kinds of anomalies that training had labels of; the others had none.
+    cases : TrainingData, optional
+        Labelled rows to hold the worst against; by default those that the model keeps.
+    top : int
+        How many of the worst rows to explain.
+    model_name, n_bytes : str, int
+        What the model file is called, and its size.
+    on_progress, on_remark : callable, optional
+        As for `esad.score_file`.
+    """
+    source = open_source(
+        data,
+        detector,
+        id_column=id_column,
+        truth_column=truth_column,
+        kind_column=kind_column,
+        labels_csv=labels_csv,
+        on_remark=on_remark,
+    )
+    worst, monitor, is_calibrated = Worst(top), detector.drift_monitor(), detector.calibration_ is not None
+    parts: dict[str, list[Any]] = {"scores": [], "p_values": [], "words": [], "kinds": []}
+    n_missing: dict[str, int] = {}
+    for block, X, some in score_blocks(detector, source, on_progress):
+        worst.add(block, some)
+        if monitor is not None:
+            monitor.add(X, some)
+        is_table = detector.inputs_.kind == "table"
+        found = {"scores": some, "words": block.truth, "kinds": block.kinds if is_table else _folder_kinds(block)}
+        found["p_values"] = detector.p_value(X) if is_calibrated else None
+        for name, values in found.items():
+            if values is not None:
+                parts[name].append(np.asarray(values, dtype=None if name in ("scores", "p_values") else object))
+        if is_table:
+            for name in block.X.column_names:
+                n_missing[name] = n_missing.get(name, 0) + block.X[name].null_count
+    whole = {name: np.concatenate(part) if part else None for name, part in parts.items()}
+    scores, name = whole["scores"], truth_column or ("label" if labels_csv is not None else "sub-folder")
+    assert scores is not None  # a source has one block at least
+    is_said = truth_column is not None or anomaly_value is not None or labels_csv is not None
+    truth = _find_truth(whole["words"], anomaly_value, name, is_said, on_remark)
+    evaluation, kinds = None, []
+    if truth is not None:
+        evaluation = evaluate(scores, truth, threshold=detector.threshold_, ks=())
+        words = np.full(len(truth), None) if whole["kinds"] is None else whole["kinds"]
+        kinds = measure_kinds(scores, truth, words, threshold=detector.threshold_, seen=seen_kinds)
+    reasons = detector.explain(worst.X, cases=None if cases is None else (cases.X, cases.labels))
+    id_name, names, p_values = source.id_name or "row", None if cases is None else cases.ids, whole["p_values"]
+    alarms = [
+        Alarm(
+            name=f"{id_name} {'' if name is None else name}",
+            score=score,
+            is_alarm=score > detector.threshold_,
+            is_anomaly=None if truth is None else bool(truth[row]),
+            p_value=None if p_values is None else float(p_values[row]),
+            cases=tuple(case.describe(names) for case in reasons.cases[number]) if reasons.cases else (),
+        )
+        for number, (name, score, row) in enumerate(
+            zip(worst.ids, worst.scores.tolist(), worst.rows.tolist(), strict=True)
+        )
+    ]
+    return Findings(
+        detector=detector,
+        model_name=model_name,
+        data_name=Path(data).name,
+        n_bytes=n_bytes,
+        scores=scores,
+        truth=truth,
+        evaluation=evaluation,
+        kinds=kinds,
+        p_values=p_values,
+        drift=None if monitor is None else monitor.report(),
+        n_missing=n_missing,
+        alarms=alarms,
+        reasons=reasons,
+    )
+
+
+def _find_truth(
+    words: NDArray[Any] | None, anomaly_value: object, name: str, is_said: bool, on_remark: OnRemark
+) -> Truth | None:
+    """The truth of all rows; None where there is none, or nothing to measure by it."""
+    if words is None:
+        return None
+    try:
+        truth = read_truth(words, anomaly_value=anomaly_value, name=name)
+    except LabelError:
+        if is_said:
+            raise
+        on_remark(Remark("note", "the sub-folders do not say the truth (anomaly, normal): the report goes without."))
+        return None
+    if truth.all() == truth.any():
+        text = "the rows are all normal or all anomalies: there is nothing to measure against."
+        on_remark(Remark("note", text))
+        return None
+    return truth
+
+
+def _folder_kinds(block: Block) -> list[str | None]:
+    """The sub-folder below anomaly/ that each picture lies in, if it does."""
+    return [parts[1] if len(parts := str(name).split("/")) > 2 else None for name in block.ids]

@@ -2,15 +2,25 @@
 
 import hashlib
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from esad.detectors.training import TrainingData, mention_broken
+from esad.io import checks
+from esad.io.checks import OnRemark
+from esad.io.open import open_tables
+from esad.io.roles import check_column
+
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from esad.detectors.base import Detector
 
 __all__ = ["ReviewDataset", "TrainingRows"]
 
@@ -73,6 +83,44 @@ class ReviewDataset:
     cells: "pa.Table | None"
     titles: Sequence[str | None] | None = None
 
+    @classmethod
+    def from_file(
+        cls,
+        path: Path,
+        detector: "Detector",
+        *,
+        ignore: Sequence[str] = (),
+        on_remark: OnRemark = checks.tell,
+        **roles: Any,
+    ) -> "ReviewDataset":
+        """Read everything that is judged, for a fitted model.
+
+        Parameters
+        ----------
+        path : Path
+        detector : Detector
+        ignore : sequence of str
+            Columns not to show.
+        on_remark : callable, optional
+            Told of what looks odd.
+        **roles
+            As for `TrainingData.for_model`.
+        """
+        rows = TrainingData.for_model(path, detector, on_remark=on_remark, **roles)
+        mention_broken(rows.broken, on_remark)
+        cells = None
+        if rows.kind == "table":
+            cells = _read_cells(path, detector, ignore, {rows.roles.label_column, rows.roles.id_column})
+        return cls(
+            title=path.name,
+            X=rows.X,
+            known=rows.labels,
+            names=rows.ids,
+            id_name=rows.id_name,
+            cells=cells,
+            titles=None if cells is None else _find_titles(cells, detector),
+        )
+
     @property
     def n_rows(self) -> int:
         """How many there are."""
@@ -126,6 +174,33 @@ class ReviewDataset:
             for text in _as_text(column).to_pylist():
                 digest.update(b"\0" if text is None else f"{text}\2".encode())
         return digest.hexdigest()
+
+
+def _read_cells(
+    path: str | os.PathLike[str], detector: "Detector", ignore: Sequence[str], aside: set[str | None]
+) -> "pa.Table":
+    """All columns to show, as they stand in the files, but for those to ignore and those that are called as answers."""
+    import pyarrow as pa
+
+    data = open_tables(path)
+    for name in ignore:
+        check_column(name, data.names, data.files[0], "ignore")
+    schema, hidden = detector.inputs_.schema, aside | set(ignore)
+    learned = set(schema.names) if schema is not None and schema.named else set()
+    shown = [name for name in data.names if name in learned or not (name in hidden or checks.names_the_answer(name))]
+    return pa.concat_tables(data.batches(shown), promote_options="permissive")
+
+
+def _find_titles(cells: "pa.Table", detector: "Detector") -> list[str | None] | None:
+    """Text that is different in every row and was left out of the training for it: it says which row is meant."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    left_out = [name for name in cells.column_names if name in detector.notes_.get("ignored_columns", ())]
+    for column in (cells[name] for name in left_out if pa.types.is_string(cells[name].type)):
+        if 0 < pc.count_distinct(column).as_py() == len(column) - column.null_count:
+            return [text or None for text in column.to_pylist()]
+    return None
 
 
 def _as_text(column: "pa.ChunkedArray") -> "pa.ChunkedArray":

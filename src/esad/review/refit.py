@@ -4,6 +4,7 @@ A refit runs in the background and begins with the old weights where it can. Its
 those of the old model were; what cannot be carried over is said.
 """
 
+import glob
 import shutil
 import threading
 import warnings
@@ -20,11 +21,15 @@ from esad import labels
 from esad.advice.crossfit import Part, auc, folds, held_out_scores, thin_rows
 from esad.core.atomic import atomic_path
 from esad.core.random import seed_from
+from esad.core.text import counted
 from esad.detectors.base import Detector
 from esad.detectors.deep import DeepDetector
-from esad.errors import InputError
-from esad.review.dataset import TrainingRows
+from esad.errors import DataFileError, EsadError, InputError
+from esad.io.checks import Remark
+from esad.io.provenance import DataSource, sources_in
+from esad.review.dataset import ReviewDataset, TrainingRows
 from esad.review.ranking import Ranking
+from esad.review.store import Store
 from esad.table.table import take_rows
 from esad.train.callbacks import Callback, WarmStart
 from esad.train.loop import LoopState
@@ -45,6 +50,7 @@ __all__ = [
     "refit_detector",
     "replace_model",
     "restore_previous",
+    "training_finder",
 ]
 
 N_FOLDS: Final = 5
@@ -457,3 +463,67 @@ def restore_previous(model: Path) -> None:
 def _copy(source: Path, target: Path) -> None:
     with atomic_path(target) as temporary:
         shutil.copyfile(source, temporary)
+
+
+# ---------------------------------------------------------------------- what the model learned from
+
+
+def training_finder(
+    dataset: ReviewDataset, store: Store, source: DataSource, given: Path | None
+) -> Callable[[Detector], TrainingRows | None]:
+    """A way to find what a model learned from, where that is not the data under review; what was found is kept."""
+    found: dict[tuple[DataSource, ...], TrainingRows] = {}
+
+    def learned_here(detector: Detector) -> bool:
+        """Of a model that does not say what it learned from."""
+        known = store.known_to(detector.fingerprint_)
+        return known is not None or detector.learned_from(dataset.X, dataset.known)
+
+    def find(detector: Detector) -> TrainingRows | None:
+        noted = sources_in(detector.notes_) if given is None else [DataSource.of(given)]
+        others = tuple(one for one in noted if source.path != one.path and source.fingerprint != one.fingerprint)
+        if not others and (noted or learned_here(detector)):
+            return None
+        if others not in found:
+            found[others] = _read_training_rows(others, detector)
+        return found[others]
+
+    return find
+
+
+def _read_training_rows(sources: Sequence[DataSource], detector: Detector) -> TrainingRows:
+    """Rows and labels of all sources that are where they were and as they were."""
+    X, y, lost = [], [], []
+    for source in sources:
+        try:
+            for path in filter(None, (source.path, source.judgements)):
+                if not Path(path).exists() and not glob.has_magic(path):
+                    raise DataFileError(f"{path} is not there")
+            if not source.is_unchanged():
+                raise DataFileError("it was changed since")
+            roles: dict[str, Any] = {
+                name: detector.notes_.get(name) for name in ("anomaly_value", "normal_value", "labels_csv")
+            }
+            dataset = ReviewDataset.from_file(Path(source.path), detector, on_remark=_ignore_remark, **roles)
+            known, rows = dataset.known, dataset.X
+            if source.judgements:
+                with Store.of(Path(source.judgements), dataset) as store:
+                    known = store.judgements.labels(known)
+                rows, known = take_rows(rows, np.flatnonzero(known)), known[known != 0]
+        except EsadError as error:
+            lost.append(f"{source.path} ({str(error).rstrip('.')})")
+            continue
+        X.append(rows)
+        y.append(known)
+    counts = detector.label_counts_
+    n_rows, n_labels = sum(vars(counts).values()), counts.n_anomaly + counts.n_normal
+    words = ""
+    if lost or not sources:
+        where = ": " + ", ".join(lost) if lost else ""
+        rows_words, labels_words = counted(n_rows, "row"), counted(n_labels, "label")
+        words = f"The model learned from {rows_words} with {labels_words}, which are not all here{where}."
+    return TrainingRows(join_rows(X) if X else None, np.concatenate(y) if y else np.zeros(0, np.int8), words)
+
+
+def _ignore_remark(remark: Remark) -> None:
+    """What the training file looks like was said when it was learned from."""

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from esad.core.atomic import transaction
 from esad.errors import DataFileError, InputError, OutputError
+from esad.review.dataset import ReviewDataset
 from esad.review.judgements import MAX_NOTE, VERDICTS, Entry, ImportedLine, Judgements, Opinion, check_reviewer
 
 __all__ = ["MAX_REQUEST", "Store"]
@@ -73,6 +74,11 @@ class Store:
     ...     len(store), store.judgements.labels()
     (3, array([ 0,  0,  0,  0, -1,  0,  0,  0,  0], dtype=int8))
     """
+
+    @classmethod
+    def of(cls, path: str | os.PathLike[str], dataset: ReviewDataset) -> Self:
+        """The judgements of this very data."""
+        return cls(path, fingerprint=dataset.fingerprint(), n_rows=dataset.n_rows)
 
     def __init__(self, path: str | os.PathLike[str], *, fingerprint: str, n_rows: int) -> None:
         self.path, self.n_rows, self.fingerprint = Path(path), n_rows, fingerprint

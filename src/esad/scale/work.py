@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 
 from esad.detectors.alarms import AlarmRule
 from esad.detectors.opening import open_table
+from esad.detectors.scored_file import score_source
 from esad.errors import DataFileError, EsadError, ModelFileError
 from esad.scale.records import Record, file_hash, stamp
 
@@ -121,38 +122,27 @@ def attempt(job: Job) -> Answer:
 
 
 def _score(job: Job) -> Record:
-    from esad.io.scores import ScoreWriter
-    from esad.preprocess.inputs import read
-
     started = time.perf_counter()
     _check_unchanged(job)
     detector = _model(job.model, job.model_hash)
-    source = open_table(Path(job.path), detector, id_column=job.id_column, may_be_empty=True)
-    rule = AlarmRule(detector.threshold_, detector.calibration_, job.last_rank)
-    monitor = detector.drift_monitor()
-    n_rows, n_flagged = 0, 0
-    writer = ScoreWriter(
-        job.target, id_name=source.id_name, inputs=[job.path, job.model], p_values=rule.calibration is not None
+    source = open_table(job.path, detector, id_column=job.id_column, may_be_empty=True)
+    found = score_source(
+        detector,
+        source,
+        AlarmRule(detector.threshold_, detector.calibration_, job.last_rank),
+        job.target,
+        inputs=[job.path, job.model],
+        drift_level=job.drift_level,
+        before_end=lambda: _check_unchanged(job),
     )
-    with writer:
-        for block in source.blocks:
-            X = read(block.X)
-            scores = detector.anomaly_score(X)
-            p_values = rule.p_values(detector, X, scores)
-            flagged = rule.flags(scores, p_values)
-            writer.write(scores, flagged, ids=block.ids, p_values=p_values)
-            if monitor is not None:
-                monitor.add(X, scores)
-            n_rows, n_flagged = n_rows + block.n_rows, n_flagged + int(flagged.sum())
-        _check_unchanged(job)
-    shifts = () if monitor is None or not n_rows else monitor.report(level=job.drift_level).found
+    shifts = () if found.drift is None else found.drift.found
     return Record(
         name=job.name,
         identity=job.identity,
         scores=os.path.basename(job.target),
         n_bytes=os.path.getsize(job.target),
-        n_rows=n_rows,
-        n_flagged=n_flagged,
+        n_rows=found.n_rows,
+        n_flagged=found.n_flagged,
         seconds=round(time.perf_counter() - started, 3),
         drifted=tuple(dict.fromkeys("scores" if shift.column is None else shift.column for shift in shifts)),
         unknown=source.unknown,

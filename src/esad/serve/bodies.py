@@ -264,7 +264,7 @@ def _read_table(path: Path, served: Served, max_rows: int) -> RequestRows:
     source = open_table(path, served.detector)
     blocks: list[Block] = []
     n_rows = 0
-    for block in source.blocks:
+    for block in source:
         n_rows += block.n_rows
         _check_count(n_rows, max_rows)
         blocks.append(block)

@@ -1,0 +1,357 @@
+"""Where words, tables, JSON and progress go, and how the library's parameters are named as options."""
+
+import ast
+import json
+import os
+import re
+import shlex
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from esad import registry
+from esad.core.text import counted, hint, listed
+from esad.errors import InputError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from esad.io.checks import OnProgress, Remark
+    from esad.train.loop import LoopState
+
+__all__ = [
+    "EPILOGUE",
+    "Interrupted",
+    "TrainingBar",
+    "bar",
+    "check_method",
+    "check_out",
+    "counted",
+    "example",
+    "fail",
+    "hint",
+    "in_options",
+    "interrupted",
+    "json_out",
+    "listed",
+    "note",
+    "one_line",
+    "percent",
+    "printable",
+    "refuse_same_file",
+    "remark",
+    "say",
+    "show_pairs",
+    "show_table",
+    "size_text",
+    "stages",
+    "stdout",
+    "time_left",
+    "warn",
+]
+
+EPILOGUE = "Example:"
+_WIDE = 240  # columns when nobody's terminal limits them: tables in files are not cut
+_OPTIONS = {  # parameters of the library that are options here, `n_members` by another name
+    **{
+        name: f"--{name.replace('_', '-')}"
+        for name in (
+            "alpha",
+            "anomaly_value",
+            "calibration_ratio",
+            "cases",
+            "cross_calibration",
+            "fdr",
+            "id_column",
+            "ignore",
+            "kind_column",
+            "label_column",
+            "labels_csv",
+            "normal_value",
+            "skip_broken",
+            "text",
+            "truth_column",
+        )
+    },
+    "n_members": "--members",
+}
+
+
+class Interrupted(Exception):  # noqa: N818  not an error: the user asked for it
+    """Ctrl-C, with what the user should know now."""
+
+
+def example(*commands: str) -> str:
+    """The example under a command's help."""
+    return "\n\n".join([EPILOGUE, *(f"  {command}" for command in commands)])
+
+
+# ---------------------------------------------------------------------- words
+
+
+def printable(value: object) -> str:
+    """Text that can neither break the line nor steer the terminal, whatever a data file holds."""
+    text = str(value)
+    return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def one_line(text: str) -> str:
+    """A message of several lines as one."""
+    return " ".join(printable(line.strip()) for line in text.splitlines() if line.strip())
+
+
+def in_options(text: str) -> str:
+    """What the library says of its parameters, said of the options of the same names.
+
+    Examples
+    --------
+    >>> in_options("Pass `label_column='my label', anomaly_value='1'` or `ignore=['a', 'b']`.")
+    "Pass --label-column 'my label' --anomaly-value 1 or --ignore a --ignore b."
+    >>> in_options("`y` must hold -1, 0 or +1; `labels_csv` is for pictures.")
+    '`y` must hold -1, 0 or +1; --labels-csv is for pictures.'
+    """
+    return re.sub(r"`(\w+)((?:=[^`]+)?)`", lambda found: _as_options(found[0], found[1], found[2]), text)
+
+
+def _as_options(whole: str, name: str, values: str) -> str:
+    """Keyword arguments as they are typed in a shell; what is no option stays as it is."""
+    if name not in _OPTIONS or not values:
+        return _OPTIONS.get(name, whole)
+    try:
+        call = ast.parse(f"f({name}{values})", mode="eval").body
+        assert isinstance(call, ast.Call)
+        given = {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in call.keywords}
+    except (SyntaxError, ValueError):
+        return whole
+    typed = [
+        (_OPTIONS[key], one) for key, value in given.items() for one in (value if isinstance(value, list) else [value])
+    ]
+    return " ".join(f"{option} {shlex.quote(str(value))}" for option, value in typed)
+
+
+def percent(share: float) -> str:
+    """A share for people."""
+    return f"{100 * share:.1f} %"
+
+
+def size_text(n_bytes: int) -> str:
+    """A file size for people."""
+    size, unit = float(n_bytes), "bytes"
+    for larger in ("KiB", "MiB", "GiB"):
+        if size < 1024:
+            break
+        size, unit = size / 1024, larger
+    return f"{size:.0f} {unit}" if unit == "bytes" or size >= 100 else f"{size:.1f} {unit}"
+
+
+# ---------------------------------------------------------------------- checks
+
+
+def check_method(name: str) -> None:
+    """Refuse an unknown method and name the nearest."""
+    names = registry.method_names()
+    if name not in names:
+        raise InputError(f"Unknown method {name!r}.{hint(name, names)} There are: {', '.join(names)}.")
+
+
+def check_out(out: Path, inputs: Iterable[Path], suffixes: Sequence[str], what: str) -> None:
+    """Find out before anything takes long whether a result can be written, under a name that says what it is."""
+    from esad.core.atomic import check_writable
+    from esad.errors import OutputError
+
+    if out.suffix.lower() not in suffixes:
+        raise OutputError(f"Cannot write {what} to {str(out)!r}: its name must end in {', '.join(suffixes)}.")
+    refuse_same_file(out, inputs)
+    check_writable(out)
+
+
+def refuse_same_file(out: Path, inputs: Iterable[Path]) -> None:
+    """Refuse to write over what is being read."""
+    from esad.errors import OutputError
+
+    for path in inputs:
+        if out.exists() and path.exists() and os.path.samefile(out, path):
+            raise OutputError(f"Cannot write {str(out)!r}: it is a file being read. Choose another path.")
+
+
+# ---------------------------------------------------------------------- output
+
+
+def stdout() -> "Console":
+    """Where results go."""
+    return _console(stderr=False)
+
+
+def _console(*, stderr: bool) -> "Console":
+    from rich.console import Console
+
+    on_terminal = (sys.stderr if stderr else sys.stdout).isatty()
+    return Console(stderr=stderr, markup=False, highlight=False, emoji=False, width=None if on_terminal else _WIDE)
+
+
+def say(text: str = "", *, style: str | None = None) -> None:
+    """One line of result."""
+    stdout().print(printable(text), style=style, soft_wrap=True)
+
+
+def _tell(word: str, text: str, style: str) -> None:
+    from rich.text import Text
+
+    console = _console(stderr=True)
+    console.print(Text.assemble((f"{word}: ", style), one_line(in_options(text))), soft_wrap=True)
+
+
+def note(text: str) -> None:
+    """Something worth knowing, beside the result."""
+    _tell("note", text, "cyan")
+
+
+def warn(text: str) -> None:
+    """Something that may be a mistake."""
+    _tell("warning", text, "yellow")
+
+
+def remark(found: "Remark") -> None:
+    """What the library noticed about the data."""
+    (warn if found.kind == "warning" else note)(found.text)
+
+
+def fail(text: str) -> None:
+    """Why the command did not do what was asked."""
+    _tell("error", text, "bold red")
+
+
+def interrupted(text: str) -> None:
+    """The command was stopped on purpose."""
+    _tell("interrupted", text, "yellow")
+
+
+def json_out(document: Any) -> None:
+    """The one JSON document on stdout."""
+    escaped = (sys.stdout.encoding or "").lower() not in ("utf-8", "utf8")
+    sys.stdout.write(json.dumps(document, indent=2, allow_nan=False, ensure_ascii=escaped) + "\n")
+
+
+def show_table(
+    title: str | None, heads: Sequence[str], rows: Iterable[Sequence[object]], *, right: Iterable[str] = ()
+) -> None:
+    """A table; the columns named in `right` hold numbers."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    if title is not None:
+        say(title, style="bold")
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    numbers = set(right)
+    for head in heads:
+        table.add_column(head, justify="right" if head in numbers else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(cell if isinstance(cell, Text) else Text(printable(cell)) for cell in row))
+    stdout().print(table)
+
+
+def show_pairs(pairs: Iterable[tuple[str, object]]) -> None:
+    """Names and values, one pair a line."""
+    from rich.table import Table
+    from rich.text import Text
+
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="bold", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for name, value in pairs:
+        grid.add_row(name, Text(printable(value)))
+    stdout().print(grid)
+
+
+# ---------------------------------------------------------------------- progress
+
+
+@contextmanager
+def bar(*, rows: bool = False, bursts: bool = False, shown: bool = True) -> Iterator["Progress"]:
+    """A progress bar that leaves no trace; nothing at all when stderr is not a terminal.
+
+    With `bursts`, the time left is reckoned from the whole run: what is done comes in lots, minutes apart. A task then
+    has the fields `before`, what was done before the run, and `limit`, seconds that it may take or None.
+    """
+    from rich import progress
+    from rich.console import Console
+    from rich.text import Text
+
+    class TimeLeft(progress.ProgressColumn):
+        def render(self, task: progress.Task) -> Text:
+            left = time_left(
+                task.elapsed or 0.0,
+                n_done=task.completed - task.fields["before"],
+                n_left=task.remaining or 0.0,
+                limit=task.fields["limit"],
+            )
+            return Text("-:--:--" if left is None else str(timedelta(seconds=round(left))), style="progress.remaining")
+
+    parts: list[Any] = [progress.TextColumn("{task.description}"), progress.BarColumn()]
+    if rows:
+        parts.append(progress.TextColumn("{task.completed:,} rows"))
+    else:
+        parts.append(progress.TaskProgressColumn())
+    parts += [progress.TimeElapsedColumn(), TimeLeft() if bursts else progress.TimeRemainingColumn()]
+    made = progress.Progress(*parts, console=Console(stderr=True), transient=True)
+    with made if shown and sys.stderr.isatty() else nullcontext():  # one that is never started draws nothing
+        yield made
+
+
+def time_left(elapsed: float, *, n_done: float, n_left: float, limit: float | None) -> float | None:
+    """Seconds left at the pace so far, at most what a limit leaves; None while there is nothing to go by.
+
+    Examples
+    --------
+    >>> time_left(60.0, n_done=10, n_left=30, limit=None)
+    180.0
+    >>> time_left(60.0, n_done=10, n_left=30, limit=90.0)
+    30.0
+    """
+    pace = [elapsed * n_left / n_done] if n_done > 0 else []
+    return min([*pace, *([] if limit is None else [max(limit - elapsed, 0.0)])], default=None)
+
+
+class TrainingBar:
+    """A callback of the training loop that moves a bar."""
+
+    def __init__(self, progress: "Progress", description: str) -> None:
+        self._progress = progress
+        self._description = description
+        self._task = progress.add_task(description, total=None)
+
+    def on_start(self, state: "LoopState") -> None:
+        """Learn how long the way is, and where a resumed training starts."""
+        part = f", part {state.phase + 1} of {state.n_phases}" if state.n_phases > 1 else ""
+        self._progress.update(
+            self._task, description=self._description + part, total=state.n_steps, completed=state.step
+        )
+
+    def on_step(self, state: "LoopState") -> None:
+        """Move."""
+        self._progress.update(self._task, completed=state.step)
+
+    def on_end(self, state: "LoopState") -> None:
+        """Nothing: the bar goes away with its block."""
+
+
+@contextmanager
+def stages(*, rows: bool = False, shown: bool = True) -> Iterator["OnProgress"]:
+    """A bar for work in stages, each with a size of its own."""
+    with bar(rows=rows, shown=shown) as progress:
+        tasks: dict[str, Any] = {}
+
+        def advance(stage: str, n_more: int, n_in_all: int | None) -> None:
+            if stage not in tasks:
+                for task in tasks.values():
+                    progress.remove_task(task)
+                tasks.clear()
+                tasks[stage] = progress.add_task(stage, total=n_in_all)
+            progress.advance(tasks[stage], n_more)
+
+        yield advance

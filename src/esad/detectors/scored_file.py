@@ -1,0 +1,303 @@
+"""A model over a file or folder of any length: scores into a file, the worst rows, and what is odd, in one pass."""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from esad.detectors.alarms import AlarmRule
+from esad.detectors.opening import Block, Source, open_source, plain_id
+from esad.errors import DataFileError
+from esad.io import checks
+from esad.io.checks import OnProgress, OnRemark
+from esad.io.scores import ScoreWriter
+from esad.preprocess.inputs import read as read_rows
+from esad.score.drift import LEVEL, Drift
+
+if TYPE_CHECKING:
+    from esad.detectors.base import Detector
+
+__all__ = ["ScoredFile", "Worst", "score_all", "score_blocks", "score_file", "score_source"]
+
+_Path = str | os.PathLike[str]
+Scores = NDArray[np.float64]
+
+
+class Worst:
+    """The rows with the highest scores so far, the worst first; of equal ones the earlier.
+
+    Attributes
+    ----------
+    X : arrow table, ndarray or None
+        The rows themselves.
+    scores, rows : ndarray
+        Their scores, and their numbers in the file.
+    p_values : ndarray or None
+    ids : list
+        As they stand in the file, or the row numbers.
+    """
+
+    def __init__(self, n_kept: int) -> None:
+        self.n_kept, self._n_seen = n_kept, 0
+        self.X: Any = None
+        self.scores, self.rows = np.empty(0), np.empty(0, dtype=np.intp)
+        self.p_values: Scores | None = None
+        self.ids: list[Any] = []
+
+    def add(self, block: Block, scores: Scores, p_values: Scores | None = None) -> None:
+        """Take in one block."""
+        chosen = np.argsort(-scores, kind="stable")[: self.n_kept]
+        rows = self._n_seen + chosen
+        self._n_seen += block.n_rows
+        if not self.n_kept or not len(chosen):
+            return
+        new_ids = rows.tolist() if block.ids is None else [plain_id(block.ids[index]) for index in chosen.tolist()]
+        all_scores, all_rows = np.append(self.scores, scores[chosen]), np.append(self.rows, rows)
+        kept = np.lexsort((all_rows, -all_scores))[: self.n_kept]
+        all_ids = [*self.ids, *new_ids]
+        self.X = _take(_take(block.X, chosen) if self.X is None else _join(self.X, _take(block.X, chosen)), kept)
+        if p_values is not None:
+            before = np.empty(0) if self.p_values is None else self.p_values
+            self.p_values = np.append(before, p_values[chosen])[kept]
+        self.scores, self.rows, self.ids = all_scores[kept], all_rows[kept], [all_ids[index] for index in kept]
+
+    def to_json(self, rule: AlarmRule, id_name: str) -> list[dict[str, Any]]:
+        """One dictionary a row: name, score, whether it is an alarm and, where known, its p-value."""
+        flagged = rule.flags(self.scores, self.p_values).tolist()
+        found = [
+            {id_name: name, "score": score, "anomaly": flag}
+            for name, score, flag in zip(self.ids, self.scores.tolist(), flagged, strict=True)
+        ]
+        if self.p_values is not None:
+            for row, p_value in zip(found, self.p_values.tolist(), strict=True):
+                row["p_value"] = p_value
+        return found
+
+
+def _take(X: Any, rows: NDArray[np.intp]) -> Any:
+    return X[rows] if isinstance(X, np.ndarray) else X.take(rows)
+
+
+def _join(first: Any, other: Any) -> Any:
+    if isinstance(first, np.ndarray):
+        return np.concatenate([first, other])
+    import pyarrow as pa
+
+    return pa.concat_tables([first, other], promote_options="permissive")
+
+
+@dataclass(frozen=True)
+class ScoredFile:
+    """What came of scoring a file.
+
+    Attributes
+    ----------
+    n_rows, n_flagged : int
+    rule : AlarmRule
+        What made a row an alarm.
+    worst : Worst
+        The rows with the highest scores.
+    id_name : str
+        What the rows go by; "row" where they are numbered from 0.
+    drift : Drift or None
+        Whether the rows look like the training rows; None for no rows and for models of older files.
+    out : Path or None
+        The scores file.
+    broken : mapping of str to str
+        Pictures that could not be read, and why.
+    """
+
+    n_rows: int
+    n_flagged: int
+    rule: AlarmRule
+    worst: Worst
+    id_name: str = "row"
+    drift: Drift | None = None
+    out: Path | None = None
+    broken: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def flagged_ratio(self) -> float:
+        """Share of the rows that are alarms."""
+        return self.n_flagged / max(self.n_rows, 1)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values that `json.dumps` takes."""
+        counts = {"n_rows": self.n_rows, "n_flagged": self.n_flagged, "flagged_ratio": self.flagged_ratio}
+        return (
+            counts
+            | self.rule.to_json()
+            | {
+                "out": None if self.out is None else str(self.out),
+                "drift": None if self.drift is None else self.drift.to_json(),
+                "failures": [{"file": name, "reason": reason} for name, reason in sorted(self.broken.items())],
+                "top": self.worst.to_json(self.rule, self.id_name),
+            }
+        )
+
+
+def score_file(
+    model: "Detector | _Path",
+    data: _Path,
+    out: _Path | None = None,
+    *,
+    id_column: str | None = None,
+    alpha: float | None = None,
+    fdr: float | None = None,
+    top: int = 0,
+    inputs: Sequence[_Path] = (),
+    on_progress: OnProgress | None = None,
+    on_remark: OnRemark = checks.tell,
+) -> ScoredFile:
+    r"""Score every row of a table, or every picture of a folder, block by block, so that memory does not grow.
+
+    Parameters
+    ----------
+    model : Detector or path
+        Fitted, or a model file.
+    data : str or path-like
+        CSV or Parquet file, or a folder of PNG or JPEG pictures; those that cannot be read are left out.
+    out : str or path-like, optional
+        Scores file to write, .csv or .parquet: the id column (or the row number, from 0), score, anomaly and, if the
+        model is calibrated, p_value. It is there when it is complete.
+    id_column : str, optional
+        Column that names the rows; by default that of the training file, where this file has it.
+    alpha : float, optional
+        Flag rows whose p-value is at most this, instead of those above the threshold.
+    fdr : float, optional
+        Flag rows so that at most this share of those flagged is expected to be false; reads the data twice.
+    top : int
+        How many of the worst rows to keep.
+    inputs : sequence of paths
+        Files that `out` must not take the place of, beside `data` and a `model` given as a file.
+    on_progress : callable, optional
+        Told what is being done ("scoring", "counting"), with how many more rows, and of how many, None where only
+        reading tells.
+    on_remark : callable, optional
+        Told of what is odd, as `Remark`; by default a warning, or a line in the log.
+
+    Returns
+    -------
+    ScoredFile
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from esad import IsolationForest, TrainingData, score_file
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder) / "sizes.csv"
+    ...     _ = file.write_text("\n".join(["size", *(str(row % 7) for row in range(60)), "99"]))
+    ...     forest = TrainingData.from_file(file).fit(IsolationForest(random_state=0))
+    ...     found = score_file(forest, file, Path(folder) / "scores.csv", top=1)
+    >>> found.n_rows, found.worst.ids
+    (61, [60])
+    """
+    detector = _load(model)
+    rule = AlarmRule.of(detector, alpha=alpha, fdr=fdr)
+    source = open_source(data, detector, id_column=id_column, set_aside=True, on_remark=on_remark)
+    read = [data, *inputs, *([model] if model is not detector else [])]
+    found = score_source(detector, source, rule, out, inputs=read, top=top, on_progress=on_progress)
+    for remark in rule.limits(found.n_flagged, found.n_rows):
+        on_remark(remark)
+    return found
+
+
+def _load(model: Any) -> "Detector":
+    from esad.detectors.model_file import load
+
+    return load(model) if isinstance(model, str | os.PathLike) else model
+
+
+def score_source(
+    detector: "Detector",
+    source: Source,
+    rule: AlarmRule,
+    out: _Path | None = None,
+    *,
+    inputs: Sequence[Any] = (),
+    top: int = 0,
+    drift_level: float = LEVEL,
+    on_progress: OnProgress | None = None,
+    before_end: Callable[[], None] | None = None,
+) -> ScoredFile:
+    """Score what is open already; `before_end` may still refuse, before the scores file takes its place."""
+    worst, monitor = Worst(top), detector.drift_monitor()
+    n_rows = n_flagged = 0
+    with ExitStack() as opened:
+        writer = None
+        if out is not None:
+            with_p_values = rule.calibration is not None
+            writer = opened.enter_context(
+                ScoreWriter(out, id_name=source.id_name, inputs=inputs, p_values=with_p_values)
+            )
+        n_before = None
+        if rule.fdr is not None:
+            rule, n_before = _rule_for(detector, source, rule, on_progress)
+        for block, X, scores in score_blocks(detector, source, on_progress):
+            p_values = rule.p_values(detector, X, scores)
+            flagged = rule.flags(scores, p_values)
+            if writer is not None:
+                writer.write(scores, flagged, ids=block.ids, p_values=p_values)
+            if monitor is not None:
+                monitor.add(X, scores)
+            worst.add(block, scores, p_values)
+            n_rows, n_flagged = n_rows + block.n_rows, n_flagged + int(flagged.sum())
+        if n_before is not None and n_rows != n_before:
+            raise DataFileError(f"The data changed while it was read: {n_before:,} rows first, then {n_rows:,}.")
+        if before_end is not None:
+            before_end()
+    return ScoredFile(
+        n_rows=n_rows,
+        n_flagged=n_flagged,
+        rule=rule,
+        worst=worst,
+        id_name=source.id_name or "row",
+        drift=None if monitor is None or not n_rows else monitor.report(level=drift_level),
+        out=None if out is None else Path(out),
+        broken=source.broken,
+    )
+
+
+def _rule_for(
+    detector: "Detector", source: Source, rule: AlarmRule, on_progress: OnProgress | None
+) -> tuple[AlarmRule, int]:
+    """Read the file once to see how small its p-values must be for the false-discovery rate; count its rows."""
+    n_rows = 0
+
+    def p_values() -> Iterator[Scores]:
+        nonlocal n_rows
+        for block, X, scores in score_blocks(detector, source, on_progress, word="counting"):
+            n_rows += block.n_rows
+            found = rule.p_values(detector, X, scores)
+            assert found is not None
+            yield found
+
+    return rule.for_file(p_values()), n_rows
+
+
+def score_blocks(
+    detector: "Detector", source: Source, on_progress: OnProgress | None = None, *, word: str = "scoring"
+) -> Iterator[tuple[Block, Any, Scores]]:
+    """Every block, its rows as a model takes them, their cells parsed once for all uses, and their scores."""
+    for block in source:
+        X = read_rows(block.X)
+        yield block, X, detector.anomaly_score(X)
+        if on_progress is not None:
+            on_progress(word, block.n_rows, source.n_rows)
+
+
+def score_all(
+    detector: "Detector", source: Source, on_progress: OnProgress | None = None
+) -> tuple[Scores, NDArray[np.object_] | None]:
+    """Scores of all rows, and what the file says of each; None where it says nothing."""
+    scores, words = [], []
+    for block, _, some in score_blocks(detector, source, on_progress):
+        scores.append(some)
+        if block.truth is not None:
+            words.append(np.asarray(block.truth, dtype=object))
+    return np.concatenate(scores), np.concatenate(words) if words else None

@@ -1,0 +1,575 @@
+"""Data to learn from, read from a file or folder: features, labels, roles of the columns, and what looks odd."""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from esad.core.arguments import check_share
+from esad.core.random import seed_from
+from esad.core.text import counted, listed
+from esad.detectors.opening import check_kind, check_unknown, columns_for, plain_id, refuse_model
+from esad.detectors.streaming import Survey
+from esad.errors import DataFileError, InputError
+from esad.io import checks
+from esad.io.checks import OnProgress, OnRemark, Remark
+from esad.io.open import Listing, TableFiles, find_tables, open_data
+from esad.io.picture_folder import list_folder
+from esad.io.provenance import DataSource, note_sources
+from esad.io.roles import Roles, check_column
+from esad.io.stream import PictureStream, TableStream
+from esad.labels import LabelCounts
+from esad.labels import counts as count_labels
+from esad.score.splits import N_PARTS, calibration_rows, held_out_rows
+from esad.score.threshold import Threshold
+from esad.table.schema import Schema, Table
+
+if TYPE_CHECKING:
+    from esad.detectors.base import Detector
+    from esad.train.callbacks import Callback
+
+__all__ = ["TrainingData", "mention_broken"]
+
+MEMORY_SHARE = 0.125  # of the machine's memory; a fit takes several times what its rows take
+
+AnyDetector = TypeVar("AnyDetector", bound="Detector")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TrainingData:
+    r"""Rows or pictures and labels to learn from, and how they were read.
+
+    Attributes
+    ----------
+    X : arrow table or ndarray, (n, channels, height, width)
+        The features. Of data that is read in parts, rows that the training does not see, then labelled ones.
+    y : ndarray of int8, (n,), or None
+        -1 anomaly, 0 unlabelled, +1 normal; None where nothing says any.
+    roles : Roles
+        Which columns are no features.
+    schema : Schema or None
+        What the columns are taken for; None for pictures.
+    ids : sequence or None
+        Names of the rows, from the id column or the paths of the pictures.
+    left_out : tuple of str
+        Columns of text that differs in every row, as ids do.
+    broken : mapping of str to str
+        Pictures that could not be read, and why.
+    survey : Survey or None
+        What one pass told of data that is read in parts.
+    source : DataSource or None
+        Where the data lies, with a fingerprint of it.
+    labels_csv : str or None
+        Where the labels of pictures lie, if not in sub-folders.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from esad import IsolationForest, TrainingData
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     lines = [f"S{row},{row % 7},{'fraud' if row == 3 else ''}" for row in range(40)]
+    ...     file = Path(folder) / "payments.csv"
+    ...     _ = file.write_text("\n".join(["serial,amount,verdict", *lines]))
+    ...     data = TrainingData.from_file(file, label_column="verdict", anomaly_value="fraud", id_column="serial")
+    >>> data.X.column_names, data.label_counts().n_anomaly, data.ids[3]
+    (['amount'], 1, 'S3')
+    >>> data.fit(IsolationForest(random_state=0)).notes_["id_column"]
+    'serial'
+    """
+
+    X: Any
+    y: NDArray[np.int8] | None
+    roles: Roles = field(default_factory=Roles)
+    schema: Schema | None = None
+    ids: Sequence[Any] | None = None
+    left_out: tuple[str, ...] = ()
+    broken: Mapping[str, str] = field(default_factory=dict)
+    survey: Survey | None = None
+    source: DataSource | None = None
+    labels_csv: str | None = None
+    _parsed: Table | None = None  # of X
+
+    @classmethod
+    def from_file(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        label_column: str | None = None,
+        id_column: str | None = None,
+        ignore: Sequence[str] = (),
+        text: Sequence[str] = (),
+        anomaly_value: object = None,
+        normal_value: object = None,
+        labels_csv: str | os.PathLike[str] | None = None,
+        skip_broken: bool = False,
+        stream: bool | None = False,
+        detector: "Detector | None" = None,
+        on_remark: OnRemark = checks.tell,
+        on_progress: OnProgress | None = None,
+    ) -> "TrainingData":
+        """Read a CSV or Parquet file, a folder or pattern of them, or a folder of pictures.
+
+        Parameters
+        ----------
+        path : str or path-like
+        label_column : str, optional
+            Column that holds the few labels: the words anomaly, normal, or blank for unlabelled; or -1, +1, 0.
+        id_column : str, optional
+            Column that names the rows; never learned from, carried into the scores.
+        ignore, text : sequence of str
+            Columns to leave out, and columns to read as text whatever they hold, such as codes of digits.
+        anomaly_value, normal_value : object, optional
+            Value that marks an anomaly, such as 1, "fraud" or "yes", and the one for a row known to be normal; of
+            pictures, names of sub-folders.
+        labels_csv : str or path-like, optional
+            For a folder of pictures: CSV with the columns file and label, instead of sub-folders.
+        skip_broken : bool
+            Leave out pictures that cannot be read; by default they are an error.
+        stream : bool or None
+            Whether to read in parts, in bounded memory. None: several files, and whatever would fill an eighth of the
+            memory.
+        detector : Detector, optional
+            Who is to learn from data in parts: its seed draws the sample, and one that needs all rows at hand is
+            refused before they are read.
+        on_remark : callable, optional
+            Told of what looks odd, as `Remark`; by default a warning, or a line in the log.
+        on_progress : callable, optional
+            Told of reading in parts: what is being done, how much more is done, and of how much.
+        """
+        refuse_model(path)
+        roles = Roles(
+            label_column=label_column,
+            id_column=id_column,
+            ignore=tuple(ignore),
+            text=tuple(text),
+            anomaly_value=anomaly_value,
+            normal_value=normal_value,
+        )
+        with _telling_how_to_skip():
+            data = open_data(path, labels_csv=labels_csv, broken={} if skip_broken else None)
+        if isinstance(data, TableFiles):
+            _check_table_options(labels_csv, skip_broken)
+            roles.check(data.files[0], data.names)
+            if data.dialect is not None:
+                _tell_all(checks.check_dialect(data.files[0], data.dialect, roles), on_remark)
+        else:
+            roles.check_folder()
+        from_csv = labels_csv is not None
+        if stream or (stream is None and _is_large(data, Path(path))):
+            found = _read_parts(Path(path), data, roles, from_csv, detector, on_remark, on_progress)
+        elif isinstance(data, TableFiles):
+            found = _read_table(Path(path), data, roles, on_remark)
+        else:
+            found = _read_pictures(Path(path), data, roles, from_csv, on_remark)
+        where = None if labels_csv is None else os.path.abspath(labels_csv)
+        return replace(found, source=DataSource.of(path), labels_csv=where)
+
+    @classmethod
+    def for_model(
+        cls,
+        path: str | os.PathLike[str],
+        detector: "Detector",
+        *,
+        label_column: str | None = None,
+        id_column: str | None = None,
+        anomaly_value: object = None,
+        normal_value: object = None,
+        labels_csv: str | os.PathLike[str] | None = None,
+        skip_broken: bool = False,
+        on_remark: OnRemark = checks.tell,
+    ) -> "TrainingData":
+        """Read all rows of a file or folder in the columns of a fitted model, with the labels there are.
+
+        Parameters are those of `from_file`; the columns of labels and ids are those of the training unless others are
+        given. Rows without labels are unlabelled: `y` is never None.
+        """
+        refuse_model(path)
+        roles = Roles(
+            label_column=label_column, id_column=id_column, anomaly_value=anomaly_value, normal_value=normal_value
+        )
+        if detector.inputs_.kind == "images":
+            check_kind(path, detector)
+            roles.check_folder()
+            listing = list_folder(path, labels_csv, detector.inputs_.shape[0], {} if skip_broken else None)
+            found = _read_pictures(Path(path), listing, roles, labels_csv is not None, _ignore_remark)
+        else:
+            files = find_tables(path)
+            if not files:
+                check_kind(path, detector)
+            _check_table_options(labels_csv, skip_broken)
+            data = TableFiles(files or (path,))
+            check_column(label_column, data.names, data.files[0], "label_column")
+            check_column(id_column, data.names, data.files[0], "id_column")
+            known = Roles.from_notes(detector.notes_, data.names)
+            roles = replace(
+                roles,
+                label_column=label_column or known.label_column,
+                id_column=id_column or known.id_column,
+            )
+            roles.check_values()
+            found = _read_for_model(data, detector, roles, on_remark)
+        return replace(found, y=found.labels)
+
+    # ------------------------------------------------------------------ what is known
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows there are, those that are not at hand included."""
+        return len(self.X) if self.survey is None else self.survey.source.n_rows
+
+    @property
+    def kind(self) -> str:
+        """What the rows are: "table" or "images"."""
+        return "images" if self.schema is None else "table"
+
+    @property
+    def id_name(self) -> str:
+        """What the rows go by: the name of the id column, "file" for pictures, else "row"."""
+        return self.roles.id_column or ("file" if self.kind == "images" else "row")
+
+    def name_of(self, row: int) -> Any:
+        """The id of a row, or its number."""
+        return row if self.ids is None else self.ids[row]
+
+    @property
+    def notes(self) -> dict[str, Any]:
+        """What a model keeps: the roles of the columns, and where the data lies."""
+        notes = self.roles.notes(self.left_out)
+        if self.labels_csv is not None:
+            notes["labels_csv"] = self.labels_csv
+        return notes if self.source is None else note_sources(notes, [self.source])
+
+    @property
+    def labels(self) -> NDArray[np.int8]:
+        """`y`, or as many zeros where it is None."""
+        return np.zeros(len(self.X), dtype=np.int8) if self.y is None else self.y
+
+    def label_counts(self) -> LabelCounts:
+        """How many rows carry each label."""
+        return count_labels(self.labels) if self.survey is None else self.survey.counts
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values that `json.dumps` takes."""
+        columns = [] if self.schema is None else self.schema.to_json()["columns"]
+        read = {"n_rows": self.n_rows, "columns": columns, "left_out": list(self.left_out)}
+        if self.schema is None:
+            read |= {"shape": list(self.X.shape[1:]), "broken": dict(self.broken)}
+        return read | {"labels": asdict(self.label_counts())}
+
+    # ------------------------------------------------------------------ fit
+
+    def fit(
+        self,
+        detector: AnyDetector,
+        *,
+        rule: Threshold | None = None,
+        calibration_ratio: float | None = None,
+        cross_calibration: bool = False,
+        callbacks: "Sequence[Callback]" = (),
+    ) -> AnyDetector:
+        """Fit a detector, whole or in parts, set its threshold and let it keep the roles of the columns.
+
+        Parameters
+        ----------
+        detector : Detector
+        rule : Threshold, optional
+            How to set the threshold; by default as the detector's `contamination` says.
+        calibration_ratio, callbacks
+            As for `Detector.fit`.
+        cross_calibration : bool
+            Calibrate with the rows that each member left out anyway.
+
+        Returns
+        -------
+        detector
+        """
+        if self.survey is None:
+            X = self.X if self._parsed is None else self._parsed
+            detector.fit(X, self.y, calibration_ratio=calibration_ratio, callbacks=callbacks)
+        else:
+            detector.fit_stream(self.survey, calibration_ratio=calibration_ratio, callbacks=callbacks)
+        detector.notes_ = self.notes
+        if cross_calibration:
+            detector.calibrate()
+        if rule is not None and rule.rule == "false_alarm" and detector.calibration_ is not None:
+            detector.calibrate(alpha=rule.level)
+        elif rule is not None and rule.rule != "contamination":
+            detector.fit_threshold(
+                false_alarm_rate=rule.level if rule.rule == "false_alarm" else None, from_labels=rule.rule == "labels"
+            )
+        return detector
+
+    def check_rule(
+        self,
+        rule: Threshold | None,
+        detector: "Detector",
+        *,
+        calibration_ratio: float | None = None,
+        cross_calibration: bool = False,
+    ) -> None:
+        """Refuse now what `fit` could not do after the training: a threshold that these rows cannot bear.
+
+        Parameters are those of `fit`.
+        """
+        n_calibration = self._n_calibration(detector, calibration_ratio)
+        if cross_calibration and calibration_ratio is not None:
+            raise InputError("Give `calibration_ratio` or `cross_calibration`, not both.")
+        if cross_calibration and not self._n_held_out(detector):
+            raise InputError(
+                "`cross_calibration` needs a method whose members leave rows out, and 20 unlabelled rows or more. "
+                "Take `calibration_ratio`."
+            )
+        if rule is None:
+            return
+        if rule.rule != "false_alarm":
+            rule.fit(np.zeros(len(self.X)), self.y)
+        elif n_calibration:
+            rule.fit(np.zeros(n_calibration))
+        else:
+            self._check_false_alarm(rule, detector)
+
+    def _n_calibration(self, detector: "Detector", ratio: float | None) -> int:
+        """How many rows a calibration will hold out; a share that leaves none is refused."""
+        if ratio is None:
+            return 0
+        if self.survey is not None:
+            check_share("`calibration_ratio`", ratio)
+            return self.survey.n_calibration(ratio)
+        return int(calibration_rows(self.labels, ratio, seed_from(detector.random_state)).sum())
+
+    def _n_held_out(self, detector: "Detector") -> int:
+        """How many unlabelled rows some member will leave out."""
+        n_members = 0 if self.survey is not None else detector.n_leaving_out(self.kind)
+        return held_out_rows(self.label_counts().n_unlabelled, n_members) if n_members else 0
+
+    def _check_false_alarm(self, rule: Threshold, detector: "Detector") -> None:
+        """Refuse a rate for which too few rows will be left: of the unlabelled, only those a member has not seen."""
+        counts = self.label_counts()
+        if self.survey is not None:
+            if error := _refusal(rule, LabelCounts(0, self.survey.n_held_out(), 0)):
+                raise error
+            return
+        n_members, n_held_out = detector.n_leaving_out(self.kind), self._n_held_out(detector)
+        error = _refusal(rule, replace(counts, n_unlabelled=n_held_out or counts.n_unlabelled))
+        if error is None:  # too few to hold any out: all of them are taken
+            return
+        if not n_members or not n_held_out:
+            raise error
+        advice = "Unlabelled rows count if a member leaves them out of its training: "
+        advice += f"{n_held_out:,} of {counts.n_unlabelled:,} with {counted(n_members, 'member')}."
+        most = n_members if "n_members" not in detector.get_params() else N_PARTS
+        for number in range(n_members + 1, most + 1):
+            if _refusal(rule, replace(counts, n_unlabelled=held_out_rows(counts.n_unlabelled, number))) is None:
+                advice += f" `n_members={number}` would do."
+                break
+        raise InputError(f"{error} {advice}") from error
+
+
+def _refusal(rule: Threshold, counts: LabelCounts) -> InputError | None:
+    """Why the rule cannot be used with so many rows of each kind, if so."""
+    numbers = [counts.n_unlabelled, counts.n_normal, counts.n_anomaly]
+    y = np.repeat(np.array([0, 1, -1], dtype=np.int8), numbers)
+    try:
+        rule.fit(np.zeros(len(y)), y)
+    except InputError as error:
+        return error
+    return None
+
+
+# ---------------------------------------------------------------------- checks
+
+
+def mention_broken(broken: Mapping[str, str], on_remark: OnRemark = checks.tell) -> None:
+    """Point at pictures that are left out."""
+    if broken:
+        left_out = counted(len(broken), "picture that cannot be read is", "pictures that cannot be read are")
+        on_remark(Remark("warning", f"{left_out} left out: {listed(sorted(broken))}."))
+
+
+def _check_table_options(labels_csv: object, skip_broken: bool) -> None:
+    if labels_csv is not None:
+        raise InputError("`labels_csv` is for a folder of pictures. For a table give `label_column`.")
+    if skip_broken:
+        raise InputError("`skip_broken` is for a folder of pictures. A table that is broken must be mended.")
+
+
+def _check_enough(path: Path, number: int, noun: str) -> None:
+    if number < 2:
+        held = counted(number, noun)
+        raise DataFileError(f"Cannot learn from {str(path)!r}: it holds {held}. Give two or more.")
+
+
+def _tell_all(remarks: Iterator[Remark] | Sequence[Remark], on_remark: OnRemark) -> None:
+    for remark in remarks:
+        on_remark(remark)
+
+
+@contextmanager
+def _telling_how_to_skip() -> Iterator[None]:
+    """Name what helps where a picture cannot be read."""
+    try:
+        yield
+    except DataFileError as error:
+        if not str(error).startswith("Cannot read the picture"):
+            raise
+        raise DataFileError(f"{error} Mend or remove it, or leave all such pictures out with `skip_broken`.") from error
+
+
+# ---------------------------------------------------------------------- whole
+
+
+def _read_table(path: Path, data: TableFiles, roles: Roles, on_remark: OnRemark) -> TrainingData:
+    columns = roles.features(data.names)
+    if not columns:
+        raise DataFileError(f"{str(path)!r} has no column left to learn from.")
+    named = [] if roles.id_column is None else [roles.id_column]
+    table = data.read([*columns, *named], label_column=roles.label_column, text=roles.text)
+    _check_enough(path, table.num_rows, "row")
+    y = None if roles.label_column is None else roles.labels(table[roles.label_column])
+    ids = None if roles.id_column is None else table[roles.id_column].to_pylist()
+    features = table.select(columns)
+    parsed = Table.from_any(features)
+    schema = Schema.infer(parsed)
+    _tell_all(checks.check_texts(features, schema), on_remark)
+    left_out = _id_columns(path, schema)
+    if left_out:
+        features = features.drop_columns(list(left_out))
+        schema = replace(schema, columns=tuple(column for column in schema.columns if column.name not in left_out))
+    _tell_all(checks.check_kinds(features, schema, label_column=roles.label_column), on_remark)
+    return TrainingData(
+        X=features, y=y, roles=roles, schema=schema, ids=ids, left_out=left_out, _parsed=None if left_out else parsed
+    )
+
+
+def _read_for_model(data: TableFiles, detector: "Detector", roles: Roles, on_remark: OnRemark) -> TrainingData:
+    """The columns that a model takes, typed as in its training."""
+    known = Roles.from_notes(detector.notes_, data.names)
+    aside = [roles.label_column, roles.id_column, known.label_column, known.id_column, *known.ignore]
+    features, unknown = columns_for(data, detector, aside)
+    _tell_all(check_unknown(unknown), on_remark)
+    schema, named = (
+        detector.inputs_.schema,
+        [name for name in (roles.label_column, roles.id_column) if name is not None],
+    )
+    batches = list(data.batches(list(dict.fromkeys([*features, *named])), schema=schema))
+    table = pa.concat_tables(batches, promote_options="permissive")
+    y = None if roles.label_column is None else roles.labels(table[roles.label_column])
+    ids = None if roles.id_column is None else [plain_id(cell) for cell in table[roles.id_column]]
+    return TrainingData(X=table.select(features), y=y, roles=roles, schema=schema, ids=ids)
+
+
+def _ignore_remark(remark: Remark) -> None:
+    pass
+
+
+def _id_columns(path: Path, schema: Schema) -> tuple[str, ...]:
+    """Columns of text that is different in every row: nothing can be learned from them."""
+    found = tuple(column.name for column in schema.columns if column.proposes_id)
+    if len(found) == len(schema.columns):
+        raise DataFileError(f"{str(path)!r} has only columns of text that differs in every row: {listed(found)}.")
+    return found
+
+
+def _read_pictures(path: Path, listing: Listing, roles: Roles, from_csv: bool, on_remark: OnRemark) -> TrainingData:
+    with _telling_how_to_skip():
+        folder = listing.read()
+    _check_enough(path, len(folder.images), "picture")
+    broken = listing.broken or {}
+    mention_broken(broken, on_remark)
+    y = None if folder.label_words is None else _picture_labels(path, folder.label_words, roles, from_csv)
+    return TrainingData(X=folder.images, y=y, roles=roles, ids=list(folder.ids), broken=broken)
+
+
+def _picture_labels(path: Path, words: Any, roles: Roles, from_csv: bool) -> NDArray[np.int8]:
+    return roles.labels(words, name="label") if from_csv else roles.folder_labels(path, words)
+
+
+# ---------------------------------------------------------------------- in parts
+
+
+def _is_large(data: TableFiles | Listing, path: Path) -> bool:
+    """Whether it is better read in parts: several files, or too large."""
+    if isinstance(data, TableFiles):
+        return data.files != (path,) or data.n_bytes > MEMORY_SHARE * _memory()
+    return PictureStream(data, meaning=_no_labels).n_bytes > MEMORY_SHARE * _memory()
+
+
+def _memory() -> float:
+    """Bytes of memory that the machine has."""
+    try:
+        return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    except (AttributeError, OSError, ValueError):
+        return 8.0 * 2**30
+
+
+def _no_labels(words: Any) -> NDArray[np.int8]:
+    return np.zeros(len(words), dtype=np.int8)
+
+
+def _read_parts(
+    path: Path,
+    data: TableFiles | Listing,
+    roles: Roles,
+    from_csv: bool,
+    detector: "Detector | None",
+    on_remark: OnRemark,
+    on_progress: OnProgress | None,
+) -> TrainingData:
+    """Read all rows once, part by part."""
+    tell = on_progress or (lambda what, n_more, n_in_all: None)
+    stream: TableStream | PictureStream
+    if isinstance(data, TableFiles):
+        stream = _open_table_parts(path, data, roles, tell)
+    else:
+        stream = PictureStream(data, meaning=lambda words: _picture_labels(path, words, roles, from_csv))
+    if detector is not None:
+        detector.check_stream()
+    seed = 0 if detector is None else seed_from(detector.random_state)
+    with _telling_how_to_skip():
+        survey = Survey.of(stream, seed=seed, on_block=lambda n_rows: tell("reading", n_rows, stream.n_rows))
+    broken = (data.broken if isinstance(data, Listing) else None) or {}
+    mention_broken(broken, on_remark)
+    schema: Schema | None = None
+    left_out: tuple[str, ...] = ()
+    if survey.kind == "table":
+        schema = survey.statistics.schema()
+        _tell_all(checks.check_texts(_sample(survey), schema), on_remark)
+        left_out = _id_columns(path, schema)
+        survey.leave_out(left_out)
+        schema = survey.statistics.schema()
+        _tell_all(checks.check_kinds(_sample(survey), schema, label_column=roles.label_column), on_remark)
+    X, y = survey.held_out()
+    has_labels = survey.counts.n_anomaly + survey.counts.n_normal > 0
+    return TrainingData(
+        X=X,
+        y=y if has_labels else None,
+        roles=roles,
+        schema=schema,
+        left_out=left_out,
+        broken=broken,
+        survey=survey,
+    )
+
+
+def _open_table_parts(path: Path, data: TableFiles, roles: Roles, tell: OnProgress) -> TableStream:
+    n_bytes = sum(file.stat().st_size for file in data.files)
+    stream = TableStream(
+        data.files,
+        label_column=roles.label_column,
+        ignore=[*roles.ignore, *([] if roles.id_column is None else [roles.id_column])],
+        text=roles.text,
+        meaning=roles.labels,
+        on_bytes=lambda n_more: tell("looking", n_more, n_bytes),
+    )
+    _check_enough(path, stream.n_rows, "row")
+    return stream
+
+
+def _sample(survey: Survey) -> pa.Table:
+    return survey.unlabelled.rows(0, len(survey.unlabelled))

@@ -1,0 +1,218 @@
+"""What looks wrong in data to learn from: columns that were probably meant otherwise than they are read."""
+
+import logging
+import re
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from esad.core.text import listed
+from esad.table.schema import Column, Schema, Table
+
+if TYPE_CHECKING:
+    from esad.io.csv_dialect import Dialect
+    from esad.io.roles import Roles
+
+__all__ = [
+    "OnProgress",
+    "OnRemark",
+    "Remark",
+    "check_columns",
+    "check_decimals",
+    "check_dialect",
+    "check_kinds",
+    "check_texts",
+    "names_the_answer",
+    "tell",
+]
+
+logger = logging.getLogger("esad")
+
+# Names under which files carry the answer; such a column among the features is most often a leak.
+_ANSWERS = ("anomaly", "class", "fraud", "ground_truth", "label", "labels", "outlier", "target", "truth", "y")
+_MIN_COUNTED_ROWS = 20
+_MAX_LOOKED_AT = 10_000
+_MAX_MARKS = 3  # words that stand for "no number" in one column
+_PLAIN = re.compile(r"[-+]?\d+(?:\.\d*)?")
+_LIKE_A_NUMBER = re.compile(
+    r"[^\w\s]{0,2}\s?[-+\N{MINUS SIGN}]?(?:\d{1,3}(?:[.,'\s]\d{3})+|\d+)(?:[.,]\d*)?(?:[eEdD][-+]?\d+)?"
+    r"\s?(?:[^\W\d]{1,4}|[^\w\s]{1,2})?"
+)
+_LIKE_A_DATE = re.compile(
+    r"\d{1,4}([-/.])\d{1,2}\1\d{1,4}(?:[T ].*)?|\d{1,2}[-. ]+[^\W\d]{3,}[-. ,]+\d{2,4}(?: .*)?"
+    r"|[^\W\d]{3,} \d{1,2},? \d{4}(?: .*)?|\d{1,2}:\d{2}(?::\d{2})?(?: ?[aApP][mM])?"
+)
+
+
+@dataclass(frozen=True)
+class Remark:
+    """Something about the data that may be a mistake ("warning") or is worth knowing ("note")."""
+
+    kind: Literal["warning", "note"]
+    text: str
+
+
+OnRemark = Callable[[Remark], None]
+OnProgress = Callable[[str, int, int | None], None]  # what is being done, how much more is done, of how much
+
+
+def tell(remark: Remark) -> None:
+    """The library's way to say it: a warning, or a line in the log."""
+    if remark.kind == "warning":
+        warnings.warn(remark.text, UserWarning, stacklevel=3)
+    else:
+        logger.info("%s", remark.text)
+
+
+def names_the_answer(name: str) -> bool:
+    """Whether a column is called as truth or labels usually are.
+
+    Examples
+    --------
+    >>> names_the_answer("is_fraud"), names_the_answer("size")
+    (True, False)
+    """
+    return name.casefold().strip().removeprefix("is_") in _ANSWERS
+
+
+def check_columns(X: Any, schema: Schema | None = None, *, label_column: str | None = None) -> tuple[Remark, ...]:
+    """Look for columns that are often a mistake among those to learn from.
+
+    Parameters
+    ----------
+    X : arrow, pandas or polars table
+        The columns to learn from, without labels and ids.
+    schema : Schema, optional
+        What is known of the columns already; inferred when not given.
+    label_column : str, optional
+        The column that holds the labels, if there is one; it is not among `X`.
+
+    Returns
+    -------
+    tuple of Remark
+        Text that is nearly all numbers or dates, columns that never vary, that count the rows, that look like labels
+        or are called as the answer usually is: most often a leak.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> [remark] = check_columns(pa.table({"size": [1.5, 2.5, 3.5], "is_fraud": [0, 0, 1]}))
+    >>> print(remark.text)
+    column 'is_fraud' is learned from like any other. If it holds the answer, pass `label_column='is_fraud'` or
+    `ignore=['is_fraud']`.
+    """
+    features = X if isinstance(X, pa.Table) else pa.table(X)
+    known = Schema.infer(Table.from_any(features)) if schema is None else schema
+    return (*check_texts(features, known), *check_kinds(features, known, label_column=label_column))
+
+
+def check_dialect(path: object, dialect: "Dialect", roles: "Roles") -> Iterator[Remark]:
+    """Look for a CSV file whose first line is hardly a header, and for whole numbers that are written like codes."""
+    from esad.io.csv_dialect import looks_like_a_row
+
+    if looks_like_a_row(dialect.names):
+        yield Remark(
+            "warning",
+            f"the first line of {str(path)!r} is taken for column names but looks like a row: "
+            f"{listed(dialect.names)}. If there is no header, put a line of names before it.",
+        )
+    settled = {*roles.text, *roles.ignore, roles.id_column}
+    codes = [name for name in dialect.names if name in dialect.codes and name not in settled]
+    if codes:
+        yield Remark(
+            "note",
+            f"read as numbers, though written with leading zeros: {listed(codes)}. "
+            f"If these are codes, pass `text={codes[:3]}`.",
+        )
+    yield from check_decimals(dialect)
+
+
+def check_decimals(dialect: "Dialect") -> Iterator[Remark]:
+    """Look for a comma in the numbers of a CSV file that is only taken for a decimal comma."""
+    if dialect.unclear:
+        yield Remark(
+            "note",
+            f"numbers such as {dialect.unclear} are read with a decimal comma, as "
+            f"{dialect.unclear.replace(',', '.')}. If these are thousands, write them without commas.",
+        )
+
+
+def check_texts(features: pa.Table, schema: Schema) -> Iterator[Remark]:
+    """Look for text columns that are nearly all numbers or dates, but for the way they are written."""
+    for column in schema.columns:
+        if column.kind != "category" or (column.n_distinct or 0) < 2:
+            continue
+        texts = [str(text).strip() for text in features[column.name].drop_null()[:_MAX_LOOKED_AT].to_pylist()]
+        if not texts:
+            continue
+        if all(_LIKE_A_DATE.fullmatch(text) for text in texts):
+            yield Remark(
+                "warning",
+                f"column {column.name!r} looks like dates or times but is read as text, such as {texts[0]!r}. "
+                "Write dates like 2024-02-29 18:30, times and durations as numbers.",
+            )
+        elif odd := _text_among_numbers(texts):
+            yield Remark(
+                "warning",
+                f"column {column.name!r} is nearly all numbers but read as text, because of cells such as {odd!r}. "
+                "Write numbers like 1234.56, and leave cells without a number empty.",
+            )
+
+
+def _text_among_numbers(texts: Sequence[str]) -> str | None:
+    """A cell because of which a column is text though it looks like numbers; None if it does not look so."""
+    numbers = {text for text in texts if _LIKE_A_NUMBER.fullmatch(text)}
+    others = {text: None for text in texts if text not in numbers}
+    ratio = sum(text in numbers for text in texts) / len(texts)
+    if not others:
+        unusual = [text for text in texts if not _PLAIN.fullmatch(text)]
+        if len(numbers) < _MIN_COUNTED_ROWS and not unusual:
+            return None  # a few codes, made text on purpose
+        return unusual[0] if unusual else texts[0]
+    few_marks = len(others) <= _MAX_MARKS and ratio >= 0.5
+    if len(numbers) + len(others) >= _MIN_COUNTED_ROWS and (ratio >= 0.9 or few_marks):
+        return next(iter(others))
+    return None
+
+
+def check_kinds(features: pa.Table, schema: Schema, *, label_column: str | None) -> Iterator[Remark]:
+    """Look for columns that never vary, count the rows, look like labels, or are called as the answer usually is."""
+    if all(column.is_constant for column in schema.columns):
+        yield Remark("warning", "every column is constant, so there is nothing to learn: all rows will score alike.")
+    if label_column is None:
+        for column in schema.columns:
+            if column.kind == "category" and _is_mostly_blank(column, schema.n_rows):
+                words = features[column.name].drop_null()
+                value = str(words[0]) if len(words) else "WORD"
+                fix = f"`label_column={column.name!r}, anomaly_value={value!r}`"
+                yield Remark(
+                    "note", f"column {column.name!r} is blank but for a few words. If these are labels, pass {fix}."
+                )
+    for name in features.column_names:
+        if names_the_answer(name):
+            fix = f"`ignore={[name]}`" if label_column else f"`label_column={name!r}` or `ignore={[name]}`"
+            yield Remark(
+                "warning", f"column {name!r} is learned from like any other. If it holds the answer, pass {fix}."
+            )
+    for name in _counting_columns(features):
+        fix = f"`id_column={name!r}`"
+        yield Remark("note", f"column {name!r} counts up row by row. If it only numbers the rows, pass {fix}.")
+
+
+def _is_mostly_blank(column: Column, n_rows: int) -> bool:
+    return column.n_missing > n_rows / 2 and column.n_distinct in (1, 2)
+
+
+def _counting_columns(features: pa.Table) -> Iterable[str]:
+    """Names of whole-number columns that grow from every row to the next."""
+    if features.num_rows <= _MIN_COUNTED_ROWS:
+        return
+    for column, kind in zip(features.columns, features.schema, strict=True):
+        if pa.types.is_integer(kind.type) and column.null_count == 0:
+            values = column.combine_chunks()
+            if pc.all(pc.greater(values[1:], values[:-1])).as_py():
+                yield kind.name

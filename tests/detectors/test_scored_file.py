@@ -1,0 +1,75 @@
+"""Scoring a file: the same rows whatever the blocks, the worst among them, and nothing half written."""
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from esad import IsolationForest, score_file
+from esad.detectors.alarms import AlarmRule
+from esad.detectors.opening import Block, Source
+from esad.detectors.scored_file import Worst, score_source
+from esad.errors import DataFileError, InputError, OutputError
+
+
+@pytest.fixture(scope="module")
+def forest():
+    X = pd.DataFrame(np.random.default_rng(0).normal(size=(400, 3)), columns=list("abc"))
+    return IsolationForest(random_state=0).fit(X, calibration_ratio=0.5)
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return pd.DataFrame(np.random.default_rng(1).normal(size=(100, 3)), columns=list("abc"))
+
+
+def source_of(rows, n_rows):
+    def read():
+        for first in range(0, len(rows), n_rows):
+            some = pa.Table.from_pandas(rows[first : first + n_rows], preserve_index=False)
+            yield Block(some, None, None, some.num_rows)
+
+    return Source(read)
+
+
+@pytest.mark.parametrize("wanted", [{}, {"alpha": 0.1}, {"fdr": 0.5}])
+def test_blocks_of_any_length_give_the_same(forest, rows, tmp_path, wanted):
+    rule, found = AlarmRule.of(forest, **wanted), []
+    for n_rows in (100, 7):
+        out = tmp_path / f"{n_rows}.csv"
+        found.append(score_source(forest, source_of(rows, n_rows), rule, out, top=9))
+    whole, cut = found
+    assert whole.out.read_bytes() == cut.out.read_bytes()
+    assert whole.to_json() | {"out": None} == cut.to_json() | {"out": None}
+    assert whole.worst.X.to_pylist() == cut.worst.X.to_pylist()
+    assert whole.worst.rows.tolist() == np.argsort(-forest.anomaly_score(rows), kind="stable")[:9].tolist()
+
+
+def test_the_worst_keeps_earlier_rows_of_equal_score():
+    worst, scores = Worst(3), np.array([1.0, 5.0, 1.0, 5.0])
+    for _ in range(2):
+        worst.add(Block(pa.table({"a": scores}), None, None, 4), scores)
+    assert (worst.rows.tolist(), worst.ids, worst.scores.tolist()) == ([1, 3, 5], [1, 3, 5], [5.0] * 3)
+    assert worst.to_json(AlarmRule(2.0, None), "row")[0] == {"row": 1, "score": 5.0, "anomaly": True}
+
+
+def test_the_columns_of_a_file_are_checked_and_odd_ones_told(forest, rows, tmp_path):
+    file = tmp_path / "rows.csv"
+    rows.assign(more=1).to_csv(file, index=False)
+    with pytest.warns(UserWarning, match="columns that were not in training are ignored: 'more'"):
+        assert score_file(forest, file).n_rows == 100
+    with pytest.raises(DataFileError, match=r"\(`id_column`\)"):
+        score_file(forest, file, id_column="nmae")
+    with pytest.raises(OutputError, match="a file being read"):
+        score_file(forest, file, file, on_remark=lambda remark: None)
+    with pytest.raises(InputError, match="Give `alpha` or `fdr`, not both"):
+        score_file(forest, file, alpha=0.1, fdr=0.1)
+
+
+def test_a_refusal_at_the_end_leaves_no_scores(forest, rows, tmp_path):
+    def refuse():
+        raise DataFileError("changed")
+
+    with pytest.raises(DataFileError, match="changed"):
+        score_source(forest, source_of(rows, 50), AlarmRule.of(forest), tmp_path / "s.csv", before_end=refuse)
+    assert not list(tmp_path.iterdir())

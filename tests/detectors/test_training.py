@@ -1,0 +1,103 @@
+"""Data to learn from, as Python gets it: roles, labels, ids, what looks odd, and a fit that keeps them."""
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import esad
+from esad import IsolationForest, TrainingData
+from esad.errors import DataFileError, InputError
+
+N_ROWS = 60
+
+
+@pytest.fixture
+def payments(tmp_path):
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(
+        {
+            "serial": [f"S{row:03d}" for row in range(N_ROWS)],
+            "amount": rng.normal(size=N_ROWS).round(3),
+            "kind": rng.choice(["a", "b"], N_ROWS),
+            "verdict": ["fraud" if row in (3, 9) else "fine" if row == 5 else None for row in range(N_ROWS)],
+        }
+    )
+    table.to_csv(tmp_path / "payments.csv", index=False)
+    return tmp_path / "payments.csv"
+
+
+ROLES = {"label_column": "verdict", "id_column": "serial", "anomaly_value": "fraud", "normal_value": "fine"}
+
+
+def test_a_file_gives_features_labels_and_names(payments):
+    data = TrainingData.from_file(payments, **ROLES)
+    assert data.X.column_names == ["amount", "kind"]
+    assert (np.flatnonzero(data.y < 0).tolist(), np.flatnonzero(data.y > 0).tolist()) == ([3, 9], [5])
+    assert (data.name_of(9), data.id_name, data.kind, data.n_rows) == ("S009", "serial", "table", N_ROWS)
+    assert data.label_counts() == esad.labels.LabelCounts(2, N_ROWS - 3, 1)
+
+
+def test_what_looks_odd_is_a_warning_in_python_and_names_parameters(payments):
+    with pytest.warns(UserWarning, match=r"'label' is learned from .*`label_column='label'` or `ignore=\['label'\]`"):
+        pd.read_csv(payments).assign(label=1.5).to_csv(payments, index=False)
+        TrainingData.from_file(payments, ignore=["verdict", "serial"])
+    remarks = []
+    TrainingData.from_file(payments, ignore=["verdict", "serial"], on_remark=remarks.append)
+    assert [remark.kind for remark in remarks] == ["warning"]
+
+
+def test_columns_are_checked_with_the_names_of_parameters(payments):
+    with pytest.raises(DataFileError, match=r"has no column 'verdit' \(`label_column`\). Did you mean 'verdict'"):
+        TrainingData.from_file(payments, label_column="verdit")
+    with pytest.raises(InputError, match="named twice among `label_column`"):
+        TrainingData.from_file(payments, label_column="verdict", ignore=["verdict"])
+    with pytest.raises(InputError, match="`labels_csv` is for a folder"):
+        TrainingData.from_file(payments, labels_csv=payments)
+
+
+def test_a_fit_keeps_the_roles_for_scoring(payments, tmp_path):
+    data = TrainingData.from_file(payments, **ROLES)
+    forest = data.fit(IsolationForest(random_state=0))
+    by_hand = IsolationForest(random_state=0).fit(data.X, data.y)
+    assert forest.threshold_ == by_hand.threshold_
+    roles = {"ignored_columns": [], "label_column": "verdict", "id_column": "serial"}
+    assert roles.items() <= forest.notes_.items()
+    assert forest.notes_["training_data"] == [str(payments)]
+    found = esad.score_file(forest, payments, tmp_path / "scores.csv", top=2)
+    scores = pd.read_csv(tmp_path / "scores.csv")
+    assert scores["serial"].tolist() == data.ids
+    assert scores["score"].to_numpy() == pytest.approx(by_hand.anomaly_score(data.X))
+    assert found.worst.ids == scores.nlargest(2, "score")["serial"].tolist()
+
+
+def test_rows_for_a_model_come_in_its_columns_with_the_labels_of_its_training(payments, tmp_path):
+    forest = TrainingData.from_file(payments, **ROLES).fit(IsolationForest(random_state=0))
+    moved = pd.read_csv(payments)[["verdict", "kind", "serial", "amount"]]
+    pq.write_table(pa.Table.from_pandas(moved), tmp_path / "moved.parquet")
+    data = TrainingData.for_model(tmp_path / "moved.parquet", forest, anomaly_value="fraud", normal_value="fine")
+    assert data.X.column_names == ["amount", "kind"]
+    assert (data.ids[9], data.y[9], data.y[5], data.y[0]) == ("S009", -1, 1, 0)
+
+
+def test_data_in_parts_is_read_once_and_refused_early(payments, monkeypatch):
+    monkeypatch.setattr("esad.detectors.training._memory", lambda: 1000.0)
+    network = esad.ESAD(n_members=1, n_epochs=1, random_state=3, contamination=0.1)
+    stages = set()
+    data = TrainingData.from_file(
+        payments, **ROLES, stream=None, detector=network, on_progress=lambda stage, more, of: stages.add(stage)
+    )
+    assert (data.survey.seed, data.n_rows, stages) == (3, N_ROWS, {"looking", "reading"})
+    assert data.fit(network).label_counts_.n_anomaly == 2
+    with pytest.raises(InputError, match="cannot learn from a stream"):
+        TrainingData.from_file(payments, **ROLES, stream=True, detector=IsolationForest())
+
+
+def test_a_threshold_that_the_rows_cannot_bear_is_refused_before_the_training(payments):
+    data = TrainingData.from_file(payments, **ROLES)
+    with pytest.raises(InputError, match="`n_members="):
+        data.check_rule(esad.Threshold("false_alarm", 0.02), esad.ESAD(n_members=1))
+    data.check_rule(esad.Threshold("false_alarm", 0.02), esad.ESAD(n_members=10))
+    with pytest.raises(InputError, match="not both"):
+        data.check_rule(None, esad.ESAD(), calibration_ratio=0.5, cross_calibration=True)
