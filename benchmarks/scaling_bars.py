@@ -46,9 +46,8 @@ def streamed(small: bool, peers: str) -> dict[str, Any]:
     """Streamed from a Parquet file to a file of scores, drift counted, against `anomaly_score` on rows in memory."""
     import torch
 
-    from esad.scale.work import attempt, use_one_thread
+    from esad.scale.work import attempt
 
-    use_one_thread()
     torch.set_num_threads(1)
     n_rows, repeats = (4_096, 1) if small else (524_288, 9)
     with tempfile.TemporaryDirectory() as folder:

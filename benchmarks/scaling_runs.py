@@ -145,24 +145,26 @@ class Shards:
 
     def jobs(self, out: str) -> list[Any]:
         """Jobs into a fresh folder."""
-        from esad.scale.run import Settings
+        from esad.scale.run import job_of, settings_of
         from esad.scale.shards import BOOKS, plan
 
         target = Path(tempfile.mkdtemp(prefix=out, dir=self.folder))
         (target / BOOKS).mkdir()
-        settings = Settings.of(self.model, None, None)
-        return [settings.job(shard, target) for shard in plan([self.folder / "in"], target)]
+        settings = settings_of(self.model, None, None)
+        return [job_of(shard, target, settings) for shard in plan([self.folder / "in"], target)]
 
     def on(self, opened: ExitStack, engine: str, n_jobs: int, *, repeats: int) -> Callable[[], None]:
         """A call that scores all shards by an engine, to be made so many times."""
-        from esad.scale.engines import Processes, RayTasks, answers
+        from esad.scale.engines import RayTasks, WorkerProcesses, results
+        from esad.scale.work import attempt
 
-        workers = opened.enter_context(Processes(n_jobs) if engine == "local" else RayTasks(n_jobs, None))
+        made = WorkerProcesses(attempt, n_jobs) if engine == "local" else RayTasks(attempt, n_jobs, None)
+        workers = opened.enter_context(made)
         prepared = [self.jobs(f"{engine}-{n_jobs}-") for _ in range(repeats + 1)]
 
         def run() -> None:
             before = _processor_seconds(workers)
-            states = [found.state for _, found in answers(workers, prepared.pop())]
+            states = [found.state for _, found in results(workers, prepared.pop())]
             assert set(states) == {"done"}
             self.busy.setdefault(f"{engine}-{n_jobs}", []).append(_processor_seconds(workers) - before)
 
@@ -173,9 +175,9 @@ class Shards:
 def _processor_seconds(workers: Any) -> float:
     """What the processes of an engine have used so far; nothing is known of Ray's."""
     stats = [
-        Path(f"/proc/{process.pid}/stat").read_text()
-        for process in getattr(workers, "_running", ()) or ()
-        if hasattr(process, "pid")
+        Path(f"/proc/{worker.pid}/stat").read_text()
+        for worker in getattr(workers, "workers", ())
+        if worker.pid is not None
     ]
     ticks = sum(sum(map(int, stat.rpartition(")")[2].split()[11:13])) for stat in stats)
     return ticks / os.sysconf("SC_CLK_TCK")

@@ -7,14 +7,11 @@ import pytest
 
 from esad import registry
 from esad.bench import tables
-from esad.bench.execute import execute
+from esad.bench.execute import draw_rows, execute, map_codes
 from esad.bench.grid import read
-from esad.bench.maps import code_maps
 from esad.bench.plots import draw
-from esad.bench.rows import drawn_rows
 from esad.bench.run import run
-from esad.bench.store import Store
-from esad.bench.text import read_results, to_text
+from esad.bench.store import ResultStore, read_results, to_text
 from esad.cli.app import run as esad
 
 EXPERIMENT = """
@@ -54,17 +51,17 @@ def experiment(tmp_path_factory):
 @pytest.fixture(scope="module")
 def store(experiment):
     path = experiment.with_name("small.db")
-    with Store(path) as store:
+    with ResultStore(path) as store:
         assert run([cell for _, cell in read(experiment).cells()], store).n_done == 4
     return path
 
 
 def test_maps_hold_both_kinds_and_the_scores_that_the_detector_gives(experiment):
     _, cell = next(read(experiment).cells())
-    rows = drawn_rows(cell)
+    rows = draw_rows(cell)
     settings = {**cell.settings, "hidden": (2, 4)}
     detector = registry.method("esad")(random_state=0, **settings).fit(rows.X_train, rows.y_train)
-    found = code_maps(detector, rows, 40, seed=0)
+    found = map_codes(detector, rows, 40, seed=0)
     assert {"map z x", "map z y", "map z^ x", "map z^ y"} <= found.keys()
     assert sum(found["map truth"]) == 20
     chosen = np.array(found["map row"]).astype(int)
@@ -74,7 +71,7 @@ def test_maps_hold_both_kinds_and_the_scores_that_the_detector_gives(experiment)
 
 
 def test_every_figure_is_drawn_and_the_text_export_draws_the_same(store, experiment, tmp_path):
-    with Store(store) as opened:
+    with ResultStore(store) as opened:
         results = opened.results()
     text = tmp_path / "small.jsonl"
     text.write_text(to_text(results))

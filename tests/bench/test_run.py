@@ -17,7 +17,7 @@ from esad.bench import tables
 from esad.bench.execute import execute, execute_stack
 from esad.bench.grid import Cell, read
 from esad.bench.run import Failure, run
-from esad.bench.store import Store
+from esad.bench.store import ResultStore
 from esad.cli.app import run as esad
 
 EXPERIMENT = """
@@ -73,7 +73,7 @@ def test_the_same_cell_twice_is_bit_equal(method):
 
 
 def test_finished_cells_are_not_run_again(file, tmp_path):
-    with Store(tmp_path / "s.db") as store:
+    with ResultStore(tmp_path / "s.db") as store:
         assert run(cells_of(file), store).n_done == 8
         assert run(cells_of(file), store).n_done == 0
 
@@ -82,7 +82,7 @@ def test_a_failure_is_told_and_the_others_run(tmp_path):
     good = Cell(data="wine", seed=0, **CELL)
     bad = Cell("iforest", "wine", {"kind": "table", "labelled_ratio": 7}, 0)
     worse = Cell("iforest", "wine", {"kind": "table", "labelled": 0.1}, 0)
-    with Store(tmp_path / "s.db") as store:
+    with ResultStore(tmp_path / "s.db") as store:
         outcome = run([bad, worse, good], store)
         assert outcome.n_done == 1
         assert [type(failure) for failure in outcome.failures] == [Failure, Failure]
@@ -90,7 +90,7 @@ def test_a_failure_is_told_and_the_others_run(tmp_path):
 
 
 def test_a_spent_budget_starts_nothing_new(file, tmp_path):
-    with Store(tmp_path / "s.db") as store:
+    with ResultStore(tmp_path / "s.db") as store:
         outcome = run(cells_of(file), store, budget=-1.0)
         assert (outcome.n_done, outcome.n_left) == (0, 8)
         assert run(cells_of(file), store, budget=600.0).n_done == 8
@@ -115,7 +115,7 @@ def test_the_chosen_arguments_are_those_of_the_best_fit(method):
     settings = {"n_epochs": 3} if method == "ocsvm_hybrid" else {}
     cell = Cell(method, "breast_cancer", CELL["scenario"], 0, settings, choose)
     drawn = scenario.table(registry.load_data_set("breast_cancer"), labelled_ratio=0.05, seed=0)
-    seen = runs._seen_by_choice(drawn.truth_test, 0)
+    seen = runs._choose_seen(drawn.truth_test, 0)
 
     def auc(rows, **arguments):
         detector = registry.method(method)(random_state=0, **settings, **arguments).fit(drawn.X_train, drawn.y_train)
@@ -135,11 +135,11 @@ def test_a_killed_run_goes_on_with_what_is_unfinished(file, tmp_path):
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         time.sleep(0.05)
-        if store.exists() and (n_done := len(Store(store).finished())) >= 5:
+        if store.exists() and (n_done := len(ResultStore(store).finished())) >= 5:
             break
     process.send_signal(signal.SIGKILL)
     process.wait()
-    with Store(store) as opened:
+    with ResultStore(store) as opened:
         n_done = len(opened.finished())
         assert 5 <= n_done < 120
         outcome = run(cells_of(file), opened, n_jobs=1)
@@ -153,7 +153,7 @@ def test_two_runs_share_a_store(file, tmp_path):
     both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
     found = [json.loads(process.communicate()[0]) for process in both]
     assert sum(one["done"] for one in found) == 8
-    assert len(Store(store).finished()) == 8
+    assert len(ResultStore(store).finished()) == 8
 
 
 def test_the_report_sets_the_papers_figure_beside_ours(file, tmp_path, capfd):
@@ -167,7 +167,7 @@ def test_the_report_sets_the_papers_figure_beside_ours(file, tmp_path, capfd):
     out = tmp_path / "tables.md"
     assert esad(["bench", "report", str(file), "--store", str(store), "--out", str(out)]) == 0
     capfd.readouterr()
-    with Store(store) as opened:
+    with ResultStore(store) as opened:
         aucs = [100 * result.auc for result in opened.results()]
     text = out.read_text()
     assert f"**{np.mean(aucs):.1f}** ± {np.std(aucs, ddof=1):.1f}" in text
@@ -262,7 +262,7 @@ def test_a_cell_of_a_stack_is_bit_equal_whatever_else_is_missing():
 
 def test_a_method_that_cannot_stack_runs_one_by_one(tmp_path):
     cells = [Cell("iforest", "wine", seed=seed, settings={"n_trees": 3}, **STACK) for seed in range(3)]
-    with Store(tmp_path / "s.db") as store:
+    with ResultStore(tmp_path / "s.db") as store:
         assert run(cells, store).n_done == 3
 
 

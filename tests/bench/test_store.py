@@ -10,7 +10,7 @@ import time
 import pytest
 
 from esad.bench import store as store_module
-from esad.bench.store import Result, Store
+from esad.bench.store import Result, ResultStore
 from esad.errors import DataFileError, OutputError
 
 
@@ -32,9 +32,9 @@ def result(name="a", **changes):
 
 
 def test_a_result_comes_back_as_it_went_in(tmp_path):
-    with Store(tmp_path / "s.db") as store:
+    with ResultStore(tmp_path / "s.db") as store:
         store.put(result())
-    with Store(tmp_path / "s.db") as store:
+    with ResultStore(tmp_path / "s.db") as store:
         (found,) = store.results()
         assert store.finished() == {"a"}
     assert found.description == {"method": "iforest", "seed": 1}
@@ -44,7 +44,7 @@ def test_a_result_comes_back_as_it_went_in(tmp_path):
 
 
 def test_a_cell_is_claimed_once_while_its_process_lives(tmp_path):
-    with Store(tmp_path / "s.db") as one, Store(tmp_path / "s.db") as two:
+    with ResultStore(tmp_path / "s.db") as one, ResultStore(tmp_path / "s.db") as two:
         assert one.claim("a")
         assert not two.claim("a")
         one.release()
@@ -54,14 +54,14 @@ def test_a_cell_is_claimed_once_while_its_process_lives(tmp_path):
 
 
 def test_the_claim_of_a_dead_process_is_free(tmp_path):
-    script = f"from esad.bench.store import Store; assert Store({str(tmp_path / 's.db')!r}).claim('a')"
+    script = f"from esad.bench.store import ResultStore; assert ResultStore({str(tmp_path / 's.db')!r}).claim('a')"
     subprocess.run([sys.executable, "-c", script], check=True)
-    with Store(tmp_path / "s.db") as store:
+    with ResultStore(tmp_path / "s.db") as store:
         assert store.claim("a")
 
 
 def test_the_claim_of_another_machine_holds_until_it_is_stale(tmp_path, monkeypatch):
-    with Store(tmp_path / "s.db") as store:
+    with ResultStore(tmp_path / "s.db") as store:
         monkeypatch.setattr("socket.gethostname", lambda: "elsewhere")
         assert store.claim("a")
         monkeypatch.undo()
@@ -71,7 +71,7 @@ def test_the_claim_of_another_machine_holds_until_it_is_stale(tmp_path, monkeypa
 
 
 def test_stores_of_two_machines_merge(tmp_path):
-    with Store(tmp_path / "one.db") as one, Store(tmp_path / "two.db") as two:
+    with ResultStore(tmp_path / "one.db") as one, ResultStore(tmp_path / "two.db") as two:
         one.put(result("a"))
         two.put(result("a", auc=0.1))
         two.put(result("b"))
@@ -82,16 +82,16 @@ def test_stores_of_two_machines_merge(tmp_path):
 def test_what_is_no_store_is_refused(tmp_path):
     (tmp_path / "text.db").write_text("not a database, whatever its name says" * 50)
     with pytest.raises(DataFileError, match="not a store"):
-        Store(tmp_path / "text.db")
+        ResultStore(tmp_path / "text.db")
     with pytest.raises(OutputError, match="is a folder"):
-        Store(tmp_path)
+        ResultStore(tmp_path)
     with pytest.raises(OutputError, match="cannot be opened"):
-        Store(tmp_path / "no" / "folder.db")
+        ResultStore(tmp_path / "no" / "folder.db")
     newer = tmp_path / "newer.db"
     with sqlite3.connect(newer) as database:
         database.execute("pragma user_version = 99")
     with pytest.raises(DataFileError, match="newer version"):
-        Store(newer)
+        ResultStore(newer)
 
 
 def test_a_kill_at_any_moment_leaves_whole_results(tmp_path):
@@ -99,9 +99,9 @@ def test_a_kill_at_any_moment_leaves_whole_results(tmp_path):
     path = tmp_path / "s.db"
     script = textwrap.dedent(f"""
         import sys
-        from esad.bench.store import Result, Store
+        from esad.bench.store import Result, ResultStore
         values = {{"fit_seconds": 1.0, "score_seconds": 0.1, "n_train": 10, "n_test": 5, "code": "0", "data": "0"}}
-        store = Store({str(path)!r})
+        store = ResultStore({str(path)!r})
         for number in range(100000):
             name = sys.argv[1] + "-" + str(number)
             store.claim(name)
@@ -117,7 +117,7 @@ def test_a_kill_at_any_moment_leaves_whole_results(tmp_path):
             time.sleep(0.003 * attempt)
             process.send_signal(signal.SIGKILL)
             acknowledged += process.stdout.read().split("\n")[:-1]  # the last one may be cut
-    with Store(path) as store:
+    with ResultStore(path) as store:
         assert set(acknowledged) <= store.finished()
         assert all(len(found.curves["loss"]) == 2000 for found in store.results())
         assert store._database.execute("pragma integrity_check").fetchone() == ("ok",)

@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 
 from esad import registry
-from esad.bench.execute import execute
+from esad.bench.execute import N_LOOKS, OutOfTime, execute
 from esad.bench.grid import Cell
 from esad.bench.run import run
-from esad.bench.store import Store
-from esad.bench.watch import N_LOOKS, OutOfTime
+from esad.bench.store import ResultStore
 
 SCENARIO = {"kind": "images", "normal_class": 1, "labelled_offset": 6, "labelled_ratio": 0.05}
 NETWORK = {"hidden": [2, 4], "latent": 2, "n_epochs": 4, "batch_size": 32}
@@ -49,7 +48,7 @@ def test_a_training_that_the_budget_cuts_short_goes_on_later(tmp_path):
 
 
 def test_a_run_says_what_is_left_and_keeps_its_checkpoint(tmp_path):
-    with Store(tmp_path / "store.db") as store:
+    with ResultStore(tmp_path / "store.db") as store:
         first = run([cell(n_epochs=200), cell(n_epochs=201)], store, budget=1.0)
         assert (first.n_done, first.n_left) == (0, 2)
         assert [path.stem for path in store.checkpoints.iterdir()] == [cell(n_epochs=200).name]

@@ -1,6 +1,7 @@
 """Back ends: the same grid by processes or by Ray gives the same results; a worker that dies is told of."""
 
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -9,14 +10,13 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from joblib import delayed
 from support import worker_of
 
 from esad.bench.grid import read
 from esad.bench.run import run
-from esad.bench.store import Store
-from esad.bench.workers import MAX_ATTEMPTS, _RayTasks
+from esad.bench.store import ResultStore
 from esad.cli.app import run as esad
+from esad.scale import engines
 
 EXPERIMENT = """
 name = "tiny"
@@ -53,11 +53,11 @@ def command(file, store, backend):
 @pytest.mark.extra
 @pytest.mark.parametrize("backend", ["loky", "ray"])
 def test_two_workers_give_the_results_of_one(backend, file, tmp_path):
-    with Store(tmp_path / "one.db") as store:
+    with ResultStore(tmp_path / "one.db") as store:
         run([cell for _, cell in read(file).cells()], store)
         alone = {found.cell: (found.auc, found.ap) for found in store.results()}
     subprocess.run(command(file, tmp_path / "two.db", backend), check=True, capture_output=True, timeout=300)
-    with Store(tmp_path / "two.db") as store:
+    with ResultStore(tmp_path / "two.db") as store:
         assert {found.cell: (found.auc, found.ap) for found in store.results()} == alone
 
 
@@ -68,7 +68,7 @@ def kill_a_worker(file, store, backend, name):
     worker, deadline = None, time.monotonic() + 120
     while worker is None and time.monotonic() < deadline:
         time.sleep(0.05)
-        if store.exists() and Store(store).finished():
+        if store.exists() and ResultStore(store).finished():
             worker = worker_of(process.pid, name)
     os.kill(worker, signal.SIGKILL)
     said, warned = process.communicate(timeout=120)
@@ -76,69 +76,38 @@ def kill_a_worker(file, store, backend, name):
 
 
 @linux
-def test_after_a_killed_worker_the_same_command_finishes(file, tmp_path):
-    store = tmp_path / "s.db"
-    code, said, warned = kill_a_worker(file, store, "loky", "LokyProcess")
-    assert code == 1
-    assert "could not be run: A worker process died" in warned
-    assert "Traceback" not in warned
-    assert "The same command goes on." in said
-    with Store(store) as opened:
-        n_done = len(opened.finished())
-        assert 0 < n_done < 30
-        assert not opened._database.execute("select * from claims").fetchall()
-        outcome = run([cell for _, cell in read(file).cells()], opened)
-        assert (outcome.n_done, outcome.failures) == (30 - n_done, [])
-
-
-@linux
-@pytest.mark.extra
-def test_cells_of_a_killed_ray_worker_are_run_again(file, tmp_path):
-    code, said, warned = kill_a_worker(file, tmp_path / "s.db", "ray", "ray::_attempt")
+@pytest.mark.parametrize(
+    ("backend", "name"), [("loky", "answer_requests"), pytest.param("ray", "ray::_call_alone", marks=pytest.mark.extra)]
+)
+def test_cells_of_a_killed_worker_are_run_again(backend, name, file, tmp_path):
+    code, said, warned = kill_a_worker(file, tmp_path / "s.db", backend, name)
     assert (code, warned) == (0, "")
     assert "30 done now" in said
-    with Store(tmp_path / "s.db") as opened, Store(tmp_path / "one.db") as alone:
+    with ResultStore(tmp_path / "s.db") as opened, ResultStore(tmp_path / "one.db") as alone:
         run([cell for _, cell in read(file).cells()], alone)
         again, once = ({found.cell: (found.auc, found.ap) for found in store.results()} for store in (opened, alone))
         assert again == once
         assert not opened._database.execute("select * from claims").fetchall()
 
 
-class WorkerDiedError(Exception):
-    """As Ray says that a worker is gone."""
+def test_a_cell_that_costs_several_workers_fails_alone(file, tmp_path, monkeypatch):
+    monkeypatch.setattr(engines.Worker, "ask", deadly(engines.Worker.ask))
+    with ResultStore(tmp_path / "s.db") as store:
+        outcome = run([cell for _, cell in read(file).cells()], store, n_jobs=2)
+        assert (outcome.n_done, outcome.n_left) == (11, 0)
+        assert [failure.cell.seed for failure in outcome.failures] == [3]
+        assert outcome.failures[0].reason == f"It has cost {engines.MAX_ATTEMPTS} workers: it was killed."
 
 
-class FakeRay:
-    """Runs a task when it is waited for; workers die on the tasks named, so many times each."""
+def deadly(ask):
+    """Workers that die of the cell with seed 3."""
 
-    exceptions = SimpleNamespace(RayError=WorkerDiedError, RayTaskError=KeyError)
+    def ask_or_die(worker, request, **options):
+        if pickle.loads(request)[1].cells[0].seed == 3:
+            raise engines.LostWorker("it was killed")
+        return ask(worker, request, **options)
 
-    def __init__(self, deaths):
-        self.deaths = dict(deaths)
-
-    def remote(self, **options):
-        assert options == {"num_cpus": 1, "max_retries": 0}
-        return lambda function: SimpleNamespace(remote=lambda *args: (function, args, object()))
-
-    def wait(self, references, num_returns):
-        return references[:1], references[1:]
-
-    def get(self, reference):
-        function, args, _ = reference
-        if self.deaths.get(args, 0) > 0:
-            self.deaths[args] -= 1
-            raise WorkerDiedError("the worker is gone\nat length")
-        return function(*args)
-
-
-def test_a_task_that_costs_its_worker_is_run_again_and_given_up_in_the_end():
-    def lost(reason, number):
-        return reason, number
-
-    ray = FakeRay({(2,): MAX_ATTEMPTS - 1, (3,): MAX_ATTEMPTS})
-    found = list(_RayTasks(ray, 2, lost)(delayed(abs)(number) for number in range(6)))
-    reason = f"It has cost {MAX_ATTEMPTS} workers: the worker is gone"
-    assert sorted(found, key=str) == [(reason, 3), 0, 1, 2, 4, 5]
+    return ask_or_die
 
 
 def test_an_unknown_back_end_is_refused(file, tmp_path, capfd):

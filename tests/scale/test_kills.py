@@ -14,7 +14,7 @@ pytestmark = [
     pytest.mark.extra,
     pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for workers in Linux' process table"),
 ]
-WORKER = {"local": "esad.scale.work", "ray": "ray::_attempt_alone"}
+WORKER = {"local": "answer_requests", "ray": "ray::_call_alone"}
 N_SHARDS = 16
 
 

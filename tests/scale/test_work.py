@@ -1,6 +1,7 @@
 """Workers: shards whose worker dies or that another run is at work on; several give what one gives."""
 
 import fcntl
+import math
 import os
 import signal
 import time
@@ -10,9 +11,8 @@ import pytest
 from pyarrow import parquet
 
 from esad.scale import engines, run, score_shards
-from esad.scale.engines import MAX_ATTEMPTS, Engine, LostWorker, answers
-from esad.scale.records import Record
-from esad.scale.work import Answer, attempt
+from esad.scale.engines import MAX_ATTEMPTS, Engine, LostWorker, engine_for, results
+from esad.scale.work import Answer, Record, attempt
 
 
 class Fake(Engine):
@@ -47,16 +47,29 @@ def test_a_shard_whose_worker_died_is_tried_again_and_set_aside_in_the_end(monke
         "d": ["busy"] * 9 + ["done"],
     }
     engine = Fake(stories)
-    found = {job.name: answer for job, answer in answers(engine, [Named(name) for name in stories])}
-    assert {name: answer.state for name, answer in found.items()} == {
-        "a": "done",
-        "b": "done",
-        "c": "failed",
-        "d": "done",
-    }
-    assert found["c"].reason == f"It has cost {MAX_ATTEMPTS} workers: killed."
+    ended = results(engine, map(Named, stories), is_busy=lambda answer: answer.state == "busy")
+    found = {job.name: answer for job, answer in ended}
+    assert str(found.pop("c")) == f"It has cost {MAX_ATTEMPTS} workers: killed."
+    assert {name: answer.state for name, answer in found.items()} == dict.fromkeys("abd", "done")
     assert engine.most == 2
     assert not any(engine.stories.values())
+
+
+@pytest.mark.parametrize("name", ["local", "threads"])
+@pytest.mark.parametrize("n_jobs", [1, 3])
+def test_every_engine_gives_results_and_raises_what_the_function_raises(name, n_jobs):
+    with engine_for(name, math.sqrt, n_jobs=n_jobs) as engine:
+        assert dict(results(engine, range(10))) == {number: math.sqrt(number) for number in range(10)}
+    with engine_for(name, math.sqrt, n_jobs=n_jobs) as engine, pytest.raises(ValueError, match="math domain"):
+        list(results(engine, [4.0, -1.0]))
+
+
+def test_jobs_are_taken_when_a_worker_is_free():
+    taken = []
+    jobs = (taken.append(number) or number for number in range(10))
+    with engine_for("threads", math.sqrt, n_jobs=2) as engine:
+        next(results(engine, jobs))
+        assert len(taken) <= 3
 
 
 def test_a_shard_that_another_run_is_at_work_on_is_waited_for(forest, shards, check, tmp_path, monkeypatch):
@@ -81,7 +94,7 @@ def test_a_worker_finds_what_another_run_has_done_and_a_model_that_was_exchanged
     forest, shards, states, tmp_path, monkeypatch
 ):
     jobs = []
-    monkeypatch.setattr(run, "answers", lambda engine, given: jobs.extend(given) or ())
+    monkeypatch.setattr(run, "results", lambda engine, given, **options: jobs.extend(given) or ())
     score_shards(forest[1], shards, tmp_path / "out", n_jobs=1)
     assert [attempt(job).state for job in jobs] == ["done"] * 5
     before = states(tmp_path / "out")

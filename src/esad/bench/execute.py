@@ -1,34 +1,48 @@
-"""One cell, or the seeds of a stack: draw the rows, train, score the test rows, judge the scores."""
+"""One cell, or the seeds of a stack: draw the rows, train and watch, score the test rows, judge the scores."""
 
 import copy
 import hashlib
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from sklearn.decomposition import PCA
+from sklearn.manifold import TSNE
 
 from esad import __version__, registry
 from esad.bench.grid import Cell
-from esad.bench.maps import code_maps
-from esad.bench.rows import drawn_rows
 from esad.bench.store import Result
-from esad.bench.watch import fit_watched
+from esad.datasets import scenario
+from esad.datasets.dataset import Dataset
 from esad.datasets.scenario import Scenario
 from esad.detectors.deep import DeepDetector
 from esad.detectors.hybrid import HybridDetector
 from esad.detectors.stacked import can_stack, fit_stack
+from esad.errors import InputError
+from esad.persist.checkpoint import Checkpoint
+from esad.preprocess.inputs import Rows, reference_rows
 from esad.score.metrics import evaluate
+from esad.train.callbacks import scores_so_far
 from esad.train.graphs import own_stream
+from esad.train.loop import LoopState
 
-__all__ = ["code_version", "execute", "execute_stack"]
+__all__ = ["OutOfTime", "code_version", "draw_rows", "execute", "execute_stack", "map_codes"]
 
 CHOSEN_RATIO = 0.1  # of the test rows, whose labels a variant with `choose` sees; the others judge it
 N_CURVE_POINTS = 100
+N_LOOKS = 5  # at the test rows, the last one after the training
+N_SEEN = 2500  # test rows that a look is at, evenly over all
+N_REFERENCE = 1000  # training rows that scale the scores of a look
+CHECKPOINT_SECONDS = 300.0
+N_COMPONENTS = 50  # t-SNE begins with as many principal components, as its authors advise
+_loading = threading.Lock()
 
 
 def execute(cell: Cell, *, checkpoints: Path | None = None, deadline: float | None = None) -> Result:
@@ -36,10 +50,8 @@ def execute(cell: Cell, *, checkpoints: Path | None = None, deadline: float | No
 
     With a folder for checkpoints, a training that reaches the deadline leaves one there and raises `OutOfTime`.
     """
-    import torch
-
     torch.set_num_threads(1)
-    rows = drawn_rows(cell)
+    rows = draw_rows(cell)
     detector = _detector(cell)
     started = time.perf_counter()
     curves: dict[str, list[float]] = {}
@@ -48,28 +60,26 @@ def execute(cell: Cell, *, checkpoints: Path | None = None, deadline: float | No
             pass  # fitted with every value that there is to choose from
         elif isinstance(detector, DeepDetector):
             checkpoint = None if checkpoints is None else checkpoints / f"{cell.name}.checkpoint"
-            curves = fit_watched(detector, rows, checkpoint=checkpoint, deadline=deadline)
+            curves = _fit_watched(detector, rows, checkpoint=checkpoint, deadline=deadline)
         else:
             detector.fit(rows.X_train, rows.y_train)
         seconds = time.perf_counter() - started
         if cell.codes and isinstance(detector, DeepDetector):
-            curves |= code_maps(detector, rows, cell.codes, cell.seed)
-        return _scored(cell, rows, detector, fit_seconds=seconds, figures=curves)
+            curves |= map_codes(detector, rows, cell.codes, cell.seed)
+        return _judge(cell, rows, detector, fit_seconds=seconds, figures=curves)
 
 
 def execute_stack(cells: Sequence[Cell]) -> list[Result]:
     """Run cells that differ in their seed as one training of all seeds of their stack, where that can be done."""
-    import torch
-
     torch.set_num_threads(1)
     everyone = [replace(cells[0], seed=seed) for seed in range(cells[0].stack)]
-    drawn = [drawn_rows(cell) for cell in everyone]
+    drawn = [draw_rows(cell) for cell in everyone]
     detectors = [_detector(cell) for cell in everyone]
     started = time.perf_counter()
     if not can_stack(detectors, drawn) or not fit_stack(detectors, drawn):
         return [execute(cell) for cell in cells]
     share = (time.perf_counter() - started) / len(everyone)
-    return [_scored(cell, drawn[cell.seed], detectors[cell.seed], fit_seconds=share) for cell in cells]
+    return [_judge(cell, drawn[cell.seed], detectors[cell.seed], fit_seconds=share) for cell in cells]
 
 
 def _detector(cell: Cell) -> Any:
@@ -81,13 +91,13 @@ def _arguments(settings: Any) -> dict[str, Any]:
     return {name: tuple(value) if isinstance(value, list) else value for name, value in settings.items()}
 
 
-def _scored(cell: Cell, rows: Scenario, detector: Any, *, fit_seconds: float, figures: Any = None) -> Result:
+def _judge(cell: Cell, rows: Scenario, detector: Any, *, fit_seconds: float, figures: Any = None) -> Result:
     """The result of a cell whose detector is fitted; `figures` are kept whole beside the curves of the losses."""
     counted = np.ones(len(rows.truth_test), dtype=bool)
     started = time.perf_counter()
     if cell.choose:
-        seen = _seen_by_choice(rows.truth_test, cell.seed)
-        detector, counted = _chosen(detector, cell.choose, rows, seen), ~seen
+        seen = _choose_seen(rows.truth_test, cell.seed)
+        detector, counted = _choose_arguments(detector, cell.choose, rows, seen), ~seen
     fitted = time.perf_counter()
     scores = detector.anomaly_score(rows.X_test)
     scored = time.perf_counter()
@@ -103,11 +113,11 @@ def _scored(cell: Cell, rows: Scenario, detector: Any, *, fit_seconds: float, fi
         n_test=int(counted.sum()),
         code=code_version(),
         data=rows.fingerprint(),
-        curves=_thinned(getattr(detector, "loss_curves_", {})) | (figures or {}),
+        curves=_thin(getattr(detector, "loss_curves_", {})) | (figures or {}),
     )
 
 
-def _seen_by_choice(truth: NDArray[np.bool_], seed: int) -> NDArray[np.bool_]:
+def _choose_seen(truth: NDArray[np.bool_], seed: int) -> NDArray[np.bool_]:
     """A tenth of the normal test rows and of the anomalies."""
     seen = np.zeros(len(truth), dtype=bool)
     rng = np.random.default_rng(seed)
@@ -117,7 +127,7 @@ def _seen_by_choice(truth: NDArray[np.bool_], seed: int) -> NDArray[np.bool_]:
     return seen
 
 
-def _chosen(detector: Any, choose: Any, rows: Scenario, seen: NDArray[np.bool_]) -> Any:
+def _choose_arguments(detector: Any, choose: Any, rows: Scenario, seen: NDArray[np.bool_]) -> Any:
     """The fitted detector with one argument after the other at its best AUC on the test rows that may be seen.
 
     A hybrid comes with a trained autoencoder, which stays.
@@ -136,7 +146,7 @@ def _chosen(detector: Any, choose: Any, rows: Scenario, seen: NDArray[np.bool_])
     return detector
 
 
-def _thinned(curves: Any) -> dict[str, list[float]]:
+def _thin(curves: Any) -> dict[str, list[float]]:
     """At most a hundred points of each loss curve, as means over as many stretches."""
     thin = {}
     for name, curve in curves.items():
@@ -153,3 +163,172 @@ def code_version() -> str:
     for path in sorted(folder.rglob("*.py")):
         digest.update(path.relative_to(folder).as_posix().encode() + b"\0" + path.read_bytes())
     return f"{__version__}+{digest.hexdigest()[:10]}"
+
+
+# ---------------------------------------------------------------------- the rows
+
+
+def draw_rows(cell: Cell) -> Scenario:
+    """The rows of a cell, by the scenario it names."""
+    arguments = dict(cell.scenario)
+    kind = arguments.pop("kind")
+    dataset = _load(cell.data)
+    try:
+        if kind == "images":
+            return _draw_pictures(dataset, cell.seed, **arguments)
+        draws: dict[str, Callable[..., Scenario]] = {
+            "table": scenario.table,
+            "natural": scenario.natural,
+            "given": scenario.given,
+        }
+        return draws[kind](dataset, seed=cell.seed, **arguments)
+    except TypeError as error:
+        raise InputError(f"The scenario {kind!r} cannot use {arguments}: {error}.") from error
+
+
+def _draw_pictures(
+    dataset: Dataset,
+    seed: int,
+    *,
+    labelled_offset: int | None = None,
+    n_labelled_classes: int | None = None,
+    **rest: Any,
+) -> Scenario:
+    """Labelled anomalies of the class `labelled_offset` after the normal one, or of classes drawn by the seed."""
+    classes = () if dataset.classes is None else dataset.classes
+    normal = rest.get("normal_class", 0)
+    if labelled_offset is not None:
+        others = np.setdiff1d(classes, [normal]).tolist()
+        rest["labelled_classes"] = (others[(normal + labelled_offset - 1) % len(others)],)
+    elif n_labelled_classes == 0:
+        rest["labelled_ratio"] = 0.0
+    elif n_labelled_classes is not None:
+        rest["labelled_classes"] = scenario.pick_classes(
+            classes, normal_class=normal, n_classes=n_labelled_classes, seed=seed
+        )
+    return scenario.images(dataset, seed=seed, **rest)
+
+
+def _load(name: str) -> Dataset:
+    with _loading:  # once, though several threads ask
+        return _load_once(name)
+
+
+@cache
+def _load_once(name: str) -> Dataset:
+    dataset: Dataset = registry.load_data_set(name)
+    return dataset
+
+
+# ---------------------------------------------------------------------- the training, watched
+
+
+class OutOfTime(Exception):  # noqa: N818  a signal, not an error
+    """The deadline came before the end of a training; the checkpoint holds how far it got."""
+
+
+def _fit_watched(
+    detector: DeepDetector, rows: Scenario, *, checkpoint: Path | None = None, deadline: float | None = None
+) -> dict[str, list[float]]:
+    """Fit, and give the test AUC at equal distances on the way, without the end: `{"test_auc": [...]}`.
+
+    The test rows are only looked at: nothing is chosen by them, and nothing that is random in a training moves. Tables
+    are not looked at, their trainings are short.
+    """
+    curve = _TestCurve(detector, rows)
+    callbacks: list[Any] = [curve] if rows.X_train.ndim > 2 else []
+    if checkpoint is not None:
+        saved = Checkpoint(checkpoint, every_seconds=CHECKPOINT_SECONDS, resume=True)
+        callbacks += [saved, _Deadline(saved, deadline)]
+    detector.fit(rows.X_train, rows.y_train, callbacks=callbacks)
+    if checkpoint is not None:
+        saved.remove()
+    return {"test_auc": curve.aucs} if curve.aucs else {}
+
+
+class _TestCurve:
+    """A callback that notes the AUC of the test rows."""
+
+    def __init__(self, detector: DeepDetector, rows: Scenario) -> None:
+        self._detector, self._rows = detector, rows
+        self._seen = np.unique(np.linspace(0, len(rows.truth_test) - 1, N_SEEN).astype(int))
+        self.aucs: list[float] = []
+
+    def on_start(self, state: LoopState) -> None:
+        """Bring test rows and some training rows to the device, once the last phase begins."""
+        if state.phase < state.n_phases - 1:
+            return
+        device, dtype = state.data.x.device, state.data.x.dtype
+        test = torch.from_numpy(self._transformed()).to(device, dtype)
+        chosen = np.flatnonzero(reference_rows(self._rows.y_train))[:N_REFERENCE]
+        reference = state.data.x[torch.from_numpy(chosen).to(device)]
+        self._x = torch.cat([reference, test])
+        self._is_reference = torch.arange(len(self._x), device=device) < len(reference)
+
+    def on_step(self, state: LoopState) -> None:
+        """Look every now and then."""
+        every = max(1, state.n_steps // N_LOOKS)
+        if state.phase < state.n_phases - 1 or state.step % every or state.step > (N_LOOKS - 1) * every:
+            return
+        scores = scores_so_far(state, self._x, self._is_reference)[~self._is_reference].cpu().numpy()
+        auc = evaluate(scores, self._rows.truth_test[self._seen], ks=(), n_bootstrap=0).auc
+        before = state.kept.get("test_auc", torch.empty(0, dtype=torch.float64))  # comes back with a checkpoint
+        state.kept["test_auc"] = torch.cat([before.cpu(), torch.tensor([auc], dtype=torch.float64)])
+
+    def on_end(self, state: LoopState) -> None:
+        """Give the curve away."""
+        self.aucs = state.kept["test_auc"].tolist() if "test_auc" in state.kept else []
+
+    def _transformed(self) -> Rows:
+        seen = self._rows.X_test[self._seen]
+        return self._detector.inputs_.transform(seen, estimator=type(self._detector).__name__)
+
+
+class _Deadline:
+    """A callback that writes the checkpoint and ends the training when its time has come."""
+
+    def __init__(self, checkpoint: Checkpoint, deadline: float | None) -> None:
+        self._checkpoint, self._deadline = checkpoint, deadline
+
+    def on_start(self, state: LoopState) -> None:
+        """Nothing to prepare."""
+
+    def on_step(self, state: LoopState) -> None:
+        """Look at the clock."""
+        if self._deadline is not None and time.monotonic() > self._deadline and state.step < state.n_steps:
+            self._checkpoint.write(state)
+            raise OutOfTime
+
+    def on_end(self, state: LoopState) -> None:
+        """Nothing to add."""
+
+
+# ---------------------------------------------------------------------- maps of codes
+
+
+def map_codes(detector: DeepDetector, rows: Scenario, n_rows: int, seed: int) -> dict[str, list[float]]:
+    """Places of some test rows, half of them anomalies, on a map of every code of the first member.
+
+    `map row` numbers the test rows, `map truth` is 1 for anomalies, `map score` the anomaly score; `map z x` and
+    `map z y` are the places by the code z.
+    """
+    rng = np.random.default_rng(seed)
+    kinds = [np.flatnonzero(rows.truth_test == kind) for kind in (False, True)]
+    chosen = np.sort(np.concatenate([rng.permutation(kind)[: n_rows // 2] for kind in kinds]))
+    found = {
+        "map row": chosen,
+        "map truth": rows.truth_test[chosen],
+        "map score": detector.anomaly_score(rows.X_test[chosen]),
+    }
+    for name, codes in detector.codes(rows.X_test[chosen]).items():
+        places = _flat(codes, seed)
+        found |= {f"map {name} x": places[:, 0], f"map {name} y": places[:, 1]}
+    return {name: values.astype(float).tolist() for name, values in found.items()}
+
+
+def _flat(codes: Rows, seed: int) -> Rows:
+    n_components = min(N_COMPONENTS, *codes.shape)
+    reduced = PCA(n_components, random_state=seed).fit_transform(codes)
+    perplexity = min(30.0, (len(codes) - 1) / 3)
+    flat: Rows = TSNE(2, perplexity=perplexity, init="pca", random_state=seed).fit_transform(reduced)
+    return flat

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from esad.bench.execute import draw_rows
 from esad.bench.grid import Cell, Experiment, Place
-from esad.bench.rows import drawn_rows
 from esad.bench.store import Result
 from esad.bench.tables import Figure, axis_words, shown_place
 from esad.core.atomic import atomic_path
@@ -209,7 +209,7 @@ def _spread(rows: Any) -> Any:
 def _pictures(result: Result) -> Any:
     """The test pictures of a map, if the data set holds pictures and is here."""
     try:
-        rows = drawn_rows(Cell(**result.description))
+        rows = draw_rows(Cell(**result.description))
     except EsadError:
         return None
     chosen = np.array(result.curves["map row"]).astype(int)

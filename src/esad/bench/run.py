@@ -1,26 +1,23 @@
-"""Running cells: several processes, results kept one by one, a budget of time, and a way back after a kill."""
+"""Running cells: several workers, results kept one by one, a budget of time, and a way back after a kill."""
 
 import contextlib
-import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import joblib
-
 from esad import registry
-from esad.bench.execute import execute, execute_stack
+from esad.bench.execute import OutOfTime, execute, execute_stack
 from esad.bench.grid import Cell
-from esad.bench.store import Result, Store
-from esad.bench.watch import OutOfTime
-from esad.bench.workers import LostWorkerError, workers
+from esad.bench.store import Result, ResultStore
 from esad.detectors.deep import DeepDetector
-from esad.errors import EsadError
+from esad.errors import EsadError, InputError
+from esad.scale.engines import LostWorker, engine_for, results
 
-__all__ = ["Failure", "Outcome", "Unfinished", "run"]
+__all__ = ["BACKENDS", "Failure", "RunSummary", "Unfinished", "run"]
 
+BACKENDS = {"loky": "local", "ray": "ray", "threading": "threads"}  # names of the option, and of the engines
 RENEW_SECONDS = 60.0
 
 
@@ -40,45 +37,47 @@ class Unfinished:
 
 
 @dataclass
-class Outcome:
+class RunSummary:
     """What a run did."""
 
     n_done: int = 0
     n_elsewhere: int = 0  # finished or claimed by another run in the meantime
-    n_left: int = 0  # not started, or not finished: the budget was spent, or a worker died
+    n_left: int = 0  # not started, or not finished: the budget was spent
     failures: list[Failure] = field(default_factory=list)
 
 
 def run(
     cells: Sequence[Cell],
-    store: Store,
+    store: ResultStore,
     *,
     n_jobs: int = 1,
     backend: str = "loky",
     budget: float | None = None,
     on_done: Callable[[Result | Failure], None] | None = None,
-) -> Outcome:
+) -> RunSummary:
     """Run the cells that the store does not have, and keep each result at once.
 
-    When a worker dies, the cells that were at work have failed and no further one is started. On Ray they are run
-    again, and fail alone when they have cost several workers.
+    A cell whose worker dies is run again, and fails alone when it has cost several workers.
 
     Parameters
     ----------
     cells : sequence of Cell
         In the order in which they are started.
-    store : Store
+    store : ResultStore
         Other runs may use it at the same time.
     n_jobs : int
-        Tasks side by side, through joblib.
+        Cells side by side; one alone runs in this process, unless it goes to Ray.
     backend : {"loky", "ray", "threading"}
-        See `esad.bench.workers`. With "loky", pictures are packed on a GPU by threads.
+        Processes of this machine, a Ray cluster (the one that the variable RAY_ADDRESS names, or one on this machine
+        for the time of the run), or threads of this process. With "loky", pictures are packed on a GPU by threads.
     budget : float, optional
         Seconds after which no further cell is started; trainings under way write a checkpoint, from which a later run
         goes on. On Ray they go on to their end.
     on_done : callable, optional
         Called with each result or failure.
     """
+    if backend not in BACKENDS:
+        raise InputError(f"The back end must be one of {', '.join(BACKENDS)}. Got {backend!r}.")
     finished = store.finished()
     waiting = [cell for cell in {cell.name: cell for cell in cells}.values() if cell.name not in finished]
     deadline = None if budget is None else time.monotonic() + budget
@@ -87,14 +86,14 @@ def run(
         backend = "threading"
     # a checkpoint stays on the machine that wrote it, and clocks differ between machines
     watched = (None, None) if backend == "ray" else (store.checkpoints, deadline)
-    with _renewed(store), _folder(store.checkpoints):
-        try:
-            with workers(n_jobs, backend=backend, if_lost=_lost) as parallel:
-                jobs = (joblib.delayed(_attempt)(group, *watched) for group in books.tasks(deadline))
-                for done in itertools.chain.from_iterable(parallel(jobs)):
-                    books.enter(done)
-        except LostWorkerError as error:
-            books.give_up(str(error))
+    engine = engine_for(BACKENDS[backend], _attempt, n_jobs=n_jobs)
+    with _renewed(store), _folder(store.checkpoints), engine:
+        jobs = (_Job(group, *watched) for group in books.tasks(deadline))
+        for job, found in results(engine, jobs):
+            if isinstance(found, LostWorker):
+                found = [Failure(cell, str(found)) for cell in job.cells]
+            for done in found:
+                books.enter(done)
     return books.outcome
 
 
@@ -102,11 +101,10 @@ class _Books:
     """What of a run is waiting, at work and done."""
 
     def __init__(
-        self, waiting: Sequence[Cell], store: Store, on_done: Callable[[Result | Failure], None] | None
+        self, waiting: Sequence[Cell], store: ResultStore, on_done: Callable[[Result | Failure], None] | None
     ) -> None:
-        self.outcome = Outcome()
+        self.outcome = RunSummary()
         self._waiting, self._store, self._on_done = waiting, store, on_done
-        self._at_work: dict[str, Cell] = {}
 
     def tasks(self, deadline: float | None) -> Iterator[list[Cell]]:
         """Cells that this run has claimed, one stack or single cell at a time as workers ask for them."""
@@ -118,13 +116,11 @@ class _Books:
             claimed = [cell for cell in group if self._store.claim(cell.name)]
             self.outcome.n_elsewhere += len(group) - len(claimed)
             n_before += len(group)
-            self._at_work.update((cell.name, cell) for cell in claimed)
             if claimed:
                 yield claimed
 
     def enter(self, done: "Result | Failure | Unfinished") -> None:
         """Keep what came of a cell."""
-        self._at_work.pop(done.cell if isinstance(done, Result) else done.cell.name, None)
         if isinstance(done, Unfinished):
             self.outcome.n_left += 1
             return
@@ -135,13 +131,6 @@ class _Books:
             self.outcome.n_done += 1
         if self._on_done is not None:
             self._on_done(done)
-
-    def give_up(self, reason: str) -> None:
-        """Cells at work have failed, the others are left."""
-        for cell in list(self._at_work.values()):
-            self.enter(Failure(cell, reason))
-        found = self.outcome
-        found.n_left = len(self._waiting) - found.n_done - found.n_elsewhere - len(found.failures)
 
 
 def _groups(cells: Sequence[Cell]) -> list[list[Cell]]:
@@ -167,7 +156,7 @@ def _folder(path: Path) -> Iterator[None]:
 class _renewed:  # noqa: N801  reads as a context
     """Claims are renewed in the background, and those not used are given back at the end."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: ResultStore) -> None:
         self._store, self._over = store, threading.Event()
         self._thread = threading.Thread(target=self._renew, daemon=True)
 
@@ -191,18 +180,21 @@ def _on_gpu(cells: Sequence[Cell]) -> bool:
     return torch.cuda.is_available() and any(cell.scenario["kind"] in ("images", "given") for cell in cells)
 
 
-def _lost(reason: str, cells: Sequence[Cell], *watched: object) -> list[Failure]:
-    """What is known of cells that cost their workers."""
-    return [Failure(cell, reason) for cell in cells]
+@dataclass(frozen=True)
+class _Job:
+    """Cells that one worker runs, where their checkpoints go, and when its time is over."""
+
+    cells: Sequence[Cell]
+    checkpoints: Path | None
+    deadline: float | None
 
 
-def _attempt(
-    cells: Sequence[Cell], checkpoints: Path | None, deadline: float | None
-) -> list[Result | Failure | Unfinished]:
+def _attempt(job: _Job) -> list[Result | Failure | Unfinished]:
+    cells = job.cells
     try:
         if cells[0].stack:
             return [*execute_stack(cells)]
-        return [execute(cell, checkpoints=checkpoints, deadline=deadline) for cell in cells]
+        return [execute(cell, checkpoints=job.checkpoints, deadline=job.deadline) for cell in cells]
     except OutOfTime:
         return [Unfinished(cell) for cell in cells]
     except (EsadError, RuntimeError, MemoryError) as error:  # torch has RuntimeError for a full device, say

@@ -3,6 +3,9 @@
 A cell is one training and its judgement. Its name is a hash of everything that decides the outcome (method, settings,
 data, scenario, seed), so two experiments that ask for the same cell share it. A run claims a cell before it starts it;
 a claim whose process is gone, or that has not been renewed for a while, is free again.
+
+As text it is one line of JSON for every family of cells that differ in their seed, small enough for a repository. Loss
+curves stay in the store; what is read back makes the same tables and figures.
 """
 
 import json
@@ -18,10 +21,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
+from esad.bench.grid import Cell
 from esad.core.atomic import transaction
 from esad.errors import DataFileError, InputError, OutputError
 
-__all__ = ["Result", "Store", "this_machine"]
+__all__ = ["Result", "ResultStore", "read_results", "this_machine", "to_text"]
 
 SCHEMA = """
 create table if not exists results (
@@ -49,6 +53,10 @@ create table if not exists claims (
 FORMAT = 1
 STALE_SECONDS = 900.0  # a claim of another machine that was not renewed for so long is free
 BUSY_SECONDS = 60.0  # wait for another run's write
+SHARED = ("n_train", "n_test", "code", "machine")  # the same for all seeds of one run
+BY_SEED = ("auc", "ap", "fit_seconds", "score_seconds", "data", "finished")
+FOR_FIGURES = ("test_auc", "map ")  # how curves begin that come along
+DIGITS = {"auc": 6, "ap": 6, "fit_seconds": 3, "score_seconds": 3}
 
 
 @dataclass(frozen=True)
@@ -70,7 +78,7 @@ class Result:
     curves: dict[str, list[float]] = field(default_factory=dict)
 
 
-class Store:
+class ResultStore:
     """Results in a SQLite file.
 
     Parameters
@@ -81,7 +89,7 @@ class Store:
     Examples
     --------
     >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder, Store(Path(folder) / "results.db") as store:
+    >>> with tempfile.TemporaryDirectory() as folder, ResultStore(Path(folder) / "results.db") as store:
     ...     store.claim("a"), store.claim("a"), store.finished()
     (True, False, set())
     """
@@ -91,7 +99,7 @@ class Store:
         if self.path.is_dir():
             raise OutputError(f"{str(self.path)!r} is a folder. A store of results is one file.")
         try:
-            # joblib asks for the next cell from a thread of its own; the lock keeps them from each other's transactions
+            # claims are renewed from a thread of its own; the lock keeps the two from each other's transactions
             self._lock = threading.RLock()
             self._database = sqlite3.connect(
                 self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
@@ -242,3 +250,55 @@ def _result(row: dict[str, Any]) -> Result:
     except ValueError as error:
         raise InputError(f"The result {row['cell']!r} of the store is damaged: {error}.") from error
     return Result(**row | parsed)
+
+
+# ---------------------------------------------------------------------- as text
+
+
+def to_text(results: Iterable[Result]) -> str:
+    """All results, sorted, so that the same results give the same text."""
+    families: dict[str, dict[str, Any]] = {}
+    for result in sorted(results, key=lambda result: (_family(result), result.description["seed"])):
+        values = asdict(result)
+        line = families.setdefault(_family(result), json.loads(_family(result)) | {"seed": []})
+        line["seed"].append(result.description["seed"])
+        for name in BY_SEED:
+            value = round(values[name], DIGITS[name]) if name in DIGITS else values[name]
+            line.setdefault(name, []).append(value)
+        line.setdefault("curves", []).append(_for_figures(result))
+    for line in families.values():
+        if not any(line["curves"]):
+            del line["curves"]
+    return "".join(json.dumps(line, sort_keys=True) + "\n" for line in families.values())
+
+
+def read_results(path: str | os.PathLike[str]) -> list[Result]:
+    """Undo `to_text`, but for the digits and the loss curves that it drops."""
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+        return [result for line in lines if line.strip() for result in _results(json.loads(line))]
+    except OSError as error:
+        raise DataFileError(f"The results {str(path)!r} cannot be read: {error.strerror}.") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise DataFileError(f"{str(path)!r} does not hold results of esad bench: {error!r}.") from error
+
+
+def _family(result: Result) -> str:
+    """Everything but the seed and what depends on it."""
+    description = {name: value for name, value in result.description.items() if name != "seed"}
+    return json.dumps({"description": description} | {name: getattr(result, name) for name in SHARED}, sort_keys=True)
+
+
+def _for_figures(result: Result) -> dict[str, list[float]]:
+    kept = {name: curve for name, curve in result.curves.items() if name.startswith(FOR_FIGURES)}
+    return {name: [round(value, 4) for value in curve] for name, curve in kept.items()}
+
+
+def _results(line: dict[str, Any]) -> list[Result]:
+    shared = {name: line[name] for name in SHARED}
+    found = []
+    for number, seed in enumerate(line["seed"]):
+        description = line["description"] | {"seed": seed}
+        own = {name: line[name][number] for name in (*BY_SEED, "curves") if name in line}
+        found.append(Result(Cell(**description).name, description, **own, **shared))
+    return found

@@ -13,7 +13,7 @@ from esad.errors import InputError
 
 if TYPE_CHECKING:
     from esad.bench.grid import Experiment
-    from esad.bench.run import Failure, Outcome
+    from esad.bench.run import Failure, RunSummary
     from esad.bench.store import Result
 
 __all__ = [
@@ -97,12 +97,12 @@ def run(
     else is at work on.
     """
     from esad.bench.run import run as run_cells
-    from esad.bench.store import Store
+    from esad.bench.store import ResultStore
 
     chosen = [_read(path, subset) for path in experiments]
     cells = [cell for experiment in chosen for _, cell in experiment.cells()]
     seconds = None if budget is None else _seconds(budget)
-    with Store(store) as results, output.bar(bursts=True, shown=not as_json) as progress:
+    with ResultStore(store) as results, output.bar(bursts=True, shown=not as_json) as progress:
         n_cells = len({cell.name for cell in cells})
         n_there = len({cell.name for cell in cells} & results.finished())
         task = progress.add_task("running", total=n_cells, completed=n_there, before=n_there, limit=seconds)
@@ -164,10 +164,10 @@ def merge(
     as_json: options.Json = False,
 ) -> None:
     """Take over results of other stores that this one does not have."""
-    from esad.bench.store import Store
+    from esad.bench.store import ResultStore
 
     taken = {}
-    with Store(store) as results:
+    with ResultStore(store) as results:
         for path in others:
             taken[str(path)] = results.merge(_results(path))
     if as_json:
@@ -183,7 +183,7 @@ def export(
     as_json: options.Json = False,
 ) -> None:
     """Write the results as a small text file, for a repository; report and merge read it too."""
-    from esad.bench.text import to_text
+    from esad.bench.store import to_text
     from esad.core.atomic import atomic_path
 
     if out.suffix != ".jsonl":
@@ -204,14 +204,13 @@ def _link(path: Path, page: Path | None) -> str:
 
 def _results(path: Path) -> "list[Result]":
     """All results of a store, or of its text export."""
-    from esad.bench.store import Store
-    from esad.bench.text import read_results
+    from esad.bench.store import ResultStore, read_results
 
     if not path.exists():
         raise InputError(f"There is no store {str(path)!r}. Run the experiments first, or name it by --store.")
     if path.suffix == ".jsonl":
         return read_results(path)
-    with Store(path) as store:
+    with ResultStore(path) as store:
         return store.results()
 
 
@@ -243,7 +242,7 @@ def _told(done: "Result | Failure") -> str:
     return f"{done.description['method']} on {done.description['data']}: AUC {100 * done.auc:.1f}"
 
 
-def _show(outcome: "Outcome", n_cells: int, n_there: int, store: Path, *, as_json: bool) -> None:
+def _show(outcome: "RunSummary", n_cells: int, n_there: int, store: Path, *, as_json: bool) -> None:
     failures = [{**failure.cell.describe(), "reason": failure.reason} for failure in outcome.failures]
     if as_json:
         counts = {"cells": n_cells, "already_there": n_there, "done": outcome.n_done, "left": outcome.n_left}

@@ -52,6 +52,11 @@ class Worker:
         self._process: subprocess.Popen[bytes] | None = None
         self._is_over = False
 
+    @property
+    def pid(self) -> int | None:
+        """Number of the process, while there is one."""
+        return None if self._process is None else self._process.pid
+
     def ask(self, request: bytes, *, seconds: float | None = None) -> bytes:
         """The answer to a request.
 

@@ -1,26 +1,24 @@
-"""Where shards are scored: in this process, in processes of this machine, or in tasks of a Ray cluster.
+"""Where jobs run: in this process, in threads or processes of this machine, or as tasks of a Ray cluster.
 
-An engine starts jobs and gives back answers as they come. What becomes of a shard whose worker has died is decided here
-once for all engines: it is tried again, and set aside when it has cost several workers.
+An engine calls one function with one job after the other and gives back what came of them. What becomes of a job whose
+worker has died is decided here once, for files and for experiments: it is tried again, and given up when it has cost
+several workers.
 """
 
-import json
-import os
+import functools
+import pickle
 import queue
-import signal
-import subprocess
-import sys
 import threading
 import time
 from abc import ABC, abstractmethod
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
-from dataclasses import asdict
-from typing import Any, Self
+from typing import Any, Generic, Self, TypeVar
 
+from esad.core.worker import LostWorker, Worker
+from esad.errors import InputError
 from esad.scale import cluster
-from esad.scale.work import Answer, Job, attempt, use_one_thread
 
 __all__ = [
     "ENGINES",
@@ -28,26 +26,101 @@ __all__ = [
     "Engine",
     "InProcess",
     "LostWorker",
-    "Processes",
     "RayTasks",
-    "answers",
+    "Threads",
+    "WorkerProcesses",
+    "call_pickled",
     "engine_for",
+    "results",
 ]
 
-ENGINES = ("local", "ray")
-MAX_ATTEMPTS = 3  # workers that a shard may cost
-BUSY_SECONDS = 0.2  # before asking again for a shard that another run is at work on
-_END_SECONDS = 10.0  # for a worker to remove its temporary file
+ENGINES = ("local", "ray", "threads")
+MAX_ATTEMPTS = 3  # workers that a job may cost
+BUSY_SECONDS = 0.2  # before trying again a job that another run is at work on
+
+J = TypeVar("J")
+R = TypeVar("R")
 
 
-class LostWorker(Exception):  # noqa: N818  an answer, not an error of ours
-    """A worker died; the text says how."""
+def engine_for(
+    name: str, function: Callable[[J], R], *, n_jobs: int | None, address: str | None = None, n_most: int | None = None
+) -> "Engine[J, R]":
+    """The engine of a name.
+
+    Parameters
+    ----------
+    name : {"local", "ray", "threads"}
+        Processes of this machine, tasks of a Ray cluster, or threads of this process. One worker alone, unless it is
+        Ray's, is this process.
+    function : callable
+        What is done with a job; at the top of a module, so that other processes find it.
+    n_jobs : int or None
+        Workers; by default as many as there are cores, here or in the cluster.
+    address : str, optional
+        Of the Ray cluster.
+    n_most : int, optional
+        How many jobs there are, if that is known.
+    """
+    if name not in ENGINES:
+        raise InputError(f"The engine must be one of {', '.join(ENGINES)}. Got {name!r}.")
+    if name == "ray":
+        return RayTasks(function, n_jobs, address)
+    n_workers = min(n_jobs or cluster.n_cores(), n_most or n_jobs or cluster.n_cores())
+    if n_workers <= 1:
+        return InProcess(function)
+    return Threads(function, n_workers) if name == "threads" else WorkerProcesses(function, n_workers)
 
 
-class Engine(ABC):
+def results(
+    engine: "Engine[J, R]", jobs: Iterable[J], *, is_busy: Callable[[R], bool] = lambda result: False
+) -> Iterator[tuple[J, R | LostWorker]]:
+    """Every job with what finally came of it, in the order of coming.
+
+    Parameters
+    ----------
+    engine : Engine
+    jobs : iterable
+        The next one is taken when a worker has nothing to do.
+    is_busy : callable
+        Whether a result says that another run is at work on the job; it is tried again later.
+
+    Yields
+    ------
+    tuple of job and result
+        `LostWorker` in place of the result if the job has cost several workers.
+    """
+    coming, again, n_lost, n_running = iter(jobs), deque[J](), Counter[int](), 0
+    while True:
+        while n_running < engine.n_slots:
+            job = next(coming, None)
+            if job is None and not again:
+                break
+            engine.start(again.popleft() if job is None else job)
+            n_running += 1
+        if not n_running:
+            return
+        ended, result = engine.wait()
+        n_running -= 1
+        if isinstance(result, LostWorker):
+            n_lost[id(ended)] += 1
+            if n_lost[id(ended)] < MAX_ATTEMPTS:
+                again.append(ended)
+            else:
+                yield ended, LostWorker(f"It has cost {MAX_ATTEMPTS} workers: {result}.")
+        elif is_busy(result):
+            time.sleep(BUSY_SECONDS)
+            again.append(ended)
+        else:
+            yield ended, result
+
+
+class Engine(ABC, Generic[J, R]):
     """A number of workers; `start` no more than `n_slots` jobs at once, then `wait` for any of them."""
 
-    n_slots: int
+    n_slots: int = 1
+
+    def __init__(self, function: Callable[[J], R]) -> None:
+        self._function = function
 
     def __enter__(self) -> Self:
         return self
@@ -56,71 +129,35 @@ class Engine(ABC):
         return None
 
     @abstractmethod
-    def start(self, job: Job) -> None:
+    def start(self, job: J) -> None:
         """Give a job to a worker that has none."""
 
     @abstractmethod
-    def wait(self) -> tuple[Job, Answer | LostWorker]:
-        """Some job with what came of it."""
+    def wait(self) -> tuple[J, R | LostWorker]:
+        """Some job with what came of it; an error that the function raised is raised here."""
 
 
-def engine_for(name: str, *, n_jobs: int | None, address: str | None, n_shards: int) -> Engine:
-    """The engine of a name; `n_jobs` by default as many as there are cores, here or in the cluster."""
-    if name == "ray":
-        return RayTasks(n_jobs, address)
-    n_workers = min(n_jobs or cluster.n_cores(), n_shards)
-    return InProcess() if n_workers <= 1 else Processes(n_workers)
-
-
-def answers(engine: Engine, jobs: Sequence[Job]) -> Iterator[tuple[Job, Answer]]:
-    """Every job with what finally came of it, in the order of coming."""
-    waiting, n_lost, n_running = deque(jobs), Counter[str](), 0
-    while waiting or n_running:
-        while waiting and n_running < engine.n_slots:
-            engine.start(waiting.popleft())
-            n_running += 1
-        job, answer = engine.wait()
-        n_running -= 1
-        if isinstance(answer, LostWorker):
-            n_lost[job.name] += 1
-            if n_lost[job.name] < MAX_ATTEMPTS:
-                waiting.append(job)
-            else:
-                yield job, Answer("failed", reason=f"It has cost {MAX_ATTEMPTS} workers: {answer}.")
-        elif answer.state == "busy":
-            time.sleep(BUSY_SECONDS)
-            waiting.append(job)
-        else:
-            yield job, answer
-
-
-class InProcess(Engine):
+class InProcess(Engine[J, R]):
     """No worker: jobs run here, with all threads that torch may use."""
 
-    n_slots = 1
-
-    def start(self, job: Job) -> None:
+    def start(self, job: J) -> None:
         """Remember it: it runs when it is waited for."""
         self._job = job
 
-    def wait(self) -> tuple[Job, Answer | LostWorker]:
+    def wait(self) -> tuple[J, R | LostWorker]:
         """Run it."""
-        return self._job, attempt(self._job)
+        return self._job, self._function(self._job)
 
 
-class Processes(Engine):
-    """Processes of this machine with one thread each.
+class Threads(Engine[J, R]):
+    """Threads of this process, one for each worker. They also look after workers that are elsewhere."""
 
-    A thread looks after each of them. One that dies is replaced, and only its own shard is to be done again.
-    """
-
-    def __init__(self, n_jobs: int) -> None:
+    def __init__(self, function: Callable[[J], R], n_jobs: int) -> None:
+        super().__init__(function)
         self.n_slots = n_jobs
-        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
-        self._done: queue.SimpleQueue[tuple[Job, Answer | LostWorker]] = queue.SimpleQueue()
-        self._running: set[subprocess.Popen[str]] = set()
-        self._threads = [threading.Thread(target=self._look_after, daemon=True) for _ in range(n_jobs)]
-        self._over = False
+        self._jobs: queue.SimpleQueue[tuple[J] | None] = queue.SimpleQueue()
+        self._done: queue.SimpleQueue[tuple[J, R | BaseException]] = queue.SimpleQueue()
+        self._threads = [threading.Thread(target=self._work, args=[place], daemon=True) for place in range(n_jobs)]
 
     def __enter__(self) -> Self:
         for thread in self._threads:
@@ -128,122 +165,118 @@ class Processes(Engine):
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._over = error[0] is not None
         for _ in self._threads:
             self._jobs.put(None)
-        if self._over:
-            for process in tuple(self._running):
-                process.terminate()
         for thread in self._threads:
             thread.join()
 
-    def start(self, job: Job) -> None:
+    def start(self, job: J) -> None:
         """Hand it to the next thread."""
-        self._jobs.put(job)
+        self._jobs.put((job,))
 
-    def wait(self) -> tuple[Job, Answer | LostWorker]:
+    def wait(self) -> tuple[J, R | LostWorker]:
         """The next answer that a thread has."""
-        return self._done.get()
+        job, result = self._done.get()
+        if isinstance(result, BaseException) and not isinstance(result, LostWorker):
+            raise result
+        return job, result
 
-    def _look_after(self) -> None:
-        process = None
-        while (job := self._jobs.get()) is not None and not self._over:
-            process = process or self._started()
-            line = _asked(process, job)
-            if line:
-                self._done.put((job, Answer.from_json(json.loads(line))))
-                continue
-            code = self._ended(process)
-            process = None
-            self._done.put((job, LostWorker(_told(code))))
-        if process is not None:
-            self._ended(process)
-
-    def _started(self) -> "subprocess.Popen[str]":
-        # In a session of its own: Ctrl-C is for the one that was started, which then ends its workers.
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-c", "from esad.scale.work import serve; serve()"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            encoding="utf-8",
-            env=os.environ | cluster.ONE_THREAD,
-            start_new_session=True,
-        )
-        self._running.add(process)
-        if self._over:
-            process.terminate()
-        return process
-
-    def _ended(self, process: "subprocess.Popen[str]") -> int:
-        """Let a process end, or make it."""
-        with ExitStack() as closed:
-            for stream in (process.stdin, process.stdout):
-                if stream is not None:
-                    closed.callback(stream.close)
+    def _work(self, place: int) -> None:
+        while (item := self._jobs.get()) is not None:
+            (job,) = item
             try:
-                process.communicate(timeout=_END_SECONDS)
-            except subprocess.TimeoutExpired:
-                process.kill()
-        self._running.discard(process)
-        return process.wait()
+                result: R | BaseException = self._call(place, job)
+            except BaseException as error:  # for the thread that waits
+                result = error
+            self._done.put((job, result))
+
+    def _call(self, place: int, job: J) -> R:
+        return self._function(job)
 
 
-def _asked(process: "subprocess.Popen[str]", job: Job) -> str:
-    """The answer of a process as a line; nothing if it died."""
-    assert process.stdin is not None and process.stdout is not None
-    try:
-        process.stdin.write(json.dumps(asdict(job)) + "\n")
-        process.stdin.flush()
-        return process.stdout.readline()
-    except OSError:
-        return ""
+class WorkerProcesses(Threads[J, R]):
+    """Processes of this machine with one thread each; one that dies is replaced, and only its own job is done again."""
+
+    def __init__(self, function: Callable[[J], R], n_jobs: int) -> None:
+        super().__init__(function, n_jobs)
+        worker = f"{__name__}:{call_pickled.__name__}"
+        self.workers = [Worker(worker, environment=cluster.ONE_THREAD) for _ in range(n_jobs)]
+
+    def __exit__(self, *error: object) -> None:
+        if error[0] is not None:
+            for worker in self.workers:
+                worker.terminate()
+        super().__exit__(*error)
+        for worker in self.workers:
+            worker.close()
+
+    def _call(self, place: int, job: J) -> R:
+        succeeded, result = pickle.loads(self.workers[place].ask(pickle.dumps((self._function, job))))
+        if not succeeded:
+            raise result
+        found: R = result
+        return found
 
 
-def _told(code: int) -> str:
-    """How a process ended."""
-    if code >= 0:
-        return f"the process ended with code {code}"
-    killed = " (is memory short?)" if -code == signal.SIGKILL else ""
-    return f"the process was ended by {signal.Signals(-code).name}{killed}"
+class RayTasks(Engine[J, R]):
+    """Tasks of a Ray cluster, one core and one thread each. Every machine must see all files at the same paths."""
 
-
-class RayTasks(Engine):
-    """Tasks of a Ray cluster, one core and one thread each.
-
-    Every machine must see the model, the shards and the folder of the scores at the same paths.
-    """
-
-    def __init__(self, n_jobs: int | None, address: str | None) -> None:
+    def __init__(self, function: Callable[[J], R], n_jobs: int | None, address: str | None) -> None:
+        super().__init__(function)
         self._n_jobs, self._address = n_jobs, address
-        self._running: dict[Any, Job] = {}
+        self._running: dict[Any, J] = {}
         self._opened = ExitStack()
 
     def __enter__(self) -> Self:
         self._ray = self._opened.enter_context(cluster.connected(self._n_jobs, address=self._address))
         self.n_slots = self._n_jobs or int(self._ray.cluster_resources().get("CPU", 1))
-        # Ray would try again by itself, but not say how often one and the same shard has cost a worker.
-        self._task = self._ray.remote(num_cpus=1, max_retries=0)(_attempt_alone)
+        # Ray would try again by itself, but not say how often one and the same job has cost a worker.
+        self._task = self._ray.remote(num_cpus=1, max_retries=0)(_call_alone)
         return self
 
     def __exit__(self, *error: object) -> None:
         self._opened.close()
 
-    def start(self, job: Job) -> None:
+    def start(self, job: J) -> None:
         """Submit a task."""
-        self._running[self._task.remote(job)] = job
+        self._running[self._task.remote(self._function, job)] = job
 
-    def wait(self) -> tuple[Job, Answer | LostWorker]:
+    def wait(self) -> tuple[J, R | LostWorker]:
         """The next task that has ended."""
         (ended,), _ = self._ray.wait(list(self._running), num_returns=1)
         job = self._running.pop(ended)
         try:
-            answer: Answer = self._ray.get(ended)
+            result: R = self._ray.get(ended)
+        except self._ray.exceptions.RayTaskError:
+            raise  # the function's own doing
         except self._ray.exceptions.RayError as error:
             return job, LostWorker(cluster.first_line(error))
-        return job, answer
+        return job, result
 
 
-def _attempt_alone(job: Job) -> Answer:
-    use_one_thread()
-    return attempt(job)
+# ---------------------------------------------------------------------- in a worker
+
+
+def call_pickled(request: bytes) -> bytes:
+    """What a worker process does with a request: a call, and its result or error; both sides are our own."""
+    function, job = pickle.loads(request)
+    try:
+        return pickle.dumps((True, _call_alone(function, job)))
+    except Exception as error:
+        return pickle.dumps((False, error))
+
+
+def _call_alone(function: Callable[[J], R], job: J) -> R:
+    _use_one_thread()
+    return function(job)
+
+
+@functools.cache
+def _use_one_thread() -> None:
+    """Leave the other cores to the other workers."""
+    import pyarrow as pa
+    import torch
+
+    torch.set_num_threads(1)
+    pa.set_cpu_count(1)
+    pa.set_io_thread_count(1)

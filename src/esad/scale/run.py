@@ -11,12 +11,11 @@ from typing import Any
 from esad.core.atomic import atomic_path
 from esad.core.text import counted
 from esad.errors import InputError, OutputError
-from esad.scale.engines import ENGINES, answers, engine_for
-from esad.scale.records import Record, file_hash, identity, stamp
+from esad.scale.engines import LostWorker, engine_for, results
 from esad.scale.shards import BOOKS, Shard, plan
-from esad.scale.work import Answer, Common, Job
+from esad.scale.work import Answer, Common, Job, Record, attempt, file_hash, identity, stamp
 
-__all__ = ["Outcome", "Settings", "score_shards"]
+__all__ = ["Outcome", "job_of", "score_shards", "settings_of"]
 
 
 @dataclass
@@ -138,12 +137,12 @@ def score_shards(
     >>> found.n_shards, found.n_rows, found.failures
     (3, 150, {})
     """
-    if engine not in ENGINES:
-        raise InputError(f"The engine must be one of {', '.join(ENGINES)}. Got {engine!r}.")
+    if engine not in ("local", "ray"):
+        raise InputError(f"The engine must be one of local, ray. Got {engine!r}.")
     folder = Path(out)
-    settings = Settings.of(model, id_column, alpha)
+    common = settings_of(model, id_column, alpha)
     shards = plan([data] if isinstance(data, str | os.PathLike) else data, folder, form=form)
-    settings = replace(settings, drift_level=settings.drift_level / len(shards))  # one level for all together
+    common = replace(common, drift_level=common.drift_level / len(shards))  # one level for all together
     _make_folders(folder, shards)
     outcome = Outcome(str(folder), len(shards), leftovers=_leftovers(folder, shards))
     if on_start is not None:
@@ -151,7 +150,7 @@ def score_shards(
     jobs = []
     for shard in shards:
         try:
-            job = settings.job(shard, folder)
+            job = job_of(shard, folder, common)
         except OSError as error:
             outcome.failures[shard.name] = f"Cannot read {shard.path!r}: {error.strerror}."
             continue
@@ -164,8 +163,9 @@ def score_shards(
         if on_done is not None:
             on_done(shard.name, None)
     if jobs:
-        with engine_for(engine, n_jobs=n_jobs, address=address, n_shards=len(jobs)) as workers:
-            for job, answer in answers(workers, jobs):
+        with engine_for(engine, attempt, n_jobs=n_jobs, address=address, n_most=len(jobs)) as workers:
+            for job, found in results(workers, jobs, is_busy=lambda answer: answer.state == "busy"):
+                answer = Answer("failed", reason=str(found)) if isinstance(found, LostWorker) else found
                 if answer.state == "full":
                     told = f"{len(outcome.records)} of {counted(len(shards), 'file')} scored"
                     raise OutputError(f"{answer.reason} Free some space; the same command goes on ({told}).")
@@ -182,47 +182,44 @@ def score_shards(
     return outcome
 
 
-class Settings(Common):
-    """What is the same for all shards of a run, checked; makes their jobs."""
+def settings_of(model: str | os.PathLike[str], id_column: str | None, alpha: float | None) -> Common:
+    """What is the same for all shards of a run: the model and what is asked of it, checked."""
+    from esad.detectors.model_file import load
+    from esad.score.drift import LEVEL
 
-    @classmethod
-    def of(cls, model: str | os.PathLike[str], id_column: str | None, alpha: float | None) -> "Settings":
-        """Check the model and what is asked of it."""
-        from esad.detectors.model_file import load
-        from esad.score.drift import LEVEL
+    detector = load(model)
+    if detector.inputs_.kind != "table":
+        raise InputError("Shards are tables, and the model was trained on pictures. Score its folders one by one.")
+    last_rank = None
+    if alpha is not None:
+        calibration = detector.calibration_
+        if calibration is None:
+            raise InputError("`alpha` needs p-values, and the model has no calibration. See: esad calibrate")
+        calibration.check_level(alpha, name="`alpha`")
+        last_rank = calibration.last_rank(alpha)
+    return Common(
+        model=os.path.abspath(model),
+        model_hash=file_hash(model),
+        id_column=id_column,
+        last_rank=last_rank,
+        drift_level=LEVEL,
+    )
 
-        detector = load(model)
-        if detector.inputs_.kind != "table":
-            raise InputError("Shards are tables, and the model was trained on pictures. Score its folders one by one.")
-        last_rank = None
-        if alpha is not None:
-            calibration = detector.calibration_
-            if calibration is None:
-                raise InputError("`alpha` needs p-values, and the model has no calibration. See: esad calibrate")
-            calibration.check_level(alpha, name="`alpha`")
-            last_rank = calibration.last_rank(alpha)
-        return cls(
-            model=os.path.abspath(model),
-            model_hash=file_hash(model),
-            id_column=id_column,
-            last_rank=last_rank,
-            drift_level=LEVEL,
-        )
 
-    def job(self, shard: Shard, folder: Path) -> Job:
-        """The task of one shard."""
-        stamped = stamp(shard.path)
-        target = os.path.abspath(shard.target)
-        named = identity(self.model_hash, stamped, self.id_column, self.last_rank, Path(target).name)
-        return Job(
-            name=shard.name,
-            path=os.path.abspath(shard.path),
-            target=target,
-            record=os.path.abspath(_record(folder, shard.name)),
-            identity=named,
-            stamp=stamped,
-            **asdict(self),
-        )
+def job_of(shard: Shard, folder: Path, common: Common) -> Job:
+    """The job of one shard."""
+    stamped = stamp(shard.path)
+    target = os.path.abspath(shard.target)
+    named = identity(common.model_hash, stamped, common.id_column, common.last_rank, Path(target).name)
+    return Job(
+        name=shard.name,
+        path=os.path.abspath(shard.path),
+        target=target,
+        record=os.path.abspath(_record(folder, shard.name)),
+        identity=named,
+        stamp=stamped,
+        **asdict(common),
+    )
 
 
 def _record(folder: Path, name: str) -> Path:

@@ -1,34 +1,93 @@
-"""What a worker does: score one shard, block by block, and leave scores and record or nothing.
+"""What a worker does with a shard: score it block by block, and leave scores and their record, or nothing.
 
-A worker of this machine is a process of its own that reads jobs from stdin and writes answers to stdout, a line of JSON
-each. When the one that started it is gone, it ends after its shard.
+A record is a small JSON file beside the scores, written after them: by which model they were made, from which file,
+with what outcome. Scores without their record, or whose record tells of another model, file or setting, do not count.
 """
 
 import contextlib
 import errno
 import functools
+import hashlib
 import json
 import os
-import signal
-import sys
 import time
 import warnings
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from types import FrameType
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
+from typing import TYPE_CHECKING, Literal, Self
 
+from esad.core.atomic import atomic_path
 from esad.detectors.alarms import AlarmRule
 from esad.detectors.opening import open_table
 from esad.detectors.scored_file import score_source
 from esad.errors import DataFileError, EsadError, ModelFileError
-from esad.scale.records import Record, file_hash, stamp
 
 if TYPE_CHECKING:
     from esad.detectors.base import Detector
 
-__all__ = ["Answer", "Common", "Job", "attempt", "serve", "use_one_thread"]
+__all__ = ["Answer", "Common", "Job", "Record", "attempt", "file_hash", "identity", "stamp"]
+
+
+@dataclass(frozen=True)
+class Record:
+    """One scored shard.
+
+    Attributes
+    ----------
+    name : str
+        Of the shard.
+    identity : str
+        Hash of the model, the shard and the settings.
+    scores : str
+        Name of the file of scores.
+    n_bytes : int
+        Its size.
+    n_rows, n_flagged : int
+    seconds : float
+        What it took.
+    drifted : tuple of str
+        Columns that do not look like those of the training rows; "scores" for the scores.
+    unknown : tuple of str
+        Columns that the model has no use for.
+    lost_id : str or None
+        The id column of the training file, where the shard lacks it.
+    warned : tuple of str
+        Warnings that scoring gave.
+    """
+
+    name: str
+    identity: str
+    scores: str
+    n_bytes: int
+    n_rows: int
+    n_flagged: int
+    seconds: float
+    drifted: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+    lost_id: str | None = None
+    warned: tuple[str, ...] = ()
+
+    def write(self, path: str) -> None:
+        """Keep it."""
+        with atomic_path(path) as temporary:
+            temporary.write_text(json.dumps(asdict(self)), encoding="utf-8")
+
+    @classmethod
+    def read(cls, path: str) -> Self | None:
+        """The record at a path; None if there is none that can be read."""
+        try:
+            plain = json.loads(Path(path).read_text(encoding="utf-8"))
+            return cls(**plain | {name: tuple(plain[name]) for name in ("drifted", "unknown", "warned")})
+        except (OSError, ValueError, TypeError, KeyError):
+            return None
+
+    def vouches(self, identity: str, target: str) -> bool:
+        """Whether the scores at `target` are whole and what is asked for."""
+        try:
+            return self.identity == identity and os.path.getsize(target) == self.n_bytes
+        except OSError:
+            return False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,11 +134,6 @@ class Job(Common):
     identity: str
     stamp: tuple[int, int]
 
-    @classmethod
-    def from_json(cls, plain: dict[str, Any]) -> Self:
-        """Undo `asdict` and JSON."""
-        return cls(**plain | {"stamp": tuple(plain["stamp"])})
-
 
 @dataclass(frozen=True)
 class Answer:
@@ -88,12 +142,6 @@ class Answer:
     state: Literal["done", "busy", "failed", "full"]
     record: Record | None = None
     reason: str = ""
-
-    @classmethod
-    def from_json(cls, plain: dict[str, Any]) -> Self:
-        """Undo `asdict` and JSON."""
-        record = plain["record"]
-        return cls(plain["state"], None if record is None else Record.from_json(record), plain["reason"])
 
 
 def attempt(job: Job) -> Answer:
@@ -199,32 +247,18 @@ def _claimed(path: str) -> Iterator[bool]:
                 os.unlink(path)
 
 
-# ---------------------------------------------------------------------- processes
+def identity(*parts: object) -> str:
+    """A name for what decides the scores of a shard."""
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
 
-def use_one_thread() -> None:
-    """Leave the other cores to the other workers."""
-    import pyarrow as pa
-    import torch
-
-    torch.set_num_threads(1)
-    pa.set_cpu_count(1)
-    pa.set_io_thread_count(1)
+def file_hash(path: str | os.PathLike[str]) -> str:
+    """SHA-256 of a file."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def serve() -> None:
-    """Answer jobs from stdin until it ends."""
-    signal.signal(signal.SIGTERM, _end)
-    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what others print is no answer
-    use_one_thread()
-    with contextlib.suppress(BrokenPipeError):  # nobody is there to be told
-        for line in sys.stdin:
-            answer = attempt(Job.from_json(json.loads(line)))
-            answers.write(json.dumps(asdict(answer)) + "\n")
-            answers.flush()
-
-
-def _end(number: int, frame: FrameType | None) -> NoReturn:
-    """A request to end: temporary files are removed on the way out."""
-    raise SystemExit(128 + number)
+def stamp(path: str | os.PathLike[str]) -> tuple[int, int]:
+    """Size and time of change, by which a file is taken to be the same."""
+    status = os.stat(path)
+    return status.st_size, status.st_mtime_ns
