@@ -29,12 +29,10 @@ from esad.persist.weights import check_weights
 from esad.preprocess.inputs import Rows, reference_rows
 from esad.score.splits import held_out_parts
 from esad.train import stopping
-from esad.train.blocks import each_block
 from esad.train.callbacks import Callback, LogProgress
-from esad.train.loop import Settings
+from esad.train.loop import Phase, Settings, place, train_phases
 from esad.train.objective import HELD_OUT, Objective, Refilling, Scorer, TrainingData
-from esad.train.phases import Phase, place, train_phases
-from esad.train.runtime import dtype_of, resolve_device
+from esad.train.runtime import dtype_of, each_block, resolve_device
 
 if TYPE_CHECKING:
     from esad.detectors.streaming import Portion

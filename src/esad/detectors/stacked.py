@@ -19,8 +19,8 @@ from esad.detectors.base import Detector
 from esad.detectors.deep import DeepDetector
 from esad.preprocess.inputs import Rows
 from esad.train.callbacks import Callback
+from esad.train.loop import Phase, train_phases
 from esad.train.objective import Objective, TrainingData
-from esad.train.phases import Phase, train_phases
 
 __all__ = ["can_stack", "fit_stack"]
 

@@ -54,11 +54,11 @@ from esad.persist.weights import check_weights
 from esad.preprocess.image import ImagePreprocessor
 from esad.preprocess.inputs import Rows
 from esad.train.autoencoder import AutoencoderObjective
-from esad.train.blocks import BLOCK_PICTURES
 from esad.train.callbacks import Callback
 from esad.train.hypersphere import HypersphereObjective
 from esad.train.loop import Settings
 from esad.train.objective import Batch, Objective, TrainingData, all_unlabelled
+from esad.train.runtime import BLOCK_PICTURES
 from esad.train.transforms import quarter_turns, random_turns, rotate
 
 __all__ = ["TLSAD", "Reference", "TLSADObjective", "TransferAutoencoder"]

@@ -27,8 +27,8 @@ from torch import Tensor
 from esad.core import processes
 from esad.score.splits import LabelAwareSplit, corrected_error
 from esad.train.callbacks import Callback, EarlyStopping, StopTraining, member_scores_so_far
+from esad.train.loop import Phase, train_phases
 from esad.train.objective import HELD_OUT, TrainingData
-from esad.train.phases import Phase, train_phases
 
 if TYPE_CHECKING:
     from esad.train.loop import LoopState
