@@ -30,7 +30,7 @@ def test_it_shows_columns_values_and_nearest_cases(esad, keeping, parts):
         "observed",
         "expected",
         "(1 other column)",
-        "(without any column)",
+        "(baseline)",
         "nearest labelled: row ",
     ):
         assert words in done.out

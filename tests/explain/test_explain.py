@@ -11,7 +11,7 @@ from esad import registry
 from esad.errors import InputError, LabelError, ModelFileError, SchemaError
 from esad.explain import network
 from esad.explain.cases import MAX_CASES, Cases
-from esad.explain.drawing import draw, to_png
+from esad.explain.drawing import draw, draw_parts, to_png
 from esad.explain.network import NetworkExplainer
 from esad.explain.reasons import HeatMaps, Reasons
 from esad.persist import bundle
@@ -76,6 +76,23 @@ def test_every_method_explains_pictures_and_shares_add_up_to_its_terms(name, pic
     assert maps.heat.shape == (2, 12, 12)
     assert maps.heat.min() >= 0
     assert maps.expected.shape == maps.pictures.shape == (2, 1, 12, 12)
+
+
+@pytest.mark.parametrize(
+    ("name", "n_anomaly", "is_rebuilt"),
+    [("esad", 0, True), ("esad", 2, False), ("autoencoder", 2, True), ("deep_sad", 2, False), ("iforest", 0, False)],
+)
+def test_an_expected_picture_is_drawn_only_where_it_says_what_is_normal(name, n_anomaly, is_rebuilt, pictures):
+    """A decoder that was taught to turn anomalies into something else makes the same blur of every picture."""
+    y = np.zeros(len(pictures), dtype=int)
+    y[:n_anomaly] = -1
+    detector = tiny(name, hidden=(4, 4), n_epochs=1, n_members=1).fit(pictures, y)
+    maps = detector.explain(pictures[:2])
+    assert maps.is_rebuilt == is_rebuilt
+    parts = draw_parts(maps, 0)
+    assert list(parts) == (["given", "expected", "heat"] if is_rebuilt else ["given", "heat"])
+    assert draw(maps, 0).shape[1] == len(parts) * 124 - 4
+    assert is_rebuilt or (maps.expected == detector.inputs_.typical).all()
 
 
 def test_a_term_of_several_raw_ones_adds_up_too(pictures):

@@ -1,9 +1,12 @@
 """In Chromium: ten rows by keyboard, refit, compare, roll back; two reviewers; markup as text; screens."""
 
+import re
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pytest
-from browsing import PHONE, READY, WIDE, press, row_of, shot
+from browsing import AFTER_DIALOG, PHONE, READY, WIDE, press, row_of, shot
 from sklearn.metrics import roc_auc_score
 
 from esad import ESAD, registry
@@ -41,6 +44,7 @@ def test_ten_rows_by_keyboard_refit_compare_and_roll_back(make_session, serve, k
         page.fill("#note-text", "seen twice")
         page.keyboard.press("Control+Enter")
         page.wait_for_selector("#item .note:text-is('seen twice')")
+        page.wait_for_timeout(AFTER_DIALOG)
         press(page, "s")
 
         page.keyboard.press("r")
@@ -144,6 +148,7 @@ def test_markup_in_the_data_is_shown_and_not_run(make_session, serve, kit):
         page.fill("#note-text", kit.evil)
         page.click("#note-save")
         page.wait_for_selector("#item .note:has-text('<script>')")
+        page.wait_for_timeout(AFTER_DIALOG)
         press(page, "a")
         page.fill("#search", "<script>")
         page.wait_for_selector("#list button:has-text('<script>')")
@@ -187,4 +192,29 @@ def test_screens_wide_and_phone_light_and_dark(make_session, serve, kind, dark, 
             with pillow.open(tmp_path / "s.png") as picture:
                 corner = picture.convert("L").getpixel((4, 4))
             assert corner < 60 if dark else corner > 200
+        assert page.problems == []
+
+
+def test_long_cells_are_folded_what_comes_next_is_listed_and_names_stay_in_view(make_session, serve, kit):
+    dataset = kit.rows()
+    n_rows = dataset.n_rows
+    wide = {f"column_{index}": np.arange(n_rows) for index in range(60)}
+    cells = pa.table(wide | {"text": ["x" * 20_000] * n_rows, "right to left": ["\u202eabc"] * n_rows})
+    with serve(make_session(dataset=replace(dataset, cells=cells))) as site:
+        page = site.enter()
+        page.wait_for_selector("#item td.value")
+        shown = page.locator("#item dd", has_text="more characters")
+        assert shown.inner_text().endswith("19,840 more characters")
+        assert shown.evaluate("(cell) => getComputedStyle(cell).unicodeBidi") == "plaintext"
+        shown.locator("summary").click()
+        assert len(shown.inner_text()) > 19_900
+        following = page.locator("#next button").first.inner_text()
+        page.evaluate("window.scrollTo(0, document.body.scrollHeight)")
+        assert page.evaluate("scrollY") > 200
+        press(page, "n")
+        box = page.locator("#item h2").bounding_box()
+        assert page.locator(".top").bounding_box()["height"] <= box["y"] < WIDE["height"] / 2
+        assert following.startswith(page.inner_text("#item h2"))
+        assert not re.search(r"\+0\.00\s", page.inner_text("#item"))
+        assert "baseline" in page.inner_text("#item")
         assert page.problems == []

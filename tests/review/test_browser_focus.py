@@ -1,7 +1,7 @@
 """In Chromium: keys mean one thing. What is typed is never a verdict, and what could not be saved is kept and shown."""
 
 import pytest
-from browsing import move, press, row_of
+from browsing import AFTER_DIALOG, move, press, row_of
 
 pytestmark = pytest.mark.extra
 
@@ -19,7 +19,7 @@ def test_a_note_typed_by_keyboard_is_a_note(make_session, serve):
         page.keyboard.type("ann")  # still typing when it closes
         page.wait_for_selector(f"#item .note:text-is('{NOTE}')")
         page.wait_for_selector("#saved:text-is('saved')")
-        page.wait_for_timeout(700)
+        page.wait_for_timeout(AFTER_DIALOG)
         assert session.store.judgements.verdicts() == {}
         assert session.store.judgements.opinions(row)["ann"].note == NOTE
         assert press(page, "n") == row  # after a moment keys are verdicts again

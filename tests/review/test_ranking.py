@@ -2,9 +2,11 @@
 
 import threading
 
+import numpy as np
 import pytest
 
-from esad.review.ranking import AT_ONCE, Explanations
+from esad import IsolationForest
+from esad.review.ranking import AT_ONCE, Explanations, Ranking
 
 
 @pytest.fixture
@@ -50,3 +52,15 @@ def test_a_row_that_cannot_be_explained_can_still_be_judged(make_session, kit, m
     assert session.items([5], "ann")[0]["reasons"] is None
     session.judge("r", 5, "ann", "normal")
     assert session.labels()[5] == 1
+
+
+@pytest.mark.parametrize(("scores", "is_log"), [(np.arange(1.0, 101.0), False), (np.geomspace(1, 1e4, 100), True)])
+def test_the_axis_is_logarithmic_where_scores_are_skewed(scores, is_log):
+    detector = IsolationForest(random_state=0).fit(np.random.default_rng(0).normal(size=(20, 1)))
+    detector.offset_ = -float(scores[90])
+    found = Ranking(detector, scores, None).histogram
+    assert found["is_log"] == is_log
+    assert sum(height > 0 for height in found["heights"]) > 20  # they are spread over the axis
+    assert found["low"] < scores.min() < scores.max() < 1.01 * found["high"]
+    detector.offset_ = 1.0  # below zero there is no logarithm
+    assert not Ranking(detector, scores, None).histogram["is_log"]

@@ -203,6 +203,11 @@ def test_the_comparison_is_that_of_plain_ranks():
     fallen = [row for row in range(50) if ranks[0][row] <= 10 and ranks[1][row] > ranks[0][row]]
     assert found["fell"] == sorted(fallen, key=lambda row: -ranks[1][row] / ranks[0][row])[:10]
     assert found["median_rank"]["anomaly"]["old"] == np.median([ranks[0][4], ranks[0][9]])
+    right = (
+        sum(ranks[1][row] <= ranks[0][row] for row in (4, 9)),
+        sum(ranks[1][row] >= ranks[0][row] for row in (1, 2, 3)),
+    )
+    assert found["moved"] == {"anomaly": {"right": right[0], "n": 2}, "normal": {"right": right[1], "n": 3}}
     same = compare_rankings(old, old, np.zeros(50, np.int8))
     assert (same["rose"], same["fell"], same["correlation"]) == ([], [], pytest.approx(1.0))
     assert same["median_rank"]["normal"] == {"old": None, "new": None}

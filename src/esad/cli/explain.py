@@ -182,7 +182,7 @@ def _show_columns(title: str, found: "Reasons", row: int, n_columns: int) -> Non
         rest = order[n_columns:]
         cells.append((f"({output.counted(len(rest), 'other column')})", f"{total[rest].sum():+.3g}", "", ""))
     base = sum(float(base[row]) for base in found.base.values())
-    cells.append(("(without any column)", f"{base:+.3g}", "", ""))
+    cells.append(("(baseline)", f"{base:+.3g}", "", ""))
     output.show_table(title, ["column", "share", "observed", "expected"], cells, right=["share"])
 
 

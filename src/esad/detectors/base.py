@@ -328,7 +328,9 @@ class Detector(Decider, OutlierMixin, BaseEstimator):  # type: ignore[misc]  # s
         }
         if self.inputs_.schema is None:
             maps = {name: value.reshape(len(rows), *rows.shape[2:]) for name, value in found.shares.items()}
-            return HeatMaps(shares=maps, pictures=rows, expected=expected, **answers)
+            is_rebuilt = self._rebuilds_pictures()
+            shown = expected if is_rebuilt else np.broadcast_to(self.inputs_.typical, rows.shape)
+            return HeatMaps(shares=maps, pictures=rows, expected=shown, is_rebuilt=is_rebuilt, **answers)
         return Reasons(
             shares=found.shares,
             columns=self.inputs_.schema.names,
@@ -340,6 +342,10 @@ class Detector(Decider, OutlierMixin, BaseEstimator):  # type: ignore[misc]  # s
     def _expected(self, rows: Rows) -> Rows:
         """What the model expects in place of the rows; the typical row where it cannot tell."""
         return np.broadcast_to(self.inputs_.typical, rows.shape)
+
+    def _rebuilds_pictures(self) -> bool:
+        """Whether a picture has an expectation of its own, one that says what would be normal in its place."""
+        return False
 
     def _attribute(self, rows: Rows, expected: Rows) -> Attribution:
         """Shares of columns (n, columns) or pixels (n, height x width) in the terms of the score."""

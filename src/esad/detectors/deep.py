@@ -298,6 +298,11 @@ class DeepDetector(Detector):
     def _expected(self, rows: Rows) -> Rows:
         return self._explainer().expected(rows)
 
+    def _rebuilds_pictures(self) -> bool:
+        """A decoder that learned to turn labelled anomalies into something else no longer says what is normal."""
+        is_bent = self.label_counts_.n_anomaly > 0 and getattr(self, "phi", "none") != "none"
+        return self._explainer().rebuild is not None and not is_bent
+
     def _attribute(self, rows: Rows, expected: Rows) -> Attribution:
         return self._explainer().attribute(rows)
 

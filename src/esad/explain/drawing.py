@@ -20,7 +20,7 @@ DIMMED = 0.7  # brightness of the picture below
 
 
 def draw(maps: HeatMaps, row: int) -> NDArray[np.uint8]:
-    """The picture, what the model expects in its place, and the picture under its heat map, (height, width, 3).
+    """The picture, what the model expects in its place if it can tell, and its heat map, (height, width, 3).
 
     Examples
     --------
@@ -29,13 +29,13 @@ def draw(maps: HeatMaps, row: int) -> NDArray[np.uint8]:
     >>> draw(maps, 0).shape
     (112, 344, 3)
     """
-    given, expected, heat = draw_parts(maps, row).values()
-    gap = np.full((len(given), GAP, 3), 255, dtype=np.uint8)
-    return np.concatenate([given, gap, expected, gap, heat], axis=1)
+    parts = list(draw_parts(maps, row).values())
+    gap = np.full((len(parts[0]), GAP, 3), 255, dtype=np.uint8)
+    return np.concatenate([piece for part in parts for piece in (part, gap)][:-1], axis=1)
 
 
 def draw_parts(maps: HeatMaps, row: int) -> dict[str, NDArray[np.uint8]]:
-    """The three apart, each (height, width, 3), by the names "given", "expected" and "heat"."""
+    """The pictures apart, each (height, width, 3): "given", "expected" where it is one of its own, and "heat"."""
     heat = maps.heat[row]
     level = heat / heat.max() if heat.max() > 0 else heat
     given, expected = _rgb(maps.pictures[row]), _rgb(np.clip(maps.expected[row], 0.0, 1.0))
@@ -43,7 +43,7 @@ def draw_parts(maps: HeatMaps, row: int) -> dict[str, NDArray[np.uint8]]:
     colours = np.stack([np.interp(level, stops, HEAT[:, channel]) for channel in range(3)], axis=2)
     cover = MAX_COVER * level[:, :, None]
     covered = (1 - cover) * DIMMED * given.mean(axis=2, keepdims=True) + cover * colours
-    named = {"given": given, "expected": expected, "heat": covered}
+    named = {"given": given} | ({"expected": expected} if maps.is_rebuilt else {}) | {"heat": covered}
     return {name: _enlarge(part).round().astype(np.uint8) for name, part in named.items()}
 
 

@@ -151,6 +151,9 @@ class HeatMaps(_Explained):
         The pictures as the model sees them, within [0, 1].
     expected : ndarray, (n, channels, height, width)
         What the model makes of them, or the mean of the presumed normal training pictures where it makes none.
+    is_rebuilt : bool
+        Whether `expected` is made for each picture. It is not where labelled anomalies taught the decoder to turn
+        pictures into something else (`ESAD` with labels): what it makes of a picture is then the same blur for all.
     cases : sequence of sequence of Case
         As in `Reasons`.
 
@@ -167,6 +170,7 @@ class HeatMaps(_Explained):
 
     pictures: NDArray[np.float32]
     expected: NDArray[np.float32]
+    is_rebuilt: bool = True
 
     @property
     def heat(self) -> Values:

@@ -72,6 +72,8 @@ def _describe_alarms(found: Findings) -> list[Element]:
     words = "A share is what a column adds to the score; expected is what the model makes of the other columns."
     if isinstance(found.reasons, HeatMaps):
         words = "As given, as the model expects it, and where the score comes from."
+        if not found.reasons.is_rebuilt:
+            words = "As given, and where the score comes from."
     return [new("p", words, class_="soft"), *(_describe_alarm(found, row, one) for row, one in enumerate(found.alarms))]
 
 
@@ -105,7 +107,7 @@ def _describe_columns(reasons: Reasons, row: int) -> Element:
     base = sum(float(values[row]) for values in reasons.base.values())
     if rest:
         rows.append([f"({counted(len(rest), 'other')})", "", f"{float(total[rest].sum()):+.3g}", "", ""])
-    rows.append(["(without any column)", "", f"{base:+.3g}", "", ""])
+    rows.append(["(baseline)", "", f"{base:+.3g}", "", ""])
     drawn = table(["column", "", "share", "observed", "expected"], rows, numbers=("share",))
     for line in drawn.iter("tr"):
         _, share_cell, _, *values = line
@@ -118,8 +120,9 @@ def _describe_columns(reasons: Reasons, row: int) -> Element:
 def _draw_heat_map(maps: HeatMaps, row: int, alarm: Alarm) -> Element:
     from esad.explain.drawing import draw, to_png
 
+    expected = "as expected, " if maps.is_rebuilt else ""
     encoded = base64.b64encode(to_png(draw(maps, row))).decode()
-    return new("img", src=f"data:image/png;base64,{encoded}", alt=f"{alarm.name}: as given, as expected, heat map")
+    return new("img", src=f"data:image/png;base64,{encoded}", alt=f"{alarm.name}: as given, {expected}heat map")
 
 
 def _draw_tiles(found: Findings) -> Element:

@@ -26,6 +26,7 @@ AT_ONCE: Final = {"row": 8, "picture": 1}  # explained at a time: pictures take 
 MAX_CASES: Final = 500  # labelled rows that an item is held against, the newest ones
 N_COLUMNS: Final = 8  # of the reasons, with the largest shares
 N_BINS: Final = 48
+SKEWED: Final = 10.0  # the highest scores, by the median: then the axis is logarithmic
 JOIN_SECONDS: Final = 5.0
 
 
@@ -79,15 +80,23 @@ class Ranking:
 
     @cached_property
     def histogram(self) -> dict[str, Any]:
-        """How the scores are spread: square roots of the counts, so that few rows can be seen beside many."""
+        """How the scores are spread: square roots of the counts, so that few rows can be seen beside many.
+
+        The axis is logarithmic where a few scores are far above all others.
+        """
         threshold = self.detector.threshold_
-        low, high = (float(value) for value in np.quantile(self.scores, (0.0, 0.999)))
+        low, middle, high = (float(value) for value in np.quantile(self.scores, (0.0, 0.5, 0.999)))
         low, high = min(low, threshold), max(high, threshold)
-        pad = 0.02 * (high - low) or 0.5
-        edges = np.linspace(low - pad, high + pad, N_BINS + 1)
+        is_log = low > 0 and high > SKEWED * middle
+        if is_log:
+            pad = (high / low) ** 0.02
+            edges = np.geomspace(low / pad, high * pad, N_BINS + 1)
+        else:
+            pad = 0.02 * (high - low) or 0.5
+            edges = np.linspace(low - pad, high + pad, N_BINS + 1)
         counts = np.histogram(np.clip(self.scores, edges[0], edges[-1]), bins=edges)[0]
-        heights = np.sqrt(counts) / np.sqrt(counts.max())
-        return {"low": edges[0], "high": edges[-1], "threshold": threshold, "heights": heights.tolist()}
+        heights = (np.sqrt(counts) / np.sqrt(counts.max())).tolist()
+        return {"low": edges[0], "high": edges[-1], "threshold": threshold, "heights": heights, "is_log": is_log}
 
 
 class Explanations:

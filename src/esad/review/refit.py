@@ -229,7 +229,13 @@ def compare_rankings(old: Ranking, new: Ranking, y: Labels) -> dict[str, Any]:
         mine = y == label
         return float(np.median(ranking.ranks[mine])) if mine.any() else None
 
+    def moved(label: int, towards: int) -> dict[str, int]:
+        """How many of the rows with a label went the way it says, or stayed."""
+        mine = y == label
+        return {"right": int((towards * gain[mine] >= 0).sum()), "n": int(mine.sum())}
+
     return {
+        "moved": {"anomaly": moved(labels.ANOMALY, 1), "normal": moved(labels.NORMAL, -1)},
         "alarms": {"old": int(old.is_alarm.sum()), "new": int(new.is_alarm.sum()), "both": int(both.sum())},
         "correlation": _correlation(old.ranks, new.ranks),
         "top": {"old": old.order[:N_SHOWN].tolist(), "new": new.order[:N_SHOWN].tolist()},

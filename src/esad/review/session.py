@@ -226,11 +226,17 @@ class ReviewSession:
             "n_others": len(others),
             "pending": self.explanations.is_pending(row),
             "reasons": None if dataset.cells is None else _describe_reasons(self.explanations.get(row)),
+            "drawings": self._drawings_of(row),
             "cells": dataset.cells_of(row),
             "cases": cases,
             "why": why,
             "generation": self.generation,
         }
+
+    def _drawings_of(self, row: int) -> list[str]:
+        """What can be drawn of a picture; what the model expects is known with the reasons."""
+        explanation = None if self.dataset.cells is not None else self.explanations.get(row)
+        return [] if explanation is None else [kind for kind in DRAWINGS if kind in explanation.drawings]
 
     def list_rows(self, name: str, reviewer: str, query: str = "") -> dict[str, Any]:
         """Rows of a filter that hold a text, the most anomalous first; the first of very many."""
@@ -270,8 +276,8 @@ class ReviewSession:
         if kind == "given":
             return to_png(to_pixels(self.explanations.rows_of([row])[0]))
         explanation = self.explanations.get(row, wait=20.0)
-        if explanation is None:
-            raise InputError("There is no heat map of this picture.")
+        if explanation is None or kind not in explanation.drawings:
+            raise InputError("There is no heat map of this picture, or no expectation.")
         return explanation.drawings[kind]
 
     # ------------------------------------------------------------------ state
@@ -294,6 +300,7 @@ class ReviewSession:
                 "n_labelled": counts.n_anomaly + counts.n_normal,
                 "n_skipped": sum(said.get(reviewer) == "skip" for said in judgements.verdicts().values()),
                 "n_disagreements": len(judgements.disagreements()),
+                "n_alarms_judged": int((ranking.is_alarm & (y != labels.UNLABELLED)).sum()),
                 "n_new": int((y != self._trained_labels).sum()),
                 "gain": None if gain is None else asdict(gain),
                 "estimating": self.gain_estimator.is_busy,

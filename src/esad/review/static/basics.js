@@ -29,6 +29,12 @@ const grouped = new Intl.NumberFormat("en");
 export const whole = (n) => grouped.format(n);
 export const count = (n, word, plural) => `${whole(n)} ${n === 1 ? word : plural ?? word + "s"}`;
 export const digits = (x, n = 4) => (x === null ? "–" : Number(x.toPrecision(n)).toString());
+// With as many digits as it takes to tell it from 0, as far as it is not nothing beside the largest.
+export const signedDigits = (x, largest) => {
+  const size = Math.abs(x);
+  if (size < 1e-3 * largest || size === 0) return "0";
+  return (x < 0 ? "−" : "+") + (size >= 100 ? whole(Math.round(size)) : size < 1e-4 ? size.toExponential(1) : size.toPrecision(3));
+};
 export const signed = (x, n = 3) => (x < 0 ? "−" : "+") + Math.abs(x).toFixed(n);
 
 // An answer of the server; a refusal is an error with its status, a server that cannot be reached one without.

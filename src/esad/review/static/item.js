@@ -1,7 +1,9 @@
 // One item as elements: its scores, its reasons, its notes, its cells, and the labelled cases near it.
 
-import { count, digits, el, noun, part, signed, svg, whole } from "./basics.js";
+import { count, digits, el, noun, part, signedDigits, svg, whole } from "./basics.js";
 import { pictureOf } from "./pictures.js";
+
+const LONG = 160; // characters of a cell that are seen at once
 
 const columnName = (name) => name || "(no name)";
 // A name such as kind_of_payment may go on in the next line after an underscore.
@@ -13,26 +15,27 @@ export function itemParts(item, { state, isUnsaved, gallery }) {
   const title = el("h2", {}, item.name, item.is_titled ? el("span", { class: "place" }, `row ${item.row}`) : null);
   const parts = [
     el("div", { class: "head" }, title, el("div", { class: "badges" }, ...badges(item, isUnsaved))),
-    facts(item, state),
-    state ? spread(item.score, state.histogram) : null,
-    noun === "picture" ? gallery(item) : reasons(item),
+    el("div", { class: "score" }, facts(item, state), state ? spread(item.score, state.histogram) : null),
     notes(item),
-    cases(item),
+    noun === "picture" ? gallery(item) : reasons(item),
     item.cells.length ? part("All cells", el("dl", { class: "cells" }, ...item.cells.map(cell))) : null,
+    cases(item),
   ];
   return parts.filter((node) => node !== null);
 }
 
 function badges(item, isUnsaved) {
   const found = [item.is_alarm ? badge("alarm", "alarm") : badge("no alarm")];
-  if (item.why) found.push(badge(item.why === "top" ? "among the highest" : "near the border"));
+  if (item.why) found.push(badge(item.why === "top" ? "among the highest not yet judged" : "near the border"));
   if (item.known) found.push(badge(`in the file: ${item.known}`, item.known));
   const mine = item.mine?.verdict;
   if (mine) found.push(badge(`you: ${mine}${isUnsaved ? ", not saved yet" : ""}`, mine));
   for (const [name, said] of Object.entries(item.others))
-    if (said.verdict) found.push(badge(`${name}: ${said.verdict}`, said.verdict));
+    if (said.verdict) found.push(badge(`${name}: ${said.verdict}${importedBy(said)}`, said.verdict));
   return found;
 }
+
+const importedBy = ({ imported_by }) => (imported_by ? `, imported by ${imported_by}` : "");
 
 function facts(item, state) {
   const found = [
@@ -43,20 +46,23 @@ function facts(item, state) {
   return el("div", { class: "facts" }, ...found.map(([big, small]) => el("div", {}, el("b", {}, big), el("span", {}, small))));
 }
 
-function spread(score, { low, high, threshold, heights }) {
-  const across = (value) => (100 * (Math.min(Math.max(value, low), high) - low)) / (high - low);
+function spread(score, { low, high, threshold, heights, is_log }) {
+  const scale = is_log ? Math.log : (value) => value;
+  const [first, last] = [scale(low), scale(high)];
+  const across = (value) => (100 * (scale(Math.min(Math.max(value, low), high)) - first)) / (last - first);
   const width = 100 / heights.length;
   const title = `Where this score lies among all; the threshold is ${digits(threshold)}`;
   const drawing = svg("svg", { class: "spread", viewBox: "0 0 100 30", preserveAspectRatio: "none", role: "img", "aria-label": title });
   heights.forEach((height, index) => {
-    const over = low + ((index + 0.5) / heights.length) * (high - low) > threshold;
+    const over = first + ((index + 0.5) / heights.length) * (last - first) > scale(threshold);
     const tall = Math.max(height * 26, height > 0 ? 1 : 0);
     drawing.append(svg("rect", { x: index * width + 0.15, y: 30 - tall, width: width - 0.3, height: tall, class: over ? "over" : "" }));
   });
   const here = across(score);
   drawing.append(svg("line", { x1: here, x2: here, y1: 1, y2: 30, class: "here", "vector-effect": "non-scaling-stroke" }));
-  const legend = el("p", { class: "legend" }, `this score among those of all ${noun}s; alarms from ${digits(threshold)}, in `, el("span", { class: "over" }, "orange"));
-  return el("div", {}, drawing, legend);
+  const legend = el("p", { class: "legend" }, `this score among those of all ${noun}s${is_log ? ", on a logarithmic axis" : ""}; alarms from ${digits(threshold)}, in `, el("span", { class: "over" }, "orange"));
+  const ends = el("p", { class: "ends" }, el("span", {}, digits(low, 3)), el("span", {}, digits(high, 3)));
+  return el("div", {}, drawing, ends, legend);
 }
 
 function reasons(item) {
@@ -70,13 +76,14 @@ function reasons(item) {
     const bar = el("span", { class: one.share >= 0 ? "bar" : "bar against" });
     bar.style.width = `${(100 * Math.abs(one.share)) / largest}%`;
     return el("tr", {}, el("td", {}, ...breakable(columnName(one.column))), el("td", { class: "share" }, bar),
-      el("td", { class: "number" }, signed(one.share, 2)), el("td", { class: "value" }, one.observed), el("td", { class: "value soft" }, one.expected));
+      el("td", { class: "number" }, signedDigits(one.share, largest)), el("td", { class: "value" }, ...folded(one.observed)), el("td", { class: "value soft" }, ...folded(one.expected)));
   });
   const rest = (words, value) => el("tr", { class: "soft" }, el("td", {}, words), el("td", { class: "share" }),
-    el("td", { class: "number" }, signed(value, 2)), el("td"), el("td"));
+    el("td", { class: "number" }, signedDigits(value, largest)), el("td"), el("td"));
   if (n_others) rows.push(rest(count(n_others, "other column"), others));
-  rows.push(rest("without any column", base));
-  const heads = [["Column"], ["", "share"], ["Adds", "number"], ["Observed"], ["Expected"]];
+  rows.push(rest("baseline", base));
+  const scale = el("span", { class: "scale" }, el("span", {}, "0"), el("span", {}, digits(largest, 3)));
+  const heads = [["Column"], [scale, "share"], ["Adds", "number"], ["Observed"], ["Expected"]];
   const head = el("tr", {}, ...heads.map(([text, name]) => el("th", { class: name ?? "", scope: "col" }, text)));
   return part("Why", el("table", {}, el("thead", {}, head), el("tbody", {}, ...rows)));
 }
@@ -85,7 +92,7 @@ function notes(item) {
   const found = [];
   if (item.mine?.note) found.push(el("p", { class: "note" }, item.mine.note));
   for (const [name, said] of Object.entries(item.others))
-    if (said.note) found.push(el("p", { class: "note" }, el("span", { class: "soft" }, `${name}: `), said.note));
+    if (said.note) found.push(el("p", { class: "note" }, el("span", { class: "soft" }, `${name}${importedBy(said)}: `), said.note));
   return found.length ? part("Notes", ...found) : null;
 }
 
@@ -100,5 +107,12 @@ function cases(item) {
 }
 
 function cell([name, text]) {
-  return el("div", {}, el("dt", { title: name }, columnName(name)), el("dd", {}, text === "" ? "–" : text));
+  return el("div", {}, el("dt", { title: name }, columnName(name)), el("dd", {}, ...(text === "" ? ["–"] : folded(text))));
+}
+
+// Text of a cell: the beginning of a very long one, the rest on demand.
+function folded(text) {
+  if (text.length <= 1.2 * LONG) return [text];
+  const more = el("summary", {}, `${text.slice(0, LONG)} … `, el("span", { class: "soft" }, `${whole(text.length - LONG)} more characters`));
+  return [el("details", { class: "folded" }, more, text.slice(LONG))];
 }

@@ -2,10 +2,13 @@
 
 import { $, digits, el, toast, whole } from "./basics.js";
 
+const N_NEXT = 6; // rows of the queue that are shown beside the item
+
 export class Lists {
   #asked = 0; // counts wishes: only the last one is answered
   #navigation;
   #items;
+  #drawnNext = "";
 
   constructor(navigation, items) {
     this.#navigation = navigation;
@@ -47,6 +50,19 @@ export class Lists {
     if (!entry) return;
     entry.verdict = verdict;
     $("list").querySelector(`[data-row="${row}"] .mark`).replaceWith(markOf(entry));
+  }
+
+  // What comes next in the queue.
+  drawNext() {
+    const rows = this.#navigation.following().filter((row) => this.#items.has(row)).slice(0, N_NEXT);
+    $("next-section").hidden = !rows.length;
+    const shown = rows.join(",");
+    if (shown === this.#drawnNext) return; // a click on it may be under way
+    this.#drawnNext = shown;
+    $("next").replaceChildren(...rows.map((row) => {
+      const { name, score } = this.#items.get(row);
+      return el("li", {}, el("button", { type: "button", "data-row": row }, el("span", {}, name), markOf({ verdict: null, score })));
+    }));
   }
 
   #draw(list) {

@@ -21,13 +21,16 @@ export class Navigation {
   #outbox;
   #show;
   #learned;
+  #filled;
 
-  // `show` is called with the row to look at (null: there is none), `learned` when the reasons of that row were found.
-  constructor(items, outbox, { show, learned }) {
+  // `show` is called with the row to look at (null: there is none), `learned` when the reasons of that row were found,
+  // `filled` when there are further rows in the queue.
+  constructor(items, outbox, { show, learned, filled }) {
     this.#items = items;
     this.#outbox = outbox;
     this.#show = show;
     this.#learned = learned;
+    this.#filled = filled;
   }
 
   // Go to the first row of the queue (null) or of a list. Until it is there the page stays what it is.
@@ -94,6 +97,11 @@ export class Navigation {
     }
   }
 
+  // Rows of the queue after the one that is looked at.
+  following() {
+    return this.list === null ? this.#queue.filter((row) => row !== this.current) : [];
+  }
+
   #look(row) {
     this.current = row;
     this.#show(row);
@@ -135,6 +143,7 @@ export class Navigation {
       this.isDry = n < missing;
       const known = new Set([...this.#queue, ...this.#outbox.judged()]);
       this.#queue.push(...good.map(({ row }) => row).filter((row) => !known.has(row)));
+      this.#filled();
     } while (!this.#queue.length && !this.isDry);
   }
 

@@ -7,20 +7,23 @@ const CAPTIONS = { given: "as given", heat: "where the score comes from", expect
 
 export const pictureOf = (row, generation, kind) => `/pictures/${generation}/${row}/${kind}.png`;
 
+// What is shown: an expectation only where the model has one.
+const kindsOf = ({ drawings }) => Object.keys(CAPTIONS).filter((kind) => kind !== "expected" || drawings.includes(kind));
+
 export class Pictures {
   #held = new Map(); // path -> image
 
   // Load what will be shown with an item.
   prepare(item) {
     if (noun !== "picture") return;
-    for (const kind of item.pending ? ["given"] : Object.keys(CAPTIONS)) this.#picture(item, kind);
+    for (const kind of item.pending ? ["given"] : kindsOf(item)) this.#picture(item, kind);
   }
 
   // The item's picture, its heat map and what the model expects; blanks where they are still looked for.
   gallery(item) {
     const blank = () => el("div", { class: "blank", role: "img", "aria-label": "Looking for reasons …" });
-    const figures = Object.entries(CAPTIONS).map(([kind, caption]) =>
-      el("figure", {}, kind === "given" || !item.pending ? this.#picture(item, kind) : blank(), el("figcaption", {}, caption)));
+    const figures = kindsOf(item).map((kind) =>
+      el("figure", {}, kind === "given" || !item.pending ? this.#picture(item, kind) : blank(), el("figcaption", {}, CAPTIONS[kind])));
     return el("div", { class: "pictures" }, ...figures);
   }
 

@@ -8,7 +8,7 @@ const ACTIONS = {
   start: ["Start", "primary", () => "/api/refit", null],
   forget: ["Refit without them", "quiet", () => "/api/refit?forget=true", null],
   stop: ["Stop", "quiet", (number) => `/api/refit/drop?number=${number}`, null],
-  drop: ["Roll back", "quiet", (number) => `/api/refit/drop?number=${number}`, "Rolled back: the model stays as it was."],
+  drop: ["Discard", "quiet", (number) => `/api/refit/drop?number=${number}`, "Discarded: the model stays as it was."],
   keep: ["Keep the new model", "primary", (number) => `/api/refit/keep?number=${number}`, "The new model is in use. The one before it is kept."],
   "roll-back": ["Roll back to the model before", "quiet", () => "/api/refit/roll-back", "Back to the model before."],
 };
@@ -118,7 +118,7 @@ function beginning({ refit, n_labelled, n_new, model, training }) {
 }
 
 // What the new model changes, as elements.
-function comparison({ alarms, correlation, median_rank, rose, fell, top }, refit) {
+function comparison({ alarms, correlation, median_rank, moved, rose, fell, top }, refit) {
   const { n_labelled, n_rows, warm, remarks } = refit;
   const arrow = (a, b) => `${a} → ${b}`;
   const ranked = (rank) => (rank === null ? "–" : whole(Math.round(rank)));
@@ -126,10 +126,12 @@ function comparison({ alarms, correlation, median_rank, rose, fell, top }, refit
   const tiles = [tile(arrow(whole(alarms.old), whole(alarms.new)), `alarms, ${whole(alarms.both)} in both`)];
   for (const [word, ranks] of Object.entries(median_rank))
     if (ranks.old !== null) tiles.push(tile(arrow(ranked(ranks.old), ranked(ranks.new)), `median rank of labelled ${word === "anomaly" ? "anomalies" : "normal " + noun + "s"}`));
+  for (const [word, { right, n }] of Object.entries(moved))
+    if (n) tiles.push(tile(`${whole(right)} of ${whole(n)}`, word === "anomaly" ? "labelled anomalies rose or stayed" : `labelled normal ${noun}s fell or stayed`));
   tiles.push(tile(correlation.toFixed(3), "rank correlation of old and new"));
   const words = `Trained on ${count(n_rows, noun)} with ${count(n_labelled, "label")}, ${warm ? "from the old weights" : "from the beginning"}.`;
   const lines = (rows) => el("table", {}, el("tbody", {}, ...rows.map((row) =>
-    el("tr", {}, el("td", {}, row.name, " ", row.label ? el("span", { class: `mark ${row.label}` }, row.label) : null),
+    el("tr", {}, el("td", {}, row.name, " ", row.label ? direction(row) : null),
       el("td", { class: "number" }, arrow(ranked(row.old), ranked(row.new)))))));
   const side = (title, rows) => part(title, rows.length ? lines(rows) : el("p", { class: "soft" }, "none"));
   return [
@@ -140,6 +142,13 @@ function comparison({ alarms, correlation, median_rank, rose, fell, top }, refit
     el("div", { class: "pair" }, side("Rose most (rank)", rose), side("Fell most (rank)", fell)),
     el("div", { class: "pair" }, side("Old top ten", top.old), side("New top ten", top.new)),
   ];
+}
+
+// The label of a row, and whether the row goes the way its label says: anomalies up, normal ones down.
+function direction({ label, old, new: now }) {
+  const isRight = now === old || (label === "anomaly") === now < old;
+  const way = now === old ? "" : isRight ? " ✓" : " ✗";
+  return el("span", { class: `mark ${label}`, title: isRight ? "as its label says" : "against its label" }, label + way);
 }
 
 function validation({ validated: found, reason, n_then, n_labelled }) {

@@ -26,7 +26,7 @@ history.replaceState(null, "", "/"); // the token has done its work
 const outbox = new Outbox();
 const pictures = new Pictures();
 const items = new Items(outbox, pictures);
-const navigation = new Navigation(items, outbox, { show, learned: () => view.draw() });
+const navigation = new Navigation(items, outbox, { show, learned: () => view.draw(), filled: () => lists.drawNext() });
 const lists = new Lists(navigation, items);
 const status = new Status(changed);
 const view = new View(items, (item) => ({
@@ -40,6 +40,7 @@ const verdicts = new Verdicts({ outbox, items, navigation, lists, view, saved: (
 function show(row) {
   for (const id of ["anomaly", "normal", "skip", "note"]) $(id).disabled = row === null;
   lists.mark();
+  lists.drawNext();
   if (row !== null) view.show(row);
   else view.empty(navigation.list === null && !navigation.isDry ? null : nothingLeft());
 }
@@ -146,7 +147,7 @@ document.addEventListener("keydown", (event) => {
   const key = event.key.toLowerCase();
   const act = KEYS[key];
   if (!act || (event.repeat && key !== "j" && key !== "k")) return;
-  if (performance.now() - dialogClosed < AFTER_DIALOG) return event.preventDefault();
+  if (key in BUTTONS && performance.now() - dialogClosed < AFTER_DIALOG) return event.preventDefault();
   event.preventDefault();
   if (key in BUTTONS) {
     const button = $(BUTTONS[key]);

@@ -1,6 +1,6 @@
 // How far the review is, asked for again and again: the line at the top, what was judged last, the refit button.
 
-import { $, ask, count, el, signed, whole } from "./basics.js";
+import { $, ask, count, el, noun, signed, whole } from "./basics.js";
 
 const SOON = { training: 400, estimating: 1500, idle: 4000 }; // milliseconds until the next question
 
@@ -51,6 +51,7 @@ export class Status {
   #draw() {
     const { refit, recent, n_new } = this.state;
     $("progress").textContent = progressLine(this.state);
+    Object.assign($("judged-bar"), { max: this.state.model.n_alarms || 1, value: this.state.n_alarms_judged });
     $("recent-section").hidden = !recent.length;
     this.#drawRecent(recent);
     const button = $("refit-button");
@@ -68,8 +69,9 @@ export class Status {
   }
 }
 
-function progressLine({ n_labelled, n_anomaly, n_disagreements, gain, estimating, estimated }) {
-  let line = `${whole(n_labelled)} labelled, ${count(n_anomaly, "anomaly", "anomalies")}`;
+function progressLine({ n_labelled, n_anomaly, n_rows, n_alarms_judged, model, n_disagreements, gain, estimating, estimated }) {
+  let line = `${whole(n_labelled)} labelled, ${count(n_anomaly, "anomaly", "anomalies")}, of ${count(n_rows, noun)}`;
+  if (model.n_alarms) line += ` · ${whole(n_alarms_judged)} of ${count(model.n_alarms, "alarm")} judged`;
   if (n_disagreements) line += `, ${count(n_disagreements, "disagreement")}`;
   if (gain) line += ` · expected gain of the next ten: AUC ${signed(gain.auc)} (${signed(gain.low)} to ${signed(gain.high)})`;
   if (estimating && (!gain || estimated !== null))

@@ -41,9 +41,11 @@ export class View {
   draw() {
     const item = this.#items.get(this.#row);
     if (!item) return;
+    const isNew = $("item").dataset.row !== String(item.row);
     this.seen = item.row;
     $("item").replaceChildren(...itemParts(item, this.#drawing(item)));
     $("item").dataset.row = item.row;
+    if (isNew && $("item").getBoundingClientRect().top < 0) $("item").scrollIntoView({ block: "start" }); // its name is seen
   }
 
   #blank(node) {
