@@ -128,7 +128,7 @@ def test_several_files_are_one_table_on_the_command_line(parts, tmp_path, capsys
 
 
 def test_csv_is_streamed_on_the_command_line_with_the_columns_of_the_whole_file(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("esad.io.csv_parts.PART_BYTES", 300)
+    monkeypatch.setattr("esad.io.csv.PART_BYTES", 300)
     rng = np.random.default_rng(0)
     lines = [
         f"{size:.3f},{count % 7},{count % 2 == 0},," for size, count in zip(rng.normal(size=90), range(90), strict=True)
@@ -157,7 +157,7 @@ def test_several_files_are_read_whole_where_asked(parts, tmp_path, capsys):
 
 @pytest.mark.parametrize("suffix", [".csv", ".csv.gz"])
 def test_a_large_csv_is_streamed_without_being_asked(drawn, tmp_path, capsys, monkeypatch, suffix):
-    monkeypatch.setattr("esad.io.csv_parts.PART_BYTES", 8000)
+    monkeypatch.setattr("esad.io.csv.PART_BYTES", 8000)
     monkeypatch.setattr("esad.detectors.training._memory", lambda: 1000.0)
     folder = write_parts(tmp_path / "csv", drawn.X_train, drawn.y_train, suffix=suffix)
     file = str(next(folder.iterdir()))

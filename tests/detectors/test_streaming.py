@@ -31,7 +31,7 @@ def parts(tmp_path, drawn):
 @pytest.fixture(params=[".csv", ".csv.gz"])
 def csv_parts(tmp_path, drawn, request, monkeypatch):
     """The same rows as CSV, in more parts than files."""
-    monkeypatch.setattr("esad.io.csv_parts.PART_BYTES", 8000)
+    monkeypatch.setattr("esad.io.csv.PART_BYTES", 8000)
     return write_parts(tmp_path / "csv", drawn.X_train, drawn.y_train, suffix=request.param)
 
 

@@ -18,10 +18,19 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from esad.errors import DataFileError
-from esad.io.files import column_names, open_batches, read_table
+from esad.io.files import read_table
+from esad.io.open import TableFiles
 from esad.table.schema import Schema, Table
 
 FRAME = {"name": ["x", "y", None], "size": [1.5, None, 2.5], "flag": [True, False, None]}
+
+
+def open_batches(path, columns=None, **how):
+    return TableFiles([path]).batches(columns, **how)
+
+
+def names_of(path):
+    return TableFiles([path]).names
 
 
 def write(path: Path, columns: Mapping[str, Any]) -> Path:
@@ -40,7 +49,7 @@ def trained(columns: Mapping[str, Any]) -> Schema:
 @pytest.mark.parametrize("name", ["t.csv", "t.CSV", "t.csv.gz", "t.tsv", "t.tsv.gz", "t.parquet", "t.pq"])
 def test_every_format_gives_the_same_table(tmp_path: Path, name: str) -> None:
     file = write(tmp_path / name, FRAME)
-    assert column_names(file) == ("name", "size", "flag")
+    assert names_of(file) == ("name", "size", "flag")
     assert read_table(file).to_pydict() == FRAME
     assert read_table(str(file), columns=["flag", "name"]).to_pydict() == {"flag": FRAME["flag"], "name": FRAME["name"]}
     schema = trained(FRAME)
@@ -89,7 +98,7 @@ def test_unnamed_pandas_index_in_parquet_is_left_out(tmp_path: Path) -> None:
     file = tmp_path / "t.parquet"
     pd.DataFrame({"a": [1.0, 2.0, 3.0]}).iloc[[2, 0, 1]].to_parquet(file)
     assert "__index_level_0__" in pq.read_schema(file).names
-    assert column_names(file) == ("a",)
+    assert names_of(file) == ("a",)
     assert read_table(file).to_pydict() == {"a": [3.0, 1.0, 2.0]}
     assert [batch.to_pydict() for batch in open_batches(file)] == [{"a": [3.0, 1.0, 2.0]}]
 
@@ -110,7 +119,7 @@ def test_iterator_may_be_left_early(tmp_path: Path) -> None:
 def reading(path: Path) -> list[str]:
     """Messages of every way to read a file that cannot be read."""
     messages = []
-    for read in (read_table, column_names, lambda path: list(open_batches(path))):
+    for read in (read_table, names_of, lambda path: list(open_batches(path))):
         with pytest.raises(DataFileError) as caught:
             read(path)
         messages.append(str(caught.value))
@@ -182,7 +191,7 @@ def test_damaged_parquet_is_read_or_refused_never_worse(tmp_path: Path, data: st
     for _ in range(data.draw(st.integers(1, 4))):
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
     broken.write_bytes(content[: data.draw(st.integers(1, len(content)))] if data.draw(st.booleans()) else content)
-    for read in (read_table, column_names, lambda path: list(open_batches(path))):
+    for read in (read_table, names_of, lambda path: list(open_batches(path))):
         try:
             read(broken)
         except DataFileError as error:
@@ -232,10 +241,10 @@ def test_memory_does_not_grow_with_a_row_group(tmp_path: Path) -> None:
     pq.write_table(pa.table({f"c{index}": values[:, index] for index in range(30)}), file, row_group_size=1_000_000)
     code = """
         import resource, sys
-        from esad.io.files import open_batches
+        from esad.io.open import TableFiles
         peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         before = peak()
-        n_rows = sum(batch.num_rows for batch in open_batches(sys.argv[1]))
+        n_rows = sum(batch.num_rows for batch in TableFiles([sys.argv[1]]).batches())
         print(n_rows, (peak() - before) // 1024)
     """
     command = [sys.executable, "-c", textwrap.dedent(code), str(file)]

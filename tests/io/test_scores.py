@@ -15,7 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from esad.errors import InputError, OutputError
-from esad.io.files import ScoreWriter, read_table
+from esad.io.files import read_table
+from esad.io.scores import ScoreWriter
 
 
 def test_csv_has_ids_scores_and_plain_truths(tmp_path: Path) -> None:

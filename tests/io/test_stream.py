@@ -14,7 +14,7 @@ def drawn():
 
 @pytest.mark.parametrize("form", [".parquet", ".csv", ".csv.gz"])
 def test_streams_give_every_row_once_with_its_number_and_label(tmp_path, drawn, monkeypatch, form):
-    monkeypatch.setattr("esad.io.csv_parts.PART_BYTES", 8000)
+    monkeypatch.setattr("esad.io.csv.PART_BYTES", 8000)
     parts = write_parts(tmp_path / "parts", drawn.X_train, drawn.y_train, suffix=form)
     stream = open_stream(parts, label_column="label")
     assert stream.n_rows == len(drawn.X_train)

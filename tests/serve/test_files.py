@@ -23,7 +23,7 @@ from esad.serve import bodies
         (b"size,colour,made,checked" + b",x" * 500 + b"\n1\n", "doubled"),
         (b"size,size,made,checked\n1,1,1,1\n", "doubled"),
         (b'size,colour,made,checked\n1,"red,2024-02-29,true\n', "the body"),
-        ("size,colour,made,checked\n1,gr\u00fcn,2024-02-29,true\n".encode("latin-1"), "UTF-8"),
+        (b"size,colour,made,checked\n1,gr\x81n,2024-02-29,true\n", "UTF-8"),
         (bytes(range(256)), "the body"),
     ],
 )

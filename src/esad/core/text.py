@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-__all__ = ["counted", "hint", "listed"]
+__all__ = ["counted", "hint", "listed", "one_line"]
 
 _MAX_LISTED = 8
 
@@ -44,3 +44,14 @@ def counted(number: int, noun: str, plural: str | None = None) -> str:
     '2,000 rows'
     """
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
+def one_line(error: Exception) -> str:
+    r"""Message of a foreign error, short and without line ends.
+
+    Examples
+    --------
+    >>> one_line(ValueError("not a\n number."))
+    'not a number'
+    """
+    return " ".join(str(error).split())[:200].rstrip(".")

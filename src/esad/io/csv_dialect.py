@@ -1,5 +1,6 @@
 """How one CSV file is written, judged by its first lines: separator, decimal point, names, codes with leading zeros."""
 
+import collections
 import contextlib
 import csv
 import io
@@ -11,14 +12,15 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from esad.core.text import one_line
 from esad.errors import DataFileError
-from esad.io.csv_faults import check_names, not_utf8, one_line
 
-__all__ = ["MISSING", "Dialect", "looks_like_a_row", "sniff"]
+__all__ = ["MISSING", "Dialect", "check_names", "looks_like_a_row", "not_readable", "open_text", "sniff"]
 
 _SAMPLE_BYTES = 1 << 18
 _MAX_HEADER_BYTES = 1 << 26
 _MAX_ROWS = 2000  # looked at
+_BYTE_ORDER_MARKS = (b"\xff\xfe", b"\xfe\xff")  # of UTF-16
 _EXCEL_SEPARATOR = re.compile(r'("?)sep=([,;\t|])\1[,;\t|]*(?:\r\n|\r|\n)')
 _NO_HEADER = " Or is the first line a row? Then put a line of names before it."
 _ENOUGH_NAMES = 4  # numbers in order: so many are a scale, such as wavelengths; fewer may be chance
@@ -65,6 +67,8 @@ class Dialect:
         Columns with whole numbers such as 007: codes, not quantities.
     unclear : str
         A number such as 1,500 if the decimal comma is only a guess, else nothing.
+    encoding : {"utf8", "utf-16", "cp1252"}
+        How its letters are written, as far as the first lines tell.
     """
 
     names: tuple[str, ...]
@@ -74,6 +78,7 @@ class Dialect:
     n_lines_before: int = 0
     codes: frozenset[str] = frozenset()
     unclear: str = ""
+    encoding: str = "utf8"
 
     @property
     def n_block_bytes(self) -> int:
@@ -94,13 +99,7 @@ def sniff(path: Path) -> Dialect:
     >>> dialect.names, dialect.delimiter, dialect.decimal_point
     (('name', 'size'), ';', ',')
     """
-    sample = _sample(path)
-    if b"\0" in sample and sample[:2] not in (b"\xff\xfe", b"\xfe\xff"):
-        raise DataFileError(f"Cannot read {str(path)!r}: it is binary, not CSV text.")
-    try:
-        text = sample.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise not_utf8(path) from None
+    text, encoding = _decoded(path, _sample(path))
     noted = _EXCEL_SEPARATOR.match(text)
     text = (text[noted.end() :] if noted else text).lstrip("\r\n")
     header = re.split(r"[\r\n]", text, maxsplit=1)[0]
@@ -116,8 +115,68 @@ def sniff(path: Path) -> Dialect:
     columns = _columns(rows)
     decimal_point, unclear = (".", "") if delimiter == "," else _decimal_point(columns)
     return Dialect(
-        names, delimiter, decimal_point, len(header.encode()), int(bool(noted)), _codes(names, columns), unclear
+        names,
+        delimiter,
+        decimal_point,
+        n_header_bytes=len(header.encode()),
+        n_lines_before=int(bool(noted)),
+        codes=_codes(names, columns),
+        unclear=unclear,
+        encoding=encoding,
     )
+
+
+def open_text(path: Path, encoding: str) -> io.TextIOWrapper:
+    """The text of a file, unpacked if it is compressed, line ends as they are; what cannot be read is replaced."""
+    source = pa.input_stream(str(path), compression="detect")
+    codec = "utf-8-sig" if encoding == "utf8" else encoding
+    return io.TextIOWrapper(source, encoding=codec, errors="replace", newline="")
+
+
+def not_readable(path: Path, encoding: str) -> DataFileError | None:
+    """Error that names the first line which is not text of this encoding; None if there is none."""
+    if encoding == "utf-16":  # whose lines cannot be told apart before they are read
+        return None
+    with pa.input_stream(str(path), compression="detect") as source:
+        for number, line in enumerate(io.BufferedReader(source), 1):
+            try:
+                line.decode(encoding)
+            except UnicodeDecodeError:
+                return _not_text(path, f"line {number}", encoding)
+    return None
+
+
+def _not_text(path: Path, where: str, encoding: str) -> DataFileError:
+    name = {"utf8": "UTF-8", "cp1252": "cp1252", "utf-16": "UTF-16"}[encoding]
+    return DataFileError(
+        f"Cannot read {str(path)!r}: {where} is not {name} text. Save the file as UTF-8, for example with: "
+        "iconv -f cp1252 -t utf-8 OLD > NEW"
+    )
+
+
+def check_names(path: Path, names: tuple[str, ...], *, hint: str = "") -> None:
+    """Refuse doubled column names."""
+    if len(set(names)) == len(names):
+        return
+    doubled = sorted(name for name, count in collections.Counter(names).items() if count > 1)
+    shown = ", ".join(repr(name) for name in doubled[:5])
+    raise DataFileError(
+        f"Cannot read {str(path)!r}: doubled column names {shown}. Every column needs its own name.{hint}"
+    )
+
+
+def _decoded(path: Path, sample: bytes) -> tuple[str, str]:
+    """The first lines as text, and their encoding: UTF-16 by its mark, UTF-8, or else that of western Windows."""
+    if sample[:2] in _BYTE_ORDER_MARKS:
+        with contextlib.suppress(UnicodeDecodeError):
+            return sample[: len(sample) // 2 * 2].decode("utf-16"), "utf-16"
+        raise _not_text(path, "it", "utf-16")
+    if b"\0" in sample:
+        raise DataFileError(f"Cannot read {str(path)!r}: it is binary, not CSV text.")
+    for codec, encoding in (("utf-8-sig", "utf8"), ("cp1252", "cp1252")):
+        with contextlib.suppress(UnicodeDecodeError):
+            return sample.decode(codec), encoding
+    raise not_readable(path, "utf8") or _not_text(path, "it", "utf8")
 
 
 def looks_like_a_row(names: Iterable[str]) -> bool:

@@ -20,9 +20,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from esad.core.text import one_line
 from esad.core.worker import LostWorker, Worker
 from esad.errors import DataFileError, EsadError, LimitError, SchemaError
-from esad.io.csv_faults import one_line
 
 __all__ = ["FileLimits", "Readers", "answer"]
 

@@ -9,21 +9,45 @@ r"""The one door for data on disk: a path is opened and sniffed once, then read 
 (('name', 'size'), ',', {'name': ['x', 'y'], 'size': [1.5, None]})
 """
 
+import contextlib
+import functools
+import glob
 import os
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 
-from esad.errors import DataFileError
-from esad.io import csv_dialect, csv_text, files, parts
-from esad.io.csv_dialect import Dialect
-from esad.io.parts import Part, find_tables
+from esad.errors import DataFileError, SchemaError
+from esad.io import csv, parquet, pictures
+from esad.io.csv_dialect import Dialect, sniff
 from esad.io.picture_folder import Broken, Listing, list_folder
+from esad.table.columns import read_arrow
 from esad.table.schema import Schema
 
-__all__ = ["Dialect", "Listing", "Part", "TableFiles", "find_tables", "open_data", "open_tables"]
+__all__ = [
+    "SUFFIXES",
+    "Dialect",
+    "Listing",
+    "Part",
+    "TableFiles",
+    "as_text",
+    "find_tables",
+    "is_parquet",
+    "is_table",
+    "open_data",
+    "open_tables",
+]
+
+_CSV = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
+_PARQUET = (".parquet", ".pq")
+SUFFIXES = _CSV + _PARQUET
+_SHEETS = (".xlsx", ".xls", ".xlsm", ".ods")
+_HIDDEN = (".", "_")  # as Spark, Hive and Arrow have it
+_MAX_CELLS = 1 << 22  # of one batch: 32 MiB as float64, however wide the table
+_COMPRESSION = 5  # of CSV text by gzip, about
 
 _Path = str | os.PathLike[str]
 
@@ -57,6 +81,31 @@ def open_tables(path: _Path) -> "TableFiles":
     return TableFiles(find_tables(path) or (Path(path),))
 
 
+@dataclass(frozen=True)
+class Part:
+    """Rows of a file that follow each other.
+
+    Attributes
+    ----------
+    file : Path
+    n_rows : int
+    read : callable
+        Gives some columns, at most so many rows at a time.
+    types : dict of str to DataType
+        What columns are turned into; others stay as they are.
+    """
+
+    file: Path
+    n_rows: int
+    read: Callable[[Sequence[str], int], Iterator[pa.RecordBatch]]
+    types: Mapping[str, pa.DataType]
+
+    def batches(self, names: Sequence[str], n_rows: int) -> Iterator[pa.RecordBatch]:
+        """Its rows, at most so many at a time."""
+        for batch in self.read(names, n_rows):
+            yield _cast(batch, self.types)
+
+
 class TableFiles:
     """One or several CSV and Parquet files with the same columns, opened and sniffed.
 
@@ -71,18 +120,15 @@ class TableFiles:
     names : tuple of str
         The columns of the first file; the others must have those that are read.
     dialects : dict of Path to Dialect
-        How each CSV file is written: separator, decimal point, codes such as 007, an unclear number.
+        How each CSV file is written: separator, decimal point, encoding, codes such as 007, an unclear number.
     """
 
     def __init__(self, paths: Sequence[_Path]) -> None:
-        self.files = tuple(files.checked(path) for path in paths)
-        self.dialects = {file: csv_dialect.sniff(file) for file in self.files if not files.is_parquet(file)}
-        self._names = {
-            file: self.dialects[file].names if file in self.dialects else files.column_names(file)
-            for file in self.files
-        }
+        self.files = tuple(_checked(path) for path in paths)
+        self.dialects = {file: sniff(file) for file in self.files if not is_parquet(file)}
+        self._layouts = {file: parquet.layout(file) for file in self.files if is_parquet(file)}
+        self._names = {file: (self.dialects.get(file) or self._layouts[file]).names for file in self.files}
         self.names = self._names[self.files[0]]
-        self._counts = {file: files.count_rows(file) for file in self.files}
 
     @property
     def dialect(self) -> Dialect | None:
@@ -92,13 +138,15 @@ class TableFiles:
     @property
     def n_rows(self) -> int | None:
         """How many rows there are; None where only reading tells, as in CSV."""
-        counts = [count for count in self._counts.values() if count is not None]
-        return sum(counts) if len(counts) == len(self.files) else None
+        return None if self.dialects else sum(layout.n_rows for layout in self._layouts.values())
 
     @property
     def n_bytes(self) -> int:
         """About what all cells take in memory: eight bytes each, in CSV as many as their text."""
-        return sum(files.n_cell_bytes(file) for file in self.files)
+        total = sum(layout.n_rows * len(layout.names) * 8 for layout in self._layouts.values())
+        for file in self.dialects:
+            total += file.stat().st_size * (_COMPRESSION if file.name.lower().endswith(".gz") else 1)
+        return total
 
     def read(
         self, columns: Sequence[str] | None = None, *, label_column: str | None = None, text: Sequence[str] = ()
@@ -118,18 +166,22 @@ class TableFiles:
         -------
         pyarrow.Table
             With at least one row. In CSV a column's type is what all its values agree on, else text; numbers may be
-            written like 1,234.50, 12 % or $5; dates stay text.
+            written like 1,234.50, 12 % or $5; dates stay text; empty fields and NA, NaN, null, None, ? and the like
+            are missing.
         """
-        wanted = self._wanted(columns, label_column)
-        if len(self.files) > 1:
-            return parts.read_tables(self.files, wanted[0], label_column=label_column, text=text)
-        (file,) = self.files
-        if file not in self.dialects:
-            return files.read_table(file, columns=sum(wanted, ()), text=text)
-        table = csv_text.read(file, columns=sum(wanted, ()), text=text, dialect=self.dialects[file])
-        if not table.num_rows:
-            raise files.no_rows(file)
-        return table
+        names, labels = self._wanted(columns, label_column)
+        tables = csv.read(self.dialects, (*names, *labels), text=text)
+        for file in self._layouts:
+            tables[file] = as_text(parquet.read(file, (*names, *labels)), text)
+        if not any(table.num_rows for table in tables.values()):
+            raise _no_rows(self.files[0])
+        held = {file: dict(zip(table.column_names, table.schema.types, strict=True)) for file, table in tables.items()}
+        types = {name: _common_type(name, {file: held[file][name] for file in self.files}) for name in names}
+        try:
+            parts = [_cast(tables[file], types) for file in self.files]
+            return parts[0] if len(parts) == 1 else pa.concat_tables(parts, promote_options="permissive")
+        except pa.ArrowException as error:
+            raise DataFileError(f"Cannot read {str(self.files[0])!r} and the others as one table: {error}.") from error
 
     def batches(
         self,
@@ -152,17 +204,31 @@ class TableFiles:
             Rows of a batch, fewer in the last one of a file and in tables of more than 64 columns.
         may_be_empty : bool
             Whether a file with columns but no rows gives no batch. By default it is an error.
+
+        Raises
+        ------
+        DataFileError
+            Also when a number column of `schema` holds something else, with column, value and line.
         """
         names, _ = self._wanted(columns, None)
+        n_rows = max(1, min(batch_rows, _MAX_CELLS // max(1, len(names))))
+        numbers = [] if schema is None else _number_names(schema, names)
+        return self._batches(names, numbers, n_rows, may_be_empty)
+
+    def _batches(
+        self, names: tuple[str, ...], numbers: Sequence[str], n_rows: int, may_be_empty: bool
+    ) -> Iterator[pa.Table]:
         for file in self.files:
-            yield from files.open_batches(
-                file,
-                schema=schema,
-                columns=names,
-                batch_rows=batch_rows,
-                may_be_empty=may_be_empty,
-                dialect=self.dialects.get(file),
-            )
+            if file in self.dialects:
+                rows = csv.batches(file, self.dialects[file], names, numbers=numbers)
+            else:
+                rows = parquet.batches(file, names, n_rows)
+            n_given = 0
+            for table in _rebatched(rows, n_rows):
+                yield table
+                n_given += 1
+            if not n_given and not may_be_empty:
+                raise _no_rows(file)
 
     def parts(
         self,
@@ -174,13 +240,42 @@ class TableFiles:
     ) -> list[Part]:
         """Parts that can be read apart and in any order, with the same types in all of them.
 
-        CSV is read once for it, which `on_bytes` can watch. `columns`, `label_column` and `text` as for `read`; a part
-        has `file`, `n_rows` and `batches(names, n_rows)`, which gives record batches of at most so many rows.
+        These are row groups of Parquet; CSV is written to a temporary Parquet file, which `on_bytes` can watch. Columns
+        of CSV are text where files do not agree. `columns`, `label_column` and `text` as for `read`, but columns in
+        `text` that are not CSV stay as they are. A part has `file`, `n_rows` and `batches(names, n_rows)`, which gives
+        record batches of at most so many rows.
         """
-        names, _ = self._wanted(columns, label_column)
-        return parts.parts_of(
-            self.files, names, label_column=label_column, text=text, on_bytes=on_bytes, dialects=self.dialects
-        )
+        names, labels = self._wanted(columns, label_column)
+        spools = self._spools((*names, *labels), text, on_bytes)
+        layouts = {file: parquet.Layout(file, spool.source) for file, spool in spools.items()} | self._layouts
+        types = {
+            name: _common_type(name, {file: layouts[file].types[name] for file in self.files})
+            for name in names
+            if name not in text
+        }
+        return [
+            Part(file, n_rows, functools.partial(_read_group, file, group, spools.get(file)), types)
+            for file in self.files
+            for group, n_rows in enumerate(layouts[file].group_rows)
+        ]
+
+    def _spools(
+        self, names: Sequence[str], text: Sequence[str], on_bytes: Callable[[int], None] | None
+    ) -> dict[Path, csv.Spool]:
+        """CSV files as Parquet; one that does not agree with the others is written again, as text."""
+        as_texts = {name: pa.string() for name in text if name in names}
+        spools = {
+            file: csv.spool(file, dialect, names, held=as_texts, on_bytes=on_bytes)
+            for file, dialect in self.dialects.items()
+        }
+        common = {
+            name: functools.reduce(csv.join_types, (spool.held[name] for spool in spools.values()))
+            for name in (names if spools else ())
+        }
+        for file, spool in spools.items():
+            if any(csv.stored_type(common[name]) == pa.string() != csv.stored_type(spool.held[name]) for name in names):
+                spools[file] = csv.spool(file, self.dialects[file], names, held=common)
+        return spools
 
     def _wanted(
         self, columns: Sequence[str] | None, label_column: str | None
@@ -205,3 +300,153 @@ class TableFiles:
             message = f"Columns that {str(first)!r} does not have are left out: {name!r} of {str(file)!r}"
             warnings.warn(message + (f" and {len(others) - 1} more." if len(others) > 1 else "."), stacklevel=3)
         return names, labels
+
+
+def _read_group(
+    file: Path, group: int, spool: csv.Spool | None, names: Sequence[str], n_rows: int
+) -> Iterator[pa.RecordBatch]:
+    return parquet.batches(file, names, n_rows, group=group, source=None if spool is None else spool.source)
+
+
+def _cast(rows: pa.Table | pa.RecordBatch, types: Mapping[str, pa.DataType]) -> pa.Table | pa.RecordBatch:
+    """Rows with columns of these types; columns without one stay as they are."""
+    wanted = [types.get(field.name, field.type) for field in rows.schema]
+    if wanted == rows.schema.types:
+        return rows
+    columns = [column.cast(type_, safe=False) for column, type_ in zip(rows.columns, wanted, strict=True)]
+    return type(rows).from_arrays(columns, names=rows.schema.names)
+
+
+def _common_type(name: str, found: Mapping[Path, pa.DataType]) -> pa.DataType:
+    """The type for a column that files hold in several; an error when they mean different things."""
+    if len(set(found.values())) == 1:
+        return next(iter(found.values()))
+    plain = {file: type_.value_type if pa.types.is_dictionary(type_) else type_ for file, type_ in found.items()}
+    held = {file: type_ for file, type_ in plain.items() if not pa.types.is_null(type_)}
+    if len(set(held.values())) < 2:
+        return next(iter(held.values()), pa.null())
+    meant = {_meaning(type_): file for file, type_ in reversed(held.items())}
+    if len(meant) > 1:
+        (one, its), (other, others) = list(meant.items())[-1:-3:-1]
+        raise SchemaError(
+            f"Column {name!r} holds {one} in {str(its)!r} and {other} in {str(others)!r}. Write it alike in all files."
+        )
+    return _TYPES[next(iter(meant))]
+
+
+_TYPES = {"numbers": pa.float64(), "text": pa.string(), "dates": pa.timestamp("us")}
+
+
+def _meaning(type_: pa.DataType) -> str:
+    if pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_decimal(type_):
+        return "numbers"
+    if pa.types.is_string(type_) or pa.types.is_large_string(type_) or pa.types.is_string_view(type_):
+        return "text"
+    return "dates" if pa.types.is_timestamp(type_) or pa.types.is_date(type_) else str(type_)
+
+
+def as_text(table: pa.Table, names: Sequence[str]) -> pa.Table:
+    """The same table with some of its columns as text: 7, 7.0 and "7" are the same.
+
+    Examples
+    --------
+    >>> as_text(pa.table({"code": [7, None], "size": [1, 2]}), ["code"]).to_pydict()
+    {'code': ['7', None], 'size': [1, 2]}
+    """
+    for name in names:
+        if name in table.column_names:
+            texts = read_arrow(table[name], name).as_kind("category")[0].array
+            table = table.set_column(table.column_names.index(name), name, texts)
+    return table
+
+
+def _number_names(schema: Schema, names: tuple[str, ...]) -> list[str]:
+    """The number columns, by name or, if training had no names, by position."""
+    trained = schema.names if schema.named else names
+    return [name for name, kind in zip(trained, schema.kinds, strict=False) if kind == "number"]
+
+
+def _rebatched(batches: Generator[pa.RecordBatch], n_rows: int) -> Iterator[pa.Table]:
+    """Join and cut batches so that each has `n_rows` rows, the last one the rest."""
+    held: list[pa.RecordBatch] = []
+    n_held = 0
+    with contextlib.closing(batches):
+        for batch in batches:
+            rest = batch
+            while n_held + rest.num_rows >= n_rows:
+                n_taken = n_rows - n_held
+                yield pa.Table.from_batches([*held, rest.slice(0, n_taken)])
+                rest, held, n_held = rest.slice(n_taken), [], 0
+            if rest.num_rows > 0:
+                held, n_held = [*held, rest], n_held + rest.num_rows
+    if held:
+        yield pa.Table.from_batches(held)
+
+
+def _no_rows(file: Path) -> DataFileError:
+    return DataFileError(f"Cannot read {str(file)!r}: it has columns but no rows. At least one row is needed.")
+
+
+# ---------------------------------------------------------------------- which files
+
+
+def find_tables(path: _Path) -> tuple[Path, ...]:
+    """Tables that a path means: itself, those below a folder, or those that a pattern matches; none if none.
+
+    What begins with "." or "_" is left out. CSV files beside pictures are about these, and no tables to learn from.
+    """
+    text = os.fspath(path)
+    place = Path(text)
+    if place.is_dir():
+        found = tuple(sorted(file for file in place.rglob("*") if is_table(file, place)))
+        return () if not any(map(is_parquet, found)) and _has_pictures(place) else found
+    if place.exists() or not glob.has_magic(text):
+        return (place,) if text.lower().endswith(SUFFIXES) else ()
+    matches = sorted(Path(match) for match in glob.glob(text, recursive=True))
+    if not matches:
+        raise DataFileError(f"Cannot read {text!r}: no file matches.")
+    others = [str(match) for match in matches if not match.name.lower().endswith(SUFFIXES)]
+    if others:
+        raise DataFileError(f"Cannot read {others[0]!r}: its name must end in one of {', '.join(SUFFIXES)}.")
+    return tuple(matches)
+
+
+def is_table(path: Path, folder: Path) -> bool:
+    """Whether a path below a folder is a table that is not hidden."""
+    below = path.relative_to(folder).parts
+    return (
+        path.name.lower().endswith(SUFFIXES) and not any(part.startswith(_HIDDEN) for part in below) and path.is_file()
+    )
+
+
+def is_parquet(file: Path) -> bool:
+    """Whether a file is Parquet, by its name."""
+    return file.name.lower().endswith(_PARQUET)
+
+
+def _has_pictures(folder: Path) -> bool:
+    return any(path.name.lower().endswith(pictures.SUFFIXES) for path in folder.rglob("*"))
+
+
+def _checked(path: _Path) -> Path:
+    """Path of a regular file of a known format that is not empty."""
+    file, shown = Path(path), repr(os.fspath(path))
+    try:
+        if not file.exists():
+            raise DataFileError(f"Cannot read {shown}: no such file.")
+        if not file.is_file():
+            what = "a folder" if file.is_dir() else "not a regular file"
+            raise DataFileError(f"Cannot read {shown}: it is {what}. Give a CSV or Parquet file.")
+        if not file.name.lower().endswith(SUFFIXES):
+            fix = " Save the sheet as CSV." if file.suffix.lower() in _SHEETS else ""
+            raise DataFileError(f"Cannot read {shown}: its name must end in one of {', '.join(SUFFIXES)}.{fix}")
+        if file.stat().st_size == 0:
+            raise DataFileError(f"Cannot read {shown}: it is empty. Columns and at least one row are needed.")
+        with file.open("rb"):
+            return file
+    except OSError as error:
+        raise DataFileError(f"Cannot read {shown}: {error.strerror}.") from error
+    except ValueError as error:
+        if isinstance(error, DataFileError):
+            raise
+        raise DataFileError(f"Cannot read {shown}: {error}.") from error  # a null byte in the name

@@ -279,9 +279,9 @@ def _words_of_folders(ids: Sequence[str]) -> NDArray[np.object_] | None:
 
 def _words_of_csv(folder: Path, ids: Sequence[str], labels_csv: Path) -> NDArray[np.object_]:
     """Label of each picture in the CSV file, None for pictures that are not in it."""
-    from esad.io import files  # only here: arrays of pictures need no pyarrow
+    from esad.io.open import TableFiles  # only here: arrays of pictures need no pyarrow
 
-    batches = list(files.open_batches(labels_csv))  # all columns as text
+    batches = list(TableFiles([labels_csv]).batches())  # all columns as text
     names = batches[0].column_names
     if {"file", "label"} <= set(names):
         names = ["file", "label"]

@@ -2,7 +2,6 @@
 
 import copy
 import os
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -16,8 +15,7 @@ from numpy.typing import NDArray
 
 from esad import labels
 from esad.errors import DataFileError
-from esad.io.files import as_text, column_names
-from esad.io.parts import Part, find_tables, parts_of
+from esad.io.open import Part, TableFiles, as_text, find_tables
 from esad.io.picture_folder import Listing, list_folder
 
 __all__ = ["Block", "PictureStream", "Stream", "TableStream", "open_stream"]
@@ -94,7 +92,7 @@ class TableStream:
 
     Parameters
     ----------
-    files : sequence of path
+    files : sequence of path, or TableFiles
     label_column : str, optional
     ignore : sequence of str
         Columns that are not read.
@@ -108,7 +106,7 @@ class TableStream:
 
     def __init__(
         self,
-        files: Sequence[Path],
+        files: Sequence[Path] | TableFiles,
         *,
         label_column: str | None = None,
         ignore: Sequence[str] = (),
@@ -117,13 +115,19 @@ class TableStream:
         on_bytes: Callable[[int], None] | None = None,
     ) -> None:
         self.label_column, self._text = label_column, tuple(text)
-        aside = [*ignore, *([] if label_column is None else [label_column])]
-        self.columns = _common_columns(files, aside, ignore)
-        parts = parts_of(files, self.columns, label_column=label_column, text=text, on_bytes=on_bytes)
+        data = files if isinstance(files, TableFiles) else TableFiles(files)
+        first, aside = data.files[0], [*ignore, *([] if label_column is None else [label_column])]
+        for name in aside:
+            if name not in data.names:
+                raise DataFileError(f"{str(first)!r} has no column {name!r}.")
+        self.columns = tuple(name for name in data.names if name not in aside)
+        if not self.columns:
+            raise DataFileError(f"{str(first)!r} has no column left to learn from.")
+        parts = data.parts(self.columns, label_column=label_column, text=text, on_bytes=on_bytes)
         self._parts = list(zip(parts, accumulate((part.n_rows for part in parts), initial=0), strict=False))
         self._n_rows = sum(part.n_rows for part in parts)
         if not self._n_rows:
-            raise DataFileError(f"Cannot read {str(files[0])!r}: there are columns but no rows.")
+            raise DataFileError(f"Cannot read {str(first)!r}: there are columns but no rows.")
         self._meanings = {} if label_column is None else self._read_meanings(label_column, meaning)
 
     @property
@@ -193,29 +197,6 @@ class TableStream:
 def _words(values: pa.Array) -> list[Any]:
     """Values of a label column; NaN, which does not even equal itself, is missing."""
     return [None if value != value else value for value in values.to_pylist()]
-
-
-def _common_columns(files: Sequence[Path], aside: Sequence[str], ignore: Sequence[str]) -> tuple[str, ...]:
-    """The columns of the first file but those `aside`; all files must have them, but for those to `ignore`."""
-    first, names = files[0], column_names(files[0])
-    for name in aside:
-        if name not in names:
-            raise DataFileError(f"{str(first)!r} has no column {name!r}.")
-    columns = tuple(name for name in names if name not in aside)
-    if not columns:
-        raise DataFileError(f"{str(first)!r} has no column left to learn from.")
-    others: dict[str, Path] = {}
-    for file in files[1:]:
-        given = column_names(file)
-        lacking = [name for name in names if name not in given and name not in ignore]
-        if lacking:
-            raise DataFileError(f"{str(file)!r} has no column {lacking[0]!r}, which {str(first)!r} has.")
-        others |= {name: file for name in given if name not in names}
-    if others:
-        name, file = next(iter(others.items()))
-        message = f"Columns that {str(first)!r} does not have are left out: {name!r} of {str(file)!r}"
-        warnings.warn(message + (f" and {len(others) - 1} more." if len(others) > 1 else "."), stacklevel=4)
-    return columns
 
 
 class PictureStream:

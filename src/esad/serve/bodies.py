@@ -21,10 +21,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pydantic_core import from_json
 
-from esad.core.text import listed
+from esad.core.text import listed, one_line
 from esad.detectors.opening import Block, open_table, plain_id
 from esad.errors import InputError, LimitError, RequestError, SchemaError
-from esad.io.csv_faults import one_line
 from esad.io.images import as_images
 from esad.io.limits import FileLimits, Readers
 from esad.serve.model import Served

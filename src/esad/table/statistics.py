@@ -36,6 +36,7 @@ MAX_TEXTS = (
 _ID_MIN_ROWS = 20  # fewer rows may well differ by chance
 _DAY = 86_400_000_000  # in microseconds
 _BLOCK_BYTES = 1 << 20  # of numbers that are looked at together, so that they stay in cache
+_BLOCK_ROWS = 1 << 13  # of dates
 _SAFE_SUM = 1e-200  # below this, squares may have underflowed: the column is constant or needs the careful way
 _EXTREME = 100.0  # robust standard deviations from the median at which a value no longer counts
 _SUSPECT = 3.0  # times the robust standard deviation at which extreme values are looked for
@@ -258,7 +259,7 @@ class ColumnStatistics:
     texts : TextCounts or None
         Of text.
     moments : Moments or None
-        Of numbers; of dates, the time and the position in every cycle.
+        Of numbers; of dates, the time and the position in `cycles`: in all of them if other rows may follow.
     spells_dates : bool
         Whether all texts so far are dates.
     first_time, last_time : int
@@ -277,6 +278,7 @@ class ColumnStatistics:
     times_vary: bool = False
     first_time: int = np.iinfo(np.int64).max
     last_time: int = np.iinfo(np.int64).min
+    cycles: tuple[Cycle, ...] = CYCLES
 
     @classmethod
     def of_text(cls, name: str, values: Values, is_reference: Mask, *, is_all: bool) -> Self:
@@ -285,7 +287,7 @@ class ColumnStatistics:
         dates, bad_row = values.dates
         self.spells_dates = bad_row is None
         if self.spells_dates:
-            self._add_dates(dates, is_reference)
+            self._add_dates(dates, is_reference, is_all=is_all)
         if not (is_all and self.spells_dates and self.first is not None):
             self.texts = TextCounts.of(values, is_reference)
             self.n_missing = len(values) - int(self.texts.counts[0].sum())
@@ -295,13 +297,13 @@ class ColumnStatistics:
         return self
 
     @classmethod
-    def of_dates(cls, name: str, values: Values, is_reference: Mask) -> Self:
+    def of_dates(cls, name: str, values: Values, is_reference: Mask, *, is_all: bool) -> Self:
         """A column of dates."""
         self = cls(name, "date")
-        self._add_dates(values.array, is_reference)
+        self._add_dates(values.array, is_reference, is_all=is_all)
         return self
 
-    def _add_dates(self, dates: NDArray[Any], is_reference: Mask) -> None:
+    def _add_dates(self, dates: NDArray[Any], is_reference: Mask, *, is_all: bool) -> None:
         missing = np.isnat(dates)
         self.n_missing, self.n_missing_reference = int(missing.sum()), int((missing & is_reference).sum())
         times = dates[~missing].astype(np.int64) if self.n_missing else dates.astype(np.int64)
@@ -310,7 +312,11 @@ class ColumnStatistics:
             self.first_time, self.last_time = int(times.min()), int(times.max())
             self.times_vary = "day" in covered_cycles(times)
         known = dates if is_reference.all() else dates[is_reference]
-        self.moments = Moments.of(date_features(known, CYCLES)) if len(known) else None
+        self.cycles = self._covered() if is_all else CYCLES
+        sums = _Sums(1 + 2 * len(self.cycles))
+        for start in range(0, len(known), _BLOCK_ROWS):
+            sums.add(date_features(known[start : start + _BLOCK_ROWS], self.cycles))
+        self.moments = Moments(*sums.moments()) if len(known) else None
 
     def merge(self, other: "ColumnStatistics") -> None:
         """Take in the same column of another block; one that was empty so far takes the kind that comes."""
@@ -368,9 +374,9 @@ class ColumnStatistics:
         if kind == "category":
             assert self.texts is not None
             return ColumnFeatures(kind, marks_missing, categories=self.texts.most_frequent(MAX_CATEGORIES))
-        return ColumnFeatures(kind, marks_missing, cycles=self._cycles() if kind == "date" else ())
+        return ColumnFeatures(kind, marks_missing, cycles=self._covered() if kind == "date" else ())
 
-    def _cycles(self) -> tuple[Cycle, ...]:
+    def _covered(self) -> tuple[Cycle, ...]:
         span = covered_cycles(np.array([self.first_time, self.last_time])) if self.first_time <= self.last_time else ()
         return tuple(cycle for cycle in CYCLES if (self.times_vary if cycle == "day" else cycle in span))
 
@@ -385,7 +391,7 @@ class ColumnStatistics:
         elif self.moments is not None:
             kept = [0]
             if features.kind == "date":
-                kept += [1 + 2 * CYCLES.index(cycle) + wave for cycle in features.cycles for wave in (0, 1)]
+                kept += [1 + 2 * self.cycles.index(cycle) + wave for cycle in features.cycles for wave in (0, 1)]
             mean, std = self.moments.mean[kept], self.moments.std[kept]
         if features.marks_missing:
             own_mean, own_std = _of_shares(np.array([self.n_missing_reference / max(1, n_reference)]))
@@ -477,7 +483,7 @@ def _columns(table: Table, is_reference: Mask, *, is_all: bool) -> list[ColumnSt
         if kind == "category":
             columns.append(ColumnStatistics.of_text(name, table.values(index), is_reference, is_all=is_all))
         elif kind == "date":
-            columns.append(ColumnStatistics.of_dates(name, table.values(index), is_reference))
+            columns.append(ColumnStatistics.of_dates(name, table.values(index), is_reference, is_all=is_all))
         else:
             columns.append(next(numbers))
     return columns

@@ -1,0 +1,430 @@
+"""The one CSV reader: arrow's incremental reader gives every column as text, kernels then tell what it holds.
+
+So nothing hangs on what the first block happens to hold, a file is read once, and a value that cannot be read is known
+by its row. Where arrow refuses a file, a slow walk over its lines says what is wrong: no decision rests on the words of
+an error. What does not fit into memory is written to a Parquet file of its own (`spool`), which is read from anywhere.
+"""
+
+import contextlib
+import csv
+import functools
+import logging
+import operator
+import os
+import re
+import tempfile
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+
+from esad.core.text import listed, one_line
+from esad.errors import DataFileError, OutputError
+from esad.io.csv_dialect import MISSING, Dialect, not_readable, open_text
+from esad.table.parse import PLAIN, Style, parse_numbers, read_numerals
+
+__all__ = ["Held", "Spool", "batches", "join_types", "read", "spool", "stored_type"]
+
+logger = logging.getLogger("esad")
+
+PART_BYTES = 1 << 22  # of text, in a part of a spooled file
+_TRUTHS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
+_N_TRIED = 100  # cells that tell whether a column is worth reading as numbers
+
+Held: TypeAlias = pa.DataType | Style  # what a column holds: a style where numbers are not written plainly
+Types = Mapping[str, pa.DataType]
+
+
+# ---------------------------------------------------------------------- rows
+
+
+def read(dialects: Mapping[Path, Dialect], names: Sequence[str], *, text: Sequence[str] = ()) -> dict[Path, pa.Table]:
+    r"""All rows of files; a column's type is what all its values agree on, text if they do not or if named in `text`.
+
+    Numbers may be written as `esad.table.parse` knows them; a line in the log says so. Dates and times stay text, so
+    that one parser reads them in training and in scoring.
+
+    Examples
+    --------
+    >>> from esad.io.csv_dialect import sniff
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder) / "sizes.csv"
+    ...     _ = file.write_text("name,size\nx,$1\ny,$2.50\n")
+    ...     read({file: sniff(file)}, ["name", "size"])[file].to_pydict()
+    {'name': ['x', 'y'], 'size': [1.0, 2.5]}
+    """
+    texts = {path: _whole_text(path, dialect, names) for path, dialect in dialects.items()}
+    columns: dict[Path, list[Any]] = {path: [] for path in texts}
+    written = []
+    for name in names:
+        found = {path: (pa.string(), rows[name]) for path, rows in texts.items()}
+        if name not in text:
+            found = {path: _typed(rows[name], dialects[path]) for path, rows in texts.items()}
+        held = functools.reduce(join_types, (held for held, _ in found.values()), pa.null())
+        written += [name] if isinstance(held, Style) and held.is_sound else []
+        for path, (_, typed) in found.items():
+            is_right = typed.type == stored_type(held)
+            columns[path].append(typed if is_right else _turned(texts[path][name], stored_type(held), dialects[path]))
+    _mention_written(written)
+    return {path: pa.Table.from_arrays(own, names=list(names)) for path, own in columns.items()}
+
+
+def _whole_text(path: Path, dialect: Dialect, names: Sequence[str]) -> pa.Table:
+    return pa.Table.from_batches(_texts(path, dialect, names), pa.schema([(name, pa.string()) for name in names]))
+
+
+def batches(path: Path, dialect: Dialect, names: Sequence[str], *, numbers: Sequence[str]) -> Generator[pa.RecordBatch]:
+    """All rows, block by block: the columns `numbers` as such, the others as text."""
+    n_before = 0
+    for batch in _texts(path, dialect, names):
+        columns = [
+            _numbers(path, dialect, name, column, n_before) if name in numbers else column
+            for name, column in zip(names, batch.columns, strict=True)
+        ]
+        yield pa.RecordBatch.from_arrays(columns, names=list(names))
+        n_before += batch.num_rows
+
+
+def _numbers(path: Path, dialect: Dialect, name: str, texts: pa.Array, n_before: int) -> pa.Array:
+    """Text as numbers; what spells none is an error that names the column, the value and the line."""
+    values, bad_row = _parsed(texts, dialect)
+    if bad_row is None:
+        return pa.array(values, from_pandas=True)
+    line = _line_of_record(path, dialect, dialect.n_lines_before + 2 + n_before + bad_row)
+    raise DataFileError(
+        f"Cannot read {str(path)!r}: column {name!r} holds {texts[bad_row].as_py()[:40]!r} in line {line}, which is no "
+        "number, and the column held numbers in training. Correct the value or leave it empty."
+    )
+
+
+def _parsed(texts: pa.Array, dialect: Dialect) -> tuple[Any, int | None]:
+    """Numbers, written plainly or not, and the row of the first text that spells none."""
+    if dialect.decimal_point == ".":
+        values, bad_row = parse_numbers(texts)
+    elif not pc.any(pc.match_substring(texts, ".")).as_py():
+        values, bad_row = parse_numbers(pc.replace_substring(texts, ",", "."))
+    else:
+        values, bad_row = None, 0
+    if bad_row is None:
+        return values, None
+    values, _, bad_row = read_numerals(texts, decimal_point=dialect.decimal_point)
+    return values, bad_row
+
+
+def _texts(path: Path, dialect: Dialect, names: Sequence[str]) -> Generator[pa.RecordBatch]:
+    """All rows, block by block, every column as text: null where nothing stands."""
+    if not names:
+        return
+    ragged: list[pa_csv.InvalidRow] = []
+
+    def note(row: pa_csv.InvalidRow) -> str:
+        ragged.append(row)
+        return "error"
+
+    read_names = list(dict.fromkeys((*names, dialect.names[-1])))  # the last one tells whether quotes close
+    last = None
+    try:
+        with pa_csv.open_csv(
+            str(path),
+            read_options=pa_csv.ReadOptions(
+                use_threads=False,  # only so arrow knows the row of a fault
+                block_size=dialect.n_block_bytes,
+                skip_rows=dialect.n_lines_before,
+                encoding=dialect.encoding,
+            ),
+            parse_options=pa_csv.ParseOptions(
+                delimiter=dialect.delimiter, newlines_in_values=True, invalid_row_handler=note
+            ),
+            convert_options=pa_csv.ConvertOptions(
+                column_types=dict.fromkeys(read_names, pa.string()),
+                include_columns=read_names,
+                null_values=list(MISSING),
+                strings_can_be_null=True,
+            ),
+        ) as reader:
+            for batch in reader:
+                if batch.num_rows:
+                    last = batch.column(dialect.names[-1])[-1].as_py()
+                    yield batch.select(list(names))
+    except (pa.ArrowException, OSError) as error:
+        raise _fault(path, dialect, error, ragged) from error
+    if last is not None and re.search(r"[\r\n]", last):  # arrow takes a quote that never closes for a long value
+        quotes = _walk_quotes(path, dialect)
+        if quotes.opened is not None:
+            raise _never_closed(path, quotes.opened)
+
+
+# ---------------------------------------------------------------------- what a column holds
+
+
+def _typed(column: pa.ChunkedArray | pa.Array, dialect: Dialect) -> tuple[Held, Any]:
+    """What all texts of a column agree on, and the column in that type."""
+    if column.null_count == len(column):
+        return pa.null(), column.cast(pa.float64())
+    head = column.drop_null().slice(0, _N_TRIED)
+    for type_ in (pa.int64(), pa.float64(), pa.bool_()):
+        typed = None if _as_type(head, type_, dialect) is None else _as_type(column, type_, dialect)
+        if typed is not None:
+            return type_, typed
+    style = read_numerals(_whole(head), decimal_point=dialect.decimal_point)[1]
+    if style is not None:
+        style = read_numerals(_whole(column), decimal_point=dialect.decimal_point)[1]
+    if style is None or not style.is_sound:
+        return style or pa.string(), column
+    return style, _turned(column, pa.float64(), dialect)
+
+
+def _as_type(texts: Any, type_: pa.DataType, dialect: Dialect) -> Any:
+    """Texts as plain values of a type, None if one is not."""
+    if type_ == pa.bool_():
+        found = pc.index_in(texts, value_set=pa.array(list(_TRUTHS)))
+        if found.null_count > texts.null_count:
+            return None
+        return pc.take(pa.array(list(_TRUTHS.values())), found)
+    if dialect.decimal_point == "," and type_ == pa.float64():
+        if pc.any(pc.match_substring(texts, ".")).as_py():
+            return None
+        texts = pc.replace_substring(texts, ",", ".")
+    try:
+        return texts.cast(type_)
+    except pa.ArrowInvalid:
+        return None
+
+
+def _whole(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+
+def stored_type(held: Held) -> pa.DataType:
+    """The type of a column that holds so much; one without any value is taken for numbers."""
+    if isinstance(held, Style):
+        return pa.float64() if held.is_sound else pa.string()
+    return pa.float64() if pa.types.is_null(held) else held
+
+
+def join_types(one: Held, other: Held) -> Held:
+    """What a column holds that holds the one here and the other there: text where they do not agree.
+
+    Examples
+    --------
+    >>> join_types(pa.int64(), pa.float64()), join_types(pa.bool_(), pa.int64()), join_types(pa.null(), pa.bool_())
+    (DataType(double), DataType(string), DataType(bool))
+    """
+    if one == other or other == pa.null():
+        return one
+    if one == pa.null():
+        return other
+    numbers = (pa.int64(), pa.float64())
+    if one in numbers and other in numbers:
+        return pa.float64()
+    if (isinstance(one, Style) or one in numbers) and (isinstance(other, Style) or other in numbers):
+        return functools.reduce(operator.or_, (held if isinstance(held, Style) else PLAIN for held in (one, other)))
+    return pa.string()
+
+
+def _turned(column: pa.ChunkedArray | pa.Array, type_: pa.DataType, dialect: Dialect) -> Any:
+    """Texts as a type that holds all of them."""
+    if pa.types.is_string(type_):
+        return column
+    plain = _as_type(column, type_, dialect)
+    return pa.array(_parsed(_whole(column), dialect)[0], from_pandas=True) if plain is None else plain
+
+
+def _mention_written(names: Sequence[str]) -> None:
+    """Say in the log which columns of text are read as numbers."""
+    if names:
+        logger.warning("read as numbers, though not written plainly: %s", listed(names))
+
+
+# ---------------------------------------------------------------------- more than fits into memory
+
+
+@dataclass(frozen=True)
+class Spool:
+    """A CSV file as Parquet that has no name any more: it goes when nobody reads it, whatever happens.
+
+    Attributes
+    ----------
+    file : Path
+        The CSV file.
+    source : pyarrow.NativeFile
+        Its rows in Parquet.
+    held : dict of str to Held
+        What each column holds.
+    """
+
+    file: Path
+    source: pa.NativeFile
+    held: Mapping[str, Held]
+
+
+def spool(
+    path: Path,
+    dialect: Dialect,
+    names: Sequence[str],
+    *,
+    held: Mapping[str, Held] | None = None,
+    on_bytes: Callable[[int], None] | None = None,
+) -> Spool:
+    """Write a CSV file to a temporary Parquet file, block by block.
+
+    Parameters
+    ----------
+    path, dialect, names
+        The file and its columns.
+    held : dict of str to Held, optional
+        What is known of columns, such as that some are text; the first block tells of others. Where a later block
+        contradicts it, the rest is looked at without being written, and all is written anew: so a file is read twice
+        at most.
+    on_bytes : callable, optional
+        Told how many bytes of text have been read.
+    """
+    known, found = dict(held or {}), dict[str, Held]()
+    for _ in range(2):
+        folder = tempfile.mkdtemp(prefix="esad-")
+        target = Path(folder) / "rows.parquet"
+        try:
+            found, is_whole = _write_rows(path, dialect, names, known, target, on_bytes)
+            if is_whole:
+                _mention_written([name for name, style in found.items() if isinstance(style, Style) and style.is_sound])
+                return Spool(path, pa.OSFile(str(target)), found)
+        except OSError as error:
+            raise OutputError(
+                f"Cannot write the rows of {str(path)!r} to {tempfile.gettempdir()!r}: {error.strerror or error}. "
+                "Set TMPDIR to a folder with more room, or give Parquet."
+            ) from error
+        finally:
+            with contextlib.suppress(OSError):  # where open files cannot lose their name, they stay until the reboot
+                target.unlink(missing_ok=True)
+                os.rmdir(folder)
+        known, on_bytes = found, None
+    raise DataFileError(f"Cannot read {str(path)!r}: it changes while it is read.")
+
+
+def _write_rows(
+    path: Path,
+    dialect: Dialect,
+    names: Sequence[str],
+    known: Mapping[str, Held],
+    target: Path,
+    on_bytes: Callable[[int], None] | None,
+) -> tuple[dict[str, Held], bool]:
+    """Write rows as long as they are what was known before; what all of them hold, and whether all were written."""
+    found: dict[str, Held] = {}
+    writer: pq.ParquetWriter | None = None
+    is_whole = True
+    with contextlib.ExitStack() as stack:
+        for batch in _texts(path, dialect, names):
+            typed = {name: _typed(batch.column(name), dialect) for name in names}
+            own = {name: known.get(name, typed[name][0]) for name in names}
+            found = {name: join_types(found.get(name, own[name]), own[name]) for name in names}
+            schema = pa.schema([(name, stored_type(found[name])) for name in names])
+            writer = writer or stack.enter_context(pq.ParquetWriter(str(target), schema, compression="lz4"))
+            is_whole = is_whole and schema == writer.schema
+            if is_whole:
+                columns = [
+                    typed[name][1] if typed[name][1].type == type_ else _turned(batch.column(name), type_, dialect)
+                    for name, type_ in zip(names, schema.types, strict=True)
+                ]
+                n_parts = max(1, -(-batch.nbytes // PART_BYTES))
+                rows = pa.Table.from_arrays(columns, schema=schema)
+                writer.write_table(rows, row_group_size=max(1, -(-rows.num_rows // n_parts)))
+            if on_bytes is not None:
+                on_bytes(batch.nbytes)
+        if writer is None:  # no row at all
+            found = {name: known.get(name, pa.null()) for name in names}
+            schema = pa.schema([(name, stored_type(found[name])) for name in names])
+            stack.enter_context(pq.ParquetWriter(str(target), schema))
+    return found, is_whole
+
+
+# ---------------------------------------------------------------------- what is wrong with a file
+
+
+def _fault(path: Path, dialect: Dialect, error: Exception, ragged: Sequence[pa_csv.InvalidRow]) -> DataFileError:
+    """What is wrong with a file that arrow refuses, in one line that names the file and the line."""
+    if ragged:
+        row = ragged[0]
+        line = _line_of_record(path, dialect, row.number)
+        reason = f"line {line} has {row.actual_columns} fields, the header has {row.expected_columns}. "
+        is_first_row = row.number == dialect.n_lines_before + 2
+        fix = "Fix or remove that line."
+        if is_first_row and row.actual_columns > row.expected_columns:
+            fix = "The first line must name every column; no title may stand before it."
+        return DataFileError(f"Cannot read {str(path)!r}: {reason}{fix}")
+    with contextlib.suppress(pa.ArrowException, OSError):  # the file itself is damaged, as `error` says
+        wrong = not_readable(path, dialect.encoding)
+        if wrong is not None:
+            return wrong
+        quotes = _walk_quotes(path, dialect)
+        if quotes.opened is not None:
+            return _never_closed(path, quotes.opened)
+        if quotes.longest > dialect.n_block_bytes:
+            return DataFileError(
+                f"Cannot read {str(path)!r}: line {quotes.line_of_longest} is longer than "
+                f"{dialect.n_block_bytes} bytes. Are there quotes that close too late?"
+            )
+    return DataFileError(f"Cannot read {str(path)!r}: {one_line(error)}.")
+
+
+def _never_closed(path: Path, line: int) -> DataFileError:
+    return DataFileError(
+        f"Cannot read {str(path)!r}: it ends inside quotes that were opened in line {line}. Close them."
+    )
+
+
+@dataclass(frozen=True)
+class _Quotes:
+    """Where quotes are opened that never close, and the longest record with the line that it begins in."""
+
+    opened: int | None
+    longest: int
+    line_of_longest: int
+
+
+def _walk_quotes(path: Path, dialect: Dialect) -> _Quotes:
+    """Go through all quotes by the rules of arrow: one only means something at the beginning of a field."""
+    mark = re.escape(dialect.delimiter)
+    closing, plain = re.compile(r'[^"]*(?:""[^"]*)*"'), re.compile(rf"[^{mark}]*{mark}?")
+    opened_in, start, length, longest, line_of_longest = None, 1, 0, 0, 1
+    for number, line in enumerate(_lines(path, dialect), 1):
+        place = 0
+        if opened_in is None:
+            start, length = number, 0
+        length += len(line.encode())
+        while place < len(line):
+            if opened_in is None and line[place] == '"':
+                opened_in, place = number, place + 1
+            if opened_in is not None:
+                closed = closing.match(line, place)
+                if closed is None:
+                    break
+                opened_in, place = None, closed.end()
+            found = plain.match(line, place)
+            place = found.end() if found and found.end() > place else len(line)
+        if length > longest:
+            longest, line_of_longest = length, start
+    return _Quotes(opened_in, longest, line_of_longest)
+
+
+def _lines(path: Path, dialect: Dialect) -> Iterator[str]:
+    with open_text(path, dialect.encoding) as text:
+        yield from text
+
+
+def _line_of_record(path: Path, dialect: Dialect, record: int) -> int:
+    """Line in which a record starts, where the header is record 1; arrow counts records, people count lines."""
+    rows = csv.reader(_lines(path, dialect), delimiter=dialect.delimiter)
+    number, start = 0, 1
+    with contextlib.suppress(csv.Error):  # a field too long to look at
+        for fields in rows:
+            number += bool(fields)
+            if number == record:
+                return start
+            start = rows.line_num + 1
+    return record

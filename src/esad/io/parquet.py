@@ -1,0 +1,83 @@
+"""Parquet files: their names and layout by the footer, their rows a row group at a time."""
+
+import contextlib
+import re
+from collections.abc import Generator, Iterator, Sequence
+from pathlib import Path
+from typing import TypeAlias
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from esad.core.text import one_line
+from esad.errors import DataFileError
+from esad.io.csv_dialect import check_names
+
+__all__ = ["Layout", "batches", "layout", "read"]
+
+_DAMAGE = (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError)  # all seen on files with flipped bytes
+_PANDAS_INDEX = re.compile(r"__index_level_\d+__")
+
+Source: TypeAlias = Path | pa.NativeFile
+
+
+class Layout:
+    """What the footer of a file says: columns, their types, and the rows of each row group.
+
+    Parameters
+    ----------
+    file : Path
+    source : path or open file
+        Where the bytes are.
+    """
+
+    def __init__(self, file: Path, source: Source) -> None:
+        with _opened(file, source) as opened:
+            schema = opened.schema_arrow
+            groups = range(opened.metadata.num_row_groups)
+            self.group_rows = tuple(opened.metadata.row_group(group).num_rows for group in groups)
+        self.names = tuple(name for name in schema.names if not _PANDAS_INDEX.fullmatch(name))
+        check_names(file, self.names)
+        self.types = dict(zip(schema.names, schema.types, strict=True))
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows there are."""
+        return sum(self.group_rows)
+
+
+def layout(file: Path) -> Layout:
+    """Read the footer; an unnamed pandas index is no column."""
+    return Layout(file, file)
+
+
+def read(file: Path, names: Sequence[str]) -> pa.Table:
+    """All rows."""
+    with _opened(file, file) as source:
+        return source.read(columns=list(names)).select(list(names)).replace_schema_metadata(None)
+
+
+def batches(
+    file: Path, names: Sequence[str], n_rows: int, *, group: int | None = None, source: Source | None = None
+) -> Generator[pa.RecordBatch]:
+    """Rows of one row group, or of all, at most so many at a time; `source` is where the bytes are, if elsewhere."""
+    groups = None if group is None else [group]
+    with _opened(file, source or file) as opened:
+        for batch in opened.iter_batches(batch_size=n_rows, columns=list(names), row_groups=groups):
+            yield batch.select(list(names)).replace_schema_metadata(None)
+
+
+@contextlib.contextmanager
+def _opened(file: Path, source: Source) -> Iterator[pq.ParquetFile]:
+    """A Parquet file to read from; what is wrong inside is one line."""
+    given = str(source) if isinstance(source, Path) else source
+    try:
+        # Buffered column readers without pre-buffering: a row group, however large, is never in memory as a whole.
+        with pq.ParquetFile(given, pre_buffer=False, buffer_size=1 << 16) as opened:
+            yield opened
+    except DataFileError:
+        raise
+    except _DAMAGE as error:
+        raise DataFileError(
+            f"Cannot read {str(file)!r}: it is damaged or no Parquet file ({one_line(error)})."
+        ) from error
