@@ -218,3 +218,20 @@ def test_fresh_noise_alone_only_adds_a_constant_to_plain_reconstruction() -> Non
     noise = 0.1 * rng.normal(size=(200_000, 5))
     loss = np.mean(np.sum((reconstruction - (x + noise)) ** 2, axis=1))
     assert float(loss) == pytest.approx(float(np.sum((reconstruction - x) ** 2)) + 5 * 0.1**2, rel=1e-3)
+
+
+@given(seeds, sizes, sizes, sizes, concentrations)
+def test_a_change_that_can_be_told_from_the_code_bounds_its_information(seed, n_t, n_x, n_z, concentration):
+    """Eq. (10): T -> X -> Z, so I(X, Z) >= I(T, Z) >= H(T) + E log q(t | z) for every q, and the true one is best."""
+    rng = np.random.default_rng(seed)
+    t_and_x = draw_joint(rng, n_t, n_x, concentration)
+    channel = given_x(draw_joint(rng, n_x, n_z, concentration))
+    x_and_z = t_and_x.sum(0)[:, None] * channel
+    t_and_z = t_and_x @ channel
+    told = t_and_z / t_and_z.sum(0)  # q = p(t | z)
+    guessed = draw_joint(rng, n_t, n_z, concentration)
+    guessed /= guessed.sum(0)
+    bounds = [entropy(t_and_z.sum(1)) + float(np.sum(t_and_z * np.log(q))) for q in (told, guessed)]
+    assert mutual_information(x_and_z) >= mutual_information(t_and_z) - 1e-12
+    assert math.isclose(bounds[0], mutual_information(t_and_z), abs_tol=1e-9)
+    assert bounds[1] <= bounds[0] + 1e-12

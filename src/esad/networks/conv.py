@@ -37,12 +37,18 @@ class ConvEncoder(nn.Module):
         """Draw the initial weights."""
         reset_weights(self, random)
 
+    def levels_of(self, x: Tensor) -> list[Tensor]:
+        """What every level gives, (batch, members * width, height, width), from the first to the deepest."""
+        h = pad_to_multiple(fold_members(x), self.multiple)
+        found: list[Tensor] = []
+        for level in self.levels:
+            h = level(F.max_pool2d(h, 2) if found else h)
+            found.append(h)
+        return found
+
     def forward(self, x: Tensor) -> Tensor:
         """Flattened code of every picture."""
-        h = pad_to_multiple(fold_members(x), self.multiple)
-        for index, level in enumerate(self.levels):
-            h = level(h if index == 0 else F.max_pool2d(h, 2))
-        return unfold_members(h, self.n_members).flatten(2)
+        return unfold_members(self.levels_of(x)[-1], self.n_members).flatten(2)
 
 
 class ConvDecoder(nn.Module):

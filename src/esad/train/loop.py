@@ -63,6 +63,7 @@ class Settings:
     precision: str = "auto"
     min_anomaly_ratio: float = 0.5  # of the labelled draws
     beta_2: float = 0.999  # of Adam
+    momentum: float = 0.0  # of SGD, after Nesterov
     compiled: bool = False  # fuse the forward and backward pass; worth its half minute on a GPU in long trainings
     accumulate: int = 1  # parts that a batch is taken in, one after the other
 
@@ -110,7 +111,7 @@ class LoopState:
         self.random = random
         self.identity = identity  # names data, labels and parameters; a checkpoint must match
         self.phase, self.n_phases = phase, n_phases  # of a training in several parts
-        self.parameters = list(objective.parameters())
+        self.parameters = [parameter for parameter in objective.parameters() if parameter.requires_grad]
         self.optimizer = _make_optimizer(self.parameters, settings)
         self.replica = None if processes.is_alone else replica(objective)
         self.step = 0
@@ -328,7 +329,7 @@ def _make_optimizer(parameters: Sequence[Tensor], settings: Settings) -> torch.o
     fused = parameters[0].device.type in ("cpu", "cuda")
     common: dict[str, Any] = {"lr": lr, "weight_decay": settings.weight_decay, "fused": fused}
     if settings.optimizer == "sgd":
-        return torch.optim.SGD(parameters, **common)
+        return torch.optim.SGD(parameters, momentum=settings.momentum, nesterov=settings.momentum > 0, **common)
     kind = torch.optim.AdamW if settings.optimizer == "adamw" else torch.optim.Adam
     return kind(parameters, betas=(0.9, settings.beta_2), capturable=on_gpu, **common)
 

@@ -25,6 +25,7 @@ __all__ = [
     "in_turn",
     "resolve_device",
     "threads_for",
+    "without_autocast",
 ]
 
 PRECISIONS = ("auto", "float32", "float64", "bfloat16")
@@ -75,6 +76,13 @@ def autocast(precision: str, device: torch.device) -> contextlib.AbstractContext
     """The context a forward pass runs in."""
     if precision == "bfloat16":
         return torch.autocast(device.type, dtype=torch.bfloat16)
+    return contextlib.nullcontext()
+
+
+def without_autocast(device: torch.device) -> contextlib.AbstractContextManager[None]:
+    """A part of a forward pass that needs all digits, whatever the rest is computed in."""
+    if torch.is_autocast_enabled(device.type):
+        return torch.autocast(device.type, enabled=False)
     return contextlib.nullcontext()
 
 

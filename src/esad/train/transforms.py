@@ -1,11 +1,26 @@
-"""Random changes of rows and pictures, per member: noise, permutation, rotation, grey."""
+"""Random changes of rows and pictures, per member: noise, permutation, rotation, grey, cut-outs, light."""
+
+import math
+from collections.abc import Callable
 
 import torch
+import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from esad.core.random import MemberRandom
 
-__all__ = ["add_noise", "permute_features", "quarter_turns", "random_turns", "rotate", "shift_and_flip", "to_grey"]
+__all__ = [
+    "add_noise",
+    "change_light",
+    "cut_out",
+    "move",
+    "permute_features",
+    "quarter_turns",
+    "random_turns",
+    "rotate",
+    "shift_and_flip",
+    "to_grey",
+]
 
 
 def add_noise(x: Tensor, sigma: float, random: MemberRandom) -> Tensor:
@@ -42,15 +57,65 @@ def rotate(x: Tensor, turns: Tensor) -> Tensor:
 
 def shift_and_flip(x: Tensor, reach: int, random: MemberRandom, *, flip: bool = True) -> Tensor:
     """Shift each picture of (members, batch, C, H, W) by up to `reach` pixels, repeating the border; mirror half."""
-    batch, channels, height, width = x.shape[1:]
+    batch = x.shape[1]
     down, right = (random.integers(2 * reach + 1, batch) - reach for _ in range(2))  # (members, batch)
+    return move(x, down, right, random.integers(2, batch).bool() if flip else None)
+
+
+def move(x: Tensor, down: Tensor, right: Tensor, mirror: Tensor | None = None) -> Tensor:
+    """Shift each picture of (members, batch, C, H, W) by its own pixels (members, batch), repeating the border.
+
+    Those for which `mirror` (members, batch) is true are mirrored left to right.
+    """
+    channels, height, width = x.shape[2:]
     rows = torch.arange(height, device=x.device) - down[..., None]  # (members, batch, H): where each row comes from
     columns = torch.arange(width, device=x.device) - right[..., None]
-    if flip:
-        columns = torch.where(random.integers(2, batch).bool()[..., None], columns.flip(-1), columns)
+    if mirror is not None:
+        columns = torch.where(mirror[..., None], columns.flip(-1), columns)
     rows, columns = rows.clamp(0, height - 1), columns.clamp(0, width - 1)
     x = x.gather(3, rows[:, :, None, :, None].expand(-1, -1, channels, -1, width))
     return x.gather(4, columns[:, :, None, None, :].expand(-1, -1, channels, height, -1))
+
+
+def cut_out(x: Tensor, least_area: float, draw: Callable[[], Tensor]) -> Tensor:
+    """A part of each picture of (members, batch, C, H, W), at least so much of its area, at the picture's own size.
+
+    `draw` gives uniform numbers in [0, 1), (members, batch).
+    """
+    area = least_area + (1 - least_area) * draw()
+    aspect = torch.exp((2 * draw() - 1) * math.log(4 / 3))
+    width, height = (area * aspect).sqrt().clamp(max=1), (area / aspect).sqrt().clamp(max=1)
+    none = torch.zeros_like(area)
+    across = torch.stack([width, none, (2 * draw() - 1) * (1 - width)], dim=-1)
+    along = torch.stack([none, height, (2 * draw() - 1) * (1 - height)], dim=-1)
+    where = torch.stack([across, along], dim=-2).flatten(0, 1)  # (members * batch, 2, 3)
+    flat = x.flatten(0, 1)
+    grid = F.affine_grid(where, list(flat.shape), align_corners=False)
+    return F.grid_sample(flat, grid, padding_mode="reflection", align_corners=False).view_as(x)
+
+
+def change_light(x: Tensor, strength: float, draw: Callable[[], Tensor]) -> Tensor:
+    """Change light and colours of four in five pictures in [0, 1], each by up to a share; make one colour in five grey.
+
+    `draw` gives uniform numbers in [0, 1), (members, batch).
+    """
+
+    def of_picture(values: Tensor) -> Tensor:
+        return values[..., None, None, None]
+
+    changed = of_picture(draw()) < 0.8
+
+    def factor() -> Tensor:
+        return 1 + changed * of_picture(2 * draw() - 1) * strength
+
+    x = x * factor()
+    mean = x.mean((2, 3, 4), keepdim=True)
+    x = torch.lerp(mean, x, factor())
+    if x.shape[2] > 1:
+        grey = x.mean(2, keepdim=True)
+        x = torch.lerp(grey.expand_as(x), x, factor())
+        x = torch.where(of_picture(draw()) < 0.2, grey, x)
+    return x.clamp(0, 1)
 
 
 def to_grey(x: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from esad.core.random import MemberRandom
-from esad.train.objective import Batch, mean_over_rows
+from esad.train.objective import Batch, Objective, mean_over_rows
 from esad.train.transforms import quarter_turns, random_turns, rotate
 
 if TYPE_CHECKING:
@@ -58,6 +58,9 @@ class ExtraTerm(nn.Module):
 
     def reset(self, random: MemberRandom) -> None:
         """Draw the initial weights, if it has any."""
+
+    def inherit(self, previous: Objective) -> None:
+        """Take over what a training before this one has learned."""
 
     def draw(self, batch: Batch) -> Drawn:
         """Rows that pass the networks besides those of the batch."""

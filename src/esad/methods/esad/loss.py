@@ -76,6 +76,16 @@ class LossSettings:
         of mean and standard deviation.
     norm_offset, min_spread : float
         Scaled score: added to ||z^|| before the logarithm; smallest spread a logarithm is divided by.
+    turns : float
+        Weight in the score of what is told from turned pictures (`turns.py`); 0 switches them off.
+    places : int
+        Pixels by which pictures are shifted, to be told like the turns; 0 for not at all.
+    crop : float
+        Turned pictures are cut out at random, with at least this share of their area.
+    nearest_alone : bool
+        Of turned pictures, only their nearest known codes count in the score.
+    n_codes : int
+        Codes of training pictures that are kept.
     bins : tuple of int
         Quantile bins that a column is seen in, one number per member, 0 for the column itself; empty if all see that.
     """
@@ -102,6 +112,11 @@ class LossSettings:
     robust: bool = False
     norm_offset: float = 0.0
     min_spread: float = 1e-3
+    turns: float = 0.0
+    places: int = 0
+    crop: float = 1.0
+    nearest_alone: bool = False
+    n_codes: int = 0
     bins: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
@@ -152,6 +167,11 @@ class ESADObjective(Objective):
         self.view.adjust(self.encoder_1, self.encoder_2)
         for extra in self.view.extras:
             extra.reset(random)
+
+    def inherit(self, previous: Objective) -> None:
+        """Let the view's extra terms take over what was trained before."""
+        for extra in self.view.extras:
+            extra.inherit(previous)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Eq. (4): z = Enc1(x), x^ = Dec(z), z^ = Enc2(x^), all (members, batch, ...)."""

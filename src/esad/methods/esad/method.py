@@ -44,6 +44,7 @@ from esad.core.arguments import (
 from esad.detectors.deep import DeepDetector, Phase
 from esad.errors import ModelFileError
 from esad.methods.esad.recipe import MAX_BINS, Parameter, Parameters, Recipe, is_bins, is_number_of_bins, resolve
+from esad.methods.esad.turns import TurnsObjective, have_upper_side
 from esad.preprocess.inputs import SCALINGS, Rows, reference_rows
 from esad.train.loop import OPTIMIZERS, SCHEDULES
 from esad.train.objective import Objective
@@ -136,6 +137,17 @@ PARAMETERS = Parameters(
         paper=0.0,
         only="images",
     ),
+    mutual_information=Parameter(
+        meaning='What bounds the mutual information of Eq. (3): "reconstruction", as in the paper; or "both", for '
+        "pictures that have an upper side: besides, an encoder learns to tell by which quarter turn a picture was "
+        "turned, and the score asks how well it can and whether it knows such codes. An extension of ours, trained "
+        "first, with the network `network`.",
+        allowed={"table": ("auto", "reconstruction"), "images": ("auto", "reconstruction", "both")},
+        auto='"both" for pictures whose turns a linear model can tell, if `network` is "conv", and `restore`, `decoys` '
+        'and `norm_weight` are not set; else "reconstruction"',
+        table="reconstruction",
+        paper="reconstruction",
+    ),
     restore=Parameter(
         meaning="Pictures only: what is hidden from the first encoder, to be restored.",
         allowed={"table": ("none",), "images": ("none", "grey", "rotate", "both")},
@@ -202,7 +214,8 @@ PARAMETERS = Parameters(
     n_epochs=Parameter(
         meaning="Passes over the unlabelled rows.",
         allowed=COMMON["n_epochs"],
-        auto="250 to 1,000 steps on tables, 500 to 1,500 on pictures, by the number of unlabelled rows",
+        auto="250 to 1,000 steps on tables, 500 to 1,500 on pictures, by the number of unlabelled rows; where turns "
+        "are told, half as many for the reconstruction",
         paper=200,
     ),
     batch_size=Parameter(
@@ -312,6 +325,7 @@ class ESAD(DeepDetector):
         shift: int | str = "auto",
         flip: bool | str = "auto",
         decoys: float | str = "auto",
+        mutual_information: str = "auto",
         restore: str = "none",
         bins: Any = "auto",
         lambda_norm: float | str = "auto",
@@ -352,6 +366,7 @@ class ESAD(DeepDetector):
         self.shift = shift
         self.flip = flip
         self.decoys = decoys
+        self.mutual_information = mutual_information
         self.restore = restore
         self.bins = bins
         self.lambda_norm = lambda_norm
@@ -405,10 +420,19 @@ class ESAD(DeepDetector):
         """
         return PARAMETERS.automatic(kind)
 
-    def recipe_for(self, in_shape: tuple[int, ...], y: NDArray[np.int8], device: str = "cpu") -> Recipe:
-        """Every choice for preprocessed rows (n, *in_shape) with labels `y`; wrong arguments are refused."""
-        precision = self._precision_on(torch.device(device), in_shape)
-        return resolve(self.get_params(deep=False) | {"precision": precision}, PARAMETERS, in_shape, y, device)
+    def recipe_for(
+        self, in_shape: tuple[int, ...], y: NDArray[np.int8], device: str = "cpu", *, pictures: Rows | None = None
+    ) -> Recipe:
+        """Every choice for preprocessed rows (n, *in_shape) with labels `y`; wrong arguments are refused.
+
+        Without the `pictures` themselves they are taken to have an upper side.
+        """
+        given = self.get_params(deep=False) | {"precision": self._precision_on(torch.device(device), in_shape)}
+
+        def upper_side() -> bool:
+            return pictures is None or have_upper_side(pictures[reference_rows(y)])
+
+        return resolve(given, PARAMETERS, in_shape, y, device, upper_side=upper_side)
 
     def n_leaving_out(self, kind: str) -> int:
         """As many as there are members; none as published."""
@@ -429,10 +453,14 @@ class ESAD(DeepDetector):
         return "bfloat16" if low else self.precision
 
     def _phases(self, rows: Rows, y: NDArray[np.int8], device: torch.device) -> list[Phase]:
-        self.recipe_ = self.recipe_for(rows.shape[1:], y, device.type)
+        self.recipe_ = self.recipe_for(rows.shape[1:], y, device.type, pictures=rows)
         objective = self.recipe_.objective()
         objective.view.learn(rows, np.flatnonzero(reference_rows(y)))
-        return [Phase(objective, self.recipe_.settings)]
+        phases = [Phase(objective, self.recipe_.settings)]
+        if self.recipe_.loss.turns:
+            turns = TurnsObjective(self.recipe_.network, self.recipe_.loss)
+            phases.insert(0, Phase(turns, self.recipe_.turn_settings))
+        return phases
 
     def _describe(self) -> dict[str, Any]:
         return self.recipe_.to_json()

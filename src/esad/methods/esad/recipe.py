@@ -15,6 +15,7 @@ from esad.core import arguments
 from esad.core.arguments import Rule, is_auto, is_whole, list_of
 from esad.errors import InputError
 from esad.methods.esad.loss import ESADObjective, LossSettings
+from esad.methods.esad.turns import N_NEAREST
 from esad.networks.spec import CONV_NARROW, NetworkSpec
 from esad.train.loop import Settings
 
@@ -26,11 +27,14 @@ KINDS = {"table": "a table", "images": "pictures"}
 
 FEW_ANOMALIES = 5  # with more of them than this, labelled rows get less input noise: they cover their kind better
 # Fields that the first files of version 0.1.0 do not have.
-SINCE_0_1 = {"shift", "flip", "decoys", "decoys_alone", "compiled", "accumulate", "bins"}
+SINCE_0_1 = {"shift", "flip", "decoys", "decoys_alone", "compiled", "accumulate", "bins", "momentum"}
+SINCE_0_1 |= {"turns", "places", "crop", "nearest_alone", "n_codes"}
 MIN_STEPS, MAX_STEPS = 250, 1000  # on a table
 PICTURE_PIXELS = 784  # a picture's error counts as if it had this many pixels
 MAX_BINS = 64  # of a column
 NORM_RATIO = 2.0  # weight of the norm in the scaled score, over lambda_norm
+TURNS_WEIGHT = 4.0  # of what turned pictures tell, beside the paper's two terms
+MAX_CODES = 4096  # of training pictures that are kept
 
 
 def is_number_of_bins(value: Any) -> bool:
@@ -149,6 +153,22 @@ class Recipe:
         """The networks, with these losses and weights still to be drawn or filled."""
         return ESADObjective(self.network, self.loss)
 
+    @property
+    def turn_settings(self) -> Settings:
+        """How turns are learned to be told before the paper's networks are trained, in about as long."""
+        batch_size = self.settings.batch_size
+        return replace(
+            self.settings,
+            n_steps=2 * self.settings.n_steps,
+            batch_size=batch_size if batch_size > 64 else max(1, batch_size // 2),  # of pictures in four turns
+            optimizer="sgd",
+            momentum=0.9,
+            lr=0.05,
+            weight_decay=5e-4,
+            schedule="cosine",
+            warmup_ratio=0.05,
+        )
+
     def to_json(self) -> dict[str, Any]:
         """Plain values for the model file."""
         return {"network": self.network.to_json(), "loss": asdict(self.loss), "settings": asdict(self.settings)}
@@ -163,6 +183,8 @@ class Recipe:
             raise InputError("The recipe's 'input_noise' must hold one number per member.")
         if loss.bins and not (len(loss.bins) == network.n_members and network.kind == "mlp" and is_bins(loss.bins)):
             raise InputError("The recipe's 'bins' must hold one whole number per member, for a table.")
+        if loss.turns and network.kind != "conv":
+            raise InputError("The recipe's 'turns' need the network 'conv'.")
         return cls(network, loss, _exactly(Settings, values["settings"]))
 
 
@@ -175,13 +197,21 @@ def _exactly(kind: Callable[..., T], values: dict[str, Any]) -> T:
         number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
         if isinstance(defaults[name], float) and not (number or (name == "clip" and value is None)):
             raise InputError(f"The recipe's {name!r} must be a number. Got {value!r}.")
+        if type(defaults[name]) is int and (type(value) is not int or value < 0):
+            raise InputError(f"The recipe's {name!r} must be a whole number. Got {value!r}.")
         if isinstance(defaults[name], bool | str) and type(value) is not type(defaults[name]):
             raise InputError(f"The recipe's {name!r} is damaged. Got {value!r}.")
     return kind(**values)
 
 
 def resolve(
-    given: Mapping[str, Any], declared: Parameters, in_shape: tuple[int, ...], y: NDArray[np.int8], device: str
+    given: Mapping[str, Any],
+    declared: Parameters,
+    in_shape: tuple[int, ...],
+    y: NDArray[np.int8],
+    device: str,
+    *,
+    upper_side: Callable[[], bool],
 ) -> Recipe:
     """Check the constructor's arguments against the data and replace every "auto"."""
     kind = "images" if len(in_shape) == 3 else "table"
@@ -189,7 +219,7 @@ def resolve(
     automatic = declared.automatic(kind)
     network = _network(given, automatic, in_shape, device)
     if kind == "images":
-        automatic |= _automatic_for_pictures(given, network, y, device)
+        automatic |= _automatic_for_pictures(given, network, y, device, upper_side)
     if given["recipe"] == "published":  # `as_published` gives all of the paper's; the word alone, these
         automatic |= {name: declared[name].paper for name in ("bins", "lambda_norm")}
     chosen = {name: automatic.get(name, value) if is_auto(value) else value for name, value in given.items()}
@@ -199,19 +229,27 @@ def resolve(
 
 
 def _automatic_for_pictures(
-    given: Mapping[str, Any], network: NetworkSpec, y: NDArray[np.int8], device: str
+    given: Mapping[str, Any], network: NetworkSpec, y: NDArray[np.int8], device: str, upper_side: Callable[[], bool]
 ) -> dict[str, Any]:
     """What "auto" stands for with these pictures, in this network."""
     n_channels, *sides = network.in_shape
     reach = max(1, round(min(sides) / 8))
+    bound = given["mutual_information"]
+    if is_auto(bound):
+        plain = all(is_auto(given[name]) for name in ("decoys", "norm_weight")) and given["restore"] == "none"
+        can_tell = plain and network.kind == "conv" and given["recipe"] != "published" and given["combine"] == "scaled"
+        bound = "both" if can_tell and upper_side() else "reconstruction"
+    if bound == "both" and network.kind != "conv":
+        raise InputError(f"`mutual_information='both'` needs the network 'conv'. Got {network.kind!r}.")
     # photographs have an upper side, and their reconstruction says little
-    decoys = n_channels == 3 and given["restore"] in ("none", "grey")
+    decoys = n_channels == 3 and given["restore"] in ("none", "grey") and bound == "reconstruction"
     found: dict[str, Any] = {
         "lr": 2e-3 * min(1.0, 16 / network.hidden[0]),
         "augment": reach,
+        "mutual_information": bound,
         "decoys": 0.5 if decoys else 0.0,
         "shift": reach if decoys else 0,
-        "flip": decoys,
+        "flip": decoys or (bound == "both" and n_channels == 3),
     }
     with_decoys = decoys if is_auto(given["decoys"]) else given["decoys"] > 0
     if not (y < 0).any() and not with_decoys:  # the norm has nothing to tell apart
@@ -251,6 +289,8 @@ def _settings(chosen: dict[str, Any], y: NDArray[np.int8], kind: str) -> Setting
         n_steps = min(MAX_STEPS, max(MIN_STEPS, n_unlabelled // 25))
     else:
         n_steps = min(1500, max(500, n_unlabelled // 4))
+    if chosen["mutual_information"] == "both":
+        n_steps = math.ceil(n_steps / 2)  # the other half is for the turns, see `Recipe.turn_settings`
     return Settings(
         n_steps=n_steps,
         batch_size=int(chosen["batch_size"]),
@@ -305,4 +345,19 @@ def _loss(chosen: dict[str, Any], in_shape: tuple[int, ...], y: NDArray[np.int8]
         norm_offset=1.0 if pictures else 0.0,
         min_spread=0.05 if pictures else 1e-3,
         bins=bins if any(bins) else (),
+        **(_turns(in_shape, y) if chosen["mutual_information"] == "both" else {}),
     )
+
+
+def _turns(in_shape: tuple[int, ...], y: NDArray[np.int8]) -> dict[str, Any]:
+    """How turned pictures are made and counted; chosen on training parts, see docs/decisions/0028-turns.md."""
+    n_channels, *sides = in_shape
+    n_known = int(np.count_nonzero(y == 0)) or int(np.count_nonzero(y > 0))
+    colour = n_channels == 3
+    return {
+        "turns": TURNS_WEIGHT,
+        "places": 0 if colour else max(1, round(min(sides) / 8)),
+        "crop": 0.54 if colour else 0.75,
+        "nearest_alone": not colour,
+        "n_codes": min(MAX_CODES, max(N_NEAREST + 1, n_known)),
+    }

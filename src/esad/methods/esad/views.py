@@ -30,6 +30,7 @@ from torch import Tensor, nn
 
 from esad.core.random import MemberRandom
 from esad.methods.esad.extras import Decoys, ExtraTerm
+from esad.methods.esad.turns import Turns
 from esad.networks.mlp import FrozenMLP, StackedMLP
 from esad.networks.spec import NetworkSpec
 from esad.train.objective import Batch
@@ -329,6 +330,7 @@ class Pictures(Columns):
         super().__init__(spec, settings)
         self.hides_colour = settings.restore in ("grey", "both")
         self.hides_turn = settings.restore in ("rotate", "both")
+        self.turns = Turns(spec, settings) if settings.turns else None
         self.decoys = None
         if settings.decoys:
             self.decoys = Decoys(settings.decoys, alone=settings.decoys_alone, n_members=spec.n_members)
@@ -336,7 +338,7 @@ class Pictures(Columns):
     @property
     def extras(self) -> list[ExtraTerm]:
         """Those that are switched on."""
-        return [extra for extra in (self.decoys,) if extra is not None]
+        return [extra for extra in (self.decoys, self.turns) if extra is not None]
 
     def augment(self, batch: Batch) -> Batch:
         """The batch with its pictures shifted and mirrored: those of labelled anomalies farther than the others."""

@@ -1,0 +1,276 @@
+r"""A second bound on the mutual information of Eq. (3), for pictures: a code tells how a picture was turned.
+
+The paper bounds I(X, Z) from below by how well x is rebuilt from z. A change t of the picture that is drawn at random
+and can be told from the code of the changed picture bounds it too:
+
+    I(X, Z) >= I(T, Z) >= H(T) + E log q(t | z)                                                            Eq. (10)
+
+    L_turn = - 1/n sum_i log q(t_i | z_i)  +  1/m sum_j c_j                                                Eq. (11)
+    c_j    = - log q(t_j | z_j)                    for a labelled normal picture
+    c_j    = - 1/K sum_k log q(k | z_j)            for a labelled anomaly, whose code is to tell nothing
+
+T is a quarter turn, and for grey pictures a shift besides. Every picture is seen in all its turns, each of them cut out
+and brightened at random. What q was never taught to tell, it tells badly, and its code is unlike those it knows. Of a
+picture in all turns r, with logits l and pooled codes p, the score takes
+
+    turn    = - 1/R sum_r l_r(p_r)             the logit of the right turn
+    length  = - ||p_0||                        the entropy side: codes of what is known are long
+    nearest = 1 - 1/R sum_r s_r                s_r: mean cosine to the 2nd to 6th nearest known code            Eq. (12)
+
+each as a z-score over the presumed normal training pictures. The cosine of Eq. (12) is the mean over the deepest three
+levels of the encoder. The nearest code is left out because a training picture's is its own.
+
+This bound is ours, not the paper's; docs/method.md derives it and says what it brings.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+import torch
+import torch.nn.functional as F  # noqa: N812
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from esad.core.random import MemberRandom
+from esad.methods.esad.extras import ExtraTerm
+from esad.networks.conv import ConvEncoder
+from esad.networks.layers import unfold_members
+from esad.networks.spec import NetworkSpec
+from esad.train.objective import Batch, Objective, Scorer, TrainingData, mean_over_rows
+from esad.train.runtime import without_autocast
+from esad.train.transforms import change_light, cut_out, move, quarter_turns
+
+if TYPE_CHECKING:
+    from esad.methods.esad.loss import ESADObjective, LossSettings
+
+__all__ = ["Turns", "TurnsObjective", "have_upper_side"]
+
+N_PLACES = 3  # shifted to one side, not at all, to the other
+N_LEVELS = 3  # of the encoder, from the deepest, whose codes are compared
+N_NEAREST = 5
+LIGHT = 0.4  # how much brighter or darker pictures get
+BLOCK = 256  # pictures per pass
+TERMS = ("turn", "length", "nearest")
+LOOKED_AT, THUMBNAIL, MIN_TOLD = 1000, 8, 0.45  # pictures, their sides in pixels, share of turns told; 0.25 by chance
+
+
+class Turns(ExtraTerm):
+    """An encoder of its own, the heads that tell turns and shifts from its code, and the codes of known pictures.
+
+    Parameters
+    ----------
+    spec : NetworkSpec
+        The shape of the encoder.
+    settings : LossSettings
+        `places`, `crop`, `flip`, `turns`, `nearest_alone` and `n_codes` are what counts here.
+
+    Attributes
+    ----------
+    known : Tensor, (members, turns, n_codes, features)
+        Codes of training pictures, each of length 1; zeros where there were fewer pictures.
+    centre, spread : Tensor, (terms, members)
+        Of `TERMS` over the presumed normal training pictures.
+    """
+
+    known: Tensor
+    centre: Tensor
+    spread: Tensor
+
+    def __init__(self, spec: NetworkSpec, settings: LossSettings) -> None:
+        super().__init__()
+        self.settings, self.n_members = settings, spec.n_members
+        self.turns = quarter_turns(spec.in_shape)
+        self.encoder: ConvEncoder = spec.encoder()  # type: ignore[assignment]  # turns need that kind, see `Recipe`
+        self.sizes = [len(self.turns), *([N_PLACES] * 2 if settings.places else [])]
+        self.weight = nn.Parameter(torch.zeros(spec.n_members, spec.latent, sum(self.sizes)))
+        self.bias = nn.Parameter(torch.zeros(spec.n_members, sum(self.sizes)))
+        widths = (*spec.hidden, spec.latent)[-N_LEVELS:]
+        self.register_buffer("known", torch.zeros(spec.n_members, len(self.turns), settings.n_codes, sum(widths)))
+        self.register_buffer("centre", torch.zeros(len(TERMS), spec.n_members))
+        self.register_buffer("spread", torch.ones(len(TERMS), spec.n_members))
+
+    def draw_weights(self, random: MemberRandom) -> None:
+        """Draw the initial weights."""
+        self.encoder.reset(random)
+        n_in = self.weight.shape[1]
+        self.weight.data.copy_(random.normal(self.weight[0].numel()).view_as(self.weight) / n_in**0.5)
+        self.bias.data.zero_()
+
+    def inherit(self, previous: Objective) -> None:
+        """Be as trained, and stay so."""
+        if isinstance(previous, TurnsObjective):
+            self.load_state_dict(previous.turns.state_dict())
+        self.requires_grad_(False)
+
+    # ------------------------------------------------------------------ training
+
+    def told(self, batch: Batch) -> Tensor:
+        """Eq. (11), (members,)."""
+        sizes = [batch.unlabelled.shape[1], batch.labelled.shape[1]]
+        pictures = torch.cat([batch.unlabelled, batch.labelled], dim=1)
+        views, changes = self._views(pictures, batch.random)
+        logits = self._logits(self._pooled(views)[-1])
+        right, uniform = logits.new_zeros(logits.shape[:2]), logits.new_zeros(logits.shape[:2])
+        for part, change in zip(torch.split(logits, self.sizes, dim=2), changes, strict=True):
+            surprise = -F.log_softmax(part, dim=2)
+            right = right + surprise.gather(2, change[..., None])[..., 0]
+            uniform = uniform + surprise.mean(2)
+        # the mean over the turns of a picture: (members, pictures)
+        right, uniform = (torch.unflatten(values, 1, (-1, len(self.turns))).mean(2) for values in (right, uniform))
+        right_u, right_l = torch.split(right, sizes, dim=1)
+        labelled = torch.where(batch.y < 0, uniform[:, sizes[0] :], right_l)
+        return mean_over_rows(right_u) + mean_over_rows(labelled)
+
+    def _views(self, x: Tensor, random: MemberRandom) -> tuple[Tensor, list[Tensor]]:
+        """Pictures in all turns, each changed at random, and what was changed: (members, batch * turns, ...)."""
+        batch, n_turns = x.shape[1], len(self.turns)
+
+        def draw() -> Tensor:
+            return random.uniform(batch, n_turns).flatten(1)
+
+        views = x[:, :, None].expand(-1, -1, n_turns, -1, -1, -1).flatten(1, 2)
+        changes = [torch.arange(n_turns, device=x.device).repeat(x.shape[0], batch)]
+        mirror = (draw() < 0.5) if self.settings.flip else None
+        if self.settings.places:
+            places = [(draw() * N_PLACES).long().clamp(max=N_PLACES - 1) for _ in range(2)]
+            down, right = ((place - 1) * self.settings.places for place in places)
+            views, changes = move(views, down, right, mirror), changes + places
+        elif mirror is not None:
+            nothing = torch.zeros_like(changes[0])
+            views = move(views, nothing, nothing, mirror)
+        by_turn = torch.unflatten(views, 1, (batch, n_turns)).unbind(2)
+        turned = [torch.rot90(view, turn, dims=(-2, -1)) for view, turn in zip(by_turn, self.turns, strict=True)]
+        views = torch.stack(turned, dim=2).flatten(1, 2)
+        return change_light(cut_out(views, self.settings.crop, draw), LIGHT, draw), changes
+
+    def _pooled(self, x: Tensor) -> list[Tensor]:
+        """Means over the places of the deepest levels of the encoder, each (members, batch, channels)."""
+        levels = self.encoder.levels_of(2 * x - 1)[-N_LEVELS:]
+        pooled = [unfold_members(level, self.n_members).mean((-2, -1)) for level in levels]
+        return [level.to(self.weight.dtype) for level in pooled]
+
+    def _logits(self, code: Tensor) -> Tensor:
+        """For all heads, (members, batch, turns + places)."""
+        with without_autocast(code.device):
+            logits: Tensor = torch.baddbmm(self.bias[:, None], code, self.weight)
+            return logits
+
+    # ------------------------------------------------------------------ known codes
+
+    def _features(self, pooled: list[Tensor]) -> Tensor:
+        """What is compared by cosine, of length 1, (members, batch, features)."""
+        return torch.cat([F.normalize(level, dim=2) for level in pooled], dim=2) / math.sqrt(len(pooled))
+
+    @torch.no_grad()
+    def keep_codes(self, data: TrainingData) -> None:
+        """Keep codes of the pictures that each member was trained on, evenly spaced if there are many."""
+        rows = data.unlabelled if data.n_unlabelled else data.labelled[:, data.n_anomalies :]
+        rows = rows[:, :: max(1, -(-rows.shape[1] // self.settings.n_codes))]
+        self.known.zero_()
+        for first in range(0, rows.shape[1], BLOCK):
+            pictures = data.x[rows[:, first : first + BLOCK]]
+            for number, turn in enumerate(self.turns):
+                codes = self._features(self._pooled(torch.rot90(pictures, turn, dims=(-2, -1))))
+                self.known[:, number, first : first + codes.shape[1]] = codes
+
+    # ------------------------------------------------------------------ score
+
+    def raw_terms(self, x: Tensor) -> dict[str, Tensor]:
+        """Eq. (12) of pictures (batch, C, H, W), each (members, batch)."""
+        pictures = x.expand(self.n_members, *x.shape)
+        logits, cosines, lengths = [], [], []
+        for number, turn in enumerate(self.turns):
+            pooled = self._pooled(torch.rot90(pictures, turn, dims=(-2, -1)) if turn else pictures)
+            logits.append(self._logits(pooled[-1])[..., number])
+            with without_autocast(x.device):
+                cosine = self._features(pooled) @ self.known[:, number].transpose(1, 2)
+            nearest = cosine.topk(N_NEAREST + 1, dim=2).values[..., 1:]
+            cosines.append(nearest.mean(2))
+            if turn == 0:
+                lengths.append(torch.linalg.vector_norm(pooled[-1], dim=2))
+        logit, cosine = (torch.stack(values).mean(0) for values in (logits, cosines))
+        return {"turn": -logit, "length": -lengths[0], "nearest": 1 - cosine}
+
+    def score(self, objective: ESADObjective, x: Tensor) -> dict[str, Tensor]:
+        """The raw terms."""
+        return self.raw_terms(x)
+
+    def calibrate(self, objective: ESADObjective, terms: dict[str, Tensor]) -> None:
+        """Mean and spread of the terms over presumed normal pictures."""
+        raw = torch.stack([terms[name].double() for name in TERMS])  # (terms, members, n)
+        self.centre.copy_(raw.mean(2))
+        self.spread.copy_(raw.std(2, correction=0).clamp(min=1e-4))
+
+    def contributions(self, objective: ESADObjective, terms: dict[str, Tensor]) -> dict[str, Tensor]:
+        """The z-scores, each (members, batch)."""
+        found = {}
+        for row, name in enumerate(TERMS):
+            if name == "nearest" or not self.settings.nearest_alone:
+                z_scores = (terms[name].double() - self.centre[row, :, None]) / self.spread[row, :, None]
+                found[name] = self.settings.turns * z_scores
+        return found
+
+
+class TurnsObjective(Objective):
+    """The training of `Turns`, before that of the paper's networks, which takes them over."""
+
+    recordable: ClassVar[bool] = True
+
+    def __init__(self, spec: NetworkSpec, settings: LossSettings) -> None:
+        super().__init__()
+        self.n_members = spec.n_members
+        self.turns = Turns(spec, settings)
+
+    def reset(self, random: MemberRandom) -> None:
+        """Draw the initial weights."""
+        self.turns.draw_weights(random)
+
+    def loss(self, batch: Batch) -> dict[str, Tensor]:
+        """Eq. (11)."""
+        return {"turn": self.turns.told(batch)}
+
+    def finish(self, data: TrainingData) -> None:
+        """Keep the codes of known pictures."""
+        self.turns.keep_codes(data)
+
+    def scorer(self) -> Scorer:
+        """Eq. (12)."""
+        return self.turns.raw_terms
+
+
+def have_upper_side(pictures: NDArray[np.float32], seed: int = 0) -> bool:
+    """Whether turns can be told at all: by a linear model, from thumbnails of some of the pictures.
+
+    Tissue, sand and stars have no upper side; photographs, letters and X-rays have.
+
+    Parameters
+    ----------
+    pictures : ndarray, (n, C, H, W)
+        The presumed normal ones.
+    seed : int
+        Which of them are looked at.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> sand = rng.normal(size=(200, 1, 16, 16)).astype(np.float32)
+    >>> have_upper_side(sand), have_upper_side(sand + np.linspace(0, 3, 16, dtype=np.float32)[:, None])
+    (False, True)
+    """
+    from sklearn.linear_model import RidgeClassifier
+
+    turns = quarter_turns(pictures.shape)
+    which = np.random.default_rng(seed).permutation(len(pictures))[:LOOKED_AT]
+    if len(which) < 4 * len(turns):
+        return False
+    thumbnails = F.adaptive_avg_pool2d(torch.from_numpy(pictures[np.sort(which)]), THUMBNAIL)
+    x = torch.stack([torch.rot90(thumbnails, turn, dims=(-2, -1)) for turn in turns]).flatten(2).numpy()
+    half = x.shape[1] // 2
+    told = np.tile(np.arange(len(turns))[:, None], (1, half))
+    model = RidgeClassifier(alpha=1.0).fit(x[:, :half].reshape(-1, x.shape[2]), told.ravel())
+    right: float = model.score(x[:, half : 2 * half].reshape(-1, x.shape[2]), told.ravel())
+    chance = 1 / len(turns)
+    return (right - chance) / (1 - chance) >= (MIN_TOLD - 0.25) / 0.75
