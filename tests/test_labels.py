@@ -224,3 +224,34 @@ def test_counts_add_up():
 )
 def test_category_columns_are_read_like_text(column):
     assert labels.from_column(column).tolist() == [-1, 0]
+
+
+class TestUsualWords:
+    @pytest.mark.parametrize(
+        ("column", "name", "expected"),
+        [
+            (["Fraud", "Not Fraud", ""], "class", [-1, 1, 0]),
+            (["not_fraud", "FRAUD", None], "class", [1, -1, 0]),
+            (["bad", "good", "unknown"], "state", [-1, 1, 0]),
+            (["yes", "No", ""], "is_fraud", [-1, 1, 0]),
+        ],
+    )
+    def test_are_understood_where_nothing_is_said(self, column, name, expected):
+        assert labels.from_column(column, name=name).tolist() == expected
+
+    def test_yes_needs_a_question_or_a_meaning(self):
+        with pytest.raises(LabelError, match="`anomaly_value`"):
+            labels.from_column(["yes", "no"], name="checked")
+        found = labels.from_column(["yes", "no", "no"], anomaly_value="yes", unlabelled_value="no", name="checked")
+        assert found.tolist() == [-1, 0, 0]
+
+    def test_a_value_may_mean_that_nobody_looked(self):
+        assert labels.from_column([1, 0, 9], anomaly_value=1, normal_value=0, unlabelled_value=9).tolist() == [-1, 1, 0]
+        with pytest.raises(LabelError, match="`unlabelled_value`"):
+            labels.from_column(["fraud", "?"], anomaly_value="fraud")
+        with pytest.raises(LabelError, match="never occurs"):
+            labels.from_column(["fraud", ""], unlabelled_value="later")
+
+    def test_truth_speaks_the_same(self):
+        assert labels.truth(["Fraud", "Not Fraud"]).tolist() == [True, False]
+        assert labels.truth(["yes", "no"], name="fraud").tolist() == [True, False]

@@ -1,5 +1,6 @@
 """Who may import whom: the contracts in pyproject.toml."""
 
+import ast
 import subprocess
 import sys
 from pathlib import Path
@@ -15,3 +16,41 @@ def test_layers_methods_and_data_sets_import_only_what_they_may():
     # in a process of its own: the linter would silence the loggers of this one
     done = subprocess.run([sys.executable, "-c", LINT, str(SETTINGS)], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+SOURCE = Path(__file__).resolve().parent.parent / "src" / "esad"
+
+
+def package_of(file: Path) -> str:
+    """The room that a module lies in; modules of the root are rooms of their own."""
+    return file.relative_to(SOURCE).parts[0]
+
+
+def private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__")
+
+
+TREES = {file: ast.parse(file.read_text(encoding="utf-8")) for file in sorted(SOURCE.rglob("*.py"))}
+DEFINED: dict[str, set[str]] = {}  # private functions, classes and attributes of self, by package
+for _file, _tree in TREES.items():
+    for _node in ast.walk(_tree):
+        if isinstance(_node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and private(_node.name):
+            DEFINED.setdefault(_node.name, set()).add(package_of(_file))
+        elif isinstance(_node, ast.Attribute) and isinstance(_node.ctx, ast.Store) and private(_node.attr):
+            DEFINED.setdefault(_node.attr, set()).add(package_of(_file))
+
+
+@pytest.mark.parametrize("file", list(TREES), ids=lambda file: str(file.relative_to(SOURCE)))
+def test_no_private_name_of_one_package_is_used_in_another(file):
+    own, wrong = package_of(file), []
+    for node in ast.walk(TREES[file]):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("esad."):
+            other = node.module.split(".")[1]
+            names = [*node.module.split(".")[2:], *(alias.name for alias in node.names)]
+            wrong += [f"{node.lineno}: {name} of {other}" for name in names if private(name) and other != own]
+        elif isinstance(node, ast.Attribute) and private(node.attr):
+            is_own = isinstance(node.value, ast.Name) and node.value.id in ("self", "cls", "os")  # os._exit
+            homes = DEFINED.get(node.attr, set())
+            if homes and own not in homes and not is_own:
+                wrong.append(f"{node.lineno}: .{node.attr} of {', '.join(sorted(homes))}")
+    assert not wrong, wrong

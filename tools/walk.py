@@ -6,10 +6,11 @@
     python tools/walk.py --docs
 
 A module is visited when a function of it is called; importing it is no visit. `--docs` runs the three walks of
-docs/architecture.md on the demo's data and writes their drawings into that page; a test compares the rooms.
+docs/architecture.md on the demo's data and writes their drawings, the layers and the map of modules into that page.
 """
 
 import argparse
+import ast
 import contextlib
 import io
 import os
@@ -17,6 +18,7 @@ import re
 import runpy
 import sys
 import tempfile
+import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -90,11 +92,12 @@ def walk(action: Callable[[], Any]) -> Walk:
             )
         return names[file]
 
-    def caller_room(frame: FrameType | None) -> str | None:
+    def caller_of(frame: FrameType | None) -> str | None:
+        """The module of esad that called, "import" where it was being imported; None for others."""
         while frame is not None:
             module = name_of(frame.f_code.co_filename)
-            if module is not None and frame.f_code.co_name != "<module>":
-                return room_of(module)
+            if module is not None:
+                return "import" if frame.f_code.co_name == "<module>" or is_class_body(frame) else module
             frame = frame.f_back
         return None
 
@@ -104,12 +107,13 @@ def walk(action: Callable[[], Any]) -> Walk:
         module = name_of(frame.f_code.co_filename)
         if module is None or frame.f_code.co_name in ("<module>", "<lambda>") or is_class_body(frame):
             return
-        if module not in found.calls:
-            found.calls[module] = Counter()
-        found.calls[module][frame.f_code.co_qualname] += 1
-        caller, room = caller_room(frame.f_back), room_of(module)
-        if caller is not None and caller != room:
-            found.steps[caller, room] = found.steps.get((caller, room), 0) + 1
+        caller = caller_of(frame.f_back)
+        if caller == "import":
+            return
+        found.calls.setdefault(module, Counter())[frame.f_code.co_qualname] += 1
+        step = None if caller is None else (room_of(caller), room_of(module))
+        if step is not None and step[0] != step[1]:
+            found.steps[step] = found.steps.get(step, 0) + 1
 
     sys.setprofile(profile)
     try:
@@ -151,15 +155,43 @@ def documented_walks() -> dict[str, Walk]:
         }
 
 
+def layers() -> Iterator[str]:
+    """The lines of the first contract, the highest first."""
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        contracts = tomllib.load(file)["tool"]["importlinter"]["contracts"]
+    yield "```"
+    for layer in next(contract["layers"] for contract in contracts if contract["type"] == "layers"):
+        yield layer.strip("()").replace(" : ", "  ")
+    yield "```"
+
+
+def modules() -> Iterator[str]:
+    """Every module with the first line of its docstring, room by room."""
+    files = sorted(Path(SOURCE).rglob("*.py"), key=lambda file: (file.parent != Path(SOURCE), file))
+    room = None
+    for file in files:
+        document = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
+        line = document.partition("\n")[0]
+        folder = file.parent.relative_to(Path(SOURCE).parent).as_posix()
+        if folder != room:
+            room = folder
+            yield f"\n### {folder}/\n"
+        if file.name != "__init__.py" or len(document.splitlines()) > 1:
+            yield f"- `{file.name}`: {line}"
+
+
+def put(page: str, mark: str, text: str) -> str:
+    """The page with other text between a mark and its end."""
+    new = f"<!-- {mark} -->\n{text.strip()}\n<!-- end -->"
+    return re.sub(rf"<!-- {re.escape(mark)} -->.*?<!-- end -->", lambda _: new, page, flags=re.DOTALL)
+
+
 def render(page: str, walks: dict[str, Walk]) -> str:
-    """The page with the drawings of these walks in the place of the old ones."""
+    """The page with these walks, and with the layers and modules of today."""
     for name, found in walks.items():
         drawing = "\n".join(found.mermaid())
-        marked = f"<!-- walk: {name} -->\n{found.n_modules} modules.\n\n```mermaid\n{drawing}\n```\n<!-- end -->"
-        page = re.sub(
-            rf"<!-- walk: {re.escape(name)} -->.*?<!-- end -->", lambda _, new=marked: new, page, flags=re.DOTALL
-        )
-    return page
+        page = put(page, f"walk: {name}", f"{found.n_modules} modules.\n\n```mermaid\n{drawing}\n```")
+    return put(put(page, "layers", "\n".join(layers())), "map", "\n".join(modules()))
 
 
 def main() -> None:

@@ -30,6 +30,13 @@ _WORDS: Final = {
     "unlabeled": UNLABELLED,
     "unknown": UNLABELLED,
 }
+# Understood where nobody has said what the values mean.
+_USUAL: Final = {
+    **dict.fromkeys(("abnormal", "anomalous", "bad", "defective", "fraud", "outlier"), ANOMALY),
+    **dict.fromkeys(("good", "inlier", "no fraud", "not fraud", "ok"), NORMAL),
+}
+_ANSWERS: Final = {"yes": ANOMALY, "no": NORMAL}  # to a column that asks, such as `fraud`
+_QUESTIONS: Final = ("anomalous", "anomaly", "defect", "defective", "fraud", "outlier")
 
 
 @dataclass(frozen=True)
@@ -133,13 +140,19 @@ def from_binary(y: ArrayLike, *, zero: Literal["unlabelled", "normal"] = "unlabe
 
 
 def from_column(
-    values: ArrayLike, *, anomaly_value: object = None, normal_value: object = None, name: str = "label"
+    values: ArrayLike,
+    *,
+    anomaly_value: object = None,
+    normal_value: object = None,
+    unlabelled_value: object = None,
+    name: str = "label",
 ) -> Labels:
     """Read the label column of a file.
 
-    Without options the column may hold the words anomaly, normal and unlabelled (or unknown) in any case, or the
-    numbers -1, 0 and +1. A blank is unlabelled. A column of 0 and 1 could mean either, so it needs `anomaly_value`;
-    then 0 is unlabelled unless `normal_value` says otherwise.
+    Without options the column may hold the words anomaly, normal and unlabelled (or unknown) in any case, usual ones
+    such as fraud and not fraud, bad and good, or the numbers -1, 0 and +1; yes and no where the column is called
+    anomaly, fraud, outlier or the like. A blank is unlabelled. A column of 0 and 1 could mean either, so it needs
+    `anomaly_value`; then 0 is unlabelled unless `normal_value` says otherwise.
 
     Parameters
     ----------
@@ -147,8 +160,10 @@ def from_column(
         The column. Values compare as numbers where they are numbers ("1" is 1 is 1.0 is true), else as text.
     anomaly_value, normal_value : object, optional
         The value that marks an anomaly, and the one that marks a row known to be normal.
+    unlabelled_value : object, optional
+        The value of rows that nobody has looked at, beside blanks.
     name : str
-        The column's name, for error messages.
+        The column's name.
 
     Returns
     -------
@@ -160,12 +175,14 @@ def from_column(
     array([-1,  0,  1,  0], dtype=int8)
     >>> from_column([0, 1, 0], anomaly_value=1)
     array([ 0, -1,  0], dtype=int8)
+    >>> from_column(["Fraud", "Not Fraud", "not yet"], unlabelled_value="not yet")
+    array([-1,  1,  0], dtype=int8)
     """
     distinct, codes = _values.distinct(values, name=name)
     keys = [_values.key(value) for value in distinct]
-    anomaly, normal = _values.key(anomaly_value), _values.key(normal_value)
-    _values.check_occurs({"anomaly": anomaly, "normal": normal}, distinct, name=name)
-    meanings = _column_meanings(keys, anomaly, normal)
+    anomaly, normal, unlabelled = map(_values.key, (anomaly_value, normal_value, unlabelled_value))
+    _values.check_occurs({"anomaly": anomaly, "normal": normal, "unlabelled": unlabelled}, distinct, name=name)
+    meanings = _column_meanings(keys, anomaly, normal, name) | ({} if unlabelled is None else {unlabelled: UNLABELLED})
     if anomaly is None and 1.0 in keys and 1.0 not in meanings and _values.numbers(keys) <= {0.0, 1.0}:
         raise LabelError(
             f"Column {name!r} holds {_values.shown(distinct)}, where 1 could mean anomaly or normal. "
@@ -175,7 +192,8 @@ def from_column(
     if wrong and anomaly is not None and normal is None:
         raise LabelError(
             f"Column {name!r} must hold the anomaly value and blanks, unless the normal value is given too "
-            f"(`normal_value`). Got {_values.shown(wrong)}. Leave cells blank where nobody has looked."
+            f"(`normal_value`). Got {_values.shown(wrong)}. Leave cells blank where nobody has looked, or give "
+            "the value of such rows (`unlabelled_value`)."
         )
     if wrong:
         raise LabelError(
@@ -216,9 +234,10 @@ def truth(values: ArrayLike, *, anomaly_value: object = None, name: str = "truth
     if asked is not None:
         _values.check_occurs({"anomaly": asked}, distinct, name=name)
         return np.array([key == asked for key in keys], dtype=bool)[codes]
-    meanings: dict[Key, bool] = {"anomaly": True, "normal": False}
+    known = {word: label for word, label in (_WORDS | _usual_words(name)).items() if label != UNLABELLED}
+    meanings: dict[Key, bool] = {word: label == ANOMALY for word, label in known.items()}
     meanings |= {-1.0: True, 1.0: False} if -1.0 in keys else {1.0: True, 0.0: False}
-    words = [_values.folded(key) for key in keys]
+    words = [_plain_word(key) if isinstance(key, str) else key for key in keys]
     if any(word not in meanings for word in words):
         raise LabelError(
             f"{name!r} must hold 1 (anomaly) and 0 (normal), or -1 (anomaly) and +1 (normal), or those words. "
@@ -227,16 +246,28 @@ def truth(values: ArrayLike, *, anomaly_value: object = None, name: str = "truth
     return np.array([meanings[word] for word in words], dtype=bool)[codes]
 
 
-def _column_meanings(keys: list[Key], anomaly: Key, normal: Key) -> dict[Key, int]:
+def _column_meanings(keys: list[Key], anomaly: Key, normal: Key, name: str) -> dict[Key, int]:
     """Say which label each value of a column stands for; values without a meaning are left out."""
     meanings: dict[Key, int] = {None: UNLABELLED}
-    meanings |= {key: _WORDS[key.casefold()] for key in keys if isinstance(key, str) and key.casefold() in _WORDS}
+    known = _WORDS if (anomaly, normal) != (None, None) else _WORDS | _usual_words(name)
+    words = {key: _plain_word(key) for key in keys if isinstance(key, str)}
+    meanings |= {key: known[word] for key, word in words.items() if word in known}
     if -1.0 in keys and anomaly in (None, -1.0) and normal in (None, 1.0):
         meanings |= {-1.0: ANOMALY, 0.0: UNLABELLED, 1.0: NORMAL}
     elif _values.numbers(keys) == {0.0} or isinstance(anomaly, float) or isinstance(normal, float):
         meanings[0.0] = UNLABELLED
     asked = {anomaly: ANOMALY, normal: NORMAL}
     return meanings | {key: label for key, label in asked.items() if key is not None}
+
+
+def _usual_words(name: str) -> dict[str, int]:
+    """What is understood in a column of this name without being told."""
+    asks = _plain_word(name).removeprefix("is ") in _QUESTIONS
+    return _USUAL | (_ANSWERS if asks else {})
+
+
+def _plain_word(text: str) -> str:
+    return text.casefold().replace("_", " ").replace("-", " ").strip()
 
 
 def _is_label(value: Any) -> bool:

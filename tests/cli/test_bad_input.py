@@ -86,7 +86,7 @@ def test_one_single_row_can_be_scored(esad, model, kit, tmp_path):
     ("values", "words"),
     [
         (["0", "1", "0"], "--anomaly-value 1"),
-        (["good", "bad", ""], "['good', 'bad']"),
+        (["red", "green", ""], "['red', 'green']"),
         (["3", "4", "5"], "[3, 4, 5]"),
     ],
 )

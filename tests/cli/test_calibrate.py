@@ -10,6 +10,7 @@ from scipy.stats import false_discovery_control
 from esad import OCSVM
 from esad.detectors.model_file import load
 from esad.io import files
+from esad.io.open import TableFiles
 
 
 def read(path):
@@ -120,8 +121,8 @@ def test_alpha_flags_by_p_value(esad, data, tmp_path):
 
 @pytest.mark.parametrize("batch_rows", [1000, 7])
 def test_fdr_flags_what_scipy_would_over_the_whole_file(esad, data, tmp_path, monkeypatch, batch_rows):
-    opened = files.open_batches
-    monkeypatch.setattr(files, "open_batches", lambda *a, **kw: opened(*a, **kw | {"batch_rows": batch_rows}))
+    opened = TableFiles.batches
+    monkeypatch.setattr(TableFiles, "batches", lambda *a, **kw: opened(*a, **kw | {"batch_rows": batch_rows}))
     out = tmp_path / "s.csv"
     done = esad("score", data.held_out, data.mixed, "--out", out, "--fdr", 0.1, "--json")
     p_values = np.array([float(row["p_value"]) for row in read(out)])
@@ -166,14 +167,14 @@ def test_pictures_are_calibrated_by_sub_folder_and_scored_twice(esad, kit, tmp_p
 
 
 def test_data_that_changes_between_the_two_passes_is_refused(esad, data, tmp_path, monkeypatch):
-    opened, calls = files.open_batches, []
+    opened, calls = TableFiles.batches, []
 
     def shrinking(*args, **kwargs):
         calls.append(1)
         batches = list(opened(*args, **kwargs))
         return iter([batches[0].slice(0, 100)] if len(calls) == 1 else batches)
 
-    monkeypatch.setattr(files, "open_batches", shrinking)
+    monkeypatch.setattr(TableFiles, "batches", shrinking)
     done = esad("score", data.held_out, data.mixed, "--fdr", 0.1, "--out", tmp_path / "s.csv")
     assert (done.code, done.err.splitlines()[1:]) == (
         2,
@@ -268,3 +269,22 @@ class TestRefused:
     def test_wrong_options_of_fit(self, refused, data, tmp_path, options, words):
         fit = ("fit", data.normal, "--method", "iforest", "--quiet", "--out", tmp_path / "m.esad")
         assert words in refused(*fit, *options)
+
+
+def test_the_label_column_is_that_of_the_training_and_the_training_file_is_refused(esad, kit, tmp_path):
+    table = [[*row[:5], "fraud" if row[5] else "fine" if number % 2 else ""] for number, row in enumerate(kit.rows())]
+    train, kept = (kit.csv(tmp_path / f"{name}.csv", kit.header, table) for name in ("train", "kept"))
+    words = ("-l", "verdict", "--anomaly-value", "fraud", "--normal-value", "fine")
+    model = tmp_path / "m.esad"
+    assert esad("fit", train, *words, "-i", "serial", "--method", "iforest", "--out", model, "--quiet").code == 0
+    for given in (train, kept):  # the same rows under another name
+        done = esad("calibrate", model, given, "--out", tmp_path / "c.esad")
+        assert (done.code, done.err.count("\n")) == (2, 1)
+        assert "is what the model was trained on" in done.err and "--calibration-ratio" in done.err
+        assert not (tmp_path / "c.esad").exists()
+    new = kit.csv(tmp_path / "new.csv", kit.header, table[:50])
+    done = esad("calibrate", model, new, "--out", tmp_path / "c.esad", "--json")
+    assert (done.code, done.err) == (0, "")
+    assert (done.json["n_rows"], done.json["n_left_out"], done.json["n_calibration"]) == (50, 3, 47)
+    unlabelled = kit.csv(tmp_path / "none.csv", kit.header, [[*row[:5], ""] for row in table[:50]])
+    assert esad("calibrate", model, unlabelled, "--out", tmp_path / "c.esad", "--json").json["n_left_out"] == 0

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from esad.io import files
+from esad.io.open import TableFiles
 
 FIXTURES = Path(__file__).parent.parent / "fixtures" / "models" / "0.1.0"
 
@@ -34,8 +34,8 @@ def test_rows_like_the_training_rows_raise_no_word(esad, data, tmp_path):
 
 @pytest.mark.parametrize("batch_rows", [1000, 17])
 def test_a_moved_column_is_named_in_one_warning_with_test_and_level(esad, data, tmp_path, monkeypatch, batch_rows):
-    opened = files.open_batches
-    monkeypatch.setattr(files, "open_batches", lambda *a, **kw: opened(*a, **kw | {"batch_rows": batch_rows}))
+    opened = TableFiles.batches
+    monkeypatch.setattr(TableFiles, "batches", lambda *a, **kw: opened(*a, **kw | {"batch_rows": batch_rows}))
     done = esad("score", data / "model.esad", data / "moved.csv", "--out", tmp_path / "s.csv", "--json")
     assert done.code == 0
     assert done.err.count("\n") == 1

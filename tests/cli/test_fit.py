@@ -290,3 +290,17 @@ def test_a_network_that_no_memory_holds_is_one_line(esad, parts, tmp_path):
     assert found.code == 1
     assert found.err.endswith("error: There is not enough memory for this. Give fewer rows or columns.\n")
     assert "Traceback" not in found.err
+
+
+def test_usual_words_are_understood_and_a_value_may_mean_that_nobody_looked(esad, kit, tmp_path):
+    words = {"anomaly": "Fraud", "": "Not Fraud"}
+    table = [[*row[:5], words[row[5]]] for row in kit.rows()]
+    data = kit.csv(tmp_path / "t.csv", kit.header, table)
+    fit = ("fit", data, "-l", "verdict", "-i", "serial", "--method", "iforest", "--out", tmp_path / "m.esad", "--json")
+    done = esad(*fit)
+    assert done.json["data"]["labels"] == {"n_anomaly": 3, "n_unlabelled": 0, "n_normal": kit.n_rows - 3}
+    assert "--unlabelled-value" in done.err
+    done = esad(*fit, "--unlabelled-value", "Not Fraud")
+    assert (done.json["data"]["labels"]["n_unlabelled"], "labelled, so" in done.err) == (kit.n_rows - 3, False)
+    found = esad("labels", tmp_path / "m.esad", data, "--quick", "--json")
+    assert (found.code, len(found.json["suggestions"])) == (0, 10)  # the words are kept in the model

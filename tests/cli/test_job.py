@@ -80,7 +80,7 @@ def test_ctrl_c_says_how_to_go_on_and_resume_gives_the_same_bytes(esad, parts, k
 
 
 def test_an_interruption_before_the_model_is_saved_leaves_none(esad, parts, kit, tmp_path, monkeypatch):
-    monkeypatch.setattr("esad.cli.fit._summary", interrupt)
+    monkeypatch.setattr("esad.detectors.training.TrainingData.summarize", interrupt)
     done = esad("fit", parts, "-l", "verdict", "-i", "serial", "-o", tmp_path / "m.esad", *kit.tiny)
     assert (done.code, done.err) == (130, "interrupted: no model was written.\n")
     assert [path.name for path in tmp_path.iterdir()] == ["parts.csv"]

@@ -14,12 +14,12 @@ import httpx
 import pytest
 
 from esad import registry
-from esad.cli.failures import GracefulStop
 from esad.datasets import saving
 from esad.datasets import scenario as scenarios
 from esad.detectors.model_file import load
 from esad.detectors.training import TrainingData
 from esad.review.dataset import ReviewDataset
+from esad.train.callbacks import GracefulStop
 
 FIRST = ("--method", "iforest", "--ignore", "verdict", "--id-column", "serial")
 

@@ -10,6 +10,7 @@ from pyarrow import parquet
 from esad.cli import score as command
 from esad.detectors.model_file import load
 from esad.io import files
+from esad.io.open import TableFiles
 
 
 def read(path):
@@ -95,8 +96,8 @@ def test_json_holds_the_summary_and_the_worst(esad, model, parts):
 
 def test_blocks_do_not_change_scores_or_the_worst(esad, model, parts, tmp_path, monkeypatch):
     whole = esad("score", model, parts, "--out", tmp_path / "a.csv", "--top", 7, "--json")
-    opened = files.open_batches
-    monkeypatch.setattr(files, "open_batches", lambda *args, **kwargs: opened(*args, **kwargs | {"batch_rows": 13}))
+    opened = TableFiles.batches
+    monkeypatch.setattr(TableFiles, "batches", lambda *args, **kwargs: opened(*args, **kwargs | {"batch_rows": 13}))
     blocks = esad("score", model, parts, "--out", tmp_path / "b.csv", "--top", 7, "--json")
     assert blocks.json["top"] == whole.json["top"]
     assert read(tmp_path / "a.csv") == read(tmp_path / "b.csv")

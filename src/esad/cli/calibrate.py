@@ -41,34 +41,42 @@ def calibrate(
     label_column: options.LabelColumn = None,
     anomaly_value: options.AnomalyValue = None,
     normal_value: options.NormalValue = None,
+    unlabelled_value: options.UnlabelledValue = None,
     labels_csv: options.LabelsCsv = None,
     as_json: options.Json = False,
 ) -> None:
     """Give a model p-values, and a threshold with a false-alarm rate, from normal rows.
 
-    The rows must be normal, or presumed so, and must not have been trained on. Rows labelled as anomalies are left out.
+    The rows must be normal, or presumed so, and must not have been trained on: the training file is refused. Rows
+    labelled as anomalies are left out; the label column is that of the training unless another is given.
     """
     from esad.detectors.model_file import load
-    from esad.detectors.opening import open_source
-    from esad.detectors.scored_file import score_all
+    from esad.detectors.scored_file import calibrate_on_file
     from esad.io.roles import Roles
-    from esad.score.conformal import Calibration
 
     detector = load(model)
     check_out(out, [data, *([labels_csv] if labels_csv else [])])
-    roles = Roles(label_column=label_column, anomaly_value=anomaly_value, normal_value=normal_value)
-    if detector.inputs_.kind == "table":
-        roles.check_values()
-    source = open_source(data, detector, truth_column=label_column, labels_csv=labels_csv, on_remark=output.remark)
+    roles = Roles(
+        label_column=label_column,
+        anomaly_value=anomaly_value,
+        normal_value=normal_value,
+        unlabelled_value=unlabelled_value,
+    )
     with output.stages(rows=True) as on_progress:
-        scores, words = score_all(detector, source, on_progress)
-    is_anomaly = scores != scores
-    if words is not None:
-        is_anomaly = roles.labels(words, name=label_column or ("sub-folder" if labels_csv is None else "label")) < 0
-    calibration = Calibration.of([scores[~is_anomaly]], "given", pollution_ratio=pollution_ratio)
-    detector.set_calibration(calibration, alpha=alpha)
+        n_rows, n_left_out = calibrate_on_file(
+            detector,
+            data,
+            alpha=alpha,
+            pollution_ratio=pollution_ratio,
+            roles=roles,
+            labels_csv=labels_csv,
+            on_progress=on_progress,
+            on_remark=output.remark,
+        )
     detector.save(out)
-    found: dict[str, Any] = {"model": str(out), "n_rows": len(scores), "n_left_out": int(is_anomaly.sum())}
+    calibration = detector.calibration_
+    assert calibration is not None
+    found: dict[str, Any] = {"model": str(out), "n_rows": n_rows, "n_left_out": n_left_out}
     found |= {"n_calibration": calibration.n_rows, "alpha": alpha, "threshold": detector.threshold_}
     if as_json:
         output.json_out(found)

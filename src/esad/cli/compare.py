@@ -27,6 +27,7 @@ def compare(
     text: options.Text = None,
     anomaly_value: options.AnomalyValue = None,
     normal_value: options.NormalValue = None,
+    unlabelled_value: options.UnlabelledValue = None,
     labels_csv: options.LabelsCsv = None,
     methods: Annotated[
         str | None,
@@ -55,6 +56,7 @@ def compare(
         text=text or (),
         anomaly_value=anomaly_value,
         normal_value=normal_value,
+        unlabelled_value=unlabelled_value,
         labels_csv=labels_csv,
         on_remark=output.remark,
     )

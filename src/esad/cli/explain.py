@@ -46,6 +46,7 @@ def explain(
     label_column: options.LabelColumn = None,
     anomaly_value: options.AnomalyValue = None,
     normal_value: options.NormalValue = None,
+    unlabelled_value: options.UnlabelledValue = None,
     labels_csv: options.LabelsCsv = None,
     as_json: options.Json = False,
 ) -> None:
@@ -71,6 +72,7 @@ def explain(
         label_column=label_column,
         anomaly_value=anomaly_value,
         normal_value=normal_value,
+        unlabelled_value=unlabelled_value,
         labels_csv=labels_csv,
     )
     worst = Worst(top)

@@ -18,19 +18,14 @@ from difflib import get_close_matches
 from importlib.machinery import ExtensionFileLoader
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any
 
 import typer
 
 from esad.cli import output
 from esad.errors import EsadError, TrainingError
 
-if TYPE_CHECKING:
-    from esad.persist.checkpoint import Checkpoint
-    from esad.train.loop import LoopState
-
 __all__ = [
-    "GracefulStop",
     "OneOfSeveral",
     "Results",
     "is_first",
@@ -267,59 +262,3 @@ class _Notes(logging.Handler):
             tell(record.getMessage())
             if record.exc_info:  # a defect of ours
                 traceback.print_exception(*record.exc_info)
-
-
-class GracefulStop:
-    """A callback that lets the current step end after Ctrl-C and writes a checkpoint, if there is one, before it stops.
-
-    In the middle of a step some weights are new and some old, a state that nobody could resume from. A second Ctrl-C
-    stops at once. One that comes while a large package is being imported may get lost in it: it counts at the next
-    step, or at the end of the block.
-    """
-
-    def __init__(self, checkpoint: "Checkpoint | None" = None) -> None:
-        self._checkpoint = checkpoint
-        self._training = False
-        self._asked: KeyboardInterrupt | None = None
-        self._before: dict[int, Any] = {}
-
-    def __enter__(self) -> Self:
-        for name in ("SIGINT", "SIGTERM", "SIGHUP"):
-            number = getattr(signal, name, None)
-            handler = None if number is None else signal.getsignal(number)
-            if number is not None and callable(handler):
-                self._before[number] = handler
-                signal.signal(number, self._on_signal)
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-        if kind is None and self._asked is not None:
-            raise self._asked
-
-    def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        try:
-            self._before[number](number, frame)
-        except KeyboardInterrupt as interrupt:
-            is_first, self._asked = self._asked is None, interrupt
-            if not self._training or not is_first:
-                raise
-
-    def on_start(self, state: "LoopState") -> None:
-        """From here on a step may be under way."""
-        self._training = True
-
-    def on_step(self, state: "LoopState") -> None:
-        """Stop between two steps; of several processes the first does, which ends the others too."""
-        if self._asked is not None and state.processes.is_first:
-            self._training = False
-            if self._checkpoint is not None:
-                self._checkpoint.write(state)
-            raise self._asked
-
-    def on_end(self, state: "LoopState") -> None:
-        """No step is under way any more."""
-        self._training = False
-        if self._asked is not None:
-            raise self._asked

@@ -48,6 +48,7 @@ def fit(
     text: options.Text = None,
     anomaly_value: options.AnomalyValue = None,
     normal_value: options.NormalValue = None,
+    unlabelled_value: options.UnlabelledValue = None,
     labels_csv: options.LabelsCsv = None,
     method: options.Method = "esad",
     members: options.Members = None,
@@ -73,6 +74,7 @@ def fit(
     Without labels the training is unsupervised. How the data was read is shown before the training starts.
     """
     from esad.detectors.training import TrainingData
+    from esad.train.callbacks import GracefulStop
 
     check_out(out, [data, *([labels_csv] if labels_csv else [])])
     output.check_method(method)
@@ -89,6 +91,7 @@ def fit(
                 text=text or (),
                 anomaly_value=anomaly_value,
                 normal_value=normal_value,
+                unlabelled_value=unlabelled_value,
                 labels_csv=labels_csv,
                 skip_broken=skip_broken,
                 stream=stream,
@@ -114,14 +117,14 @@ def fit(
             with (
                 settings_blamed(method, settings),
                 output.bar(shown=not quiet) as progress,
-                failures.GracefulStop(checkpoint) as stop,
+                GracefulStop(checkpoint) as stop,
             ):
                 watch = output.TrainingBar(progress, f"training {type(detector).__name__}")
                 training.fit(detector, rule=rule, callbacks=[checkpoint, watch, stop], **calibration)
             if not failures.is_first():  # of several processes only the first goes on after the training
                 return
             _mention_lowered(detector)
-            summary = _summary(detector, training)
+            summary = training.summarize(detector)
             detector.save(out, with_cases=keep_cases)
         except KeyboardInterrupt as interrupt:
             if results.written():  # the model took its place right before
@@ -348,7 +351,7 @@ def _warn_of_labels(training: "TrainingData") -> None:
     if not n_unlabelled:
         output.warn(
             "every row is labelled, so none is left to learn from what is usual. Leave the label of rows that nobody "
-            "looked at blank."
+            "looked at blank, or say which value means that with --unlabelled-value."
         )
     elif n_unlabelled < _FEW_ROWS:
         rows = output.counted(n_unlabelled, "unlabelled row")
@@ -356,29 +359,6 @@ def _warn_of_labels(training: "TrainingData") -> None:
 
 
 # ---------------------------------------------------------------------- what came out
-
-
-def _summary(detector: "Detector", training: "TrainingData") -> dict[str, Any]:
-    """What the model does on the rows it learned from, those held out for a calibration included."""
-    import numpy as np
-
-    calibration = detector.calibration_
-    scores = detector.training_totals_
-    if training.survey is None and calibration is not None and calibration.kind == "held out":
-        scores = np.append(scores, calibration.parts[0])
-    flagged = scores > detector.threshold_
-    is_anomaly = detector.training_labels_ < 0
-    found: dict[str, Any] = {
-        "threshold": detector.threshold_,
-        "n_flagged": int(flagged.sum()),
-        "flagged_ratio": float(flagged.mean()),
-        "n_sample": None if training.survey is None else len(training.X),
-        "n_calibration": 0 if calibration is None else calibration.n_rows,
-    }
-    if is_anomaly.any():
-        found["n_labelled_anomaly_flagged"] = int(flagged[: len(is_anomaly)][is_anomaly].sum())
-        found["n_labelled_anomaly"] = int(is_anomaly.sum())
-    return found
 
 
 def _mention_lowered(detector: "Detector") -> None:

@@ -1,12 +1,8 @@
 """`esad inspect`: what a model file holds."""
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from esad.cli import options, output
-
-if TYPE_CHECKING:
-    from esad.detectors.base import Detector
 
 __all__ = ["EXAMPLE", "inspect"]
 
@@ -16,56 +12,13 @@ _MAX_SHOWN = 30
 
 def inspect(model: options.Model, as_json: options.Json = False) -> None:
     """Show what a model is: method, parameters, columns, labels, threshold."""
-    from esad.detectors.model_file import load
+    from esad.detectors.model_file import describe
 
-    found = _described(model, load(model))
+    found = describe(model)
     if as_json:
         output.json_out(found)
     else:
         _show(found)
-
-
-def _described(path: Path, detector: "Detector") -> dict[str, Any]:
-    from esad.persist import bundle
-
-    manifest, tensors = bundle.read(path)
-    inputs = detector.inputs_
-    schema, calibration = inputs.schema, detector.calibration_
-    return {
-        "file": str(path),
-        "n_bytes": path.stat().st_size,
-        "method": manifest["method"],
-        "esad_version": manifest["esad_version"],
-        "format_version": manifest["format_version"],
-        "parameters": manifest["parameters"],
-        "changed_parameters": _changed(detector, manifest["parameters"]),
-        "recipe": manifest["model"].get("objective", {}),
-        "n_weights": sum(tensor.size for name, tensor in tensors.items() if ".weights." in name),
-        "takes": inputs.kind,
-        "columns": [] if schema is None else schema.to_json()["columns"],
-        "n_training_rows": sum(manifest["label_counts"].values()) if schema is None else schema.n_rows,
-        "shape": None if schema is not None else list(inputs.shape),
-        "labels": manifest["label_counts"],
-        "threshold": detector.threshold_,
-        "threshold_rule": _rule(detector),
-        "calibration": None if calibration is None else str(calibration),
-        "notes": detector.notes_,
-        "data_fingerprint": detector.fingerprint_,
-    }
-
-
-def _rule(detector: "Detector") -> str | None:
-    """How the threshold was set; None where an older file does not say."""
-    applied = detector.applied_
-    if applied is None or applied.value == detector.threshold_:
-        return None if applied is None else str(applied)
-    return "set by hand"
-
-
-def _changed(detector: "Detector", parameters: dict[str, Any]) -> dict[str, Any]:
-    """Parameters that were given, not left at their defaults."""
-    default = type(detector)().plain_parameters()
-    return {name: value for name, value in parameters.items() if value != default.get(name)}
 
 
 def _show(found: dict[str, Any]) -> None:

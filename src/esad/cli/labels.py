@@ -40,6 +40,7 @@ def labels(
     id_column: options.IdColumn = None,
     anomaly_value: options.AnomalyValue = None,
     normal_value: options.NormalValue = None,
+    unlabelled_value: options.UnlabelledValue = None,
     labels_csv: options.LabelsCsv = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="Only suggest rows: no learning curve and no audit, which train anew.")
@@ -64,6 +65,7 @@ def labels(
         id_column=id_column,
         anomaly_value=anomaly_value,
         normal_value=normal_value,
+        unlabelled_value=unlabelled_value,
         labels_csv=labels_csv,
         on_remark=output.remark,
     )

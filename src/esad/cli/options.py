@@ -40,6 +40,7 @@ __all__ = [
     "Stream",
     "Text",
     "TruthColumn",
+    "UnlabelledValue",
     "complete_data_set",
     "complete_method",
 ]
@@ -112,9 +113,15 @@ AnomalyValue = Annotated[
 NormalValue = Annotated[
     str | None,
     typer.Option(
-        "--normal-value",
+        "--normal-value", metavar="VALUE", help="Value that marks a row known to be normal.", rich_help_panel=_DATA
+    ),
+]
+UnlabelledValue = Annotated[
+    str | None,
+    typer.Option(
+        "--unlabelled-value",
         metavar="VALUE",
-        help="Value that marks a row known to be normal.",
+        help="Value of rows that nobody has looked at, beside blanks.",
         rich_help_panel=_DATA,
     ),
 ]
@@ -160,10 +167,7 @@ Seed = Annotated[
 Device = Annotated[
     str,
     typer.Option(
-        "--device",
-        metavar="NAME",
-        help="Where to compute: auto, cpu, cuda, cuda:1.",
-        rich_help_panel=_RUNNING,
+        "--device", metavar="NAME", help="Where to compute: auto, cpu, cuda, cuda:1.", rich_help_panel=_RUNNING
     ),
 ]
 Host = Annotated[
@@ -285,8 +289,7 @@ SkipBroken = Annotated[
     ),
 ]
 Resume = Annotated[
-    bool,
-    typer.Option("--resume", help="Go on from MODEL.checkpoint after a kill or Ctrl-C.", rich_help_panel=_RUNNING),
+    bool, typer.Option("--resume", help="Go on from MODEL.checkpoint after a kill or Ctrl-C.", rich_help_panel=_RUNNING)
 ]
 CheckpointEvery = Annotated[
     float,

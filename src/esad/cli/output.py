@@ -75,6 +75,7 @@ _OPTIONS = {  # parameters of the library that are options here, `n_members` by 
             "skip_broken",
             "text",
             "truth_column",
+            "unlabelled_value",
         )
     },
     "n_members": "--members",

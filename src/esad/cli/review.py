@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from esad.cli import failures, options, output
+from esad.cli import options, output
 from esad.cli.fit import build_detector, check_out, settings_blamed
 from esad.errors import DataFileError, InputError
 
@@ -117,6 +117,7 @@ def review(
     text: options.Text = None,
     anomaly_value: options.AnomalyValue = None,
     normal_value: options.NormalValue = None,
+    unlabelled_value: options.UnlabelledValue = None,
     labels_csv: options.LabelsCsv = None,
     skip_broken: options.SkipBroken = False,
     method: options.Method = "esad",
@@ -141,6 +142,7 @@ def review(
         "id_column": id_column,
         "anomaly_value": anomaly_value,
         "normal_value": normal_value,
+        "unlabelled_value": unlabelled_value,
         "labels_csv": labels_csv,
         "skip_broken": skip_broken,
         "ignore": tuple(ignore or ()),
@@ -209,9 +211,9 @@ def _find_paths(paths: Sequence[Path], out: Path | None) -> tuple[Path, Path]:
         raise InputError(f"Give a model and data, or data alone. Got {len(paths)} paths.")
     data = paths[-1].absolute() if not paths[-1].name else paths[-1]  # "." has no name of its own
     if data.suffix == ".esad":
-        from esad.detectors.opening import refuse_model
+        from esad.io.open import open_tables
 
-        refuse_model(data)
+        open_tables(data)  # says that this is a model
     if len(paths) == 2:
         if out is not None:
             raise InputError("--out is for a review without MODEL: what is kept goes to MODEL itself.")
@@ -252,8 +254,9 @@ def _named_after(data: Path, ending: str) -> Path:
 def _fit_first(detector: "Detector", data: Path, model: Path, roles: dict[str, Any]) -> None:
     """A model of the labels there are, saved."""
     from esad.detectors.training import TrainingData
+    from esad.train.callbacks import GracefulStop
 
-    with failures.GracefulStop() as stop:
+    with GracefulStop() as stop:
         training = TrainingData.from_file(data, on_remark=output.remark, **roles)
         with output.bar() as progress:
             training.fit(detector, callbacks=[output.TrainingBar(progress, "training a first model"), stop])

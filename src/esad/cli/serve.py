@@ -82,8 +82,7 @@ def serve(
     accept_new_columns: Annotated[
         bool,
         typer.Option(
-            "--accept-new-columns",
-            help="Serve a new model file also if it takes other columns than the one before.",
+            "--accept-new-columns", help="Serve a new model file also if it takes other columns than the one before."
         ),
     ] = False,
     access_log: Annotated[

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from esad.errors import LabelError
 
-__all__ = ["Key", "check_occurs", "distinct", "folded", "key", "numbers", "shown"]
+__all__ = ["Key", "check_occurs", "distinct", "key", "numbers", "shown"]
 
 Key = float | str | None
 _MAX_SHOWN: Final = 5
@@ -56,11 +56,6 @@ def key(value: Any) -> Key:
     except ValueError:
         return text or None
     return None if number != number else number
-
-
-def folded(value: Key) -> Key:
-    """Forget upper and lower case."""
-    return value.casefold() if isinstance(value, str) else value
 
 
 def numbers(keys: list[Key]) -> set[float]:

@@ -23,7 +23,7 @@ from esad.table.profile import Profile
 if TYPE_CHECKING:
     from esad.detectors.base import Detector
 
-__all__ = ["load", "refuse_data", "save"]
+__all__ = ["describe", "load", "refuse_data", "save"]
 
 _GROUPS = ("inputs", "model", "calibration", "profile", "cases")  # of arrays in a model file
 
@@ -145,3 +145,52 @@ def _checked_notes(notes: Any) -> dict[str, Any]:
 def _restored(value: Any) -> Any:
     """Undo `_plain`: lists were tuples."""
     return tuple(_restored(item) for item in value) if isinstance(value, list) else value
+
+
+def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """What a model file holds, as plain values: method, parameters, columns, labels, threshold, notes.
+
+    Parameters
+    ----------
+    path : str or path-like
+        A `.esad` file.
+    """
+    detector = load(path)
+    manifest, tensors = bundle.read(path)
+    inputs = detector.inputs_
+    schema, calibration = inputs.schema, detector.calibration_
+    return {
+        "file": os.fspath(path),
+        "n_bytes": os.path.getsize(path),
+        "method": manifest["method"],
+        "esad_version": manifest["esad_version"],
+        "format_version": manifest["format_version"],
+        "parameters": manifest["parameters"],
+        "changed_parameters": _changed_parameters(detector, manifest["parameters"]),
+        "recipe": manifest["model"].get("objective", {}),
+        "n_weights": sum(tensor.size for name, tensor in tensors.items() if ".weights." in name),
+        "takes": inputs.kind,
+        "columns": [] if schema is None else schema.to_json()["columns"],
+        "n_training_rows": sum(manifest["label_counts"].values()) if schema is None else schema.n_rows,
+        "shape": None if schema is not None else list(inputs.shape),
+        "labels": manifest["label_counts"],
+        "threshold": detector.threshold_,
+        "threshold_rule": _rule_of(detector),
+        "calibration": None if calibration is None else str(calibration),
+        "notes": detector.notes_,
+        "data_fingerprint": detector.fingerprint_,
+    }
+
+
+def _rule_of(detector: Detector) -> str | None:
+    """How the threshold was set; None where an older file does not say."""
+    applied = detector.applied_
+    if applied is None or applied.value == detector.threshold_:
+        return None if applied is None else str(applied)
+    return "set by hand"
+
+
+def _changed_parameters(detector: Detector, parameters: dict[str, Any]) -> dict[str, Any]:
+    """Parameters that were given, not left at their defaults."""
+    default = type(detector)().plain_parameters()
+    return {name: value for name, value in parameters.items() if value != default.get(name)}

@@ -4,7 +4,6 @@ import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from esad.core.text import hint, listed
@@ -26,7 +25,6 @@ __all__ = [
     "open_source",
     "open_table",
     "plain_id",
-    "refuse_model",
 ]
 
 _Path = str | os.PathLike[str]
@@ -61,6 +59,8 @@ class Source:
         The id column of the training file, where this file lacks it.
     broken : dict of str to str
         Pictures that could not be read so far, and why.
+    truth_name : str or None
+        The column that says what is true of the rows.
     """
 
     read: Callable[[], Iterator[Block]]
@@ -69,6 +69,7 @@ class Source:
     unknown: tuple[str, ...] = ()
     lost_id: str | None = None
     broken: dict[str, str] = field(default_factory=dict)
+    truth_name: str | None = None
 
     def __iter__(self) -> Iterator[Block]:
         return self.read()
@@ -82,6 +83,7 @@ def open_source(
     truth_column: str | None = None,
     kind_column: str | None = None,
     labels_csv: _Path | None = None,
+    noted_labels: bool = False,
     set_aside: bool = False,
     on_remark: OnRemark = checks.tell,
 ) -> Source:
@@ -98,12 +100,13 @@ def open_source(
         `id_column` the ids are those of the column that named the rows in training.
     labels_csv : str or path-like, optional
         The truth of pictures; their sub-folders by default.
+    noted_labels : bool
+        Without `truth_column` take the column that held the labels in training, where the file has it.
     set_aside : bool
         Leave out pictures that cannot be read and note them in `Source.broken`; by default they are an error.
     on_remark : callable, optional
         Told of unknown columns and the like.
     """
-    refuse_model(path)
     check_kind(path, detector)
     if detector.inputs_.kind == "images":
         for role, given in (("id_column", id_column), ("truth_column", truth_column), ("kind_column", kind_column)):
@@ -118,14 +121,9 @@ def open_source(
         id_column=id_column,
         truth_column=truth_column,
         kind_column=kind_column,
+        noted_labels=noted_labels,
         on_remark=on_remark,
     )
-
-
-def refuse_model(path: _Path) -> None:
-    """Name the mistake when a model is given where data is expected."""
-    if Path(path).suffix == ".esad":
-        raise DataFileError(f"{os.fspath(path)!r} is a model, and data is expected here. Give a CSV or Parquet file.")
 
 
 def check_kind(path: _Path, detector: "Detector") -> None:
@@ -144,6 +142,7 @@ def open_table(
     id_column: str | None = None,
     truth_column: str | None = None,
     kind_column: str | None = None,
+    noted_labels: bool = False,
     may_be_empty: bool = False,
     on_remark: OnRemark | None = None,
 ) -> Source:
@@ -158,6 +157,8 @@ def open_table(
     known = Roles.from_notes(notes, data.names)
     aside = {*roles.values(), known.id_column, known.label_column, *known.ignore}
     features, unknown = columns_for(data, detector, aside)
+    if noted_labels and truth_column is None:
+        truth_column = known.label_column
     lost_id = None
     if id_column is None:
         id_column = known.id_column
@@ -173,7 +174,7 @@ def open_table(
             )
             yield Block(batch.select(features), ids, truth, batch.num_rows, kinds)
 
-    return Source(read, id_column, data.n_rows, tuple(unknown), lost_id)
+    return Source(read, id_column, data.n_rows, tuple(unknown), lost_id, truth_name=truth_column)
 
 
 def columns_for(

@@ -12,17 +12,20 @@ from numpy.typing import NDArray
 
 from esad.detectors.alarms import AlarmRule
 from esad.detectors.opening import Block, Source, open_source, plain_id
-from esad.errors import DataFileError
+from esad.errors import DataFileError, InputError
 from esad.io import checks
 from esad.io.checks import OnProgress, OnRemark
+from esad.io.provenance import sources_in
+from esad.io.roles import Roles
 from esad.io.scores import ScoreWriter
 from esad.preprocess.inputs import read as read_rows
+from esad.score.conformal import Calibration
 from esad.score.drift import LEVEL, Drift
 
 if TYPE_CHECKING:
     from esad.detectors.base import Detector
 
-__all__ = ["ScoredFile", "Worst", "score_all", "score_blocks", "score_file", "score_source"]
+__all__ = ["ScoredFile", "Worst", "calibrate_on_file", "score_all", "score_blocks", "score_file", "score_source"]
 
 _Path = str | os.PathLike[str]
 Scores = NDArray[np.float64]
@@ -301,3 +304,66 @@ def score_all(
         if block.truth is not None:
             words.append(np.asarray(block.truth, dtype=object))
     return np.concatenate(scores), np.concatenate(words) if words else None
+
+
+def calibrate_on_file(
+    detector: "Detector",
+    data: _Path,
+    *,
+    alpha: float | None = None,
+    pollution_ratio: float = 0.0,
+    roles: Roles | None = None,
+    labels_csv: _Path | None = None,
+    on_progress: OnProgress | None = None,
+    on_remark: OnRemark = checks.tell,
+) -> tuple[int, int]:
+    """Calibrate a detector on the rows of a file that it was not trained on; known anomalies are left out.
+
+    Parameters
+    ----------
+    detector : Detector
+        Fitted; its calibration and, given `alpha`, its threshold are set.
+    data : str or path-like
+        Normal rows or pictures, or such that are presumed to be. The data of the training is refused: a model scores
+        rows that it has seen lower than new ones.
+    alpha, pollution_ratio
+        As for `Detector.calibrate`.
+    roles : Roles, optional
+        The label column and its words; by default those of the training, where the file has that column.
+    labels_csv : str or path-like, optional
+        The labels of pictures; their sub-folders by default.
+    on_progress, on_remark : callable, optional
+        As for `score_file`.
+
+    Returns
+    -------
+    n_rows, n_left_out : int
+        How many rows there are, and how many known anomalies of them were left out.
+    """
+    if any(source.is_unchanged(data) for source in sources_in(detector.notes_)):
+        raise InputError(
+            f"{os.fspath(data)!r} is what the model was trained on, and such rows score lower than new ones. Give rows "
+            "that were kept apart, or fit with `calibration_ratio` or `cross_calibration`."
+        )
+    asked = roles or Roles()
+    is_table = detector.inputs_.kind == "table"
+    source = open_source(
+        data,
+        detector,
+        truth_column=asked.label_column,
+        labels_csv=labels_csv,
+        noted_labels=True,
+        on_remark=on_remark,
+    )
+    if is_table and source.truth_name is None:
+        asked.check_values()
+    scores, words = score_all(detector, source, on_progress)
+    is_anomaly = np.zeros(len(scores), dtype=bool)
+    if words is not None:
+        if not asked.has_words and asked.label_column in (None, detector.notes_.get("label_column")):
+            asked = asked.with_noted_words(detector.notes_, words)
+        name = source.truth_name or ("sub-folder" if labels_csv is None else "label")
+        is_anomaly = asked.labels(words, name=name) < 0
+    calibration = Calibration.of([scores[~is_anomaly]], "given", pollution_ratio=pollution_ratio)
+    detector.set_calibration(calibration, alpha=alpha)
+    return len(scores), int(is_anomaly.sum())

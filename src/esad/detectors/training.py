@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from esad.core.arguments import check_share
 from esad.core.random import seed_from
 from esad.core.text import counted, listed
-from esad.detectors.opening import check_kind, check_unknown, columns_for, plain_id, refuse_model
+from esad.detectors.opening import check_kind, check_unknown, columns_for, plain_id
 from esad.detectors.streaming import Survey
 from esad.errors import DataFileError, InputError
 from esad.io import checks
@@ -106,6 +106,7 @@ class TrainingData:
         text: Sequence[str] = (),
         anomaly_value: object = None,
         normal_value: object = None,
+        unlabelled_value: object = None,
         labels_csv: str | os.PathLike[str] | None = None,
         skip_broken: bool = False,
         stream: bool | None = False,
@@ -127,6 +128,8 @@ class TrainingData:
         anomaly_value, normal_value : object, optional
             Value that marks an anomaly, such as 1, "fraud" or "yes", and the one for a row known to be normal; of
             pictures, names of sub-folders.
+        unlabelled_value : object, optional
+            Value of rows that nobody has looked at, beside blanks.
         labels_csv : str or path-like, optional
             For a folder of pictures: CSV with the columns file and label, instead of sub-folders.
         skip_broken : bool
@@ -142,7 +145,6 @@ class TrainingData:
         on_progress : callable, optional
             Told of reading in parts: what is being done, how much more is done, and of how much.
         """
-        refuse_model(path)
         roles = Roles(
             label_column=label_column,
             id_column=id_column,
@@ -150,6 +152,7 @@ class TrainingData:
             text=tuple(text),
             anomaly_value=anomaly_value,
             normal_value=normal_value,
+            unlabelled_value=unlabelled_value,
         )
         with _telling_how_to_skip():
             data = open_data(path, labels_csv=labels_csv, broken={} if skip_broken else None)
@@ -180,6 +183,7 @@ class TrainingData:
         id_column: str | None = None,
         anomaly_value: object = None,
         normal_value: object = None,
+        unlabelled_value: object = None,
         labels_csv: str | os.PathLike[str] | None = None,
         skip_broken: bool = False,
         on_remark: OnRemark = checks.tell,
@@ -187,11 +191,14 @@ class TrainingData:
         """Read all rows of a file or folder in the columns of a fitted model, with the labels there are.
 
         Parameters are those of `from_file`; the columns of labels and ids are those of the training unless others are
-        given. Rows without labels are unlabelled: `y` is never None.
+        given; so are the words for labels. Rows without labels are unlabelled: `y` is never None.
         """
-        refuse_model(path)
         roles = Roles(
-            label_column=label_column, id_column=id_column, anomaly_value=anomaly_value, normal_value=normal_value
+            label_column=label_column,
+            id_column=id_column,
+            anomaly_value=anomaly_value,
+            normal_value=normal_value,
+            unlabelled_value=unlabelled_value,
         )
         if detector.inputs_.kind == "images":
             check_kind(path, detector)
@@ -304,6 +311,24 @@ class TrainingData:
                 false_alarm_rate=rule.level if rule.rule == "false_alarm" else None, from_labels=rule.rule == "labels"
             )
         return detector
+
+    def summarize(self, detector: "Detector") -> dict[str, Any]:
+        """What a detector just fitted does on the rows it learned from, those held out for a calibration included."""
+        calibration, scores = detector.calibration_, detector.training_totals_
+        if self.survey is None and calibration is not None and calibration.kind == "held out":
+            scores = np.append(scores, calibration.parts[0])
+        flagged, is_anomaly = scores > detector.threshold_, detector.training_labels_ < 0
+        found: dict[str, Any] = {
+            "threshold": detector.threshold_,
+            "n_flagged": int(flagged.sum()),
+            "flagged_ratio": float(flagged.mean()),
+            "n_sample": None if self.survey is None else len(self.X),
+            "n_calibration": 0 if calibration is None else calibration.n_rows,
+        }
+        if is_anomaly.any():
+            found["n_labelled_anomaly_flagged"] = int(flagged[: len(is_anomaly)][is_anomaly].sum())
+            found["n_labelled_anomaly"] = int(is_anomaly.sum())
+        return found
 
     def check_rule(
         self,
@@ -459,7 +484,12 @@ def _read_for_model(data: TableFiles, detector: "Detector", roles: Roles, on_rem
     )
     batches = list(data.batches(list(dict.fromkeys([*features, *named])), schema=schema))
     table = pa.concat_tables(batches, promote_options="permissive")
-    y = None if roles.label_column is None else roles.labels(table[roles.label_column])
+    y = None
+    if roles.label_column is not None:
+        words = table[roles.label_column]
+        if roles.label_column == known.label_column and not roles.has_words:
+            roles = roles.with_noted_words(detector.notes_, words)
+        y = roles.labels(words)
     ids = None if roles.id_column is None else [plain_id(cell) for cell in table[roles.id_column]]
     return TrainingData(X=table.select(features), y=y, roles=roles, schema=schema, ids=ids)
 

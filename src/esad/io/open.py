@@ -432,6 +432,8 @@ def _checked(path: _Path) -> Path:
     """Path of a regular file of a known format that is not empty."""
     file, shown = Path(path), repr(os.fspath(path))
     try:
+        if file.suffix == ".esad":
+            raise DataFileError(f"{shown} is a model, and data is expected here. Give a CSV or Parquet file.")
         if not file.exists():
             raise DataFileError(f"Cannot read {shown}: no such file.")
         if not file.is_file():

@@ -1,7 +1,7 @@
 """What the columns of a table are for: which holds labels, which names the rows, which are left out or read as text."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from esad import labels
 from esad.core.text import hint, listed
+from esad.core.values import distinct, key
 from esad.errors import DataFileError, InputError, LabelError
 
 __all__ = ["Roles", "check_column"]
@@ -31,8 +32,9 @@ class Roles:
         Columns to leave out.
     text : tuple of str
         Columns to read as text whatever they hold, such as codes of digits.
-    anomaly_value, normal_value : object, optional
-        The values that mark an anomaly and a row known to be normal; see `esad.labels.from_column`.
+    anomaly_value, normal_value, unlabelled_value : object, optional
+        The values that mark an anomaly, a row known to be normal, and one that nobody has looked at; see
+        `esad.labels.from_column`.
 
     Examples
     --------
@@ -47,6 +49,7 @@ class Roles:
     text: tuple[str, ...] = ()
     anomaly_value: object = None
     normal_value: object = None
+    unlabelled_value: object = None
 
     @classmethod
     def from_notes(cls, notes: Mapping[str, Any], names: Sequence[str]) -> "Roles":
@@ -59,7 +62,7 @@ class Roles:
 
     def notes(self, left_out: Sequence[str] = ()) -> dict[str, Any]:
         """What a model keeps of it: columns that a scored file may have beside those of the model, and their words."""
-        names = ("anomaly_value", "id_column", "label_column", "normal_value")
+        names = ("anomaly_value", "id_column", "label_column", "normal_value", "unlabelled_value")
         kept = {name: value for name in names if (value := getattr(self, name)) is not None}
         return kept | {"ignored_columns": [*self.ignore, *left_out]}
 
@@ -82,8 +85,19 @@ class Roles:
 
     def check_values(self) -> None:
         """Refuse words for labels where no column has any."""
-        if self.label_column is None and (self.anomaly_value, self.normal_value) != (None, None):
+        if self.label_column is None and self.has_words:
             raise InputError("`anomaly_value` and `normal_value` are about a label column. Give `label_column` too.")
+
+    @property
+    def has_words(self) -> bool:
+        """Whether something is said about the values of the labels."""
+        return (self.anomaly_value, self.normal_value, self.unlabelled_value) != (None, None, None)
+
+    def with_noted_words(self, notes: Mapping[str, Any], values: Any) -> "Roles":
+        """The same with the words that a model notes, as far as they occur among these values."""
+        found = {key(value) for value in distinct(values, name=self.label_column or "label")[0]}
+        noted = {name: notes.get(name) for name in ("anomaly_value", "normal_value", "unlabelled_value")}
+        return replace(self, **{name: word for name, word in noted.items() if word is not None and key(word) in found})
 
     def check_folder(self) -> None:
         """Refuse what is about columns where there are pictures."""
@@ -100,6 +114,7 @@ class Roles:
             values,
             anomaly_value=self.anomaly_value,
             normal_value=self.normal_value,
+            unlabelled_value=self.unlabelled_value,
             name=name or self.label_column or "label",
         )
 
@@ -109,7 +124,8 @@ class Roles:
             return self.labels(words, name="sub-folder")
         except LabelError as error:
             names = list(dict.fromkeys(word for word in words.tolist() if word is not None))
-            given = [value for value in (self.anomaly_value, self.normal_value) if value is not None]
+            said = (self.anomaly_value, self.normal_value, self.unlabelled_value)
+            given = [value for value in said if value is not None]
             wrong = [name for name in names if name.casefold() not in _FOLDERS and name not in given]
             if not wrong or not set(given) <= set(names):  # what was asked for is not there: said well enough
                 raise
