@@ -37,7 +37,16 @@ from esad.datasets.sources import adbench
 
 FOLDER = RESULTS / "tables"
 LABELS = ("1%", "3", "10", "30", "none")
-NEEDS_LABELS = ("bagged_trees", "extra_trees", "random_forest", "hgb", "devnet", "devnet_repaired", "rosas")
+NEEDS_LABELS = (
+    "bagged_trees",
+    "pu_bagging",
+    "extra_trees",
+    "random_forest",
+    "hgb",
+    "devnet",
+    "devnet_repaired",
+    "rosas",
+)
 ADBENCH_DEV = ("1_ALOI", "10_cover", "16_http", "33_skin", "37_Stamps", "42_WBC", "47_yeast")
 MAX_TRAIN, MAX_TEST, MIN_TEST_ANOMALIES = 3000, 5000, 5
 CLOSE = 0.05  # differences of a table, in points, that are neither won nor lost

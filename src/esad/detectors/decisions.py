@@ -33,7 +33,7 @@ class TrainingScores:
     total : ndarray, (n,)
         As `anomaly_score` gives them.
     held_out : ndarray, (n,)
-        Unlabelled rows by the member that has not seen them, NaN where all members have; labelled rows by all.
+        Rows by the member that has not seen them; where all have, NaN for unlabelled rows, else the score by all.
     unseen_by : ndarray of int, (n,), or None
         The member that has not seen the row, -1 where all have; None when every row was seen by all.
     """
@@ -247,8 +247,9 @@ class Decider:
                 f"This {type(self).__name__} has seen all of its training rows. Give `X`, normal rows kept apart, or "
                 "fit with calibration_ratio=."
             )
+        unlabelled = self.training_labels_ == labels.UNLABELLED
         members = range(int(unseen_by.max()) + 1)
-        parts = [self.training_scores_[unseen_by == member] for member in members]
+        parts = [self.training_scores_[unlabelled & (unseen_by == member)] for member in members]
         return Calibration.of(parts, "cross", pollution_ratio=pollution_ratio)
 
     def p_value(self, X: Any) -> Scores:

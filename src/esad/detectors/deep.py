@@ -43,11 +43,19 @@ logger = logging.getLogger("esad")
 
 
 class DeepDetector(Detector):
-    """A detector whose model is an `Objective` trained by the loop."""
+    """A detector whose model is an `Objective` trained by the loop.
+
+    Attributes
+    ----------
+    holds_out_anomalies : bool
+        Whether members leave out some of the known anomalies too, so that these are scored by one that has not seen
+        them; for a committee, which weighs its judges by such scores.
+    """
 
     can_stream: ClassVar[bool] = True
     can_export: ClassVar[bool] = True
 
+    holds_out_anomalies: bool = False
     device: str = "auto"
     precision: str = "auto"
     early_stopping: bool | str = False
@@ -162,8 +170,10 @@ class DeepDetector(Detector):
 
     def _unseen_by(self, y: NDArray[np.int8]) -> NDArray[np.int64]:
         """The member that leaves a row out of its training, -1 where none does, (n,)."""
-        leave_out = self.n_leaving_out(self.inputs_.kind)
-        return held_out_parts(y, self.seed_) if leave_out else np.full(len(y), -1)
+        n_members = self.n_leaving_out(self.inputs_.kind)
+        if not n_members:
+            return np.full(len(y), -1)
+        return held_out_parts(y, self.seed_, n_anomaly_parts=n_members if self.holds_out_anomalies else 0)
 
     def _member_scores(self, rows: Rows) -> Scores:
         by_member = torch.stack(list(self.objective_.contributions(self._raw_terms(rows)).values())).sum(0)

@@ -48,12 +48,11 @@ class BaggedTrees(ShallowDetector):
 
     Parameters
     ----------
-    n_bags : int, default 60
-    n_trees : int, default 8
-        Trees of each bag.
+    n_trees : int, default 320
+        Trees, each with a bag of its own.
     unlabelled_ratio : float, default 4
         Unlabelled rows of a bag for each of its anomalies.
-    min_unlabelled : int, default 64
+    min_unlabelled : int, default 32
         At least so many unlabelled rows in a bag, where there are.
     max_features : float, default 1
         Share of the features that each cut is chosen among.
@@ -86,15 +85,13 @@ class BaggedTrees(ShallowDetector):
     def __init__(
         self,
         *,
-        n_bags: int = 60,
-        n_trees: int = 8,
+        n_trees: int = 320,
         unlabelled_ratio: float = 4.0,
-        min_unlabelled: int = 64,
+        min_unlabelled: int = 32,
         max_features: float = 1.0,
         contamination: float | str = "auto",
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
-        self.n_bags = n_bags
         self.n_trees = n_trees
         self.unlabelled_ratio = unlabelled_ratio
         self.min_unlabelled = min_unlabelled
@@ -104,7 +101,6 @@ class BaggedTrees(ShallowDetector):
 
     def _model(self) -> BaggedTreesModel:
         return BaggedTreesModel(
-            n_bags=self.n_bags,
             n_trees=self.n_trees,
             unlabelled_ratio=self.unlabelled_ratio,
             min_unlabelled=self.min_unlabelled,
@@ -120,7 +116,7 @@ class BaggedTrees(ShallowDetector):
         out_of_bag = self.model_.out_of_bag
         unseen = np.isfinite(out_of_bag)
         held_out = np.where(unseen | (y == 0), out_of_bag, total)
-        return TrainingScores(total, held_out, np.where(unseen & (y == 0), 0, -1))
+        return TrainingScores(total, held_out, np.where(unseen, 0, -1))
 
     def check_stream(self) -> None:
         """Refuse wrong arguments before anything is read."""

@@ -19,6 +19,7 @@ __all__ = ["N_PARTS", "LabelAwareSplit", "calibration_rows", "corrected_error", 
 
 N_PARTS = 10  # of the unlabelled rows; a member trains without one of them
 MIN_PART_ROWS = 2
+MIN_ANOMALY_PARTS = 5  # no member does without more than a fifth of the known anomalies
 _CALIBRATION = 1  # the stream of random numbers that draws calibration rows
 
 Rows = NDArray[np.intp]
@@ -123,22 +124,32 @@ def held_out_rows(n_unlabelled: int, n_members: int) -> int:
     return size * min(n_members, N_PARTS) if size >= MIN_PART_ROWS else 0
 
 
-def held_out_parts(y: NDArray[np.int8], seed: int) -> NDArray[np.int64]:
+def held_out_parts(y: NDArray[np.int8], seed: int, *, n_anomaly_parts: int = 0) -> NDArray[np.int64]:
     """Which part of the unlabelled rows a row is in, (n,); member k trains without part k. -1: in none.
 
     The parts do not depend on the number of members. Thanks to them the threshold can be set on scores of rows that
-    were not seen in training.
+    were not seen in training. With `n_anomaly_parts`, as many as there are members, each of these leaves out some of
+    the known anomalies too, a fifth at most.
 
     Examples
     --------
     >>> np.bincount(held_out_parts(np.zeros(105, dtype=np.int8), seed=0) + 1).tolist()
     [5, 10, 10, 10, 10, 10, 10, 10, 10, 10, 10]
+    >>> y = np.r_[np.zeros(105), -np.ones(11)].astype(np.int8)
+    >>> np.bincount(held_out_parts(y, seed=0, n_anomaly_parts=3)[105:] + 1).tolist()
+    [5, 2, 2, 2]
     """
     parts = np.full(len(y), -1, dtype=np.int64)
-    rows = np.random.default_rng(seed).permutation(np.flatnonzero(y == labels.UNLABELLED))
-    size = held_out_rows(len(rows), 1)
+    rng = np.random.default_rng(seed)
+    unlabelled, anomalies = (
+        rng.permutation(np.flatnonzero(y == label)) for label in (labels.UNLABELLED, labels.ANOMALY)
+    )
+    size = held_out_rows(len(unlabelled), 1)
+    n_anomalies = len(anomalies) // max(n_anomaly_parts, MIN_ANOMALY_PARTS) if size else 0
     for part in range(N_PARTS):
-        parts[rows[part * size : (part + 1) * size]] = part
+        parts[unlabelled[part * size : (part + 1) * size]] = part
+        if part < n_anomaly_parts:
+            parts[anomalies[part * n_anomalies : (part + 1) * n_anomalies]] = part
     return parts
 
 

@@ -1,5 +1,6 @@
-"""Bags of known anomalies and few other rows, and the trees grown on them; the equations are in the method's file."""
+"""Bags of known anomalies and few other rows, and a tree grown on each; the equations are in the method's file."""
 
+from collections.abc import Iterator
 from typing import Any, ClassVar, Final, Self
 
 import numpy as np
@@ -24,7 +25,7 @@ GROWN_DEPTH: Final = 64
 
 
 class BaggedTreesModel(RowModel):
-    """`n_bags` bags with `n_trees` trees each.
+    """`n_trees` trees, each with a bag of its own.
 
     Attributes
     ----------
@@ -35,53 +36,51 @@ class BaggedTreesModel(RowModel):
 
     jumps: ClassVar[bool] = True
 
-    def __init__(
-        self, *, n_bags: int, n_trees: int, unlabelled_ratio: float, min_unlabelled: int, max_features: float
-    ) -> None:
-        for name, value in {"n_bags": n_bags, "n_trees": n_trees, "min_unlabelled": min_unlabelled}.items():
+    def __init__(self, *, n_trees: int, unlabelled_ratio: float, min_unlabelled: int, max_features: float) -> None:
+        for name, value in {"n_trees": n_trees, "min_unlabelled": min_unlabelled}.items():
             if not is_whole(value):
                 raise InputError(f"`{name}` must be a whole number above 0. Got {value!r}.")
         if not is_positive(unlabelled_ratio):
             raise InputError(f"`unlabelled_ratio` must be a number above 0. Got {unlabelled_ratio!r}.")
         if not is_positive(max_features) or max_features > 1:
             raise InputError(f"`max_features` must be a share above 0, at most 1. Got {max_features!r}.")
-        self.n_bags, self.n_trees, self.min_unlabelled = int(n_bags), int(n_trees), int(min_unlabelled)
+        self.n_trees, self.min_unlabelled = int(n_trees), int(min_unlabelled)
         self.unlabelled_ratio, self.max_features = float(unlabelled_ratio), float(max_features)
 
     def fit(self, rows: Rows, y: NDArray[np.int8], *, seed: int) -> Self:
         """Grow the trees of Eqs. (1) and (2), and score every row by those without it, Eq. (4)."""
-        rng = np.random.default_rng(seed)
         bags, grown = [], []
-        for _ in range(self.n_bags):
-            anomalies, others = self._draw(y, rng)
+        for anomalies, others, own_seed in self._draw(y, seed):
             bag = np.concatenate([anomalies, others])
-            X = np.ascontiguousarray(rows[bag], dtype=np.float32)
-            is_anomaly = np.arange(len(bag)) < len(anomalies)
+            is_anomaly = (np.arange(len(bag)) < len(anomalies)).astype(np.float64)
             weight = np.where(is_anomaly, max(1, len(others)) / len(anomalies), 1.0)
-            for own_seed in rng.integers(2**31, size=self.n_trees).tolist():
-                # for two classes the squared error cuts where Gini's index does, and is quicker
-                tree = ExtraTreeRegressor(max_features=self.max_features, max_depth=GROWN_DEPTH, random_state=own_seed)
-                grown.append(tree.fit(X, is_anomaly.astype(float), sample_weight=weight, check_input=False).tree_)
-                bags.append(bag)
+            # for two classes the squared error cuts where Gini's index does, and is quicker
+            tree = ExtraTreeRegressor(max_features=self.max_features, max_depth=GROWN_DEPTH, random_state=own_seed)
+            X = np.ascontiguousarray(rows[bag], dtype=np.float32)
+            grown.append(tree.fit(X, is_anomaly, sample_weight=weight, check_input=False).tree_)
+            bags.append(bag)
         self.trees = Trees.grown(grown, [tree.value[:, 0, 0] for tree in grown])
         self.out_of_bag = _unseen_mean(self.trees, rows, bags)
         return self
 
-    def _draw(self, y: NDArray[np.int8], rng: np.random.Generator) -> tuple[Numbers, Numbers]:
-        """Numbers of the anomalies and of the other rows of a bag, Eq. (1)."""
-
-        def drawn(label: int, n_most: int) -> Numbers:
-            rows = np.flatnonzero(y == label)
-            return rows if len(rows) <= n_most else rng.choice(rows, n_most, replace=False)
-
-        n_anomaly, n_unlabelled = (int(np.count_nonzero(y == label)) for label in (labels.ANOMALY, labels.UNLABELLED))
-        anomalies = drawn(
-            labels.ANOMALY,
-            n_anomaly if n_anomaly < MIN_ANOMALIES else min(int(BAG_SHARE * n_anomaly), MAX_ANOMALIES),
+    def _draw(self, y: NDArray[np.int8], seed: int) -> Iterator[tuple[Numbers, Numbers, int]]:
+        """For every tree, numbers of the anomalies and of the other rows in its bag, Eq. (1), and a seed."""
+        rng = np.random.default_rng(seed)
+        anomalies, unlabelled, normal = (
+            np.flatnonzero(y == label) for label in (labels.ANOMALY, labels.UNLABELLED, labels.NORMAL)
         )
-        n_others = max(self.min_unlabelled, round(self.unlabelled_ratio * len(anomalies)))
-        unlabelled = drawn(labels.UNLABELLED, min(n_others, max(1, int(BAG_SHARE * n_unlabelled))))
-        return anomalies, np.concatenate([unlabelled, drawn(labels.NORMAL, n_others)])
+        n_anomalies = len(anomalies)
+        if n_anomalies >= MIN_ANOMALIES:
+            n_anomalies = min(int(BAG_SHARE * n_anomalies), MAX_ANOMALIES)
+        n_others = max(self.min_unlabelled, round(self.unlabelled_ratio * n_anomalies))
+        n_unlabelled = min(n_others, max(1, int(BAG_SHARE * len(unlabelled))))
+
+        def drawn(numbers: Numbers, n_most: int) -> Numbers:
+            return numbers if len(numbers) <= n_most else rng.choice(numbers, n_most, replace=False)
+
+        for own_seed in rng.integers(2**31, size=self.n_trees).tolist():
+            others = np.concatenate([drawn(unlabelled, n_unlabelled), drawn(normal, n_others)])
+            yield drawn(anomalies, n_anomalies), others, own_seed
 
     def score(self, rows: Rows) -> Scores:
         """Eq. (3)."""
