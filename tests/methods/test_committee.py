@@ -68,15 +68,19 @@ def test_every_member_leaves_out_a_fifth_of_the_known_anomalies_and_an_unlabelle
 def test_the_better_judge_of_unseen_anomalies_has_the_say(trees, networks, low, high):
     noise = np.random.default_rng(0).normal(0, 1, size=20)
     noise -= noise.mean()
-    weights = Committee()._weigh({"bagged_trees": trees + noise, "esad": np.full(20, networks)})
+    unseen = {"bagged_trees": trees + noise, "esad": np.full(20, networks)}
+    weights = Committee()._weigh(unseen, n_anomalies=20, n_columns=10)
     assert low <= weights["esad"] <= high
 
 
 def test_too_few_unseen_anomalies_leave_the_weights_as_they_are_by_default():
     found = Committee()
-    weights = found._weigh({"bagged_trees": np.full(4, 9.0), "esad": np.zeros(4)})
+    unseen = {"bagged_trees": np.full(4, 9.0), "esad": np.zeros(4)}
+    weights = found._weigh(unseen, n_anomalies=4, n_columns=10)
     assert weights["esad"] == pytest.approx(0.25, abs=0.005)
     assert "too few" in found.why_
+    wide = found._weigh(unseen, n_anomalies=4, n_columns=300)
+    assert wide["esad"] > 0.8  # among many columns one tells four anomalies apart by chance
 
 
 def test_it_says_who_judges_and_why(fitted, tmp_path):

@@ -57,7 +57,7 @@ class CommitteeDetector(Detector):
         """The judges for rows with such labels, those that may refuse first; None: all there can be."""
 
     @abstractmethod
-    def _weigh(self, unseen: Mapping[str, Scores]) -> dict[str, float]:
+    def _weigh(self, unseen: Mapping[str, Scores], *, n_anomalies: int, n_columns: int) -> dict[str, float]:
         """The judges' weights, from how surprising they find known anomalies that no judge has seen, (n,) each."""
 
     def n_leaving_out(self, kind: str) -> int:
@@ -112,7 +112,12 @@ class CommitteeDetector(Detector):
             self.scales_[name] = Surprisal.of(own.held_out[unlabelled if unlabelled.any() else known])
         each = {name: self.scales_[name](own.held_out) for name, own in found.items()}
         unseen = np.logical_and.reduce([_is_unseen(own) for own in found.values()])
-        self.weights_ = self._weigh({name: own[unseen & (y == labels.ANOMALY)] for name, own in each.items()})
+        is_anomaly = y == labels.ANOMALY
+        self.weights_ = self._weigh(
+            {name: own[unseen & is_anomaly] for name, own in each.items()},
+            n_anomalies=int(is_anomaly.sum()),
+            n_columns=rows.shape[1],
+        )
         held_out = np.sum([self.weights_[name] * own for name, own in each.items()], axis=0)
         members = [own.unseen_by for own in found.values() if own.unseen_by is not None]
         unseen_by = np.where(unseen, np.maximum.reduce(members), -1) if members else None  # a single member is number 0

@@ -5,18 +5,20 @@ r"""Committee: ESAD and bagged trees judge together, each as far as known anomal
 
     d_i    = v_trees(x_i) - v_ESAD(x_i),   i = 1 .. m                                                   Eq. (3)
     z      = mean(d) / (std(d) / sqrt(m)),   0 where m < 5                                              Eq. (4)
-    w_ESAD = 1 / (1 + exp(1.1 + z / 2)),   w_trees = 1 - w_ESAD                                          Eq. (5)
+    w_ESAD = 1 / (1 + exp(1.1 - log max(1, c / 4n) + z / 2)),   w_trees = 1 - w_ESAD                     Eq. (5)
 
 =========  =========================================================================================
 s_jk       score of judge j by its member k; the trees have one
 F_j        distribution of s_j over unlabelled rows that the member, or the tree, had not seen
 x_i        known anomalies that neither judge had seen: out of bag for the trees, for ESAD by the member
            that left it out, as each does with a fifth of them
+c, n       columns, as the networks see them, and known anomalies: among many columns trees find one that
+           tells few anomalies apart by chance
 =========  =========================================================================================
 
-Where nothing is known, ESAD has a quarter of the say (z = 0). The scales are kept with the model, so that the score of
-a row does not depend on the rows beside it. Reasons are those of the judges, each times the slope of its scale, so that
-they add up. docs/decisions/0026-committee.md has what was measured.
+Without evidence (z = 0) ESAD has a quarter of the say, and more of it where columns are many. The scales are kept with
+the model, so that the score of a row does not depend on the rows beside it. Reasons are those of the judges, each times
+the slope of its scale, so that they add up. docs/decisions/0026-committee.md has what was measured.
 """
 
 from __future__ import annotations
@@ -39,6 +41,7 @@ logger = logging.getLogger("esad")
 
 TREES, NETWORKS = "bagged_trees", "esad"
 PRIOR: Final = 1.1  # log odds of the trees where no evidence is at hand: a quarter for ESAD
+MAX_COLUMNS: Final = 4  # for each known anomaly: beyond, trees are trusted less
 TRUST: Final = 0.5  # log odds for each standard error by which one judge is ahead
 MIN_EVIDENCE: Final = 5  # known anomalies that neither has seen
 
@@ -125,13 +128,14 @@ class Committee(CommitteeDetector):
             self._say(f"ESAD judges alone: trees cannot {cannot}")
         return judges
 
-    def _weigh(self, unseen: Mapping[str, Scores]) -> dict[str, float]:
+    def _weigh(self, unseen: Mapping[str, Scores], *, n_anomalies: int, n_columns: int) -> dict[str, float]:
         """Eqs. (3) to (5)."""
         ahead = unseen[TREES] - unseen[NETWORKS]
         n, z = len(ahead), 0.0
         if n >= MIN_EVIDENCE:
             z = float(ahead.mean() / max(ahead.std(ddof=1) / n**0.5, 1e-9))
-        share = float(1.0 / (1.0 + np.exp(np.clip(PRIOR + TRUST * z, -20.0, 20.0))))
+        prior = PRIOR - np.log(max(1.0, n_columns / (MAX_COLUMNS * n_anomalies)))
+        share = float(1.0 / (1.0 + np.exp(np.clip(prior + TRUST * z, -20.0, 20.0))))
         leader = "trees" if z > 0 else "ESAD"
         evidence = f"{leader} ahead by {abs(z):.1f} standard errors on {n}" if n >= MIN_EVIDENCE else "too few"
         self._say(f"ESAD {share:.0%}, trees {1 - share:.0%}: {evidence} known anomalies that neither had seen")
