@@ -1,6 +1,6 @@
 # make demo   sets up, trains on data that ships with scikit-learn, says what it found
 # make test   sets up and passes the tests
-.PHONY: help setup test test-extra demo bench-adbench bench-images bench-pictures bench-scaling bench-speed bench-tables bench-tables-rest clean
+.PHONY: help setup test test-extra demo bench-tables-peers bench-images bench-pictures bench-scaling bench-speed bench-tables bench-tables-rest clean
 .DELETE_ON_ERROR:
 
 PYTHON ?= python3
@@ -15,7 +15,7 @@ help:
 	@echo 'make demo        train on a small data set and show the result'
 	@echo 'make test        linters, types, layers and the tests'
 	@echo 'make test-extra  slow and heavy tests'
-	@echo 'make bench-NAME  adbench, images, tables, tables-rest (need ESAD_DATA), speed, scaling; see benchmarks/'
+	@echo 'make bench-NAME  images, tables, tables-rest, tables-peers (need ESAD_DATA), speed, scaling; see benchmarks/'
 	@echo 'make clean       remove .venv and caches'
 
 setup: $(STAMP)
@@ -82,8 +82,8 @@ $(PEERS)/.installed: pyproject.toml constraints.txt benchmarks/requirements-peer
 	$(PEERS)/bin/python -m pip install --quiet --no-deps deepod==0.4.1
 	@touch $@
 
-bench-adbench: $(PEERS)/.installed
-	$(PEERS)/bin/python benchmarks/tables_adbench.py
+bench-tables-peers: $(PEERS)/.installed
+	$(PEERS)/bin/python benchmarks/tables.py --labels 1% 3 10 30 none
 
 bench-scaling: setup $(PEERS)/.installed
 	$(BIN)/python benchmarks/scaling.py grow train bars plot --peers $(PEERS)/bin/python

@@ -3,7 +3,7 @@
     ESAD_DATA=folder python benchmarks/search.py              run what is missing, print the table
     python benchmarks/search.py --show                        print the stored results only
 
-Protocol: the scenario of tables_adbench.py (stratified 60:40 split, at most 3,000 training rows, max(3, 1 %) labelled
+Protocol: the scenario of tables.py (stratified 60:40 split, at most 3,000 training rows, max(3, 1 %) labelled
 anomalies, all else unlabelled with its natural pollution). `search` sees the training part and its labels only. The
 default, the recipe chosen and `early_stopping="splits"` are then trained with two members and judged on at most 20,000
 test rows.

@@ -74,13 +74,13 @@ def load(collection: str, table: str) -> Dataset:
     return Dataset(name=table, X=X.astype(np.float64), truth=y == 1, description=f"OddBench table {table}")
 
 
-def drawn(data: Dataset, labels: str, seed: int) -> Scenario:
+def drawn(data: Dataset, labels: str, seed: int, max_test: int) -> Scenario:
     """The rows of one experiment."""
     ratio, least = (0.01, 3) if labels == "1%" else (0.0, 0 if labels == "none" else int(labels))
     found = natural(data, max_train=MAX_TRAIN, labelled_ratio=ratio, min_labelled=least, test_ratio=0.4, seed=seed)
-    if len(found.X_test) <= MAX_TEST:
+    if not 0 < max_test < len(found.X_test):
         return found
-    kept = np.sort(np.random.default_rng([seed, 7]).permutation(len(found.X_test))[:MAX_TEST])
+    kept = np.sort(np.random.default_rng([seed, 7]).permutation(len(found.X_test))[:max_test])
     return replace(found, X_test=found.X_test[kept], truth_test=found.truth_test[kept])
 
 
@@ -116,7 +116,9 @@ def _key(run: Run) -> tuple[str, str, int, str]:
     return run["method"], run["table"], run["seed"], run["labels"]
 
 
-def run_one(collection: str, table: str, labels: str, seed: int, methods: Sequence[str]) -> list[Run]:
+def run_one(
+    collection: str, table: str, labels: str, seed: int, methods: Sequence[str], max_test: int = MAX_TEST
+) -> list[Run]:
     """Fit and judge methods on one draw of a table; nothing where the test has too few anomalies."""
     import warnings
 
@@ -124,7 +126,7 @@ def run_one(collection: str, table: str, labels: str, seed: int, methods: Sequen
 
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")  # ids and gaps in the tables are known
-    rows = drawn(load(collection, table), labels, seed)
+    rows = drawn(load(collection, table), labels, seed, max_test)
     if rows.truth_test.sum() < MIN_TEST_ANOMALIES:
         return []
     done = []
@@ -147,7 +149,7 @@ def run_missing(store: Store, options: argparse.Namespace) -> None:
                 for table in [name for name in tables if not options.tables or name in options.tables]:
                     left = [m for m in methods if m in options.rerun or (m, table, seed, labels) not in store.runs]
                     if left:
-                        tasks.append((collection, table, labels, seed, left))
+                        tasks.append((collection, table, labels, seed, left, options.max_test))
     started, n_done, waiting = time.perf_counter(), 0, set[Future[list[Run]]]()
     with ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")) as pool:
         for task in [*tasks, None]:
@@ -237,6 +239,7 @@ def main() -> None:
     parser.add_argument("--tables", nargs="+", default=[], help="only these")
     parser.add_argument("--rerun", nargs="+", choices=METHODS, default=[], help="run these again though stored")
     parser.add_argument("--against", choices=METHODS, default="bagged_trees")
+    parser.add_argument("--max-test", type=int, default=MAX_TEST, help="test rows at most; 0: all")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--seconds", type=float, help="stop after so long, and keep what is done")
     parser.add_argument("--out", type=Path, default=FOLDER, help="folder of the results")

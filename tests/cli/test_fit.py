@@ -304,3 +304,18 @@ def test_usual_words_are_understood_and_a_value_may_mean_that_nobody_looked(esad
     assert (done.json["data"]["labels"]["n_unlabelled"], "labelled, so" in done.err) == (kit.n_rows - 3, False)
     found = esad("labels", tmp_path / "m.esad", data, "--quick", "--json")
     assert (found.code, len(found.json["suggestions"])) == (0, 10)  # the words are kept in the model
+
+
+@pytest.mark.parametrize(
+    ("options", "method", "reason"),
+    [
+        (("-l", "verdict"), "committee", "ESAD and trees together rank tables"),
+        (("--ignore", "verdict"), "esad", "Without a labelled anomaly"),
+        (("-l", "verdict", "--set", "phi=none"), "esad", "The committee has no parameter 'phi'"),
+    ],
+)
+def test_auto_chooses_the_method_by_the_data_and_says_why(esad, parts, kit, tmp_path, options, method, reason):
+    done = esad("fit", parts, "-i", "serial", "-m", "auto", *options, "-o", tmp_path / "m.esad", *kit.tiny)
+    assert done.code == 0, done.err
+    assert f"Method: {method}. {reason}" in done.out
+    assert type(load(tmp_path / "m.esad")).__name__ == {"committee": "Committee", "esad": "ESAD"}[method]

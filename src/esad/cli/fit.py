@@ -33,6 +33,7 @@ EXAMPLE = output.example(
     "esad fit pictures/ --out pictures.esad",
     "esad fit 'parts/2024-*.parquet' -l label --out parts.esad",
 )
+AUTO = "auto"  # what --method says where the data shall decide
 _MAX_SHOWN = 30
 _FEW_ROWS = 20  # with fewer unlabelled rows no member can leave some out, and the threshold rests on rows trained on
 _DATA_SUFFIXES = (".csv", ".tsv", ".parquet", ".pq", ".gz", ".json", ".npz", ".png", ".jpg", ".jpeg")
@@ -50,7 +51,7 @@ def fit(
     normal_value: options.NormalValue = None,
     unlabelled_value: options.UnlabelledValue = None,
     labels_csv: options.LabelsCsv = None,
-    method: options.Method = "esad",
+    method: options.MethodOrAuto = "esad",
     members: options.Members = None,
     seed: options.Seed = 0,
     device: options.Device = "auto",
@@ -77,11 +78,11 @@ def fit(
     from esad.train.callbacks import GracefulStop
 
     check_out(out, [data, *([labels_csv] if labels_csv else [])])
-    output.check_method(method)
+    if method != AUTO:
+        output.check_method(method)
+    typed: dict[str, Any] = {"seed": seed, "device": device, "members": members, "contamination": contamination}
     with failures.together():
-        detector = build_detector(
-            method, settings, seed=seed, device=device, members=members, contamination=contamination
-        )
+        detector = build_detector("esad" if method == AUTO else method, settings, **typed)
         with output.stages(shown=not quiet) as on_progress:
             training = TrainingData.from_file(
                 data,
@@ -99,6 +100,11 @@ def fit(
                 on_remark=output.remark,
                 on_progress=on_progress,
             )
+        if method == AUTO:
+            method, reason = _choose_method(training, settings or (), search=search)
+            detector = build_detector(method, settings, **typed)
+            if not (quiet or as_json):
+                output.say(f"Method: {method}. {reason}")
         rule = _threshold_rule(contamination, false_alarm_rate, threshold_from_labels, settings or ())
         calibration: dict[str, Any] = {"calibration_ratio": calibration_ratio, "cross_calibration": cross_calibration}
         training.check_rule(rule, detector, **calibration)
@@ -143,6 +149,17 @@ def fit(
 
 
 # ---------------------------------------------------------------------- the detector
+
+
+def _choose_method(training: "TrainingData", settings: Sequence[str], *, search: bool) -> tuple[str, str]:
+    """The method for these data and the reason."""
+    from esad.advice.choice import choose_method
+
+    if search:
+        return "esad", "The search is for a recipe of ESAD."
+    names = [_setting(text)[0] for text in settings]
+    choice = choose_method(training.kind, training.label_counts(), parameters=names)
+    return choice.method, choice.reason
 
 
 def build_detector(

@@ -202,6 +202,17 @@ Method = Annotated[
         rich_help_panel=_TRAINING,
     ),
 ]
+MethodOrAuto = Annotated[
+    str,
+    typer.Option(
+        "--method",
+        "-m",
+        metavar="NAME",
+        help="The method; see: esad methods. auto: the committee for tables with labelled anomalies, else ESAD.",
+        autocompletion=complete_method,
+        rich_help_panel=_TRAINING,
+    ),
+]
 Members = Annotated[
     int | None,
     typer.Option("--members", min=1, metavar="N", help="Networks trained side by side.", rich_help_panel=_TRAINING),

@@ -1,0 +1,45 @@
+"""Which method to take where nobody has asked for one."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from esad import registry
+from esad.labels import LabelCounts
+
+__all__ = ["Choice", "choose_method"]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A method by its name in the registry, and the reason in a sentence."""
+
+    method: str
+    reason: str
+
+
+def choose_method(kind: str, counts: LabelCounts, *, parameters: Collection[str] = ()) -> Choice:
+    """The method with the best mean ranking in benchmarks/tables.py on such data: the committee or ESAD.
+
+    Parameters
+    ----------
+    kind : {"table", "images"}
+    counts : LabelCounts
+        Of the training rows.
+    parameters : collection of str
+        Names of parameters that the method must have, because somebody has set them.
+
+    Examples
+    --------
+    >>> choose_method("table", LabelCounts(n_anomaly=5, n_unlabelled=900, n_normal=0)).method
+    'committee'
+    >>> choose_method("table", LabelCounts(n_anomaly=0, n_unlabelled=900, n_normal=0)).reason
+    'Without a labelled anomaly trees cannot learn.'
+    """
+    if kind == "images":
+        return Choice("esad", "Trees cannot see pictures.")
+    if not counts.n_anomaly:
+        return Choice("esad", "Without a labelled anomaly trees cannot learn.")
+    missing = sorted(set(parameters) - set(registry.method("committee")().get_params()))
+    if missing:
+        return Choice("esad", f"The committee has no parameter {missing[0]!r}.")
+    return Choice("committee", "ESAD and trees together rank tables with labelled anomalies better than ESAD alone.")

@@ -1,0 +1,23 @@
+"""The method for data where nobody asked for one."""
+
+import pytest
+
+from esad.advice.choice import choose_method
+from esad.labels import LabelCounts
+
+
+@pytest.mark.parametrize(
+    ("kind", "n_anomaly", "parameters", "method"),
+    [
+        ("table", 1, (), "committee"),
+        ("table", 40, ("n_members", "n_trees"), "committee"),
+        ("table", 0, (), "esad"),
+        ("images", 40, (), "esad"),
+        ("table", 40, ("lambda_norm",), "esad"),
+    ],
+)
+def test_labelled_tables_get_the_committee(kind, n_anomaly, parameters, method):
+    counts = LabelCounts(n_anomaly=n_anomaly, n_unlabelled=100, n_normal=0)
+    found = choose_method(kind, counts, parameters=parameters)
+    assert found.method == method
+    assert found.reason.endswith(".")
