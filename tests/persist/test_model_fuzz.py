@@ -280,7 +280,7 @@ def test_missing_and_foreign_tensors_are_refused(model, tmp_path):
     for name in tensors:
         rest = {other: value for other, value in tensors.items() if other != name}
         forged[f"renamed {name}"] = {**rest, f"x{name}": tensors[name]}
-        if not name.startswith("model.curves."):  # for plots only
+        if ".curves." not in name:  # for plots only
             forged[f"without {name}"] = rest
     outcomes = {key: outcome(tmp_path / "model.esad", manifest, changes, X) for key, changes in forged.items()}
     assert {key: found for key, found in outcomes.items() if found != "refused"} == {}
