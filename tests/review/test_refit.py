@@ -12,7 +12,6 @@ from esad import DeepSAD, IsolationForest
 from esad.errors import InputError
 from esad.review.ranking import Ranking
 from esad.review.refit import (
-    RefitData,
     carry_threshold,
     compare_rankings,
     cross_validate,
@@ -20,6 +19,7 @@ from esad.review.refit import (
     path_beside,
     refit_detector,
 )
+from esad.review.training import RefitData
 from esad.train.callbacks import WarmStart
 
 FOREST = IsolationForest(random_state=0).fit(np.random.default_rng(0).normal(size=(20, 1)))

@@ -39,6 +39,7 @@ def demo(
     """
     from esad.datasets.saving import write_table
     from esad.datasets.scenario import table
+    from esad.io.provenance import DataSource, note_sources
     from esad.io.scores import ScoreWriter
 
     files = _prepare(out)
@@ -50,7 +51,8 @@ def demo(
     write_table(files["test"], scenario.X_test, names=dataset.columns, truth=scenario.truth_test)
     trained = {name: _train(name, files, scenario, seed) for name in _METHODS}
     model, scores, _ = trained["esad"]
-    model.notes_ = {"label_column": "label", "ignored_columns": ["truth"]}
+    notes = {"label_column": "label", "ignored_columns": ["truth"]}
+    model.notes_ = note_sources(notes, [DataSource.of(files["train"])])
     model.save(files["model"], with_cases=True)
     with ScoreWriter(files["scores"]) as writer:
         writer.write(scores, scores > model.threshold_)

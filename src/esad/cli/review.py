@@ -169,9 +169,9 @@ def review(
         return
     from esad.io.provenance import DataSource
     from esad.review.ranking import Ranking
-    from esad.review.refit import training_finder
     from esad.review.session import ReviewSession
     from esad.review.store import Store
+    from esad.review.training import training_finder
     from esad.web.server import bind
 
     listener = bind(host, port)

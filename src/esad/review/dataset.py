@@ -4,7 +4,7 @@ import hashlib
 import math
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,26 +22,7 @@ if TYPE_CHECKING:
 
     from esad.detectors.base import Detector
 
-__all__ = ["ReviewDataset", "TrainingRows"]
-
-
-@dataclass(frozen=True, eq=False)
-class TrainingRows:
-    """What the model learned from, where that is other data than the data under review.
-
-    Attributes
-    ----------
-    X : arrow table, ndarray or None
-        Rows that were found again, in the form of the data under review; None where there are none.
-    y : ndarray of int8, (n,)
-        Their labels: -1, 0, +1.
-    lost : str
-        What was not found again, in a sentence; empty where all is here.
-    """
-
-    X: Any = None
-    y: NDArray[np.int8] = field(default_factory=lambda: np.zeros(0, dtype=np.int8))
-    lost: str = ""
+__all__ = ["ReviewDataset"]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -12,7 +12,8 @@ from esad import labels
 from esad.advice.crossfit import MAX_ROWS
 from esad.advice.curve import MIN_ANOMALIES, SHARES, Gain, learning_curve
 from esad.detectors.base import Detector
-from esad.review.refit import RefitData, TrainingStopped, TrainingWatch
+from esad.review.refit import TrainingStopped, TrainingWatch
+from esad.review.training import RefitData
 
 __all__ = ["GainEstimator"]
 

@@ -4,7 +4,6 @@ A refit runs in the background and begins with the old weights where it can. Its
 those of the old model were; what cannot be carried over is said.
 """
 
-import glob
 import shutil
 import threading
 import warnings
@@ -21,15 +20,11 @@ from esad import labels
 from esad.advice.crossfit import Part, auc, folds, held_out_scores, thin_rows
 from esad.core.atomic import atomic_path
 from esad.core.random import seed_from
-from esad.core.text import counted
 from esad.detectors.base import Detector
 from esad.detectors.deep import DeepDetector
-from esad.errors import DataFileError, EsadError, InputError
-from esad.io.checks import Remark
-from esad.io.provenance import DataSource, sources_in
-from esad.review.dataset import ReviewDataset, TrainingRows
+from esad.errors import InputError
 from esad.review.ranking import Ranking
-from esad.review.store import Store
+from esad.review.training import RefitData
 from esad.table.table import take_rows
 from esad.train.callbacks import Callback, WarmStart
 from esad.train.loop import LoopState
@@ -37,7 +32,6 @@ from esad.train.loop import LoopState
 __all__ = [
     "Comparison",
     "Refit",
-    "RefitData",
     "TrainingStopped",
     "TrainingWatch",
     "carry_threshold",
@@ -45,12 +39,10 @@ __all__ = [
     "cross_validate",
     "describe_loss",
     "has_previous",
-    "join_rows",
     "path_beside",
     "refit_detector",
     "replace_model",
     "restore_previous",
-    "training_finder",
 ]
 
 N_FOLDS: Final = 5
@@ -129,60 +121,6 @@ def refit_detector(
         new.calibrate(pollution_ratio=calibration.pollution_ratio)
     new.notes_ = dict(old.notes_)
     return new, begins_warm
-
-
-@dataclass(frozen=True, eq=False)
-class RefitData:
-    """Rows and labels that a refit learns from.
-
-    Attributes
-    ----------
-    X : arrow table or ndarray
-    y : ndarray of int8, (n,)
-    then : ndarray of int8, (n,)
-        Labels that the old model learned from.
-    is_added : ndarray of bool, (n,)
-        Rows that the old model did not learn from at all.
-    """
-
-    X: Any
-    y: Labels
-    then: Labels
-    is_added: NDArray[np.bool_]
-
-    @classmethod
-    def of(cls, X: Any, y: Labels, then: Labels, training: TrainingRows | None = None) -> "RefitData":
-        """The data under review; or what the model learned from elsewhere, and the judged rows of the review.
-
-        Rows of a review that nobody judged stay out of a training that has rows of its own: among rows that are
-        reviewed since they may be anomalies, many are, and learned from as normal they would hide the others.
-
-        Examples
-        --------
-        >>> training = TrainingRows(np.zeros((5, 1)), np.array([0, 0, 0, 0, -1], np.int8))
-        >>> data = RefitData.of(np.ones((3, 1)), np.array([0, -1, 0], np.int8), np.zeros(3, np.int8), training)
-        >>> data.y, data.is_added.sum()
-        (array([ 0,  0,  0,  0, -1, -1], dtype=int8), np.int64(1))
-        """
-        if training is None or training.X is None:
-            return cls(X, y, then, np.zeros(len(y), dtype=bool))
-        judged = np.flatnonzero(y)
-        is_added = np.concatenate([np.zeros(len(training.y), dtype=bool), then[judged] == labels.UNLABELLED])
-        return cls(
-            join_rows([training.X, take_rows(X, judged)]),
-            np.concatenate([training.y, y[judged]]),
-            np.concatenate([training.y, then[judged]]),
-            is_added,
-        )
-
-
-def join_rows(parts: Sequence[Any]) -> Any:
-    """Arrow tables, or arrays, one after the other."""
-    import pyarrow as pa
-
-    if isinstance(parts[0], pa.Table):
-        return pa.concat_tables(parts, promote_options="permissive")
-    return np.concatenate(parts)
 
 
 @dataclass(frozen=True)
@@ -469,67 +407,3 @@ def restore_previous(model: Path) -> None:
 def _copy(source: Path, target: Path) -> None:
     with atomic_path(target) as temporary:
         shutil.copyfile(source, temporary)
-
-
-# ---------------------------------------------------------------------- what the model learned from
-
-
-def training_finder(
-    dataset: ReviewDataset, store: Store, source: DataSource, given: Path | None
-) -> Callable[[Detector], TrainingRows | None]:
-    """A way to find what a model learned from, where that is not the data under review; what was found is kept."""
-    found: dict[tuple[DataSource, ...], TrainingRows] = {}
-
-    def learned_here(detector: Detector) -> bool:
-        """Of a model that does not say what it learned from."""
-        known = store.known_to(detector.fingerprint_)
-        return known is not None or detector.learned_from(dataset.X, dataset.known)
-
-    def find(detector: Detector) -> TrainingRows | None:
-        noted = sources_in(detector.notes_) if given is None else [DataSource.of(given)]
-        others = tuple(one for one in noted if source.path != one.path and source.fingerprint != one.fingerprint)
-        if not others and (noted or learned_here(detector)):
-            return None
-        if others not in found:
-            found[others] = _read_training_rows(others, detector)
-        return found[others]
-
-    return find
-
-
-def _read_training_rows(sources: Sequence[DataSource], detector: Detector) -> TrainingRows:
-    """Rows and labels of all sources that are where they were and as they were."""
-    X, y, lost = [], [], []
-    for source in sources:
-        try:
-            for path in filter(None, (source.path, source.judgements)):
-                if not Path(path).exists() and not glob.has_magic(path):
-                    raise DataFileError(f"{path} is not there")
-            if not source.is_unchanged():
-                raise DataFileError("it was changed since")
-            roles: dict[str, Any] = {
-                name: detector.notes_.get(name) for name in ("anomaly_value", "normal_value", "labels_csv")
-            }
-            dataset = ReviewDataset.from_file(Path(source.path), detector, on_remark=_ignore_remark, **roles)
-            known, rows = dataset.known, dataset.X
-            if source.judgements:
-                with Store.of(Path(source.judgements), dataset) as store:
-                    known = store.judgements.labels(known)
-                rows, known = take_rows(rows, np.flatnonzero(known)), known[known != 0]
-        except EsadError as error:
-            lost.append(f"{source.path} ({str(error).rstrip('.')})")
-            continue
-        X.append(rows)
-        y.append(known)
-    counts = detector.label_counts_
-    n_rows, n_labels = sum(vars(counts).values()), counts.n_anomaly + counts.n_normal
-    words = ""
-    if lost or not sources:
-        where = ": " + ", ".join(lost) if lost else ""
-        rows_words, labels_words = counted(n_rows, "row"), counted(n_labels, "label")
-        words = f"The model learned from {rows_words} with {labels_words}, which are not all here{where}."
-    return TrainingRows(join_rows(X) if X else None, np.concatenate(y) if y else np.zeros(0, np.int8), words)
-
-
-def _ignore_remark(remark: Remark) -> None:
-    """What the training file looks like was said when it was learned from."""

@@ -17,14 +17,13 @@ from esad.detectors.model_file import load
 from esad.errors import InputError
 from esad.explain.drawing import to_pixels, to_png
 from esad.io.provenance import DataSource, note_sources, sources_in
-from esad.review.dataset import ReviewDataset, TrainingRows
+from esad.review.dataset import ReviewDataset
 from esad.review.gain import JOIN_SECONDS, GainEstimator
 from esad.review.judgements import parse_csv, write_csv
 from esad.review.queue import BATCH, FILTERS, Queue, filter_rows
 from esad.review.ranking import Explanation, Explanations, Ranking
 from esad.review.refit import (
     Refit,
-    RefitData,
     compare_rankings,
     has_previous,
     path_beside,
@@ -32,6 +31,7 @@ from esad.review.refit import (
     restore_previous,
 )
 from esad.review.store import Store
+from esad.review.training import RefitData, TrainingRows
 
 __all__ = ["DRAWINGS", "ReviewSession"]
 
