@@ -14,7 +14,7 @@ const badge = (words, kind = "") => el("span", { class: `badge ${kind}`.trim() }
 export function itemParts(item, { state, isUnsaved, gallery }) {
   const title = el("h2", {}, item.name, item.is_titled ? el("span", { class: "place" }, `row ${item.row}`) : null);
   const parts = [
-    el("div", { class: "head" }, title, el("div", { class: "badges" }, ...badges(item, isUnsaved))),
+    el("div", { class: "head" }, title, el("div", { class: "badges" }, ...badges(item, isUnsaved, state?.n_rows ?? 0))),
     el("div", { class: "score" }, facts(item, state), state ? spread(item.score, state.histogram) : null),
     notes(item),
     noun === "picture" ? gallery(item) : reasons(item),
@@ -24,9 +24,10 @@ export function itemParts(item, { state, isUnsaved, gallery }) {
   return parts.filter((node) => node !== null);
 }
 
-function badges(item, isUnsaved) {
+function badges(item, isUnsaved, n_rows) {
   const found = [item.is_alarm ? badge("alarm", "alarm") : badge("no alarm")];
-  if (item.why) found.push(badge(item.why === "top" ? "among the highest not yet judged" : "near the border"));
+  const isHigh = item.rank <= Math.max(10, n_rows / 10);
+  if (item.why) found.push(badge(item.why === "border" ? "near the border" : isHigh ? "among the highest not yet judged" : "typical of the higher ones"));
   if (item.known) found.push(badge(`in the file: ${item.known}`, item.known));
   const mine = item.mine?.verdict;
   if (mine) found.push(badge(`you: ${mine}${isUnsaved ? ", not saved yet" : ""}`, mine));
