@@ -37,6 +37,12 @@ def test_columns_are_inputs_by_their_names(session):
     assert given == {"score": "tensor(double)", "anomaly": "tensor(bool)", "p_value": "tensor(double)"}
 
 
+def test_a_column_of_many_texts(tmp_path):
+    texts = np.repeat([f"shop {number}" for number in range(60)], np.r_[np.full(40, 20), np.full(20, 2)])
+    X = pd.DataFrame({"shop": texts, "size": rng.normal(size=len(texts))})
+    assert esad.export(tiny("iforest").fit(X), tmp_path / "shops.onnx", X=X).holds
+
+
 @pytest.mark.parametrize("n_rows", [1, 2, 10_000])
 def test_any_number_of_rows(session, detector, n_rows):
     frame = FRAME.iloc[rng.integers(0, N, n_rows)].reset_index(drop=True)

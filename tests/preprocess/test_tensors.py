@@ -75,6 +75,15 @@ def test_rows_of_tables_are_the_library_s(scaling, cells):
     assert not refused.any()
 
 
+def test_texts_of_a_column_with_many_values_are_rows_of_the_library_too():
+    texts = np.repeat([f"shop {number}" for number in range(60)], np.r_[np.full(40, 20), np.full(20, 2)])
+    inputs = fitted(pd.DataFrame({"shop": texts}))
+    assert len(inputs.preprocessor.features_[0].bands) == 2
+    wanted, rows, refused = both(inputs, pd.DataFrame({"shop": ["shop 1", "shop 59", "shop 60", None]}))
+    np.testing.assert_array_equal(rows, wanted)
+    assert not refused.any()
+
+
 def test_every_new_year_of_four_centuries_and_the_seconds_around_it():
     years = np.arange("1601", "2401", dtype="M8[Y]").astype("M8[us]")
     moments = np.concatenate([years + np.timedelta64(seconds, "s") for seconds in (-1, 0, 1)])

@@ -51,18 +51,26 @@ def test_missing_numbers_become_zero_and_get_a_mark_if_training_had_some():
     assert present[2] == pytest.approx(-0.25 / np.sqrt(0.25 * 0.75))
 
 
-def test_rare_and_unseen_categories_share_a_mark():
-    words = [f"w{index:02d}" for index in range(40)]
-    training = pd.DataFrame({"a": [word for index, word in enumerate(words) for _ in range(50 - index)]})
+def test_of_very_many_categories_a_rarer_one_has_a_rarer_mark():
+    times = {"often": 4000, "seldom": 80, "rare": 20} | {f"w{index:03d}": 400 for index in range(100)}
+    training = pd.DataFrame({"a": np.repeat(list(times), list(times.values()))})
     preprocessor = TabularPreprocessor().fit(Table.from_any(training))
-    names = preprocessor.feature_names_out()
-    assert names == (*(f"a = {word}" for word in words[:32]), "a = (other)")
-    rare, unseen, missing, frequent = preprocessor.transform(
-        Table.from_any(pd.DataFrame({"a": ["w39", "new", None, "w00"]}))
-    )
-    assert rare.tolist() == unseen.tolist() == missing.tolist()
-    assert (rare > 0).nonzero()[0].tolist() == [32]
-    assert (frequent > 0).nonzero()[0].tolist() == [0]
+    assert preprocessor.feature_names_out() == ("a is usual", "a is seldom", "a is rare", "a = (other)")
+    words = ["often", "w000", "seldom", "rare", "new", None]
+    rows = preprocessor.transform(Table.from_any(pd.DataFrame({"a": words})))
+    assert rows[0].tolist() == rows[1].tolist()
+    assert rows[4].tolist() == rows[5].tolist()
+    distances = np.square(rows).sum(axis=1)
+    assert (np.diff(distances[1:5]) >= 0).all()
+    assert distances[3] > 10 * distances[1]
+    assert preprocessor.cells(rows)[0].tolist() == ["(usual)", "(usual)", "(seldom)", "(rare)", "(other)", "(other)"]
+
+
+def test_texts_that_nearly_all_differ_say_nothing():
+    frame = pd.DataFrame({"a": [f"row {number}" for number in range(300)], "b": np.arange(300.0)})
+    rows = TabularPreprocessor().fit(Table.from_any(frame)).transform(Table.from_any(frame))
+    assert rows.shape == (300, 2)
+    assert not rows[:, 1].any()
 
 
 def test_marks_are_standardised_with_a_deviation_of_at_least_a_tenth():

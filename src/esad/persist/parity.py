@@ -81,7 +81,8 @@ def _cells(part: ColumnFeatures, values: NDArray[np.float64], rng: np.random.Gen
     """Cells of one column's kind; numbers and dates around given values."""
     odd = rng.random(len(values)) < _ODD_SHARE
     if part.kind == "category":
-        words = np.array([*part.categories, _UNSEEN, None], dtype=object)
+        known = [text for text in part.codes if text is not None]
+        words = np.array([*known, _UNSEEN, None], dtype=object)
         return np.asarray(words[rng.integers(len(words), size=len(values))])
     if part.kind == "boolean":
         return np.where(odd, np.nan, rng.integers(2, size=len(values)).astype(np.float64))

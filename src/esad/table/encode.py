@@ -27,8 +27,8 @@ class TabularPreprocessor:
     """Turn tables into float32 features without NaN or infinity, always the same way after `fit`.
 
     Numbers and truth values become (x - mean) / std, clipped to +-10; infinite values become +-10 and missing ones 0.
-    Categories become one mark each (at most the 32 most frequent; the others and later unseen ones share one mark).
-    Dates become their time, and the position in the day, the week and the year where the training data covers
+    Categories become one mark each, and later unseen ones share one; of more than 32, those about as frequent share a
+    mark. Dates become their time, and the position in the day, the week and the year where the training data covers
     these. A column with missing values gets a mark for them. Marks are standardised too, with a std of at least 0.1.
     Means and standard deviations come from the finite values of the reference rows, in float64.
 

@@ -13,12 +13,24 @@ from esad.errors import ModelFileError
 from esad.table.columns import Kind, Values, as_texts, text_of_number
 from esad.table.parse import parse_numbers
 
-__all__ = ["CYCLES", "MAX_CATEGORIES", "ColumnFeatures", "Cycle", "covered_cycles", "date_features", "expect"]
+__all__ = [
+    "BANDS",
+    "CYCLES",
+    "MAX_BAND_TEXTS",
+    "MAX_CATEGORIES",
+    "ColumnFeatures",
+    "Cycle",
+    "covered_cycles",
+    "date_features",
+    "expect",
+]
 
 Cycle = Literal["day", "week", "year"]
 CYCLES: tuple[Cycle, ...] = get_args(Cycle)
 
 MAX_CATEGORIES = 32
+BANDS = ("usual", "seldom", "rare", "very rare")  # how frequent a text is among very many
+MAX_BAND_TEXTS = 10_000  # that are listed; rarer ones are like those never seen
 _DAY, _WEEK, _YEAR = (days * 86_400_000_000 for days in (1, 7, 366))  # in microseconds
 _YEARS = tuple(np.array(["0001-01-01", "9999-12-31"], dtype="M8[s]").astype(float))  # that a date can be shown of
 _NAT = np.iinfo(np.int64).min
@@ -36,6 +48,9 @@ class ColumnFeatures:
         Whether missing cells have a mark of their own, because training had some.
     categories : tuple of str
         Categories with a mark of their own, in text order.
+    bands : tuple of tuple of str
+        In place of categories where there are too many: texts about as frequent share a mark, the usual ones first. So
+        the mark of a rare text is rarer than that of a frequent one.
     cycles : tuple of {"day", "week", "year"}
         Cycles whose position is given as sine and cosine.
 
@@ -54,6 +69,7 @@ class ColumnFeatures:
     marks_missing: bool
     categories: tuple[str, ...] = ()
     cycles: tuple[Cycle, ...] = ()
+    bands: tuple[tuple[str, ...], ...] = ()
 
     @property
     def has_value(self) -> bool:
@@ -68,14 +84,16 @@ class ColumnFeatures:
     @cached_property
     def is_mark(self) -> tuple[bool, ...]:
         """For each feature, whether it is bounded (a mark or a cycle); the time of a date is not."""
-        n_marks = {"category": len(self.categories) + 1, "date": 2 * len(self.cycles)}.get(self.kind, 0)
+        n_marks = {"category": self.other_code + 1, "date": 2 * len(self.cycles)}.get(self.kind, 0)
         return (False,) * (self.kind == "date") + (True,) * (n_marks + self.marks_missing)
 
     def names(self, column: str) -> list[str]:
         """Name of each feature."""
         missing = [f"{column} is missing"] * self.marks_missing
         if self.kind == "category":
-            return [*(f"{column} = {category}" for category in self.categories), f"{column} = (other)", *missing]
+            own = [f"{column} = {category}" for category in self.categories]
+            own += [f"{column} is {band}" for band, _ in zip(BANDS, self.bands, strict=False)]
+            return [*own, f"{column} = (other)", *missing]
         if self.kind == "date":
             waves = [f"{column} {wave} of {cycle}" for cycle in self.cycles for wave in ("sine", "cosine")]
             return [column, *waves, *missing]
@@ -123,7 +141,8 @@ class ColumnFeatures:
         """
         cells = np.empty(len(raw), dtype=object)
         if self.kind == "category":
-            words = np.array([*self.categories, "(other)", *[None] * self.marks_missing], dtype=object)
+            bands = [f"({band})" for band, _ in zip(BANDS, self.bands, strict=False)]
+            words = np.array([*self.categories, *bands, "(other)", *[None] * self.marks_missing], dtype=object)
             cells[:] = words[raw.argmax(axis=1)]
             return cells
         if self.kind == "date":
@@ -140,7 +159,7 @@ class ColumnFeatures:
     @property
     def other_code(self) -> int:
         """The feature of categories without a mark of their own."""
-        return len(self.categories)
+        return len(self.categories) + len(self.bands)
 
     @cached_property
     def codes(self) -> dict[str | None, int]:
@@ -160,22 +179,22 @@ class ColumnFeatures:
                 spelled.setdefault(text_of_number(float(parsed[0])), []).append(index)
         codes: dict[str | None, int] = {text: found[0] for text, found in spelled.items() if text and len(found) == 1}
         codes.update((category, index) for index, category in enumerate(self.categories))
+        for index, texts in enumerate(self.bands, len(self.categories)):
+            codes.update(dict.fromkeys(texts, index))
         if self.marks_missing:
             codes[None] = self.other_code + 1
         return codes
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for a JSON file; the kind is in the schema."""
-        return {
-            "marks_missing": self.marks_missing,
-            "categories": list(self.categories),
-            "cycles": list(self.cycles),
-        }
+        plain = {"marks_missing": self.marks_missing, "categories": list(self.categories), "cycles": list(self.cycles)}
+        return plain | ({"bands": [list(texts) for texts in self.bands]} if self.bands else {})
 
     @classmethod
     def from_json(cls, value: Any, kind: Kind) -> "ColumnFeatures":
         """Read what `to_json` gave; anything else is a ModelFileError."""
-        expect(type(value) is dict and set(value) == {"marks_missing", "categories", "cycles"}, "parts of a column")
+        parts = {"marks_missing", "categories", "cycles"}
+        expect(type(value) is dict and set(value) - {"bands"} == parts, "parts of a column")
         categories, cycles = value["categories"], value["cycles"]
         expect(type(value["marks_missing"]) is bool, "`marks_missing`")
         expect(type(categories) is list and all(type(text) is str for text in categories), "`categories`")
@@ -183,7 +202,13 @@ class ColumnFeatures:
         expect(len(set(categories)) == len(categories), "doubled `categories`")
         expect(type(cycles) is list and cycles == [cycle for cycle in CYCLES if cycle in cycles], "`cycles`")
         expect(not cycles or kind == "date", "`cycles` of a column that is no date")
-        return cls(kind, value["marks_missing"], tuple(categories), tuple(cycles))
+        bands = value.get("bands", [])
+        expect(type(bands) is list and len(bands) <= (len(BANDS) if kind == "category" else 0), "`bands`")
+        expect(all(type(texts) is list and texts for texts in bands), "`bands`")
+        listed = [text for texts in bands for text in texts]
+        expect(all(type(text) is str for text in listed) and len(listed) <= MAX_BAND_TEXTS, "texts of `bands`")
+        expect(len({*listed, *categories}) == len(listed) + len(categories), "doubled texts of `bands`")
+        return cls(kind, value["marks_missing"], tuple(categories), tuple(cycles), tuple(map(tuple, bands)))
 
 
 def expect(holds: bool, what: str) -> None:

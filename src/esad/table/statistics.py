@@ -16,7 +16,16 @@ from numpy.typing import NDArray
 
 from esad.errors import SchemaError
 from esad.table.columns import Kind, Values
-from esad.table.features import CYCLES, MAX_CATEGORIES, ColumnFeatures, Cycle, covered_cycles, date_features
+from esad.table.features import (
+    BANDS,
+    CYCLES,
+    MAX_BAND_TEXTS,
+    MAX_CATEGORIES,
+    ColumnFeatures,
+    Cycle,
+    covered_cycles,
+    date_features,
+)
 from esad.table.schema import Column, Schema
 from esad.table.table import Table
 
@@ -231,6 +240,27 @@ class TextCounts:
         """The most frequent texts, in text order; ties go to the first in text order."""
         return tuple(sorted(self.texts.take(self._order(n_most)).to_pylist()))
 
+    def bands(self) -> tuple[tuple[str, ...], ...]:
+        """Texts by how frequent they are: each band is four times as rare as the one before, beginning with the usual.
+
+        A row is usual whose text is at least a quarter as frequent as that of the median row.
+
+        Examples
+        --------
+        >>> counts = TextCounts(pa.array(["a", "b", "c", "d"]), np.array([[40, 30, 5, 1]] * 2))
+        >>> counts.bands()
+        (('a', 'b'), ('c',), ('d',))
+        """
+        counts = self.counts[0]
+        ascending = np.sort(counts)
+        median = int(ascending[np.searchsorted(np.cumsum(ascending), counts.sum() / 2)])
+        if median == 1:  # nearly all differ, which tells nothing
+            return ()
+        chosen = np.asarray(self._order(MAX_BAND_TEXTS))
+        levels = np.clip(np.floor(np.log(median / counts[chosen]) / np.log(4)), 0, len(BANDS) - 1)
+        found = [self.texts.take(pa.array(chosen[levels == level])).to_pylist() for level in range(len(BANDS))]
+        return tuple(tuple(sorted(texts)) for texts in found if texts)
+
     def reference_counts(self, texts: tuple[str, ...]) -> NDArray[np.int64]:
         """How often each of these texts occurs in the reference rows."""
         places = pc.index_in(pa.array(texts, pa.string()), value_set=self.texts.cast(pa.string()))
@@ -373,6 +403,8 @@ class ColumnStatistics:
         kind, marks_missing = self.final_kind, self.n_missing > 0
         if kind == "category":
             assert self.texts is not None
+            if len(self.texts.texts) > MAX_CATEGORIES:
+                return ColumnFeatures(kind, marks_missing, bands=self.texts.bands())
             return ColumnFeatures(kind, marks_missing, categories=self.texts.most_frequent(MAX_CATEGORIES))
         return ColumnFeatures(kind, marks_missing, cycles=self._covered() if kind == "date" else ())
 
@@ -386,6 +418,8 @@ class ColumnStatistics:
         if features.kind == "category":
             assert self.texts is not None
             counts = self.texts.reference_counts(features.categories)
+            bands = [self.texts.reference_counts(texts).sum() for texts in features.bands]
+            counts = np.append(counts, np.array(bands, dtype=np.int64))
             others = n_reference - counts.sum() - self.n_missing_reference
             mean, std = _of_shares(np.append(counts, others) / max(1, n_reference))
         elif self.moments is not None:
