@@ -19,6 +19,7 @@ from esad.score.curves import Curve, precision_recall, roc
 __all__ = ["write_page"]
 
 N_COLUMNS = 5  # of each alarm's reasons
+MAX_TEXT = 160  # characters of a cell that are seen at once
 N_BINS = 60
 MAX_COLUMNS = 60
 MAX_SHIFTS = 15
@@ -101,7 +102,7 @@ def _describe_columns(reasons: Reasons, row: int) -> Element:
         width = f"width: {100 * abs(share) / largest:.1f}%"
         bar = new("span", "", class_="bar" if share >= 0 else "bar against", style=width)
         observed, expected = reasons.observed[row, index], reasons.expected[row, index]
-        cells = cell_text(observed), cell_text(expected, n_digits=4)
+        cells = _fold_text(cell_text(observed)), _fold_text(cell_text(expected, n_digits=4))
         rows.append([breakable(reasons.columns[index]), bar, f"{share:+.3g}", *cells])
     rest = order[N_COLUMNS:]
     base = sum(float(values[row]) for values in reasons.base.values())
@@ -115,6 +116,14 @@ def _describe_columns(reasons: Reasons, row: int) -> Element:
         for value in values:
             value.set("class", "value")
     return drawn
+
+
+def _fold_text(text: str) -> Element | str:
+    """The text of a cell: the beginning of a very long one, the rest on demand."""
+    if len(text) <= 1.2 * MAX_TEXT:
+        return text
+    more = new("span", f"{len(text) - MAX_TEXT:,} more characters", class_="soft")
+    return new("details", new("summary", f"{text[:MAX_TEXT]} \N{HORIZONTAL ELLIPSIS} ", more), text[MAX_TEXT:])
 
 
 def _draw_heat_map(maps: HeatMaps, row: int, alarm: Alarm) -> Element:

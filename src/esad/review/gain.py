@@ -2,8 +2,9 @@
 
 import threading
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,16 +61,19 @@ class GainEstimator:
         """Whether an estimate is being made."""
         return self._thread is not None and self._thread.is_alive()
 
-    def update(self, detector: Detector, data: RefitData) -> bool:
-        """Make an estimate if there are labels enough, and enough new ones; whether one was begun."""
-        counts, effort = labels.counts(data.y), EFFORTS[detector.inputs_.kind]
+    def update(self, detector: Detector, y: NDArray[np.int8], collect: Callable[[], RefitData]) -> bool:
+        """Make an estimate if there are labels `y` enough, and enough new ones; whether one was begun.
+
+        `collect` gives the rows with these labels. It is called only then: it may copy many pictures.
+        """
+        counts, effort = labels.counts(y), EFFORTS[detector.inputs_.kind]
         n_labels = counts.n_anomaly + counts.n_normal
         with self._lock:
             due = self._n_labels is None or abs(n_labels - self._n_labels) >= effort.every
             if counts.n_anomaly < MIN_ANOMALIES or not due or not counts.n_unlabelled or self.is_busy:
                 return False
             self._n_labels, self._stop, self.progress = n_labels, threading.Event(), None
-            arguments = (detector, data.X, data.y.copy(), effort, self._stop)
+            arguments = (detector, collect(), effort, self._stop)
             self._thread = threading.Thread(target=self._run, args=arguments, name="gain", daemon=True)
             self._thread.start()
             return True
@@ -87,7 +91,7 @@ class GainEstimator:
         if self._thread is not None:
             self._thread.join(JOIN_SECONDS)
 
-    def _run(self, detector: Detector, X: Any, y: NDArray[np.int8], effort: _Effort, stop: threading.Event) -> None:
+    def _run(self, detector: Detector, data: RefitData, effort: _Effort, stop: threading.Event) -> None:
         n_trainings = effort.n_repeats * len(SHARES)
         n_begun, last = 0, 1.0
 
@@ -102,8 +106,8 @@ class GainEstimator:
                 warnings.simplefilter("ignore")
                 self.gain = learning_curve(
                     detector,
-                    X,
-                    y,
+                    data.X,
+                    data.y,
                     n_next=N_NEXT,
                     n_repeats=effort.n_repeats,
                     max_rows=effort.max_rows,

@@ -169,7 +169,9 @@ class ReviewSession:
 
     def _update_gain(self) -> None:
         if self._refit is None or self._refit.status != "training":
-            self.gain_estimator.update(self.ranking.detector, self._refit_data(self.labels()))
+            y = self.labels()
+            trained = y if self.training is None else np.concatenate([self.training.y, y])
+            self.gain_estimator.update(self.ranking.detector, trained, lambda: self._refit_data(y))
 
     def _refit_data(self, y: Labels) -> RefitData:
         return RefitData.of(self.dataset.X, y, self._trained_labels, self.training)

@@ -24,8 +24,13 @@ export class Outbox {
 
   // Send what earlier pages left behind. What another page is sending at this moment is entered once all the same.
   resume() {
-    const left = Object.keys(localStorage).filter((key) => key.startsWith(PREFIX) && key !== this.#key);
-    const entries = left.flatMap((key) => JSON.parse(localStorage.getItem(key)));
+    let left = [], entries = [];
+    try {
+      left = Object.keys(localStorage).filter((key) => key.startsWith(PREFIX) && key !== this.#key);
+      entries = left.flatMap((key) => JSON.parse(localStorage.getItem(key)));
+    } catch {
+      return 0; // a browser that keeps nothing has left nothing behind
+    }
     this.#waiting.push(...entries.map((entry) => ({ ...entry, resolve() {}, reject: (error) => refuse(entry, error) })));
     this.#keep();
     for (const key of left) localStorage.removeItem(key);
