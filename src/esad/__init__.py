@@ -5,9 +5,14 @@ Names are loaded on first use, so `import esad` is quick.
 """
 
 import importlib
+import os
+import sys
 from typing import Any
 
 __version__ = "0.1.0"
+
+if "torch" not in sys.modules:  # its threads would spin while they wait: on a busy machine fits take ten times as long
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 _NAMES = {
     "LabelAwareSplit": "esad.score.splits",

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import perceptrons, tiny
 
+from esad import ESAD
 from esad.core.random import MemberRandom
 from esad.datasets.scenario import Scenario
 from esad.detectors.stacked import can_stack, fit_stack
@@ -180,6 +181,11 @@ class TestDetector:
     def test_two_of_five_members_see_bins(self, rows, n_members, n_binned):
         detector = tiny("esad", n_members=n_members).fit(rows)
         assert np.count_nonzero(detector.objective_.view.bins.n_bins) == n_binned
+
+    @pytest.mark.parametrize(("n_features", "bins"), [(275, 4), (276, 3), (366, 3), (367, 2), (5000, 2)])
+    def test_wide_tables_have_fewer(self, n_features, bins):
+        recipe = ESAD().recipe_for((n_features,), np.zeros(100, np.int8))
+        assert recipe.loss.bins == (0, bins, 0, bins, 0)
 
     def test_each_member_may_have_its_own_number(self, rows):
         detector = tiny("esad", n_members=3, bins=[2, 4]).fit(rows)

@@ -1,10 +1,19 @@
 """Devices that are here are taken, all others refused in a few words; work side by side."""
 
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
 import pytest
 import torch
 
+from esad import ESAD
 from esad.errors import InputError
-from esad.train.runtime import compiled, in_parallel, resolve_device
+from esad.train import runtime
+from esad.train.runtime import compiled, free_cores, in_parallel, resolve_device
 
 
 def test_the_cpu_is_always_here():
@@ -62,3 +71,37 @@ def test_what_the_compiler_lacks_is_one_line():
     assert "forward" not in vars(network)
     with pytest.raises(ZeroDivisionError), compiled(network):
         raise ZeroDivisionError
+
+
+@pytest.mark.parametrize(("first", "wanted"), [("esad", "PASSIVE"), ("torch", "None")])
+def test_threads_sleep_while_they_wait_unless_torch_was_there_first(first, wanted):
+    script = f"import {first}; import esad, os; print(os.environ.get('OMP_WAIT_POLICY'))"
+    clean = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, env=clean)
+    assert done.stdout.strip() == wanted
+
+
+@pytest.mark.skipif(not Path("/proc/loadavg").is_file(), reason="the system does not tell what runs")
+def test_busy_cores_are_not_free():
+    others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(os.cpu_count() or 1)]
+    try:
+        deadline = time.monotonic() + 20
+        while free_cores() > 1 and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert free_cores() == 1
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
+
+
+def test_a_table_gives_the_same_bits_with_one_thread_and_with_two(rows, monkeypatch):
+    monkeypatch.setattr(runtime, "PRODUCTS_PER_THREAD", 1)
+    before, scores = torch.get_num_threads(), []
+    try:
+        for n_threads in (1, 2):
+            torch.set_num_threads(n_threads)
+            scores.append(ESAD(n_epochs=3, random_state=0).fit(*rows).anomaly_score(rows[0]))
+    finally:
+        torch.set_num_threads(before)
+    np.testing.assert_array_equal(*scores)

@@ -1,9 +1,12 @@
 """Where and how exactly tensors are computed: device, precision, threads, and many rows block by block."""
 
 import contextlib
+import os
 import re
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -21,6 +24,7 @@ __all__ = [
     "compiled",
     "dtype_of",
     "each_block",
+    "free_cores",
     "in_parallel",
     "in_turn",
     "resolve_device",
@@ -31,6 +35,7 @@ __all__ = [
 PRECISIONS = ("auto", "float32", "float64", "bfloat16")
 _DEVICES = re.compile(r"auto|cpu|mps|cuda(:[0-9]{1,2})?")  # mps: let through, never tried
 PRODUCTS_PER_THREAD = 12_500_000  # rows times weights that make a step on a table worth one more thread
+N_LOOKS, LOOK_SECONDS = 5, 0.002  # at how many processes run
 BLOCK_ROWS = 512  # table rows per forward pass on a CPU: activations stay in the cache
 BLOCK_ROWS_DOUBLE = 192  # the same in float64; whole tiles of the usual kernels, so that no row is in a broken one
 BLOCK_ROWS_GPU = 65_536
@@ -104,9 +109,32 @@ def compiled(network: torch.nn.Module) -> Iterator[None]:
 def threads_for(n_products: int) -> contextlib.AbstractContextManager[None]:
     """Let torch use only as many threads as steps with `n_products`, rows times weights, are worth.
 
-    Threads that wait for each other at every small product cost more than they bring, and far more on a busy machine.
+    Threads that wait for each other at every small product cost more than they bring. Where they spin while they wait,
+    no more than there are free cores: on a busy machine they would wait for one that is not running. A training on a
+    table gives the same bits with any number of them.
     """
-    return _threads(min(torch.get_num_threads(), n_products // PRODUCTS_PER_THREAD))
+    n_threads = min(torch.get_num_threads(), n_products // PRODUCTS_PER_THREAD)
+    spin = os.environ.get("OMP_WAIT_POLICY", "").upper() != "PASSIVE"  # `import esad` sets it, unless torch came first
+    return _threads(min(n_threads, free_cores()) if spin and n_threads > 1 else n_threads)
+
+
+def free_cores() -> int:
+    """How many cores nobody else is using now; all of them where the system does not tell.
+
+    Examples
+    --------
+    >>> free_cores() >= 1
+    True
+    """
+    n_cores, n_running = os.cpu_count() or 1, []
+    for _ in range(N_LOOKS):  # what runs for a moment only does not count
+        try:
+            running, _, _ = Path("/proc/loadavg").read_text().split()[3].partition("/")
+        except OSError:
+            return n_cores
+        n_running.append(int(running) - 1)  # this process is one of them
+        time.sleep(LOOK_SECONDS)
+    return max(1, n_cores - min(n_running))
 
 
 def in_turn(run: Callable[[int], None], items: Iterable[int]) -> None:

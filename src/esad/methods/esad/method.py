@@ -160,6 +160,7 @@ PARAMETERS = Parameters(
             lambda value: is_number_of_bins(value) or is_bins(value),
             ("auto",),
         ),
+        auto="4; 3 on tables of more than 275 features, 2 above 366",
         table=4,
         paper=0,
         only="table",

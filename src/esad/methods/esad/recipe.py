@@ -32,6 +32,8 @@ SINCE_0_1 |= {"turns", "places", "crop", "nearest_alone", "n_codes"}
 MIN_STEPS, MAX_STEPS = 250, 1000  # on a table
 PICTURE_PIXELS = 784  # a picture's error counts as if it had this many pixels
 MAX_BINS = 64  # of a column
+MAX_FEATURES = 1100  # columns times bins; where they were more there are fewer bins, which takes less and ranks as well
+MIN_BINS = 2
 NORM_RATIO = 2.0  # weight of the norm in the scaled score, over lambda_norm
 TURNS_WEIGHT = 4.0  # of what turned pictures tell, beside the paper's two terms
 MAX_CODES = 4096  # of training pictures that are kept
@@ -218,7 +220,9 @@ def resolve(
     declared.check(given, kind)
     automatic = declared.automatic(kind)
     network = _network(given, automatic, in_shape, device)
-    if kind == "images":
+    if kind == "table":
+        automatic["bins"] = min(automatic["bins"], max(MIN_BINS, MAX_FEATURES // in_shape[0]))
+    else:
         automatic |= _automatic_for_pictures(given, network, y, device, upper_side)
     if given["recipe"] == "published":  # `as_published` gives all of the paper's; the word alone, these
         automatic |= {name: declared[name].paper for name in ("bins", "lambda_norm")}
