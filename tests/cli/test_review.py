@@ -77,7 +77,7 @@ def test_from_nothing_to_labels_that_are_there_again(parts, esad, tmp_path):
     done = esad("review", parts, *FIRST, "--export-labels", tmp_path / "labels.csv", "--json")
     assert (done.code, done.json["n_judged"]) == (0, 1)
     lines = (tmp_path / "labels.csv").read_text().splitlines()
-    assert lines[0] == "serial,label,reviewer,note,time"
+    assert lines[0] == "serial,label,reviewer,note,time,imported_by"
     assert [line.split(",")[:3] for line in lines[1:]] == [[item["name"], "anomaly", who] for who in ("ann", "bob")]
 
 

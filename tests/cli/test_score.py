@@ -146,3 +146,37 @@ def test_an_interruption_when_the_scores_are_there_says_so(esad, model, parts, t
     assert (done.code, done.err) == (130, f"interrupted: '{out}' had been written.\n")
     assert len(read(out)) == 60
     assert esad("score", model, parts).err == "interrupted: no result was written.\n"
+
+
+def read_csv(path):
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_scores_with_the_data_have_every_column_lines_and_reasons(esad, model, parts, kit, tmp_path, suffix):
+    plain, out = tmp_path / "plain.csv", tmp_path / f"scores.{suffix}"
+    assert esad("score", model, parts, "--out", plain).code == 0
+    assert esad("score", model, parts, "--with-data", "--out", out).code == 0
+    found = read_csv(out) if suffix == "csv" else parquet.read_table(out).to_pylist()
+    assert list(found[0]) == ["line", *kit.header, "score", "anomaly", "reasons"]
+    assert [int(row["line"]) for row in found] == list(range(2, kit.n_rows + 2))
+    lines = parts.read_text().splitlines()
+    assert [row["serial"] for row in found] == [line.partition(",")[0] for line in lines[1:]]
+    assert [float(row["score"]) for row in found] == [float(row["score"]) for row in read_csv(plain)]
+    alarms = [str(row["anomaly"]).lower() == "true" for row in found]
+    assert any(alarms) and [bool(row["reasons"]) for row in found] == alarms
+    reasons = next(row["reasons"] for row in found if row["reasons"])
+    assert "(expected " in reasons and any(reasons.startswith(name) for name in kit.header)
+
+
+def test_scores_with_the_data_are_for_one_file_of_a_table(esad, model, parts, kit, tmp_path):
+    for arguments, words in (
+        ((parts, "--with-data"), "--out"),
+        ((parts, parts, "--with-data", "--out", tmp_path / "s"), "--with-data is for one file"),
+    ):
+        done = esad("score", model, *arguments)
+        assert (done.code, done.err.count("\n"), words in done.err) == (2, 1, True)
+    named = kit.csv(tmp_path / "n.csv", [*kit.header, "line"], [[*row, "1"] for row in kit.rows()])
+    done = esad("score", model, named, "--with-data", "--out", tmp_path / "s.csv")
+    assert (done.code, "has a column 'line'" in done.err) == (2, True)

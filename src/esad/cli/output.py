@@ -76,6 +76,7 @@ _OPTIONS = {  # parameters of the library that are options here, `n_members` by 
             "text",
             "truth_column",
             "unlabelled_value",
+            "with_data",
         )
     },
     "n_members": "--members",

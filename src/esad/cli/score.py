@@ -50,6 +50,13 @@ def score(
     top: Annotated[
         int | None, typer.Option("--top", "-n", min=0, metavar="N", help="Print the N worst rows; 20 without --out.")
     ] = None,
+    with_data: Annotated[
+        bool,
+        typer.Option(
+            "--with-data",
+            help="Write all columns of the table along, each row's line in a spreadsheet, and the reasons of alarms.",
+        ),
+    ] = False,
     alpha: Annotated[
         float | None,
         typer.Option(
@@ -123,8 +130,8 @@ def score(
         AlarmRule.of(detector, alpha=alpha, fdr=fdr)  # refuses what cannot be before anything is scored
         if fdr is not None:
             raise InputError("--fdr needs the p-values of all rows together. Give --alpha, or one file.")
-        if top is not None:
-            raise InputError("--top is for one file.")
+        if top is not None or with_data:
+            raise InputError(f"{'--top' if top is not None else '--with-data'} is for one file.")
         outcome = _score_many(model, data, out, about_many, id_column=id_column, alpha=alpha, as_json=as_json)
         if as_json:
             output.json_out(outcome.to_json() | {"flagged_ratio": outcome.n_flagged / max(outcome.n_rows, 1)})
@@ -133,6 +140,8 @@ def score(
         if outcome.failures:
             raise typer.Exit(1)
         return
+    if with_data and out is None:
+        raise InputError("--with-data is about the scores file. Name it with --out.")
     with output.stages(rows=True) as on_progress:
         found = score_file(
             detector,
@@ -142,6 +151,7 @@ def score(
             id_column=id_column,
             alpha=alpha,
             fdr=fdr,
+            with_data=with_data,
             top=top if top is not None else (0 if out else _TOP),
             on_progress=on_progress,
             on_remark=output.remark,

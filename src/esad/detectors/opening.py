@@ -32,13 +32,17 @@ _Path = str | os.PathLike[str]
 
 @dataclass(frozen=True)
 class Block:
-    """Some rows: what the model takes, their ids (None: count them), truth and kinds as they stand in the file."""
+    """Some rows: what the model takes, their ids (None: count them), truth and kinds as they stand in the file.
+
+    `cells` are all columns of the file, where they were asked for.
+    """
 
     X: Any
     ids: Any
     truth: Any
     n_rows: int
     kinds: Any = None
+    cells: Any = None
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,8 @@ class Source:
         Pictures that could not be read so far, and why.
     truth_name : str or None
         The column that says what is true of the rows.
+    cell_names : tuple of str or None
+        All columns of the file, where they were asked for.
     """
 
     read: Callable[[], Iterator[Block]]
@@ -70,6 +76,7 @@ class Source:
     lost_id: str | None = None
     broken: dict[str, str] = field(default_factory=dict)
     truth_name: str | None = None
+    cell_names: tuple[str, ...] | None = None
 
     def __iter__(self) -> Iterator[Block]:
         return self.read()
@@ -85,6 +92,7 @@ def open_source(
     labels_csv: _Path | None = None,
     noted_labels: bool = False,
     set_aside: bool = False,
+    with_cells: bool = False,
     on_remark: OnRemark = checks.tell,
 ) -> Source:
     """Open a file or folder for a model and check that it fits; what is odd about it is told.
@@ -104,6 +112,8 @@ def open_source(
         Without `truth_column` take the column that held the labels in training, where the file has it.
     set_aside : bool
         Leave out pictures that cannot be read and note them in `Source.broken`; by default they are an error.
+    with_cells : bool
+        Give all columns of a table along.
     on_remark : callable, optional
         Told of unknown columns and the like.
     """
@@ -112,6 +122,8 @@ def open_source(
         for role, given in (("id_column", id_column), ("truth_column", truth_column), ("kind_column", kind_column)):
             if given is not None:
                 raise InputError(f"`{role}` is for a table, and this is a folder of pictures.")
+        if with_cells:
+            raise InputError("`with_data` is for a table, and this is a folder of pictures.")
         return open_pictures(path, detector, labels_csv=labels_csv, set_aside=set_aside)
     if labels_csv is not None:
         raise InputError("`labels_csv` is for a folder of pictures.")
@@ -122,6 +134,7 @@ def open_source(
         truth_column=truth_column,
         kind_column=kind_column,
         noted_labels=noted_labels,
+        with_cells=with_cells,
         on_remark=on_remark,
     )
 
@@ -143,6 +156,7 @@ def open_table(
     truth_column: str | None = None,
     kind_column: str | None = None,
     noted_labels: bool = False,
+    with_cells: bool = False,
     may_be_empty: bool = False,
     on_remark: OnRemark | None = None,
 ) -> Source:
@@ -163,7 +177,8 @@ def open_table(
     if id_column is None:
         id_column = known.id_column
         lost_id = notes.get("id_column") if id_column is None and truth_column is None else None
-    wanted = list(dict.fromkeys([*features, *(name for name in (id_column, truth_column, kind_column) if name)]))
+    roles_read = [name for name in (id_column, truth_column, kind_column) if name is not None]
+    wanted = list(data.names if with_cells else dict.fromkeys([*features, *roles_read]))
     if on_remark is not None:
         _tell_odd(data, unknown, lost_id, on_remark)
 
@@ -172,9 +187,18 @@ def open_table(
             ids, truth, kinds = (
                 None if name is None else batch[name] for name in (id_column, truth_column, kind_column)
             )
-            yield Block(batch.select(features), ids, truth, batch.num_rows, kinds)
+            cells = batch if with_cells else None
+            yield Block(batch.select(features), ids, truth, batch.num_rows, kinds, cells)
 
-    return Source(read, id_column, data.n_rows, tuple(unknown), lost_id, truth_name=truth_column)
+    return Source(
+        read,
+        id_column,
+        data.n_rows,
+        tuple(unknown),
+        lost_id,
+        truth_name=truth_column,
+        cell_names=data.names if with_cells else None,
+    )
 
 
 def columns_for(

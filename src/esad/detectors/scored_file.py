@@ -29,6 +29,7 @@ __all__ = ["ScoredFile", "Worst", "calibrate_on_file", "score_all", "score_block
 
 _Path = str | os.PathLike[str]
 Scores = NDArray[np.float64]
+_N_REASONS = 3  # columns named for an alarm
 
 
 class Worst:
@@ -153,6 +154,7 @@ def score_file(
     alpha: float | None = None,
     fdr: float | None = None,
     top: int = 0,
+    with_data: bool = False,
     inputs: Sequence[_Path] = (),
     on_progress: OnProgress | None = None,
     on_remark: OnRemark = checks.tell,
@@ -176,6 +178,9 @@ def score_file(
         Flag rows so that at most this share of those flagged is expected to be false; reads the data twice.
     top : int
         How many of the worst rows to keep.
+    with_data : bool
+        Write all columns of the table along, the line of each row as a spreadsheet counts it, and for each alarm the
+        columns that add most to its score.
     inputs : sequence of paths
         Files that `out` must not take the place of, beside `data` and a `model` given as a file.
     on_progress : callable, optional
@@ -202,7 +207,7 @@ def score_file(
     """
     detector = _load(model)
     rule = AlarmRule.of(detector, alpha=alpha, fdr=fdr)
-    source = open_source(data, detector, id_column=id_column, set_aside=True, on_remark=on_remark)
+    source = open_source(data, detector, id_column=id_column, set_aside=True, with_cells=with_data, on_remark=on_remark)
     read = [data, *inputs, *([model] if model is not detector else [])]
     found = score_source(detector, source, rule, out, inputs=read, top=top, on_progress=on_progress)
     for remark in rule.limits(found.n_flagged, found.n_rows):
@@ -236,7 +241,7 @@ def score_source(
         if out is not None:
             with_p_values = rule.calibration is not None
             writer = opened.enter_context(
-                ScoreWriter(out, id_name=source.id_name, inputs=inputs, p_values=with_p_values)
+                ScoreWriter(out, id_name=source.id_name, inputs=inputs, p_values=with_p_values, data=source.cell_names)
             )
         n_before = None
         if rule.fdr is not None:
@@ -244,7 +249,10 @@ def score_source(
         for block, X, scores in score_blocks(detector, source, on_progress):
             p_values = rule.p_values(detector, X, scores)
             flagged = rule.flags(scores, p_values)
-            if writer is not None:
+            if writer is not None and block.cells is not None:
+                reasons = _main_reasons(detector, block.X, flagged)
+                writer.write_with_data(scores, flagged, block.cells, reasons, p_values=p_values)
+            elif writer is not None:
                 writer.write(scores, flagged, ids=block.ids, p_values=p_values)
             if monitor is not None:
                 monitor.add(X, scores)
@@ -264,6 +272,26 @@ def score_source(
         out=None if out is None else Path(out),
         broken=source.broken,
     )
+
+
+def _main_reasons(detector: "Detector", X: Any, flagged: NDArray[np.bool_]) -> list[str | None]:
+    """For each alarm the columns that add most to its score, with what was expected there; None for other rows."""
+    from esad.explain.reasons import Reasons, cell_text
+
+    told: list[str | None] = [None] * len(flagged)
+    alarms = np.flatnonzero(flagged)
+    if not len(alarms):
+        return told
+    found = detector.explain(X.take(alarms))
+    assert isinstance(found, Reasons)  # of a table
+    for number, row in enumerate(alarms.tolist()):
+        told[row] = "; ".join(
+            f"{found.columns[index]} {cell_text(found.observed[number, index])} "
+            f"(expected {cell_text(found.expected[number, index])})"
+            for index in found.order(number)[:_N_REASONS]
+            if found.total[number, index] > 0
+        )
+    return told
 
 
 def _rule_for(

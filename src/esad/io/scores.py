@@ -37,6 +37,9 @@ class ScoreWriter:
         Files being read; none of them may be `path`.
     p_values : bool
         Whether there is a column `p_value`.
+    data : sequence of str, optional
+        Columns of the scored file that go along, before the score; the ids are among them, and `line` says where the
+        row stands in a spreadsheet, the header being line 1. Rows are then given to `write_with_data`.
 
     Raises
     ------
@@ -63,11 +66,13 @@ class ScoreWriter:
         id_name: str | None = None,
         inputs: Sequence[str | os.PathLike[str]] = (),
         p_values: bool = False,
+        data: Sequence[str] | None = None,
     ) -> None:
         self.path = path
         self.id_name = id_name
         self.inputs = inputs
         self.p_values = p_values
+        self.data = data
         self._n_rows = 0
 
     @property
@@ -86,9 +91,40 @@ class ScoreWriter:
             raise InputError(
                 f"The id column cannot be named {self.id_name!r}: the scores file has a column of that name. Rename it."
             )
+        if self.data is not None:
+            own = {"line": pa.int64(), **{name: columns[name] for name in list(columns)[1:]}, "reasons": pa.string()}
+            doubled = [name for name in self.data if name in own]
+            if doubled:
+                raise InputError(
+                    f"The file has a column {doubled[0]!r}, and so have scores with its data. Rename it, or write the "
+                    "scores alone."
+                )
+            columns = {"line": own.pop("line"), **dict.fromkeys(self.data, pa.string()), **own}
         self._context = _open_sink(self.path, columns)
         self._sink = self._context.__enter__()
         return self
+
+    def write_with_data(
+        self,
+        scores: ArrayLike,
+        anomaly: ArrayLike,
+        data: pa.Table,
+        reasons: Sequence[str | None],
+        *,
+        p_values: ArrayLike | None = None,
+    ) -> None:
+        """Append rows with the cells they come from, and what makes the alarms among them.
+
+        Parameters are those of `write`, the columns that the writer was made with, and a text or None for each row.
+        """
+        values = np.asarray(scores, dtype=np.float64)
+        lines = np.arange(self._n_rows, self._n_rows + len(values)) + 2  # after the header, from 1
+        columns = {"line": pa.array(lines), **dict(zip(data.column_names, data.columns, strict=True))}
+        columns |= {"score": pa.array(values), "anomaly": pa.array(np.asarray(anomaly, dtype=np.bool_))}
+        if p_values is not None:
+            columns["p_value"] = pa.array(np.asarray(p_values, dtype=np.float64))
+        self._sink.write(pa.table(columns | {"reasons": pa.array(reasons, pa.string())}))
+        self._n_rows += len(values)
 
     def write(
         self, scores: ArrayLike, anomaly: ArrayLike, *, ids: Any = None, p_values: ArrayLike | None = None
@@ -139,8 +175,8 @@ class _CsvSink:
         file.write(header.getvalue().encode())
 
     def write(self, rows: pa.Table) -> None:
-        ids = rows.column(0)
-        plain = not pa.types.is_string(ids.type) or not pc.any(pc.match_substring_regex(ids, '[,"\r\n]')).as_py()
+        texts = [column for column in rows.columns if pa.types.is_string(column.type)]
+        plain = not any(pc.any(pc.match_substring_regex(column, '[,"\r\n]')).as_py() for column in texts)
         quoting = "none" if plain else "needed"
         pa_csv.write_csv(rows, self._file, pa_csv.WriteOptions(include_header=False, quoting_style=quoting))
 
