@@ -76,10 +76,10 @@ async def client(port: int, sent: bytes, n_rows: int, until: float, tally: Tally
 def load(port: int, n_clients: int, n_rows: int, seconds: float) -> Tally:
     rng = np.random.default_rng(0)
     tally = Tally()
+    requests = [request(rng.normal(size=(n_rows, N_COLUMNS))) for _ in range(n_clients)]
     until = time.perf_counter() + seconds
 
     async def crowd() -> None:
-        requests = [request(rng.normal(size=(n_rows, N_COLUMNS))) for _ in range(n_clients)]
         await asyncio.gather(*(client(port, sent, n_rows, until, tally) for sent in requests))
 
     asyncio.run(crowd())

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import esad
-from esad.core.processes import Part, Processes
+from esad.core.processes import BatchShare, Processes
 from esad.core.random import MemberRandom
 from esad.detectors import streaming
 from esad.errors import InputError
@@ -47,13 +47,13 @@ def test_parts_draw_what_the_whole_draws(draw):
     args = (7,) if draw == "integers" else ()
     whole = getattr(MemberRandom([3, 4]), draw)(*args, 12, 5)
     for index in range(3):
-        part = getattr(MemberRandom([3, 4]).for_part(Part(index, 3)), draw)(*args, 4, 5)
+        part = getattr(MemberRandom([3, 4]).for_part(BatchShare(index, 3)), draw)(*args, 4, 5)
         assert torch.equal(part, whole[:, index::3])
 
 
 def test_rows_that_follow_each_other_are_taken_apart_alike():
     unlabelled, labelled = torch.arange(8)[None], torch.arange(100, 104)[None]
-    part = Part(1, 2)
+    part = BatchShare(1, 2)
     together = part.of(torch.cat([unlabelled, labelled], dim=1))
     assert torch.equal(together, torch.cat([part.of(unlabelled), part.of(labelled)], dim=1))
 

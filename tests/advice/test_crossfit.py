@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from support import tiny
 
 from esad.advice import crossfit
-from esad.advice.crossfit import Part, auc, folds, held_out_scores, thin_rows
+from esad.advice.crossfit import Fold, auc, folds, held_out_scores, thin_rows
 from esad.score.splits import LabelAwareSplit
 
 
@@ -20,7 +20,7 @@ def rows():
 
 
 def parts_of(y, n=3):
-    return [Part(train, y[train], test) for train, test in LabelAwareSplit(n, random_state=0).split(y, y)]
+    return [Fold(train, y[train], test) for train, test in LabelAwareSplit(n, random_state=0).split(y, y)]
 
 
 @pytest.mark.parametrize("make", [np.asarray, pd.DataFrame])

@@ -42,6 +42,18 @@ def test_parquet_in_and_out_gives_the_same_scores(esad, model, parts, tmp_path):
     assert table["score"].to_pylist() == pytest.approx([float(row["score"]) for row in read(tmp_path / "a.csv")])
 
 
+def test_a_parquet_file_that_becomes_too_much_is_refused_unless_it_may(esad, model, parts, tmp_path):
+    path = tmp_path / "parts.parquet"
+    parquet.write_table(files.read_table(parts), path)
+    done = esad("score", model, path, "--max-unpacked", "0.000001")
+    assert done.code == 2
+    assert "max_unpacked" in done.err
+    many = esad("score", model, path, "--jobs", "1", "--out", tmp_path / "scores", "--max-unpacked", "0.000001")
+    assert many.code == 1
+    assert "max_unpacked" in many.err
+    assert esad("score", model, path, "--max-unpacked", "0").code == 0
+
+
 def test_other_column_order_gives_the_same_scores_without_a_word(esad, model, parts, kit, tmp_path):
     turned = kit.csv(tmp_path / "turned.csv", kit.header[::-1], [row[::-1] for row in kit.rows()])
     first = esad("score", model, parts, "--out", tmp_path / "a.csv")

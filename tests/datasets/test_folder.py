@@ -1,11 +1,20 @@
 """Reading the data folder, and what is said when it is not there or damaged."""
 
+import hashlib
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from esad.datasets.folder import data_folder, load_arrays, read_arrays, write_arrays
+from esad.datasets.folder import (
+    data_folder,
+    digest,
+    file_state,
+    load_arrays,
+    read_arrays,
+    record_checksum,
+    write_arrays,
+)
 from esad.errors import DataFileError, InputError, OutputError
 
 
@@ -130,3 +139,33 @@ def test_a_file_that_cannot_be_used_gives_one_error(tmp_path, monkeypatch, write
     write(tmp_path / "table.npz")
     with pytest.raises(DataFileError, match=r"table\.npz must be an \.npz file with the arrays X, y"):
         read_arrays("table.npz", ("X", "y"))
+
+
+# ---------------------------------------------------------------------- checksums
+
+
+def test_the_state_follows_the_file(tmp_path):
+    file = "odds/cardio.npz"
+    assert file_state(tmp_path, file) == "missing"
+    (tmp_path / "odds").mkdir()
+    (tmp_path / file).write_bytes(b"one")
+    assert file_state(tmp_path, file) == "unrecorded"
+    assert record_checksum(tmp_path, file) == hashlib.sha256(b"one").hexdigest()
+    assert file_state(tmp_path, file) == "verified"
+    (tmp_path / file).write_bytes(b"two")
+    assert file_state(tmp_path, file) == "damaged"
+
+
+def test_a_record_keeps_the_others(tmp_path):
+    for name in ("b", "a"):
+        (tmp_path / name).write_text(name)
+        record_checksum(tmp_path, name)
+    lines = (tmp_path / "SHA256SUMS").read_text().splitlines()
+    assert lines == [f"{digest(tmp_path / name)}  {name}" for name in ("a", "b")]
+
+
+def test_a_record_that_is_none_is_one_error(tmp_path):
+    (tmp_path / "a").write_text("a")
+    (tmp_path / "SHA256SUMS").write_text("nonsense\n")
+    with pytest.raises(DataFileError, match="SHA256SUMS"):
+        file_state(tmp_path, "a")

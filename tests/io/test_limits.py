@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from esad.errors import DataFileError, LimitError, SchemaError
-from esad.io.limits import FileLimits, Readers
+from esad.io.limits import FileLimits, Readers, check_unpacked_size
 
 
 @pytest.fixture(scope="module")
@@ -62,3 +62,25 @@ def test_a_reader_that_is_out_of_memory_says_so_and_goes_on(file):
         with pytest.raises(LimitError, match="64 MiB of memory"):
             readers.check_parquet(path, FileLimits())
         readers.check_parquet(file(pa.table({"name": ["x"]})), FileLimits())
+
+
+def test_a_small_file_that_becomes_gigabytes_is_refused(file):
+    long = pa.DictionaryArray.from_arrays(pa.array([0] * 50_000, pa.int32()), pa.array(["x" * 100_000]))
+    path = file(pa.table({"name": long}), compression="zstd", store_schema=False)
+    assert path.stat().st_size < 2000
+    with pytest.raises(LimitError, match=r"table\.parquet' is refused.*more than 512 MiB.*max_unpacked"):
+        check_unpacked_size(path, 2**29)
+
+
+def test_rows_that_are_not_read_in_one_go_do_not_add_up(file):
+    path = file(pa.table({"name": ["x" * 100] * 200_000}))  # 20 MB in all, 6.5 MB in a batch
+    check_unpacked_size(path, 8 * 2**20)
+    with pytest.raises(LimitError):
+        check_unpacked_size(path, 4 * 2**20)
+
+
+def test_what_is_no_parquet_file_is_left_to_its_reader(tmp_path):
+    for name in ("nothing.parquet", "a.csv"):
+        check_unpacked_size(tmp_path / name, 1)
+    (tmp_path / "damaged.parquet").write_bytes(b"PAR1")
+    check_unpacked_size(tmp_path / "damaged.parquet", 2**20)

@@ -81,7 +81,8 @@ def test_nobody_pays_for_rows_of_another(numbers, monkeypatch):
 
 
 def test_who_would_wait_too_long_is_refused_at_once_and_the_others_keep_their_turn(numbers, monkeypatch):
-    service = Service(numbers, ServiceSettings(seconds=2.0))
+    service = Service(numbers)
+    service._batcher._max_seconds = 1.0
     detector = service.models.current.detector
     score = detector.anomaly_score
     monkeypatch.setattr(detector, "anomaly_score", lambda X: (time.sleep(0.3), score(X))[1])
@@ -120,6 +121,6 @@ def test_a_slow_model_is_told(numbers, monkeypatch):
 
 def test_reasons_wait_in_a_short_queue(numbers, monkeypatch):
     service = Service(numbers)
-    monkeypatch.setattr(serve_app, "_reasons", lambda rows, top: time.sleep(0.02) or {})
+    monkeypatch.setattr(serve_app, "_reason_document", lambda rows, top: time.sleep(0.02) or {})
     answers = crowd(service, [("/explain", ROWS)] * 12)
     assert sorted(answer.status_code for answer in answers) == [200] * 8 + [503] * 4

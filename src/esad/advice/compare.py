@@ -23,7 +23,7 @@ from esad.table.table import take_rows
 
 __all__ = ["Comparison", "MethodResult", "compare"]
 
-Rows = NDArray[np.intp]
+RowNumbers = NDArray[np.intp]
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ def _measure(
     arguments: Mapping[str, Any],
     X: Any,
     y: NDArray[np.int8],
-    splits: Sequence[tuple[Rows, Rows]],
+    splits: Sequence[tuple[RowNumbers, RowNumbers]],
     on_fit: Callable[[str, int], None] | None,
 ) -> MethodResult:
     """Fit and measure one method on every split, or say why it cannot be done."""

@@ -21,17 +21,17 @@ from esad.preprocess.inputs import read
 from esad.table.table import Table, take_rows
 from esad.train.callbacks import Callback
 
-__all__ = ["MAX_ROWS", "Part", "auc", "folds", "held_out_scores", "label_check", "thin_rows"]
+__all__ = ["MAX_ROWS", "Fold", "auc", "folds", "held_out_scores", "label_check", "thin_rows"]
 
 MAX_ROWS = 5000  # rows that cross-fitting uses; more of them change little and cost much
 MAX_MEMBERS = 1  # of each split's detector: the mean over splits does what members do
 
-Rows = NDArray[np.intp]
+RowNumbers = NDArray[np.intp]
 Labels = NDArray[np.int8]
 
 
 @dataclass(frozen=True)
-class Part:
+class Fold:
     """One split.
 
     Attributes
@@ -42,13 +42,13 @@ class Part:
         Labels of the training rows, as this split sees them.
     """
 
-    train: Rows
+    train: RowNumbers
     y: Labels
-    test: Rows
+    test: RowNumbers
 
 
 def held_out_scores(
-    detector: Detector, X: Any, parts: Sequence[Part], *, seed: int, callbacks: Sequence[Callback] = ()
+    detector: Detector, X: Any, parts: Sequence[Fold], *, seed: int, callbacks: Sequence[Callback] = ()
 ) -> list[Scores]:
     """Scores of every part's test rows by a copy of the detector trained on that part's other rows.
 
@@ -58,7 +58,7 @@ def held_out_scores(
         Its parameters count, not what it has learned.
     X : array or table
         All rows.
-    parts : sequence of Part
+    parts : sequence of Fold
     seed : int
         The k-th part trains with the seed `seed + k`.
     callbacks : sequence of Callback
@@ -68,7 +68,7 @@ def held_out_scores(
     --------
     >>> from esad.methods.iforest import IsolationForest
     >>> X = np.r_[np.random.default_rng(0).normal(size=(20, 2)), [[9.0, 9.0]]]
-    >>> part = Part(np.arange(19), np.zeros(19, dtype=np.int8), np.array([19, 20]))
+    >>> part = Fold(np.arange(19), np.zeros(19, dtype=np.int8), np.array([19, 20]))
     >>> scores, = held_out_scores(IsolationForest(), X, [part], seed=0)
     >>> bool(scores[1] > scores[0])
     True
@@ -90,7 +90,7 @@ def _copy(detector: Detector, seed: int) -> Detector:
     return copied
 
 
-def _draw_scenario(X: Any, part: Part) -> Scenario:
+def _draw_scenario(X: Any, part: Fold) -> Scenario:
     nobody_knows = np.zeros(len(part.test), dtype=bool)
     return Scenario(take_rows(X, part.train), part.y, take_rows(X, part.test), nobody_knows)
 
@@ -107,7 +107,7 @@ def label_check(X: Any, y: ArrayLike | None) -> Labels:
     return labels.check(y, data.n_rows if isinstance(data, Table) else len(data), warn=False)
 
 
-def folds(y: Labels, n_folds: int, *, rng: np.random.Generator) -> Iterator[Part]:
+def folds(y: Labels, n_folds: int, *, rng: np.random.Generator) -> Iterator[Fold]:
     """Parts that together hold every row out, each with the same number of rows of each label.
 
     Where the number of rows is no multiple of `n_folds`, some rows are held out twice.
@@ -126,10 +126,10 @@ def folds(y: Labels, n_folds: int, *, rng: np.random.Generator) -> Iterator[Part
             size = -(-len(rows) // n_folds)
             is_test[rows[(number * size + np.arange(size)) % len(rows)]] = True
         train = np.flatnonzero(~is_test)
-        yield Part(train, y[train], np.flatnonzero(is_test))
+        yield Fold(train, y[train], np.flatnonzero(is_test))
 
 
-def thin_rows(y: Labels, *, rng: np.random.Generator, max_rows: int = MAX_ROWS) -> Rows:
+def thin_rows(y: Labels, *, rng: np.random.Generator, max_rows: int = MAX_ROWS) -> RowNumbers:
     """All labelled rows, and as many of the unlabelled ones as there is room for, drawn at random.
 
     Examples

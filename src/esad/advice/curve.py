@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from esad import labels
-from esad.advice.crossfit import MAX_ROWS, Part, auc, held_out_scores, label_check, thin_rows
+from esad.advice.crossfit import MAX_ROWS, Fold, auc, held_out_scores, label_check, thin_rows
 from esad.core.random import seed_from
 from esad.detectors.base import Detector
 from esad.errors import InputError, LabelError
@@ -159,7 +159,7 @@ def learning_curve(
     splits = [(train, test, rng.permutation(train)) for train, test in splitter.split(checked, checked)]
     points, measured = [], []
     for n_kept in _sizes(checked[splits[0][0]]):
-        parts = [Part(train, _with_labels(checked, train, order, n_kept), test) for train, test, order in splits]
+        parts = [Fold(train, _with_labels(checked, train, order, n_kept), test) for train, test, order in splits]
         scores = held_out_scores(detector, own, parts, seed=seed, callbacks=callbacks)
         aucs = [auc(one, checked[part.test] == labels.ANOMALY) for one, part in zip(scores, parts, strict=True)]
         points.append(CurvePoint(*n_kept, float(np.mean(aucs)), float(np.std(aucs))))

@@ -24,7 +24,7 @@ from sklearn.base import clone
 from sklearn.model_selection import ShuffleSplit
 
 from esad import labels
-from esad.advice.crossfit import Part, auc, held_out_scores, label_check, thin_rows
+from esad.advice.crossfit import Fold, auc, held_out_scores, label_check, thin_rows
 from esad.core.random import seed_from
 from esad.detectors.base import Detector, Scores
 from esad.errors import InputError
@@ -177,23 +177,23 @@ def search(
     return _decide(detector, trials, by_labels=by_labels)
 
 
-def _labelled_parts(y: NDArray[np.int8], n_repeats: int, test_size: float, seed: int) -> list[Part]:
+def _labelled_parts(y: NDArray[np.int8], n_repeats: int, test_size: float, seed: int) -> list[Fold]:
     """Splits that hold out some labels of each kind."""
     splits = LabelAwareSplit(n_repeats, test_size=test_size, random_state=seed).split(y, y)
-    return [Part(train, y[train], test) for train, test in splits]
+    return [Fold(train, y[train], test) for train, test in splits]
 
 
-def _unlabelled_parts(y: NDArray[np.int8], n_repeats: int, test_size: float, seed: int) -> list[Part]:
+def _unlabelled_parts(y: NDArray[np.int8], n_repeats: int, test_size: float, seed: int) -> list[Fold]:
     """Splits that hold out unlabelled rows only."""
     unlabelled = np.flatnonzero(y == labels.UNLABELLED)
     parts = []
     for _, held_out in ShuffleSplit(n_repeats, test_size=test_size, random_state=seed).split(unlabelled):
         train = np.setdiff1d(np.arange(len(y)), unlabelled[held_out])
-        parts.append(Part(train, y[train], np.sort(unlabelled[held_out])))
+        parts.append(Fold(train, y[train], np.sort(unlabelled[held_out])))
     return parts
 
 
-def _aucs(scores: list[list[Scores]], parts: list[Part], y: NDArray[np.int8]) -> NDArray[np.float64]:
+def _aucs(scores: list[list[Scores]], parts: list[Fold], y: NDArray[np.int8]) -> NDArray[np.float64]:
     """AUC of the held-out anomalies, (recipes, splits)."""
     return np.array(
         [[auc(s, y[part.test] == labels.ANOMALY) for s, part in zip(own, parts, strict=True)] for own in scores]

@@ -127,22 +127,21 @@ def get(
     as_json: options.Json = False,
 ) -> None:
     """Download a data set, check it and keep it in the data folder; one made of pictures is made from those there."""
-    from esad.datasets import checksums
-    from esad.datasets.folder import data_folder, locked
+    from esad.datasets.folder import data_folder, file_state, locked, record_checksum
 
     _check_data_set(name)
     source, place = _getter(name), folder or data_folder()
     file = source.files(name)[0]
-    path, before = place / file, checksums.state(place, file)
+    path, before = place / file, file_state(place, file)
     is_needed = before in ("missing", "damaged")
     if is_needed:
         with locked(place):
-            before = checksums.state(place, file)  # another process may have brought it meanwhile
+            before = file_state(place, file)  # another process may have brought it meanwhile
             is_needed = before in ("missing", "damaged")
             if is_needed:
                 with _reporting(name, shown=not as_json) as report:
                     source.get(name, place, report)
-                checksums.record(place, file)
+                record_checksum(place, file)
     n_bytes = path.stat().st_size
     if as_json:
         state = "verified" if is_needed else before
@@ -196,13 +195,13 @@ def _is_here(name: str) -> bool:
 
 
 def _described(name: str, folder: Path) -> dict[str, Any]:
-    from esad.datasets import checksums
+    from esad.datasets.folder import file_state
 
     source = registry.data_set_source(name)
     described: dict[str, Any] = {"name": name, "path": None, "n_bytes": None, "state": "built in"}
     if hasattr(source, "files"):
         file, *others = source.files(name)
-        described["state"] = checksums.state(folder, file)
+        described["state"] = file_state(folder, file)
         if described["state"] != "missing":
             described |= {"path": file, "n_bytes": (folder / file).stat().st_size}
         for other in others:

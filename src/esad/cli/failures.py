@@ -15,7 +15,6 @@ import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout, suppress
 from difflib import get_close_matches
-from importlib.machinery import ExtensionFileLoader
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -183,7 +182,7 @@ def _advice(number: int | None) -> str:
 def signals_raise() -> Iterator[None]:
     """Turn requests to end (Ctrl-C, SIGTERM, a closed terminal) into exceptions, so that temporary files are removed.
 
-    One that comes while compiled code is imported waits: an exception there can abort the process.
+    One that comes while another package is imported waits: an exception in compiled code can abort the process.
     """
     asked: list[type[KeyboardInterrupt]] = []
 
@@ -192,7 +191,7 @@ def signals_raise() -> Iterator[None]:
         look_again(number, frame)
 
     def look_again(number: int, frame: FrameType | None) -> None:
-        if not hasattr(signal, "setitimer") or not _imports_compiled_code(frame):
+        if not hasattr(signal, "setitimer") or not _is_importing():
             raise asked[-1]
         if signal.SIGALRM not in before:
             before[signal.SIGALRM] = signal.signal(signal.SIGALRM, look_again)
@@ -216,15 +215,10 @@ def signals_raise() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _imports_compiled_code(frame: FrameType | None) -> bool:
-    """Whether torch, or a module that is not written in Python, is halfway through its import."""
-    if getattr(getattr(sys.modules.get("torch"), "__spec__", None), "_initializing", False):
-        return True
-    while frame is not None:
-        if isinstance(frame.f_locals.get("self"), ExtensionFileLoader):
-            return True
-        frame = frame.f_back
-    return False
+def _is_importing() -> bool:
+    """Whether a package of others is halfway through its import: it may be compiled code that is being set up."""
+    others = [module for name, module in tuple(sys.modules.items()) if not name.startswith("esad")]
+    return any(getattr(getattr(module, "__spec__", None), "_initializing", False) for module in others)
 
 
 @contextmanager

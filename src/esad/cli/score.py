@@ -73,6 +73,15 @@ def score(
             help="Flag rows so that at most this share of those flagged is expected to be false. Reads the data twice.",
         ),
     ] = None,
+    max_unpacked: Annotated[
+        float,
+        typer.Option(
+            "--max-unpacked",
+            min=0,
+            metavar="GIB",
+            help="Refuse a Parquet file of which 65,536 rows become more than this in memory; 0 reads whatever comes.",
+        ),
+    ] = 2.0,
     engine: Annotated[
         str | None,
         typer.Option(
@@ -122,7 +131,7 @@ def score(
     from esad.detectors.model_file import load
     from esad.detectors.scored_file import score_file
 
-    detector = load(model)
+    detector, most = load(model), int(max_unpacked * 2**30) or None
     about_many = (engine, jobs, ray_address, form)
     if len(data) > 1 or any(option is not None for option in about_many) or _is_many(data[0], detector.inputs_.kind):
         from esad.detectors.alarms import AlarmRule
@@ -132,7 +141,9 @@ def score(
             raise InputError("--fdr needs the p-values of all rows together. Give --alpha, or one file.")
         if top is not None or with_data:
             raise InputError(f"{'--top' if top is not None else '--with-data'} is for one file.")
-        outcome = _score_many(model, data, out, about_many, id_column=id_column, alpha=alpha, as_json=as_json)
+        outcome = _score_many(
+            model, data, out, about_many, id_column=id_column, alpha=alpha, max_unpacked=most, as_json=as_json
+        )
         if as_json:
             output.json_out(outcome.to_json() | {"flagged_ratio": outcome.n_flagged / max(outcome.n_rows, 1)})
         else:
@@ -153,6 +164,7 @@ def score(
             fdr=fdr,
             with_data=with_data,
             top=top if top is not None else (0 if out else _TOP),
+            max_unpacked=most,
             on_progress=on_progress,
             on_remark=output.remark,
         )
@@ -217,6 +229,7 @@ def _score_many(
     *,
     id_column: str | None,
     alpha: float | None,
+    max_unpacked: int | None,
     as_json: bool,
 ) -> "Outcome":
     from esad.scale import score_shards
@@ -249,6 +262,7 @@ def _score_many(
                 engine=engine or ("local" if address is None else "ray"),
                 n_jobs=jobs,
                 address=address,
+                max_unpacked=max_unpacked,
                 on_start=on_start,
                 on_done=on_done,
             )

@@ -22,7 +22,7 @@ from torch.distributed.rendezvous import rendezvous
 
 from esad.errors import EsadError, InputError, TrainingError
 
-__all__ = ["ALONE", "Part", "Processes", "current", "join", "met"]
+__all__ = ["ALONE", "BatchShare", "Processes", "current", "join", "met"]
 
 T = TypeVar("T")
 TIMEOUT = timedelta(minutes=10)  # for a process that neither answers nor ends
@@ -30,14 +30,14 @@ _LOST = re.compile(r"gloo|nccl|connection (closed|reset|refused)|broken pipe", r
 
 
 @dataclass(frozen=True)
-class Part:
+class BatchShare:
     """Every so manieth row of a batch: rows `index`, `index + n_parts`, ...
 
     Rows of several kinds that follow each other, each in a number that can be shared evenly, are taken apart alike.
 
     Examples
     --------
-    >>> Part(1, 2).of(torch.arange(6)[None])
+    >>> BatchShare(1, 2).of(torch.arange(6)[None])
     tensor([[1, 3, 5]])
     """
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from esad.core import processes
-from esad.core.processes import Part
+from esad.core.processes import BatchShare
 from esad.errors import InputError
 
 __all__ = ["MemberRandom", "member_seeds", "seed_from"]
@@ -67,14 +67,14 @@ class MemberRandom:
         self.device = device or torch.device("cpu")
         self.dtype = dtype
         self._generators = [torch.Generator(self.device).manual_seed(seed) for seed in seeds]
-        self._part = Part()
+        self._part = BatchShare()
 
-    def for_part(self, part: Part) -> "MemberRandom":
+    def for_part(self, part: BatchShare) -> "MemberRandom":
         """The same streams for a part of a batch: draws are made for the whole batch and the part's rows are given.
 
         Examples
         --------
-        >>> whole, half = MemberRandom([1]), MemberRandom([1]).for_part(Part(1, 2))
+        >>> whole, half = MemberRandom([1]), MemberRandom([1]).for_part(BatchShare(1, 2))
         >>> bool((whole.normal(6, 3)[:, 1::2] == half.normal(3, 3)).all())
         True
         """

@@ -17,8 +17,7 @@ from typing import IO, Any, Final
 from urllib.parse import urlsplit
 
 from esad.core.atomic import replace
-from esad.datasets.checksums import digest
-from esad.datasets.folder import make_folder
+from esad.datasets.folder import digest, make_folder
 from esad.errors import DataFileError, OutputError
 
 __all__ = ["Remote", "Report", "downloaded", "fetch"]

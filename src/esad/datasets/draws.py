@@ -16,13 +16,13 @@ from numpy.typing import ArrayLike, NDArray
 from esad import labels
 from esad.errors import InputError
 
-__all__ = ["Counts", "Draw", "Seed", "counts", "draw", "draw_natural", "pick_classes", "split"]
+__all__ = ["Draw", "DrawCounts", "Seed", "counts", "draw", "draw_natural", "pick_classes", "split"]
 
-Rows = NDArray[np.intp]
+RowNumbers = NDArray[np.intp]
 Seed = int | np.random.Generator
 
 
-class Counts(NamedTuple):
+class DrawCounts(NamedTuple):
     """How many rows of each kind a training set holds."""
 
     n_labelled_anomaly: int
@@ -34,19 +34,19 @@ class Counts(NamedTuple):
 class Draw(NamedTuple):
     """Rows for training (sorted) and their labels -1, 0, +1."""
 
-    rows: Rows
+    rows: RowNumbers
     y: NDArray[np.int8]
 
 
 def counts(
     n_normal: int, *, labelled_ratio: float, pollution_ratio: float = 0.0, labelled_normal_ratio: float = 0.0
-) -> Counts:
+) -> DrawCounts:
     """Work out how many rows of each kind the ratios ask for.
 
     Examples
     --------
     >>> counts(6000, labelled_ratio=0.05, pollution_ratio=0.1)
-    Counts(n_labelled_anomaly=350, n_labelled_normal=0, n_hidden_anomaly=666, n_unlabelled_normal=6000)
+    DrawCounts(n_labelled_anomaly=350, n_labelled_normal=0, n_hidden_anomaly=666, n_unlabelled_normal=6000)
     """
     ratios = (labelled_ratio, pollution_ratio, labelled_normal_ratio)
     if not all(0 <= ratio < 1 for ratio in ratios) or labelled_ratio + labelled_normal_ratio >= 1:
@@ -54,7 +54,7 @@ def counts(
     unlabelled_ratio = 1.0 - labelled_ratio - labelled_normal_ratio
     n_train = n_normal / (labelled_normal_ratio + unlabelled_ratio * (1.0 - pollution_ratio))
     n_labelled_normal = _truncated(labelled_normal_ratio * n_train)
-    return Counts(
+    return DrawCounts(
         n_labelled_anomaly=_truncated(labelled_ratio * n_train),
         n_labelled_normal=n_labelled_normal,
         n_hidden_anomaly=_truncated(pollution_ratio * unlabelled_ratio * n_train),
@@ -62,7 +62,7 @@ def counts(
     )
 
 
-def split(classes: ArrayLike, *, test_ratio: float = 0.4, seed: Seed) -> tuple[Rows, Rows]:
+def split(classes: ArrayLike, *, test_ratio: float = 0.4, seed: Seed) -> tuple[RowNumbers, RowNumbers]:
     """Split every class (or normal rows and anomalies) apart into training and test rows, both sorted.
 
     Examples

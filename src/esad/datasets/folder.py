@@ -1,13 +1,17 @@
-"""Where data sets lie that do not ship with the package: the folder named by ESAD_DATA, or else the user's cache."""
+"""Where data sets lie that do not ship with the package: the folder named by ESAD_DATA, or else the user's cache.
+
+A record of checksums, which `sha256sum -c` understands, tells whether a file is still what was brought.
+"""
 
 import contextlib
+import hashlib
 import logging
 import os
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,12 +20,17 @@ from esad.core.atomic import atomic_path
 from esad.errors import DataFileError, InputError, OutputError
 
 __all__ = [
+    "RECORD",
     "VARIABLE",
+    "FileState",
     "data_folder",
+    "digest",
+    "file_state",
     "load_arrays",
     "locked",
     "make_folder",
     "read_arrays",
+    "record_checksum",
     "write_arrays",
 ]
 
@@ -33,6 +42,8 @@ except ImportError:  # Windows: processes do not wait for each other there
 logger = logging.getLogger("esad")
 
 VARIABLE: Final = "ESAD_DATA"
+RECORD: Final = "SHA256SUMS"
+FileState = Literal["missing", "verified", "damaged", "unrecorded"]
 # What numpy lets through when a file is cut, damaged, of another form, or lacks an array.
 _DAMAGED: Final = (OSError, ValueError, KeyError, EOFError, TypeError, AttributeError, zipfile.BadZipFile, zlib.error)
 
@@ -112,3 +123,50 @@ def locked(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+# ---------------------------------------------------------------------- checksums
+
+
+def digest(path: Path, kind: str = "sha256") -> str:
+    """The checksum of a file, in hexadecimal digits.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "abc"
+    ...     _ = path.write_bytes(b"abc")
+    ...     digest(path, "md5")
+    '900150983cd24fb0d6963f7d28e17f72'
+    """
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.new(kind, usedforsecurity=False)).hexdigest()
+
+
+def record_checksum(folder: Path, file: str) -> str:
+    """Note the checksum of a finished file of the data folder, and give it."""
+    known = _read_checksums(folder) | {file: digest(folder / file)}
+    with atomic_path(folder / RECORD) as temporary:
+        temporary.write_text("".join(f"{known[name]}  {name}\n" for name in sorted(known)), encoding="utf-8")
+    return known[file]
+
+
+def file_state(folder: Path, file: str) -> FileState:
+    """Whether a file of the data folder is still what was noted when it was finished."""
+    if not (folder / file).is_file():
+        return "missing"
+    noted = _read_checksums(folder).get(file)
+    if noted is None:
+        return "unrecorded"
+    return "verified" if digest(folder / file) == noted else "damaged"
+
+
+def _read_checksums(folder: Path) -> dict[str, str]:
+    """{file: checksum}."""
+    path = folder / RECORD
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+        return {name: noted for noted, name in (line.split(maxsplit=1) for line in lines if line.strip())}
+    except (OSError, ValueError) as error:
+        raise DataFileError(f"Cannot read the checksums in {str(path)!r}: {error}. Remove the file.") from error

@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from esad.datasets.dataset import Dataset
-from esad.datasets.draws import Counts, Draw, Seed, counts, draw, draw_natural, pick_classes, split
+from esad.datasets.draws import Draw, DrawCounts, Seed, counts, draw, draw_natural, pick_classes, split
 from esad.errors import InputError
 
 __all__ = [
-    "Counts",
     "Draw",
+    "DrawCounts",
     "Scenario",
     "counts",
     "draw",

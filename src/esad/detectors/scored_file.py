@@ -15,6 +15,7 @@ from esad.detectors.opening import Block, Source, open_source, plain_id
 from esad.errors import DataFileError, InputError
 from esad.io import checks
 from esad.io.checks import OnProgress, OnRemark
+from esad.io.limits import check_unpacked_size
 from esad.io.provenance import sources_in
 from esad.io.roles import Roles
 from esad.io.scores import ScoreWriter
@@ -156,6 +157,7 @@ def score_file(
     top: int = 0,
     with_data: bool = False,
     inputs: Sequence[_Path] = (),
+    max_unpacked: int | None = None,
     on_progress: OnProgress | None = None,
     on_remark: OnRemark = checks.tell,
 ) -> ScoredFile:
@@ -183,6 +185,9 @@ def score_file(
         columns that add most to its score.
     inputs : sequence of paths
         Files that `out` must not take the place of, beside `data` and a `model` given as a file.
+    max_unpacked : int, optional
+        Bytes that 65,536 rows of a Parquet file may take when they are unpacked: a kilobyte can become gigabytes. It is
+        read once by a process of its own to see that, and refused with `LimitError` otherwise.
     on_progress : callable, optional
         Told what is being done ("scoring", "counting"), with how many more rows, and of how many, None where only
         reading tells.
@@ -207,6 +212,8 @@ def score_file(
     """
     detector = _load(model)
     rule = AlarmRule.of(detector, alpha=alpha, fdr=fdr)
+    if max_unpacked is not None:
+        check_unpacked_size(data, max_unpacked)
     source = open_source(data, detector, id_column=id_column, set_aside=True, with_cells=with_data, on_remark=on_remark)
     read = [data, *inputs, *([model] if model is not detector else [])]
     found = score_source(detector, source, rule, out, inputs=read, top=top, on_progress=on_progress)

@@ -19,7 +19,7 @@ from esad.core import processes
 from esad.core.arguments import check_share
 from esad.errors import InputError, LabelError, SchemaError
 from esad.io.sample import Sample, joined, priorities, taken
-from esad.io.stream import Block, Stream, TableStream
+from esad.io.stream import LabelledBlock, Stream, TableStream
 from esad.labels import LabelCounts
 from esad.preprocess.image import ImagePreprocessor
 from esad.preprocess.inputs import Inputs, Rows, read
@@ -89,7 +89,7 @@ class Survey:
         return survey
 
     @classmethod
-    def empty(cls, source: Stream, block: Block, *, seed: int) -> Self:
+    def empty(cls, source: Stream, block: LabelledBlock, *, seed: int) -> Self:
         """A survey of nothing yet, for rows like those of the block."""
         width = block.X.num_columns if isinstance(block.X, pa.Table) else block.X[0].size
         n_rows = _most(N_SLOTS, width) + 2 * _most(N_HELD_OUT, width)
@@ -102,7 +102,7 @@ class Survey:
             normals=Sample(n_labelled, seed=seed),
         )
 
-    def add(self, block: Block) -> None:
+    def add(self, block: LabelledBlock) -> None:
         """Take in some rows."""
         reference = block.y == 0
         if isinstance(block.X, pa.Table):
@@ -117,7 +117,7 @@ class Survey:
             if len(chosen):
                 sample.add(block.numbers[chosen], taken(block.X, chosen))
 
-    def _add_table(self, block: Block, reference: NDArray[np.bool_]) -> None:
+    def _add_table(self, block: LabelledBlock, reference: NDArray[np.bool_]) -> None:
         try:
             self.statistics.add(Table.from_any(block.X), reference)
         except SchemaError as error:

@@ -5,7 +5,9 @@ chunks a quarter of a minute. So files from strangers are read by another proces
 because it takes too long, the file is refused; the program that asked does not notice more of it.
 """
 
+import atexit
 import contextlib
+import functools
 import json
 import os
 import queue
@@ -22,11 +24,13 @@ from numpy.typing import NDArray
 
 from esad.core.text import one_line
 from esad.core.worker import LostWorker, Worker
-from esad.errors import DataFileError, EsadError, LimitError, SchemaError
+from esad.errors import DataFileError, EsadError, InputError, LimitError, SchemaError
+from esad.io.open import is_parquet
 
-__all__ = ["FileLimits", "Readers", "answer"]
+__all__ = ["FileLimits", "Readers", "answer", "check_unpacked_size"]
 
-_PIECE_ROWS = 64  # looked at in one go
+_PIECE_ROWS, _LARGE_PIECE_ROWS = 64, 1024  # looked at in one go: of files that may have few rows, of others
+_BATCH_ROWS = 65_536  # that `esad.io` reads in one go
 _TAIL_BYTES = 8  # behind the description of a Parquet file: its length and the magic word
 _DESCRIPTION_BYTES = 512  # of a column that is allowed
 _PICTURE_SECONDS = 0.01
@@ -43,15 +47,55 @@ class FileLimits:
     rows, columns : int, optional
         Of a table.
     unpacked_bytes : int
-        Of all cells that are read, a text that is kept once and meant often counted as often as it is meant.
-    seconds : float
+        Of the cells of 65,536 rows, which are read in one go, and of a set of pictures. A text that is kept once and
+        meant often counts as often as it is meant.
+    seconds : float, optional
         That reading may take; a hundredth of a second more for every picture.
     """
 
     rows: int | None = None
     columns: int | None = None
     unpacked_bytes: int = 2**28
-    seconds: float = 5.0
+    seconds: float | None = 5.0
+
+
+def check_unpacked_size(path: str | os.PathLike[str], unpacked_bytes: int) -> None:
+    """Refuse a Parquet file of which 65,536 rows take more than so many bytes; other files are no larger than they are.
+
+    Raises
+    ------
+    LimitError
+        It becomes more than it may.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     pq.write_table(pa.table({"name": ["x" * 10_000] * 1000}), f"{folder}/names.parquet")
+    ...     check_unpacked_size(f"{folder}/names.parquet", 2**20)
+    Traceback (most recent call last):
+        ...
+    esad.errors.LimitError: '.../names.parquet' is refused. Unpacked, this is more than 1 MiB. Allow more ...
+    """
+    if not os.path.isfile(path) or not is_parquet(Path(path)):
+        return
+    limits = FileLimits(unpacked_bytes=unpacked_bytes, seconds=None)
+    try:
+        _kept_readers(unpacked_bytes + 2**28).check_parquet(Path(path), limits)
+    except LimitError as error:
+        raise LimitError(
+            f"{os.fspath(path)!r} is refused. {error} Allow more (max_unpacked) if you trust it."
+        ) from error
+    except InputError:
+        return  # who reads it says better what is wrong
+
+
+@functools.cache
+def _kept_readers(memory_bytes: int) -> "Readers":
+    """A reader for the rest of the program: its start takes longer than many a file."""
+    readers = Readers(memory_bytes=memory_bytes)
+    atexit.register(readers.close)
+    return readers
 
 
 class Readers:
@@ -118,7 +162,8 @@ class Readers:
         LimitError
             They become more than they may.
         """
-        seconds = limits.seconds + _PICTURE_SECONDS * len(list(folder.iterdir()))
+        n_pictures = len(list(folder.iterdir()))
+        seconds = None if limits.seconds is None else limits.seconds + _PICTURE_SECONDS * n_pictures
         head, pixels = self._ask("pictures", {"folder": str(folder), "shape": shape}, limits, seconds)
         return np.frombuffer(pixels, dtype=head["dtype"]).reshape(head["shape"])
 
@@ -128,7 +173,7 @@ class Readers:
             worker.close()
 
     def _ask(
-        self, kind: str, what: Mapping[str, Any], limits: FileLimits, seconds: float
+        self, kind: str, what: Mapping[str, Any], limits: FileLimits, seconds: float | None
     ) -> tuple[dict[str, Any], bytes]:
         request = json.dumps({"kind": kind, "limits": asdict(limits), **what}).encode()
         memory = f"{self._memory_bytes >> 20} MiB of memory"
@@ -136,7 +181,8 @@ class Readers:
         try:
             head, _, content = worker.ask(request, seconds=seconds).partition(b"\n")
         except LostWorker as error:
-            raise LimitError(f"Reading it takes more than it may, {memory} and {seconds:g} s: {error}.") from error
+            most = memory if seconds is None else f"{memory} and {seconds:g} s"
+            raise LimitError(f"Reading it takes more than it may, {most}: {error}.") from error
         finally:
             self._idle.put(worker)
         document = json.loads(head)
@@ -183,11 +229,14 @@ def _read_parquet(path: str, known: Sequence[str] | None, limits: FileLimits) ->
         for name in names:
             if pa.types.is_nested(schema.field(name).type):
                 raise SchemaError(f"Column {name!r} must hold text, numbers, truth values or dates. It holds lists.")
-        n_rows, n_bytes = 0, 0
-        for batch in source.iter_batches(batch_size=_PIECE_ROWS, columns=names, use_threads=False):
+        n_rows = n_before = n_bytes = 0
+        n_piece = _PIECE_ROWS if limits.rows is not None else _LARGE_PIECE_ROWS
+        for batch in source.iter_batches(batch_size=n_piece, columns=names, use_threads=False):
             n_rows, n_bytes = n_rows + batch.num_rows, n_bytes + sum(map(_n_bytes, batch.columns))
             _check_most(n_rows, limits.rows, "rows")
             _check_unpacked(n_bytes, limits)
+            if n_rows - n_before >= _BATCH_ROWS:
+                n_before, n_bytes = n_rows, 0
 
 
 @contextlib.contextmanager

@@ -18,7 +18,7 @@ from esad.errors import DataFileError
 from esad.io.open import Part, TableFiles, as_text, find_tables
 from esad.io.picture_folder import Listing, list_folder
 
-__all__ = ["Block", "PictureStream", "Stream", "TableStream", "open_stream"]
+__all__ = ["LabelledBlock", "PictureStream", "Stream", "TableStream", "open_stream"]
 
 BLOCK_ROWS = 1 << 16
 MAX_CELLS = 1 << 21  # of a block, however wide the table: 16 MiB as float64
@@ -31,7 +31,7 @@ Meaning = Callable[[Any], Labels]
 
 
 @dataclass(frozen=True, eq=False)
-class Block:
+class LabelledBlock:
     """Some rows: an arrow table or pictures (n, channels, height, width), their labels, their numbers, their file."""
 
     X: Any
@@ -47,10 +47,10 @@ class Stream(Protocol):
     def n_rows(self) -> int:
         """How many there are."""
 
-    def blocks(self, share: int = 0, n_shares: int = 1) -> Iterator[Block]:
+    def blocks(self, share: int = 0, n_shares: int = 1) -> Iterator[LabelledBlock]:
         """All rows, in the order of their numbers; or one of so many shares of them."""
 
-    def shuffled(self, rng: np.random.Generator) -> Iterator[Block]:
+    def shuffled(self, rng: np.random.Generator) -> Iterator[LabelledBlock]:
         """All rows, in an order that the generator draws."""
 
 
@@ -157,15 +157,15 @@ class TableStream:
         other.columns = tuple(name for name in self.columns if name not in names)
         return other
 
-    def blocks(self, share: int = 0, n_shares: int = 1) -> Iterator[Block]:
+    def blocks(self, share: int = 0, n_shares: int = 1) -> Iterator[LabelledBlock]:
         """All rows, file by file; a share is every so manieth part."""
         for part, first in self._parts[share::n_shares]:
             yield from self._read(part, first)
 
-    def shuffled(self, rng: np.random.Generator) -> Iterator[Block]:
+    def shuffled(self, rng: np.random.Generator) -> Iterator[LabelledBlock]:
         """Parts in random order, several of them at a time; rows within a block stay in order."""
         waiting = [self._parts[index] for index in rng.permutation(len(self._parts))]
-        reading: list[Iterator[Block]] = []
+        reading: list[Iterator[LabelledBlock]] = []
         while waiting or reading:
             while waiting and len(reading) < N_OPEN:
                 reading.append(self._read(*waiting.pop(), n_open=N_OPEN))
@@ -176,13 +176,13 @@ class TableStream:
                 else:
                     yield block
 
-    def _read(self, part: Part, first: int, *, n_open: int = 1) -> Iterator[Block]:
+    def _read(self, part: Part, first: int, *, n_open: int = 1) -> Iterator[LabelledBlock]:
         n_rows = max(1, min(BLOCK_ROWS, MAX_CELLS // len(self._wanted)) // n_open)
         for batch in part.batches(self._wanted, n_rows):
             if batch.num_rows:
                 numbers = np.arange(first, first + batch.num_rows)
                 table = as_text(pa.Table.from_batches([batch.select(list(self.columns))]), self._text)
-                yield Block(table, self._labels(batch), numbers, part.file)
+                yield LabelledBlock(table, self._labels(batch), numbers, part.file)
                 first += batch.num_rows
 
     def _labels(self, batch: pa.RecordBatch) -> Labels:
@@ -216,16 +216,16 @@ class PictureStream:
         """How many pictures there are, without those that turned out to be broken."""
         return len(self.listing.ids) - (len(self.listing.broken or ()) - self._n_left_out)
 
-    def blocks(self, share: int = 0, n_shares: int = 1) -> Iterator[Block]:
+    def blocks(self, share: int = 0, n_shares: int = 1) -> Iterator[LabelledBlock]:
         """All pictures, by name; a share is every so manieth."""
         return self._read(np.arange(share, len(self.listing.ids), n_shares))
 
-    def shuffled(self, rng: np.random.Generator) -> Iterator[Block]:
+    def shuffled(self, rng: np.random.Generator) -> Iterator[LabelledBlock]:
         """All pictures in random order."""
         return self._read(rng.permutation(len(self.listing.ids)))
 
-    def _read(self, order: NDArray[np.int64]) -> Iterator[Block]:
+    def _read(self, order: NDArray[np.int64]) -> Iterator[LabelledBlock]:
         for first in range(0, len(order), self._n_block):
             images, read = self.listing.pixels(order[first : first + self._n_block].tolist())
             if read:
-                yield Block(images, self._y[read], np.array(read))
+                yield LabelledBlock(images, self._y[read], np.array(read))

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from esad import labels
-from esad.advice.crossfit import Part, auc, folds, held_out_scores, thin_rows
+from esad.advice.crossfit import Fold, auc, folds, held_out_scores, thin_rows
 from esad.core.atomic import atomic_path
 from esad.core.random import seed_from
 from esad.detectors.base import Detector
@@ -214,7 +214,7 @@ def cross_validate(detector: Detector, data: RefitData, *, callbacks: Sequence[C
     found: dict[str, Any] = {"n_folds": len(parts)}
     for name, (y, is_there) in seen.items():
         trained = [part.train[is_there[part.train]] for part in parts]
-        seen_parts = [Part(train, y[train], part.test) for train, part in zip(trained, parts, strict=True)]
+        seen_parts = [Fold(train, y[train], part.test) for train, part in zip(trained, parts, strict=True)]
         scores = held_out_scores(detector, X, seen_parts, seed=0, callbacks=callbacks)
         found[name] = _measure(scores, [now[part.test] for part in parts])
     return found

@@ -85,6 +85,7 @@ def score_shards(
     engine: str = "local",
     n_jobs: int | None = None,
     address: str | None = None,
+    max_unpacked: int | None = None,
     on_start: Callable[[int], None] | None = None,
     on_done: Callable[[str, Answer | None], None] | None = None,
 ) -> Outcome:
@@ -114,6 +115,8 @@ def score_shards(
         Workers; by default one for each core. One alone is this process.
     address : str, optional
         Of the Ray cluster; by default RAY_ADDRESS, or one that is started here.
+    max_unpacked : int, optional
+        Bytes that 65,536 rows of a Parquet file may take when they are unpacked; see `esad.score_file`.
     on_start : callable, optional
         Called with the number of shards.
     on_done : callable, optional
@@ -142,9 +145,10 @@ def score_shards(
     folder = Path(out)
     common = settings_of(model, id_column, alpha)
     shards = plan([data] if isinstance(data, str | os.PathLike) else data, folder, form=form)
-    common = replace(common, drift_level=common.drift_level / len(shards))  # one level for all together
+    level = common.drift_level / len(shards)  # one for all together
+    common = replace(common, drift_level=level, max_unpacked=max_unpacked)
     _make_folders(folder, shards)
-    outcome = Outcome(str(folder), len(shards), leftovers=_leftovers(folder, shards))
+    outcome = Outcome(str(folder), len(shards), leftovers=_find_leftovers(folder, shards))
     if on_start is not None:
         on_start(len(shards))
     jobs = []
@@ -215,14 +219,14 @@ def job_of(shard: Shard, folder: Path, common: Common) -> Job:
         name=shard.name,
         path=os.path.abspath(shard.path),
         target=target,
-        record=os.path.abspath(_record(folder, shard.name)),
+        record=os.path.abspath(_record_path(folder, shard.name)),
         identity=named,
         stamp=stamped,
         **asdict(common),
     )
 
 
-def _record(folder: Path, name: str) -> Path:
+def _record_path(folder: Path, name: str) -> Path:
     return folder / BOOKS / f"{name}.json"
 
 
@@ -237,13 +241,13 @@ def _make_folders(folder: Path, shards: Sequence[Shard]) -> None:
     try:
         for place in {Path(shard.target).parent for shard in shards}:
             place.mkdir(parents=True, exist_ok=True)
-        for place in {_record(folder, shard.name).parent for shard in shards}:
+        for place in {_record_path(folder, shard.name).parent for shard in shards}:
             place.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise OutputError(f"Cannot write to {str(folder)!r}: {error.strerror}.") from error
 
 
-def _leftovers(folder: Path, shards: Sequence[Shard]) -> tuple[str, ...]:
+def _find_leftovers(folder: Path, shards: Sequence[Shard]) -> tuple[str, ...]:
     """Shards of earlier runs that are not among these."""
     books = folder / BOOKS
     known = {f"{shard.name}.json" for shard in shards} | {"summary.json"}

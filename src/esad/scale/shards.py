@@ -59,13 +59,13 @@ def plan(data: Iterable[str | os.PathLike[str]], out: Path, *, form: str | None 
     """
     if form is not None and form not in FORMATS:
         raise InputError(f"The format must be one of {', '.join(FORMATS)}. Got {form!r}.")
-    files = _found([os.fspath(item) for item in data], Path(os.path.realpath(out)))
-    shards = [Shard(name, path, str(out / _renamed(name, form))) for name, path in sorted(files.items())]
+    files = _find_files([os.fspath(item) for item in data], Path(os.path.realpath(out)))
+    shards = [Shard(name, path, str(out / _name_scores(name, form))) for name, path in sorted(files.items())]
     _check_targets(shards)
     return shards
 
 
-def _found(data: Sequence[str], out: Path) -> dict[str, str]:
+def _find_files(data: Sequence[str], out: Path) -> dict[str, str]:
     """Paths by name."""
     single = [item for item in data if os.path.isfile(item)]
     shared = os.path.commonpath([os.path.dirname(os.path.abspath(item)) for item in single]) if single else ""
@@ -75,9 +75,9 @@ def _found(data: Sequence[str], out: Path) -> dict[str, str]:
             _check_suffix(item)
             files = {os.path.relpath(os.path.abspath(item), shared): item}
         elif os.path.isdir(item):
-            files = _in_folder(item, out)
+            files = _list_folder(item, out)
         elif glob.has_magic(item):
-            files = _matching(item, out)
+            files = _list_matching(item, out)
         else:
             raise DataFileError(f"Cannot read {item!r}: no such file.")
         for name, path in files.items():
@@ -88,26 +88,26 @@ def _found(data: Sequence[str], out: Path) -> dict[str, str]:
     return found
 
 
-def _in_folder(folder: str, out: Path) -> dict[str, str]:
-    found = _tables(Path(folder).rglob("*"), Path(folder), out)
+def _list_folder(folder: str, out: Path) -> dict[str, str]:
+    found = _select_tables(Path(folder).rglob("*"), Path(folder), out)
     if not found:
         raise DataFileError(f"The folder {folder!r} holds no table. Their names end in one of {', '.join(SUFFIXES)}.")
     return found
 
 
-def _matching(pattern: str, out: Path) -> dict[str, str]:
+def _list_matching(pattern: str, out: Path) -> dict[str, str]:
     root = Path()
     for part in Path(pattern).parts[:-1]:
         if glob.has_magic(part):
             break
         root /= part
-    found = _tables(map(Path, glob.glob(pattern, recursive=True)), root, out)
+    found = _select_tables(map(Path, glob.glob(pattern, recursive=True)), root, out)
     if not found:
         raise DataFileError(f"No table matches {pattern!r}. Their names end in one of {', '.join(SUFFIXES)}.")
     return found
 
 
-def _tables(paths: Iterable[Path], root: Path, out: Path) -> dict[str, str]:
+def _select_tables(paths: Iterable[Path], root: Path, out: Path) -> dict[str, str]:
     """Those that are tables, not hidden, and no scores of an earlier run."""
     has_scores = Path(os.path.realpath(root)) in out.parents  # the folder of the scores lies in that of the shards
     return {
@@ -122,7 +122,7 @@ def _check_suffix(path: str) -> None:
         raise DataFileError(f"Cannot read {path!r}: its name must end in one of {', '.join(SUFFIXES)}.")
 
 
-def _renamed(name: str, form: str | None) -> str:
+def _name_scores(name: str, form: str | None) -> str:
     """The name of the scores: that of the shard, with the suffix of the format."""
     suffix = max((known for known in SUFFIXES if name.lower().endswith(known)), key=len)
     stem = name[: -len(suffix)]

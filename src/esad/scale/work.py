@@ -22,6 +22,7 @@ from esad.detectors.alarms import AlarmRule
 from esad.detectors.opening import open_table
 from esad.detectors.scored_file import score_source
 from esad.errors import DataFileError, EsadError, ModelFileError
+from esad.io.limits import check_unpacked_size
 
 if TYPE_CHECKING:
     from esad.detectors.base import Detector
@@ -102,6 +103,8 @@ class Common:
     last_rank : int or None
         See `AlarmRule`.
     drift_level : float
+    max_unpacked : int or None
+        See `esad.score_file`.
     """
 
     model: str
@@ -109,6 +112,7 @@ class Common:
     id_column: str | None
     last_rank: int | None
     drift_level: float
+    max_unpacked: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,6 +177,8 @@ def _score(job: Job) -> Record:
     started = time.perf_counter()
     _check_unchanged(job)
     detector = _model(job.model, job.model_hash)
+    if job.max_unpacked is not None:
+        check_unpacked_size(job.path, job.max_unpacked)
     source = open_table(job.path, detector, id_column=job.id_column, may_be_empty=True)
     found = score_source(
         detector,

@@ -28,7 +28,7 @@ from esad.score.threshold import Threshold
 
 __all__ = ["Calibration", "discoveries", "rows_needed"]
 
-Kind = Literal["held out", "given", "cross"]
+CalibrationKind = Literal["held out", "given", "cross"]
 Scores = NDArray[np.float64]
 
 _SLACK: Final = 1e-9  # undoes rounding, as in 10 * 0.1
@@ -66,11 +66,11 @@ class Calibration:
     """
 
     parts: tuple[Scores, ...]
-    kind: Kind
+    kind: CalibrationKind
     pollution_ratio: float = 0.0
 
     @classmethod
-    def of(cls, parts: Sequence[ArrayLike], kind: Kind, *, pollution_ratio: float = 0.0) -> Self:
+    def of(cls, parts: Sequence[ArrayLike], kind: CalibrationKind, *, pollution_ratio: float = 0.0) -> Self:
         """Keep the scores, less the highest share `pollution_ratio` of each part."""
         if not isinstance(pollution_ratio, int | float | np.number) or not 0 <= pollution_ratio < 1:
             raise InputError(f"`pollution_ratio` must be 0 or more and below 1. Got {pollution_ratio!r}.")
@@ -164,7 +164,7 @@ class Calibration:
         """Rebuild from `state`, checking everything."""
         _expect(isinstance(plain, dict) and set(plain) == {"kind", "sizes", "pollution_ratio"}, "its parts")
         kind, sizes, ratio = plain["kind"], plain["sizes"], plain["pollution_ratio"]
-        _expect(kind in get_args(Kind), "its kind")
+        _expect(kind in get_args(CalibrationKind), "its kind")
         _expect(isinstance(ratio, int | float) and not isinstance(ratio, bool) and 0 <= ratio < 1, "its pollution")
         _expect(isinstance(sizes, list) and all(type(size) is int and size >= 0 for size in sizes), "its sizes")
         _expect(len(sizes) >= 1 and (kind == "cross" or len(sizes) == 1), "its sizes")

@@ -22,7 +22,7 @@ MIN_PART_ROWS = 2
 MIN_ANOMALY_PARTS = 5  # no member does without more than a fifth of the known anomalies
 _CALIBRATION = 1  # the stream of random numbers that draws calibration rows
 
-Rows = NDArray[np.intp]
+RowNumbers = NDArray[np.intp]
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,9 @@ class LabelAwareSplit:
     test_size: float = 0.3
     random_state: int | None = None
 
-    def split(self, X: Any, y: ArrayLike | None = None, groups: object = None) -> Iterator[tuple[Rows, Rows]]:
+    def split(
+        self, X: Any, y: ArrayLike | None = None, groups: object = None
+    ) -> Iterator[tuple[RowNumbers, RowNumbers]]:
         """Yield (training rows, test rows), each sorted.
 
         Parameters

@@ -11,9 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 from esad import labels
 from esad.errors import InputError, LabelError
 
-__all__ = ["ONE_SIGMA_BELOW", "Applied", "Basis", "Rule", "Threshold", "among_known"]
+__all__ = ["ONE_SIGMA_BELOW", "Applied", "Basis", "Threshold", "ThresholdRule", "among_known"]
 
-Rule = Literal["auto", "contamination", "false_alarm", "labels"]
+ThresholdRule = Literal["auto", "contamination", "false_alarm", "labels"]
 Basis = Literal["training", "calibration", "given"]
 Scores = NDArray[np.float64]
 
@@ -56,13 +56,13 @@ class Threshold:
     2.7
     """
 
-    rule: Rule = "auto"
+    rule: ThresholdRule = "auto"
     level: float | None = None
 
     def __post_init__(self) -> None:
         """Refuse rules and levels that do not exist."""
-        if self.rule not in get_args(Rule):
-            raise InputError(f"`rule` must be one of {', '.join(get_args(Rule))}. Got {self.rule!r}.")
+        if self.rule not in get_args(ThresholdRule):
+            raise InputError(f"`rule` must be one of {', '.join(get_args(ThresholdRule))}. Got {self.rule!r}.")
         if self.rule not in _MAX_LEVEL:
             if self.level is not None:
                 raise InputError(f"The rule {self.rule!r} takes no level. Got {self.level!r}. Leave it out.")

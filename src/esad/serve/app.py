@@ -108,7 +108,7 @@ class Service:
         self._settings = settings or ServiceSettings()
         self.metrics = Metrics()
         self.models = Models(path, self.metrics, accept_new_columns=self._settings.accept_new_columns)
-        self._batcher = Batcher(self.metrics, max_seconds=self._settings.seconds / 2)
+        self._batcher = Batcher(self.metrics, max_seconds=0.8 * self._settings.seconds)
         self._bodies = bodies.BodyReader()
         self._readers = ThreadPoolExecutor(_N_THREADS, thread_name_prefix="esad-read")
         self._explainers = ThreadPoolExecutor(1, thread_name_prefix="esad-explain")
@@ -136,10 +136,10 @@ class Service:
     async def _score(self, request: Request) -> Response:
         """Score rows or pictures: the higher, the more anomalous."""
         self._admit(request, "score")
-        rows = await self._rows(request, self._settings.max_rows)
+        rows = await self._read_rows(request, self._settings.max_rows)
         scored = await self._timely(self._batcher.score(rows))
         self.metrics.scored_rows.inc(rows.n_rows)
-        return _Json(_scores(rows, scored))
+        return _Json(_score_document(rows, scored))
 
     def _add_routes(self, app: FastAPI) -> None:
         refusals = documents.problems(400, 403, 408, 413, 415, 422, 429)
@@ -149,8 +149,8 @@ class Service:
         async def explain(request: Request, top: Annotated[int, Query(ge=1, le=1000)] = 5) -> Response:
             """Say which columns or pixels make the scores, the largest shares first."""
             self._admit(request, "explain")
-            rows = await self._rows(request, self._settings.max_explained)
-            found = await self._timely(self._explained(rows, top))
+            rows = await self._read_rows(request, self._settings.max_explained)
+            found = await self._timely(self._explain(rows, top))
             self.metrics.explained_rows.inc(rows.n_rows)
             return _Json(found)
 
@@ -269,30 +269,30 @@ class Service:
             }
             _ACCESS.info("%s", json.dumps(line))
 
-    async def _rows(self, request: Request, max_rows: int) -> RequestRows:
+    async def _read_rows(self, request: Request, max_rows: int) -> RequestRows:
         """What the request asks about, in the form of the model that serves now."""
         served = self.models.current
-        media_type, options = _media_type(request)
+        media_type, options = _parse_media_type(request)
         taken = bodies.media_types(served.detector.inputs_.kind)
         if media_type not in taken or options.get("charset", "utf-8") not in ("utf-8", "utf8", "us-ascii"):
             raise RequestError(415, f"This model takes bodies of the types {', '.join(taken)}.")
         if media_type == bodies.MULTIPART:
-            uploads = await _uploads(request, max_rows)
+            uploads = await _read_uploads(request, max_rows)
             read = partial(self._bodies.read_uploads, uploads, served, max_rows=max_rows)
         else:
-            body = await _body(request)
+            body = await _read_body(request)
             read = partial(self._bodies.read, media_type, body, served, max_rows=max_rows)
         is_quick = media_type == bodies.JSON and len(body) <= _INLINE_BYTES
         rows = read() if is_quick else await self._timely(self._in(self._readers, read))
         request.state.n_rows = rows.n_rows
         return rows
 
-    async def _explained(self, rows: RequestRows, top: int) -> dict[str, Any]:
+    async def _explain(self, rows: RequestRows, top: int) -> dict[str, Any]:
         if self._n_explaining >= _MAX_EXPLAINING:
             raise RequestError(503, "Too many wait for reasons. Try again in a moment.", {"retry-after": "5"})
         self._n_explaining += 1
         try:
-            return await self._in(self._explainers, lambda: _reasons(rows, top))
+            return await self._in(self._explainers, lambda: _reason_document(rows, top))
         finally:
             self._n_explaining -= 1
 
@@ -320,7 +320,7 @@ class _Text(Response):
     media_type = MEDIA_TYPE
 
 
-def _media_type(request: Request) -> tuple[str, dict[str, str]]:
+def _parse_media_type(request: Request) -> tuple[str, dict[str, str]]:
     """Type of the body in lower case, and its options."""
     first, *rest = request.headers.get("content-type", "").split(";")
     options = (part.partition("=") for part in rest)
@@ -329,7 +329,7 @@ def _media_type(request: Request) -> tuple[str, dict[str, str]]:
     }
 
 
-async def _body(request: Request) -> bytes:
+async def _read_body(request: Request) -> bytes:
     """The whole body, from its messages."""
     parts = []
     while True:
@@ -341,38 +341,38 @@ async def _body(request: Request) -> bytes:
             return b"".join(parts)
 
 
-async def _uploads(request: Request, max_rows: int) -> list[tuple[str, bytes]]:
+async def _read_uploads(request: Request, max_rows: int) -> list[tuple[str, bytes]]:
     """Files of a form with their names."""
     try:
         async with request.form(max_files=max_rows, max_fields=16) as form:
             files = [value for _, value in form.multi_items() if isinstance(value, UploadFile)]
             if len(files) < len(form.multi_items()):
                 raise RequestError(422, "The form may hold files only.")
-            names = (_printable(file.filename or "") or f"file {number}" for number, file in enumerate(files))
+            names = (_make_printable(file.filename or "") or f"file {number}" for number, file in enumerate(files))
             return [(name, await file.read()) for name, file in zip(names, files, strict=True)]
     except HTTPException as error:
         raise RequestError(413 if "Too many" in error.detail else 400, f"The form is refused: {error.detail}") from None
 
 
-def _printable(name: str) -> str:
+def _make_printable(name: str) -> str:
     """A name that can do no harm in a log, an answer or a terminal."""
     return "".join(letter if letter.isprintable() else "?" for letter in name[:_MAX_NAME])
 
 
-def _heads(rows: RequestRows) -> Iterable[dict[str, Any]]:
+def _row_names(rows: RequestRows) -> Iterable[dict[str, Any]]:
     """Number and, where there is one, id of every row."""
     if rows.ids is None:
         return ({"row": number} for number in range(rows.n_rows))
     return ({"row": number, "id": name} for number, name in enumerate(rows.ids))
 
 
-def _scores(rows: RequestRows, scored: RowScores) -> dict[str, Any]:
+def _score_document(rows: RequestRows, scored: RowScores) -> dict[str, Any]:
     served: Served = rows.served
     threshold = served.detector.threshold_
     scores, flagged = scored.scores.tolist(), (scored.scores > threshold).tolist()
     found = [
         head | {"score": score, "anomaly": alarm}
-        for head, score, alarm in zip(_heads(rows), scores, flagged, strict=True)
+        for head, score, alarm in zip(_row_names(rows), scores, flagged, strict=True)
     ]
     if scored.p_values is not None:
         for row, p_value in zip(found, scored.p_values.tolist(), strict=True):
@@ -381,7 +381,7 @@ def _scores(rows: RequestRows, scored: RowScores) -> dict[str, Any]:
     return {"model": served.identity(), "threshold": threshold, **counts, "rows": found}
 
 
-def _reasons(rows: RequestRows, top: int) -> dict[str, Any]:
+def _reason_document(rows: RequestRows, top: int) -> dict[str, Any]:
     from esad.explain.reasons import Reasons
 
     detector = rows.served.detector
@@ -390,6 +390,6 @@ def _reasons(rows: RequestRows, top: int) -> dict[str, Any]:
         head
         | {"score": float(score), "anomaly": bool(score > threshold)}
         | (found.to_json(number, top=top) if isinstance(found, Reasons) else found.to_json(number))
-        for number, (head, score) in enumerate(zip(_heads(rows), found.score, strict=True))
+        for number, (head, score) in enumerate(zip(_row_names(rows), found.score, strict=True))
     ]
     return {"model": rows.served.identity(), "threshold": threshold, "rows": answers}

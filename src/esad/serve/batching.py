@@ -95,11 +95,11 @@ class Batcher:
     async def _run(self) -> None:
         """Pass after pass, until nobody waits."""
         loop = asyncio.get_running_loop()
-        while batch := self._take():
+        while batch := self._take_jobs():
             n_rows, began = sum(job.rows.n_rows for job in batch), loop.time()
             self._metrics.batch_requests.observe(len(batch))
             self._metrics.batch_rows.observe(n_rows)
-            answers = await loop.run_in_executor(self._thread, _answers, [job.rows for job in batch])
+            answers = await loop.run_in_executor(self._thread, _score_batch, [job.rows for job in batch])
             if n_rows >= _TELLING_ROWS:
                 self._row_seconds += ((loop.time() - began) / n_rows - self._row_seconds) / 4
             for job, answer in zip(batch, answers, strict=True):
@@ -110,13 +110,15 @@ class Batcher:
                 else:
                     job.answer.set_exception(answer)
 
-    def _take(self) -> list[_Job]:
+    def _take_jobs(self) -> list[_Job]:
         """The next jobs that fit into one pass."""
         batch: list[_Job] = []
         n_rows = 0
         while self._jobs:
             job = self._jobs[0]
-            if batch and not (n_rows + job.rows.n_rows <= self._most(job.rows) and _alike(batch[0].rows, job.rows)):
+            if batch and not (
+                n_rows + job.rows.n_rows <= self._max_rows_with(job.rows) and _can_join(batch[0].rows, job.rows)
+            ):
                 break
             self._jobs.popleft()
             self._count(-job.rows.n_rows)
@@ -125,31 +127,31 @@ class Batcher:
                 n_rows += job.rows.n_rows
         return batch
 
-    def _most(self, rows: RequestRows) -> int:
+    def _max_rows_with(self, rows: RequestRows) -> int:
         if isinstance(rows.X, Table):
             return self._max_rows
         return min(self._max_rows, max(1, _MAX_VALUES // int(np.prod(rows.X.shape[1:]))))
 
 
-def _alike(first: RequestRows, other: RequestRows) -> bool:
+def _can_join(first: RequestRows, other: RequestRows) -> bool:
     """Whether rows can be put below each other."""
     if first.served is not other.served:
         return False
     return isinstance(first.X, Table) or (not isinstance(other.X, Table) and first.X.dtype == other.X.dtype)
 
 
-def _answers(batch: Sequence[RequestRows]) -> Sequence[RowScores | Exception]:
+def _score_batch(batch: Sequence[RequestRows]) -> Sequence[RowScores | Exception]:
     """One pass for all; should it fail, one for each, so that nobody pays for another's rows."""
     try:
-        return _pass(batch)
+        return _run_pass(batch)
     except Exception as error:
         if len(batch) == 1:
             return [error]
-        return [answer for rows in batch for answer in _answers([rows])]
+        return [answer for rows in batch for answer in _score_batch([rows])]
 
 
-def _pass(batch: Sequence[RequestRows]) -> list[RowScores]:
-    X = batch[0].X if len(batch) == 1 else _joined([rows.X for rows in batch])
+def _run_pass(batch: Sequence[RequestRows]) -> list[RowScores]:
+    X = batch[0].X if len(batch) == 1 else _join([rows.X for rows in batch])
     detector = batch[0].served.detector
     scores = detector.anomaly_score(X)
     p_values = AlarmRule(detector.threshold_, detector.calibration_).p_values(detector, X, scores)
@@ -158,6 +160,6 @@ def _pass(batch: Sequence[RequestRows]) -> list[RowScores]:
     return [RowScores(own, part) for own, part in zip(np.split(scores, ends), parts, strict=True)]
 
 
-def _joined(parts: Sequence[Table | NDArray[np.generic]]) -> Table | NDArray[np.generic]:
+def _join(parts: Sequence[Table | NDArray[np.generic]]) -> Table | NDArray[np.generic]:
     tables = [part for part in parts if isinstance(part, Table)]
     return Table.joined(tables) if tables else np.concatenate([part for part in parts if not isinstance(part, Table)])

@@ -131,7 +131,7 @@ class BodyReader:
             for number, (name, content) in enumerate(named):
                 path = Path(folder) / f"{number:08d}.png"
                 path.write_bytes(content)
-                renamed.enter_context(_renamed(path, name))
+                renamed.enter_context(_naming(path, name))
             limits = FileLimits(unpacked_bytes=MAX_UNPACKED, seconds=PICTURE_SECONDS)
             images = self._readers.read_pictures(Path(folder), limits, shape=served.detector.inputs_.shape)
         return RequestRows(served, images)
@@ -311,12 +311,12 @@ def _temporary(body: bytes, suffix: str) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="esad-") as folder:
         path = Path(folder) / f"body{suffix}"
         path.write_bytes(body)
-        with _renamed(path, "the body"):
+        with _naming(path, "the body"):
             yield path
 
 
 @contextlib.contextmanager
-def _renamed(path: Path, name: str) -> Iterator[None]:
+def _naming(path: Path, name: str) -> Iterator[None]:
     """Errors that name a temporary file name what was sent instead."""
     try:
         yield

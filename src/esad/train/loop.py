@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from esad.core.processes import ALONE, Part, Processes
+from esad.core.processes import ALONE, BatchShare, Processes
 from esad.core.random import MemberRandom, member_seeds
 from esad.errors import InputError, TrainingError
 from esad.train.callbacks import Callback, StopTraining
@@ -263,7 +263,7 @@ def _update(state: LoopState, unlabelled: Tensor) -> dict[str, Tensor]:
     for number in range(settings.accumulate):
         if stream is not None:  # every part of the batch sees its own rows of the same draws
             state.random.set_state(stream)
-        part = Part(state.processes.rank + number * state.processes.size, state.n_parts)
+        part = BatchShare(state.processes.rank + number * state.processes.size, state.n_parts)
         is_last = number == settings.accumulate - 1
         with contextlib.nullcontext() if is_last or state.replica is None else state.replica.no_sync():
             parts.append(_backward(state, part, unlabelled, labelled))
@@ -276,7 +276,7 @@ def _update(state: LoopState, unlabelled: Tensor) -> dict[str, Tensor]:
     return dict(zip(names, state.processes.mean(whole), strict=True))
 
 
-def _backward(state: LoopState, part: Part, unlabelled: Tensor, labelled: Tensor) -> dict[str, Tensor]:
+def _backward(state: LoopState, part: BatchShare, unlabelled: Tensor, labelled: Tensor) -> dict[str, Tensor]:
     """Add the gradients of a part of the batch to those that are there; the terms' means over members."""
     data, settings = state.data, state.settings
     unlabelled, labelled = part.of(unlabelled), part.of(labelled)

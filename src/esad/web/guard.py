@@ -138,16 +138,16 @@ class Guard:
         if connection is not None:
             connection.request_began()
         try:
-            await self._answer(scope, state, receive, send)
+            await self._answer(scope, state, receive, send, connection)
         finally:
             if connection is not None:
                 connection.request_ended()
 
-    async def _answer(self, scope: Scope, state: dict[str, Any], receive: Receive, send: Send) -> None:
+    async def _answer(self, scope: Scope, state: dict[str, Any], receive: Receive, send: Send, connection: Any) -> None:
         status = 0
         headers: dict[bytes, bytes] = dict(scope["headers"])
         state["request_id"] = request_id = self._request_id(headers)
-        body = _Body(self, receive, headers)
+        body = _Body(self, receive, headers, lambda: None if connection is None else connection.body_arrived())
 
         async def guarded(message: Message) -> None:
             nonlocal status
@@ -240,11 +240,15 @@ class Guard:
 class _Body:
     """The body of one request, counted as it arrives."""
 
-    def __init__(self, guard: Guard, receive: Receive, headers: Mapping[bytes, bytes]) -> None:
-        self._guard, self._receive = guard, receive
+    def __init__(
+        self, guard: Guard, receive: Receive, headers: Mapping[bytes, bytes], on_complete: Callable[[], None]
+    ) -> None:
+        self._guard, self._receive, self._on_complete = guard, receive, on_complete
         self._deadline: float | None = None
         self.n_bytes = 0
         self.complete = headers.get(b"content-length", b"0") == b"0" and b"transfer-encoding" not in headers
+        if self.complete:
+            on_complete()
 
     async def receive(self) -> Message:
         """The next part; too much or too late is refused."""
@@ -267,6 +271,8 @@ class _Body:
         n_bytes = len(message.get("body", b""))
         self.n_bytes += n_bytes
         self.complete = not message.get("more_body", False)
+        if self.complete:
+            self._on_complete()
         self._guard.hold(n_bytes)
 
     async def discard(self) -> None:

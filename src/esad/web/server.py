@@ -258,10 +258,13 @@ class _Connection(HttpToolsProtocol):
         self._timer: asyncio.TimerHandle | None = None
         self._n_requests = 0  # under way
         self._n_head = 0  # bytes that came since the last request, and began none
+        self._is_whole = self._is_over = (
+            False  # whether the request has come to its end, and the other side sends no more
+        )
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
         """Begin to wait for a request; there is an end to the number of connections."""
-        super().connection_made(transport)
+        super().connection_made(_OneWrite(transport, self.loop))
         if len(self.connections) > _MAX_CONNECTIONS:
             self._refuse(503, "Too many connections. Try again in a moment.")
         else:
@@ -278,10 +281,18 @@ class _Connection(HttpToolsProtocol):
             self._n_head += len(data)
         super().data_received(data)
 
-    def eof_received(self) -> None:
-        """Tell who ends in the middle of a head."""
+    def eof_received(self) -> bool:  # type: ignore[override]  # uvicorn closes at once
+        """Answer what was asked whole before the other side stopped sending; a request begins a turn after its head."""
+        self._is_over = True
+        self.loop.call_soon(self._close_unless_asked)
+        return True
+
+    def _close_unless_asked(self) -> None:
+        if self._n_requests and self._is_whole:
+            return
         if self._n_head and not self._n_requests:
             self._refuse(400, "The request was cut off.")
+        self.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Wait no more."""
@@ -294,10 +305,17 @@ class _Connection(HttpToolsProtocol):
         self._n_head = 0
         self._wait(None)
 
+    def body_arrived(self) -> None:
+        """So is its body; called by the guard."""
+        self._is_whole = True
+
     def request_ended(self) -> None:
         """Its answer was given; called by the guard."""
         self._n_requests -= 1
+        self._is_whole = False
         self._wait(_KEEP_ALIVE_SECONDS)
+        if self._is_over:
+            self.transport.close()
 
     def send_400_response(self, msg: str) -> None:
         """What is no HTTP."""
@@ -321,6 +339,39 @@ class _Connection(HttpToolsProtocol):
             if not self._n_requests:
                 self.transport.write(_refusal(status, message))
             self.transport.close()
+
+
+class _OneWrite(asyncio.Transport):
+    """A transport that sends in one go what is written in one turn of the loop: the head of an answer and its body.
+
+    Every system call lets another thread have the interpreter, which may keep it for milliseconds.
+    """
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport, self._loop = transport, loop
+        self._parts: list[bytes] = []
+        for name in ("abort", "get_extra_info", "is_closing", "pause_reading", "resume_reading", "set_protocol"):
+            setattr(self, name, getattr(transport, name))
+
+    def write(self, data: Any) -> None:
+        """Keep it until the end of this turn."""
+        if not self._parts:
+            self._loop.call_soon(self._flush)
+        self._parts.append(data)
+
+    def close(self) -> None:
+        """Send what is there, and close."""
+        self._flush()
+        self._transport.close()
+
+    def get_write_buffer_size(self) -> int:
+        """Bytes that the other side has not taken."""
+        return self._transport.get_write_buffer_size() + sum(map(len, self._parts))
+
+    def _flush(self) -> None:
+        parts, self._parts = self._parts, []
+        if parts:
+            self._transport.write(b"".join(parts))
 
 
 def _refusal(status: int, message: str) -> bytes:

@@ -8,10 +8,9 @@ from typing import Final
 
 import numpy as np
 
-from esad.datasets.dataset import Dataset
+from esad.datasets.dataset import Dataset, check_table
 from esad.datasets.download import Remote, Report, downloaded
 from esad.datasets.folder import load_arrays, read_arrays, write_arrays
-from esad.datasets.published import check_table
 from esad.errors import InputError
 from esad.io.archive import check_zip
 
