@@ -195,7 +195,12 @@ def test_notes_in_the_model_are_plain_json(esad, parts, kit, tmp_path):
     notes = load(out).notes_
     assert notes.pop("training_data") == [str(parts)]
     assert notes.pop("training_fingerprints") == [fingerprint_data(parts)]
-    assert notes == {"label_column": "verdict", "id_column": "serial", "ignored_columns": ["made"]}
+    assert notes == {
+        "label_column": "verdict",
+        "id_column": "serial",
+        "ignored_columns": ["made"],
+        "decimal_point": ".",
+    }
     assert json.loads(json.dumps(load(out).notes_)) == load(out).notes_
 
 

@@ -5,7 +5,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from esad import IsolationForest, score_file
+from esad import IsolationForest, TrainingData, score_file
 from esad.detectors.alarms import AlarmRule
 from esad.detectors.opening import Block, Source
 from esad.detectors.scored_file import Worst, score_source
@@ -73,3 +73,17 @@ def test_a_refusal_at_the_end_leaves_no_scores(forest, rows, tmp_path):
     with pytest.raises(DataFileError, match="changed"):
         score_source(forest, source_of(rows, 50), AlarmRule.of(forest), tmp_path / "s.csv", before_end=refuse)
     assert not list(tmp_path.iterdir())
+
+
+def test_numbers_are_read_as_they_were_written_in_training(tmp_path):
+    lines = [f"{row % 50 + 1}.234,50;{row % 7}" for row in range(200)]
+    training, later = tmp_path / "training.csv", tmp_path / "later.csv"
+    training.write_text("\n".join(["amount;count", *lines]))
+    model = TrainingData.from_file(training).fit(IsolationForest(random_state=0))
+    later.write_text("amount;count\n50.000;2\n")
+    score_file(model, later, tmp_path / "scores.csv")
+    wanted = model.anomaly_score(pd.DataFrame({"amount": [50_000.0], "count": [2]}))
+    assert pd.read_csv(tmp_path / "scores.csv")["score"].tolist() == pytest.approx(wanted.tolist())
+    later.write_text("amount;count\n50.5;2\n")
+    with pytest.raises(DataFileError, match="those of the training had decimal commas"):
+        score_file(model, later)

@@ -52,6 +52,18 @@ def test_what_is_known_without_reading_rows(csv, tmp_path):
     assert (parquet.n_rows, parquet.dialect, parquet.n_bytes) == (2, None, 16)
 
 
+def test_decimals_of_the_training_hold_where_a_file_does_not_show_its_own(tmp_path):
+    file = tmp_path / "t.csv"
+    file.write_text("a;b\n50.000;2\n")
+    assert TableFiles([file]).decimal_point is None
+    assert TableFiles([file]).read()["a"].to_pylist() == [50.0]
+    assert TableFiles([file], decimal_point=",").read()["a"].to_pylist() == [50_000.0]
+    file.write_text("a;b\n50.5;2\n")
+    assert TableFiles([file]).decimal_point == "."
+    with pytest.raises(DataFileError, match=r"decimal points, such as 50\.5, and those of the training had decimal"):
+        TableFiles([file], decimal_point=",")
+
+
 def test_several_files_are_one_table(tmp_path):
     (tmp_path / "a.csv").write_text("size,y\n1,anomaly\n")
     (tmp_path / "b.csv").write_text("y,size\n,2.5\n")

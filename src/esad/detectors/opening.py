@@ -164,7 +164,8 @@ def open_table(
     from esad.io.open import TableFiles
     from esad.io.roles import Roles, check_column
 
-    data, notes = TableFiles([path]), detector.notes_
+    notes = detector.notes_
+    data = TableFiles([path], decimal_point=notes.get("decimal_point"))
     roles = {"id_column": id_column, "truth_column": truth_column, "kind_column": kind_column}
     for role, name in roles.items():
         check_column(name, data.names, data.files[0], role)

@@ -67,6 +67,8 @@ class TrainingData:
         Where the data lies, with a fingerprint of it.
     labels_csv : str or None
         Where the labels of pictures lie, if not in sub-folders.
+    decimal_point : str or None
+        What stands before decimals in a CSV file, where a number shows it.
 
     Examples
     --------
@@ -93,6 +95,7 @@ class TrainingData:
     survey: Survey | None = None
     source: DataSource | None = None
     labels_csv: str | None = None
+    decimal_point: str | None = None
     _parsed: Table | None = None  # of X
 
     @classmethod
@@ -171,7 +174,8 @@ class TrainingData:
         else:
             found = _read_pictures(Path(path), data, roles, from_csv, on_remark)
         where = None if labels_csv is None else os.path.abspath(labels_csv)
-        return replace(found, source=DataSource.of(path), labels_csv=where)
+        mark = data.decimal_point if isinstance(data, TableFiles) else None
+        return replace(found, source=DataSource.of(path), labels_csv=where, decimal_point=mark)
 
     @classmethod
     def for_model(
@@ -210,7 +214,7 @@ class TrainingData:
             if not files:
                 check_kind(path, detector)
             _check_table_options(labels_csv, skip_broken)
-            data = TableFiles(files or (path,))
+            data = TableFiles(files or (path,), decimal_point=detector.notes_.get("decimal_point"))
             check_column(label_column, data.names, data.files[0], "label_column")
             check_column(id_column, data.names, data.files[0], "id_column")
             known = Roles.from_notes(detector.notes_, data.names)
@@ -250,6 +254,8 @@ class TrainingData:
         notes = self.roles.notes(self.left_out)
         if self.labels_csv is not None:
             notes["labels_csv"] = self.labels_csv
+        if self.decimal_point is not None:
+            notes["decimal_point"] = self.decimal_point
         return notes if self.source is None else note_sources(notes, [self.source])
 
     @property
@@ -590,7 +596,7 @@ def _read_parts(
 def _open_table_parts(path: Path, data: TableFiles, roles: Roles, tell: OnProgress) -> TableStream:
     n_bytes = sum(file.stat().st_size for file in data.files)
     stream = TableStream(
-        data.files,
+        data,
         label_column=roles.label_column,
         ignore=[*roles.ignore, *([] if roles.id_column is None else [roles.id_column])],
         text=roles.text,

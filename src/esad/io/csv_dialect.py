@@ -67,6 +67,8 @@ class Dialect:
         Columns with whole numbers such as 007: codes, not quantities.
     unclear : str
         A number such as 1,500 if the decimal comma is only a guess, else nothing.
+    decimal_example : str
+        A number that shows the decimal point, such as 1.5; nothing where no number tells.
     encoding : {"utf8", "utf-16", "cp1252"}
         How its letters are written, as far as the first lines tell.
     """
@@ -78,6 +80,7 @@ class Dialect:
     n_lines_before: int = 0
     codes: frozenset[str] = frozenset()
     unclear: str = ""
+    decimal_example: str = ""
     encoding: str = "utf8"
 
     @property
@@ -113,7 +116,9 @@ def sniff(path: Path) -> Dialect:
         raise DataFileError(f"Cannot read {str(path)!r}: its first line is not CSV ({error}).") from error
     check_names(path, names, hint=_NO_HEADER if looks_like_a_row(names) else "")
     columns = _columns(rows)
-    decimal_point, unclear = (".", "") if delimiter == "," else _decimal_point(columns)
+    decimal_point, unclear, example = _decimal_point(columns if delimiter != "," else [])
+    if delimiter == ",":
+        example = next((text for column in columns for text in column if _DECIMAL["."].fullmatch(text)), "")
     return Dialect(
         names,
         delimiter,
@@ -122,6 +127,7 @@ def sniff(path: Path) -> Dialect:
         n_lines_before=int(bool(noted)),
         codes=_codes(names, columns),
         unclear=unclear,
+        decimal_example=example,
         encoding=encoding,
     )
 
@@ -225,19 +231,20 @@ def _sample(path: Path) -> bytes:
     return sample[:end]
 
 
-def _decimal_point(columns: Iterable[Sequence[str]]) -> tuple[str, str]:
-    """Point or comma, and a number for which it is a guess; 1.500 beside 1,5 is one and a half thousand."""
-    comma, unclear = False, ""
+def _decimal_point(columns: Iterable[Sequence[str]]) -> tuple[str, str, str]:
+    """Point or comma, a number for which it is a guess, and one that shows it; 1.500 beside 1,5 is 1500."""
+    comma, unclear = "", ""
     for column in columns:
         marked = [text for text in column if "," in text or "." in text]
-        if any(_DECIMAL["."].fullmatch(text) or _MILLIONS.fullmatch(text) for text in marked):
-            return ".", ""
-        comma = comma or any(_DECIMAL[","].fullmatch(text) for text in marked)
+        point = next((text for text in marked if _DECIMAL["."].fullmatch(text) or _MILLIONS.fullmatch(text)), "")
+        if point:
+            return ".", "", point
+        comma = comma or next((text for text in marked if _DECIMAL[","].fullmatch(text)), "")
         example = next((text for text in marked if _UNCLEAR.fullmatch(text)), "")
         if example and not comma and any(_BELOW_THOUSAND.fullmatch(text) for text in column):
-            return ".", ""  # 999 beside 1,500: no decimals are meant
+            return ".", "", example  # 999 beside 1,500: no decimals are meant
         unclear = unclear or example
-    return ("," if comma or unclear else "."), ("" if comma else unclear)
+    return ("," if comma or unclear else "."), ("" if comma else unclear), comma
 
 
 def _codes(names: Sequence[str], columns: Sequence[Sequence[str]]) -> frozenset[str]:

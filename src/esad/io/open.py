@@ -15,7 +15,7 @@ import glob
 import os
 import warnings
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -113,6 +113,9 @@ class TableFiles:
     ----------
     paths : sequence of path-like
         Files, in the order of their rows. What is missing, empty or no table is a DataFileError here.
+    decimal_point : {".", ","}, optional
+        What stands before decimals, as where a model was trained; it holds for files that do not show it themselves,
+        and those that show another are a DataFileError.
 
     Attributes
     ----------
@@ -123,9 +126,11 @@ class TableFiles:
         How each CSV file is written: separator, decimal point, encoding, codes such as 007, an unclear number.
     """
 
-    def __init__(self, paths: Sequence[_Path]) -> None:
+    def __init__(self, paths: Sequence[_Path], *, decimal_point: str | None = None) -> None:
         self.files = tuple(_checked(path) for path in paths)
-        self.dialects = {file: sniff(file) for file in self.files if not is_parquet(file)}
+        self.dialects = {
+            file: _with_decimals(file, sniff(file), decimal_point) for file in self.files if not is_parquet(file)
+        }
         self._layouts = {file: parquet.layout(file) for file in self.files if is_parquet(file)}
         self._names = {file: (self.dialects.get(file) or self._layouts[file]).names for file in self.files}
         self.names = self._names[self.files[0]]
@@ -134,6 +139,11 @@ class TableFiles:
     def dialect(self) -> Dialect | None:
         """How the first CSV file is written; None where all are Parquet."""
         return next(iter(self.dialects.values()), None)
+
+    @property
+    def decimal_point(self) -> str | None:
+        """What stands before decimals, where a number of a CSV file shows it; for a model to keep."""
+        return next((found.decimal_point for found in self.dialects.values() if found.decimal_example), None)
 
     @property
     def n_rows(self) -> int | None:
@@ -381,6 +391,19 @@ def _rebatched(batches: Generator[pa.RecordBatch], n_rows: int) -> Iterator[pa.T
                 held, n_held = [*held, rest], n_held + rest.num_rows
     if held:
         yield pa.Table.from_batches(held)
+
+
+def _with_decimals(file: Path, dialect: Dialect, decimal_point: str | None) -> Dialect:
+    """How a file is written, where numbers are known to be written with this decimal point."""
+    if decimal_point not in (".", ",") or decimal_point == dialect.decimal_point:
+        return dialect
+    if dialect.decimal_example:
+        words = {".": "decimal points", ",": "decimal commas"}
+        raise DataFileError(
+            f"Cannot read {str(file)!r}: its numbers have {words[dialect.decimal_point]}, such as "
+            f"{dialect.decimal_example}, and those of the training had {words[decimal_point]}. Write them alike."
+        )
+    return replace(dialect, decimal_point=decimal_point, unclear="")
 
 
 def _no_rows(file: Path) -> DataFileError:
