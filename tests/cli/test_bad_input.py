@@ -148,7 +148,7 @@ def test_fit_options_that_cannot_be(refused, parts, tmp_path, options, words):
     assert words in refused("fit", parts, "--quiet", "--out", tmp_path / "m.esad", *options)
 
 
-@pytest.mark.parametrize("out", ["no/m.esad", ".", "m.csv", "/dev/full"])
+@pytest.mark.parametrize("out", ["no/m.esad", ".", "m.csv", "m.pkl", "/dev/full"])
 def test_models_that_cannot_be_written_are_refused_before_the_training(refused, parts, tmp_path, monkeypatch, out):
     monkeypatch.chdir(tmp_path)
     assert f"{out!r}" in refused("fit", parts, "-l", "verdict", "--out", out)

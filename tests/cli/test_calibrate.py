@@ -245,7 +245,7 @@ class TestRefused:
         assert words in refused("calibrate", data.plain, data.normal, *options, "--out", tmp_path / "m.esad")
 
     def test_calibrate_over_its_data_or_another_kind_of_file(self, refused, data, tmp_path):
-        assert "a name for data" in refused("calibrate", data.plain, data.normal, "--out", data.normal)
+        assert "no name for a model" in refused("calibrate", data.plain, data.normal, "--out", data.normal)
         assert "Missing option '--out'" in refused("calibrate", data.plain, data.normal)
         assert "no model file" in refused("calibrate", tmp_path / "no.esad", data.normal, "--out", tmp_path / "m.esad")
         assert "is data" in refused("calibrate", data.normal, data.normal, "--out", tmp_path / "m.esad")

@@ -130,3 +130,9 @@ def test_columns_to_read_as_text_must_be_there_and_have_one_role(esad, parts, tm
     done = esad("fit", parts, "--ignore", "size,colour", "--out", out)
     assert (done.code, "Give --ignore once for each." in done.err) == (2, True)
     assert not out.exists()
+
+
+def test_the_cell_that_is_named_is_the_one_that_is_no_number(told):
+    prices = ["$1,200.50" if row % 2 else "n.k." if row == 40 else f"{row}" for row in range(60)]
+    err, _ = told({"size": SIZES, "price": prices})
+    assert "because of cells such as 'n.k.'" in err

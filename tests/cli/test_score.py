@@ -192,3 +192,10 @@ def test_scores_with_the_data_are_for_one_file_of_a_table(esad, model, parts, ki
     named = kit.csv(tmp_path / "n.csv", [*kit.header, "line"], [[*row, "1"] for row in kit.rows()])
     done = esad("score", model, named, "--with-data", "--out", tmp_path / "s.csv")
     assert (done.code, "has a column 'line'" in done.err) == (2, True)
+
+
+def test_a_folder_without_tables_is_no_table(esad, model, tmp_path):
+    (tmp_path / "pictures").mkdir()
+    (tmp_path / "pictures" / "a.png").write_bytes(b"")
+    done = esad("score", model, tmp_path / "pictures")
+    assert (done.code, done.err.count("\n"), "trained on a table" in done.err) == (2, 1, True)

@@ -36,7 +36,10 @@ EXAMPLE = output.example(
 AUTO = "auto"  # what --method says where the data shall decide
 _MAX_SHOWN = 30
 _FEW_ROWS = 20  # with fewer unlabelled rows no member can leave some out, and the threshold rests on rows trained on
-_DATA_SUFFIXES = (".csv", ".tsv", ".parquet", ".pq", ".gz", ".json", ".npz", ".png", ".jpg", ".jpeg")
+_OTHER_SUFFIXES = (
+    *(".csv", ".tsv", ".parquet", ".pq", ".gz", ".json", ".npz", ".png", ".jpg", ".jpeg", ".xlsx", ".html", ".txt"),
+    *(".pkl", ".pickle", ".joblib", ".pt", ".pth", ".pt2", ".onnx", ".safetensors", ".h5", ".zip"),
+)
 
 
 def fit(
@@ -282,8 +285,8 @@ def check_out(out: Path, inputs: Sequence[Path]) -> None:
     """Find out before the training whether the model can be written after it."""
     from esad.core.atomic import check_writable
 
-    if out.suffix.lower() in _DATA_SUFFIXES:  # a slip must not replace a data file
-        raise OutputError(f"Cannot write the model to {str(out)!r}: that is a name for data. Let it end in .esad.")
+    if out.suffix.lower() in _OTHER_SUFFIXES:  # a slip must not replace another file, nor a model pass for one
+        raise OutputError(f"Cannot write the model to {str(out)!r}: that is no name for a model. Let it end in .esad.")
     output.refuse_same_file(out, inputs)
     check_writable(out)
     check_writable(_checkpoint_path(out))

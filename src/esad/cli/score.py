@@ -217,8 +217,12 @@ def _cell(name: str, value: Any) -> object:
 
 
 def _is_many(path: Path, kind: str) -> bool:
-    """Whether many files are to be scored into a folder."""
-    return kind == "table" if path.is_dir() else not path.exists() and glob.has_magic(str(path))
+    """Whether many files are to be scored into a folder; one without tables is refused as one file is."""
+    from esad.io.open import find_tables
+
+    if path.is_dir():
+        return kind == "table" and bool(find_tables(path))
+    return not path.exists() and glob.has_magic(str(path))
 
 
 def _score_many(

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from esad.core.text import listed
+from esad.table.parse import read_numerals
 from esad.table.schema import Column, Schema, Table
 
 if TYPE_CHECKING:
@@ -172,11 +173,17 @@ def _text_among_numbers(texts: Sequence[str]) -> str | None:
         unusual = [text for text in texts if not _PLAIN.fullmatch(text)]
         if len(numbers) < _MIN_COUNTED_ROWS and not unusual:
             return None  # a few codes, made text on purpose
-        return unusual[0] if unusual else texts[0]
+        return _no_number(texts) or (unusual[0] if unusual else texts[0])
     few_marks = len(others) <= _MAX_MARKS and ratio >= 0.5
     if len(numbers) + len(others) >= _MIN_COUNTED_ROWS and (ratio >= 0.9 or few_marks):
-        return next(iter(others))
+        return _no_number(texts) or next(iter(others))
     return None
+
+
+def _no_number(texts: Sequence[str]) -> str | None:
+    """The first cell that is no number however numbers are written in this column, if one is."""
+    wrong = [read_numerals(pa.array(texts), decimal_point=mark)[2] for mark in (".", ",")]
+    return None if None in wrong else texts[max(index for index in wrong if index is not None)]
 
 
 def check_kinds(features: pa.Table, schema: Schema, *, label_column: str | None) -> Iterator[Remark]:
