@@ -14,6 +14,7 @@ import numpy as np
 from methods import METHODS, PACKAGE
 from sklearn.metrics import average_precision_score, roc_auc_score
 
+import esad
 from esad.datasets.scenario import Scenario
 
 RESULTS = Path(__file__).parent / "results"
@@ -93,7 +94,7 @@ def judged(
         "n_labelled": int((drawn.y_train == -1).sum()),
         "n_test": len(truth),
         "rows": drawn.fingerprint()[:12],
-        "version": importlib.metadata.version(package),
+        "version": versions(package)[package],
     }
 
 
@@ -109,8 +110,8 @@ def versions(*packages: str) -> dict[str, str]:
     for package in packages:
         try:
             found[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            found[package] = "not installed"
+        except importlib.metadata.PackageNotFoundError:  # the package itself may run from its sources
+            found[package] = esad.__version__ if package == "esad" else "not installed"
     return found
 
 
