@@ -125,7 +125,7 @@ def measure(kind: str, n_presses: int, browser: Any) -> dict[str, Any]:
             page.goto(link)
             page.wait_for_selector("#item[data-row]")
             first = page.evaluate("performance.now()")
-            page.wait_for_selector("#item :is(td, .pictures figure:nth-child(3) img)")
+            page.wait_for_selector("#item :is(td, .pictures:not(:has(.blank)) img)")
             page.wait_for_timeout(3000)
             page.evaluate(WATCH)
             for number in range(n_presses):

@@ -25,7 +25,7 @@ __all__ = [
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 WIDE, PHONE = {"width": 1280, "height": 860}, {"width": 390, "height": 844}
-READY = "#item:has(td.value, .pictures figure:nth-child(3) img)"  # the item with its reasons
+READY = "#item:has(td.value, .pictures:not(:has(.blank)) img)"  # the item with its reasons
 AFTER_DIALOG = 600  # milliseconds: before that a key may still be meant for the dialog, and is no verdict
 PATIENCE = 120_000  # milliseconds: nothing here takes long, but others may use the machine
 

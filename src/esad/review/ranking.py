@@ -17,7 +17,7 @@ from esad.preprocess.inputs import Rows
 from esad.review.dataset import ReviewDataset
 from esad.table.table import take_rows
 
-__all__ = ["Explanation", "Explanations", "Ranking"]
+__all__ = ["DRAWINGS", "Explanation", "Explanations", "Ranking"]
 
 BLOCK: Final = 4096  # pictures scored at a time
 MAX_WANTED: Final = 64
@@ -26,6 +26,7 @@ AT_ONCE: Final = {"row": 8, "picture": 1}  # explained at a time: pictures take 
 MAX_CASES: Final = 500  # labelled rows that an item is held against, the newest ones
 N_COLUMNS: Final = 8  # of the reasons, with the largest shares
 N_BINS: Final = 48
+DRAWINGS: Final = ("given", "expected", "heat")
 SKEWED: Final = 10.0  # the highest scores, by the median: then the axis is logarithmic
 JOIN_SECONDS: Final = 5.0
 
@@ -114,6 +115,7 @@ class Explanations:
         self._wanted: deque[int] = deque()
         self._under_way: list[int] = []
         self._vectors: dict[int, Rows] = {}
+        self.drawings: tuple[str, ...] = DRAWINGS  # of a picture; what cannot be drawn is known with the first
         self._changed = threading.Condition()
         self._closed = False
         self._thread = threading.Thread(target=self._work, name="explain", daemon=True)
@@ -176,7 +178,9 @@ class Explanations:
         part = take_rows(self.dataset.X, np.asarray(rows, dtype=np.intp))
         reasons = self.ranking.detector.explain(part, n_cases=0)
         if isinstance(reasons, HeatMaps):
-            return {row: _draw_pictures(reasons, index) for index, row in enumerate(rows)}
+            drawn = {row: _draw_pictures(reasons, index) for index, row in enumerate(rows)}
+            self.drawings = tuple(kind for kind in DRAWINGS if kind in drawn[rows[0]].drawings)
+            return dict(drawn)
         return {row: _list_columns(reasons, index) for index, row in enumerate(rows)}
 
     # ------------------------------------------------------------------ cases

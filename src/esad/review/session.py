@@ -21,7 +21,7 @@ from esad.review.dataset import ReviewDataset
 from esad.review.gain import JOIN_SECONDS, GainEstimator
 from esad.review.judgements import parse_csv, write_csv
 from esad.review.queue import BATCH, FILTERS, Queue, filter_rows
-from esad.review.ranking import Explanation, Explanations, Ranking
+from esad.review.ranking import DRAWINGS, Explanation, Explanations, Ranking
 from esad.review.refit import (
     Refit,
     compare_rankings,
@@ -33,9 +33,8 @@ from esad.review.refit import (
 from esad.review.store import Store
 from esad.review.training import RefitData, TrainingRows
 
-__all__ = ["DRAWINGS", "ReviewSession"]
+__all__ = ["ReviewSession"]
 
-DRAWINGS: Final = ("given", "expected", "heat")
 MAX_LISTED: Final = 500
 N_RECENT: Final = 8
 _WORDS: Final = {labels.ANOMALY: "anomaly", labels.NORMAL: "normal"}
@@ -228,17 +227,12 @@ class ReviewSession:
             "n_others": len(others),
             "pending": self.explanations.is_pending(row),
             "reasons": None if dataset.cells is None else _describe_reasons(self.explanations.get(row)),
-            "drawings": self._drawings_of(row),
+            "drawings": [] if dataset.cells is not None else list(self.explanations.drawings),
             "cells": dataset.cells_of(row),
             "cases": cases,
             "why": why,
             "generation": self.generation,
         }
-
-    def _drawings_of(self, row: int) -> list[str]:
-        """What can be drawn of a picture; what the model expects is known with the reasons."""
-        explanation = None if self.dataset.cells is not None else self.explanations.get(row)
-        return [] if explanation is None else [kind for kind in DRAWINGS if kind in explanation.drawings]
 
     def list_rows(self, name: str, reviewer: str, query: str = "") -> dict[str, Any]:
         """Rows of a filter that hold a text, the most anomalous first; the first of very many."""
