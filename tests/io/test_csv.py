@@ -155,6 +155,21 @@ def test_thousands_in_points_beside_decimal_commas(tmp_path: Path) -> None:
     assert read(file).to_pydict() == {"a": [1.5, 2.5], "b": [1234.0, 12345.5]}
 
 
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("a;b\n677,48 €;1\n12 €;2\n", [677.48, 12.0]),
+        ('a,b\n"677,48 €",1\n12 €,2\n', [677.48, 12.0]),
+        ("a,b\nUSD 677.48,1\nUSD 12,2\n", [677.48, 12.0]),
+        ('a,b\n"R$ 1,677.48",1\nR$ 12,2\n', [1677.48, 12.0]),
+        ('a,b\n"1,5",1\n"2,5",2\n', ["1,5", "2,5"]),
+        ("a,b\nUSD 5,1\nEUR 5,2\n", ["USD 5", "EUR 5"]),
+    ],
+)
+def test_amounts_with_a_currency_are_numbers(tmp_path: Path, text: str, wanted: list) -> None:
+    assert read(write(tmp_path / "t.csv", text))["a"].to_pylist() == wanted
+
+
 def test_the_line_that_notes_the_separator_is_no_row(tmp_path: Path) -> None:
     file = write(tmp_path / "t.csv", "\ufeffsep=;\r\na;b\r\n1;2\r\n3;4\r\n")
     assert read(file).to_pydict() == {"a": [1, 3], "b": [2, 4]}

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from esad.core.text import one_line
 from esad.errors import DataFileError
+from esad.table.parse import CASH
 
 __all__ = ["MISSING", "Dialect", "check_names", "looks_like_a_row", "not_readable", "open_text", "sniff"]
 
@@ -25,6 +26,7 @@ _EXCEL_SEPARATOR = re.compile(r'("?)sep=([,;\t|])\1[,;\t|]*(?:\r\n|\r|\n)')
 _NO_HEADER = " Or is the first line a row? Then put a line of names before it."
 _ENOUGH_NAMES = 4  # numbers in order: so many are a scale, such as wavelengths; fewer may be chance
 _CODE = re.compile(r"0\d+")
+_UNIT = re.compile(rf"^{CASH}\s?|\s?(?:%|{CASH})$")
 _BELOW_THOUSAND = re.compile(r"[+-]?\d{1,3}")
 _UNCLEAR = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}")  # 1,500
 _MILLIONS = re.compile(r"[+-]?[1-9]\d{0,2}(?:,\d{3}){2,}")  # 1,500,000
@@ -116,9 +118,12 @@ def sniff(path: Path) -> Dialect:
         raise DataFileError(f"Cannot read {str(path)!r}: its first line is not CSV ({error}).") from error
     check_names(path, names, hint=_NO_HEADER if looks_like_a_row(names) else "")
     columns = _columns(rows)
-    decimal_point, unclear, example = _decimal_point(columns if delimiter != "," else [])
+    bare = _without_units(columns, all_cells=delimiter != ",")
+    decimal_point, unclear, example = _decimal_point(bare)
     if delimiter == ",":
-        example = next((text for column in columns for text in column if _DECIMAL["."].fullmatch(text)), "")
+        point = next((text for column in columns for text in column if _DECIMAL["."].fullmatch(text)), "")
+        is_comma = decimal_point == "," and not unclear and not point  # quoted amounts such as "677,48 €"
+        decimal_point, unclear, example = (",", "", example) if is_comma else (".", "", point)
     return Dialect(
         names,
         delimiter,
@@ -229,6 +234,15 @@ def _sample(path: Path) -> bytes:
     if end < 0:
         raise DataFileError(f"Cannot read {str(path)!r}: its first line has no end, so it is no CSV text.")
     return sample[:end]
+
+
+def _without_units(columns: Iterable[Sequence[str]], *, all_cells: bool) -> list[list[str]]:
+    """Cells without a currency or per cent beside them; only those that had one unless all are wanted."""
+    bare = []
+    for column in columns:
+        stripped = [_UNIT.sub("", text) for text in column]
+        bare.append([cell for cell, text in zip(stripped, column, strict=True) if all_cells or cell != text])
+    return bare
 
 
 def _decimal_point(columns: Iterable[Sequence[str]]) -> tuple[str, str, str]:

@@ -16,7 +16,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-__all__ = ["BLANKS", "PLAIN", "Style", "parse_booleans", "parse_dates", "parse_numbers", "read_numerals", "trim"]
+__all__ = [
+    "BLANKS",
+    "CASH",
+    "PLAIN",
+    "Style",
+    "parse_booleans",
+    "parse_dates",
+    "parse_numbers",
+    "read_numerals",
+    "trim",
+]
 
 BLANKS = "".join(chr(code) for code in range(0x3001) if chr(code).isspace())  # what str.strip takes for blank
 
@@ -215,6 +225,11 @@ _NOTHING = (
     *("#DIV/0!", "#NAME?", "#NULL!", "#NUM!", "#REF!", "#VALUE!"),
 )
 _CURRENCIES = "$€£¥₹₽₩₺฿"
+_CODES = (
+    "AED|ARS|AUD|BGN|BRL|CAD|CHF|CLP|CNY|COP|CZK|DKK|EGP|EUR|GBP|HKD|HUF|IDR|ILS|INR|JPY|KES|KRW|MXN|MYR|NGN|NOK|NZD|"
+    "PEN|PHP|PLN|RMB|RON|RUB|SAR|SEK|SGD|THB|TRY|TWD|UAH|USD|VND|ZAR"
+)
+CASH = rf"(?:[A-Z]{{0,2}}[{_CURRENCIES}]|{_CODES}|kr|zł|Fr\.)"  # R$, USD, €
 _MINUS = "-\N{MINUS SIGN}"
 _SPACES = " \N{NO-BREAK SPACE}\N{NARROW NO-BREAK SPACE}\N{THIN SPACE}"
 _QUOTES = "'\N{RIGHT SINGLE QUOTATION MARK}"
@@ -223,14 +238,14 @@ _QUOTES = "'\N{RIGHT SINGLE QUOTATION MARK}"
 @cache
 def _numeral(decimal_point: str) -> str:
     """The pattern of a number: brackets, a sign, a currency or per cent, and digits in groups of three or none."""
-    point, cash, sign, blank = re.escape(decimal_point), f"[{_CURRENCIES}]", f"[{_MINUS}+]", f"[{_SPACES}]"
+    point, sign, blank = re.escape(decimal_point), f"[{_MINUS}+]", f"[{_SPACES}]"
     grouped = "|".join(
         rf"[1-9]\d{{0,2}}(?:{re.escape(mark)}\d{{3}})+(?:{point}\d+)?" for mark in _group_marks(decimal_point)
     )
     plain = rf"(?:\d+(?:{point}\d*)?|{point}\d+)(?:[eE][+-]?\d+)?|[iI][nN][fF](?:[iI][nN][iI][tT][yY])?"
     digits = rf"(?:{grouped}|{plain}|0[xX][\da-fA-F]+)"
-    signed = rf"{sign}?{blank}?{digits}|{cash}{blank}?{sign}?{digits}|{sign}{cash}{blank}?{digits}"
-    number = rf"(?:{signed}|{sign}?{blank}?{digits}{blank}?[%{_CURRENCIES}])"
+    signed = rf"{sign}?{blank}?{digits}|{CASH}{blank}?{sign}?{digits}|{sign}{CASH}{blank}?{digits}"
+    number = rf"(?:{signed}|{sign}?{blank}?{digits}{blank}?(?:%|{CASH}))"
     return rf"^(?:{number}|\({number}\))$"
 
 
@@ -269,8 +284,8 @@ def read_numerals(texts: Texts, *, decimal_point: str = ".") -> tuple[Floats, St
     """Numbers such as 1,234.50 or 1.234,50, 12.5 %, $5, (3.20), how they are written, and the row of the first other.
 
     Groups of three digits may be set apart by a comma (a point, where the comma stands before decimals), a blank or an
-    apostrophe. Per cent are hundredths, brackets mean minus, a currency sign is left out. A mark such as - or n.a.
-    stands for no number.
+    apostrophe. Per cent are hundredths, brackets mean minus, a currency (€, R$, USD) is left out. A mark such as - or
+    n.a. stands for no number.
 
     Examples
     --------
@@ -298,16 +313,17 @@ def _numerals(texts: Texts, decimal_point: str) -> tuple[Floats, NDArray[np.bool
     is_nothing = _truths(pc.is_in(trimmed, value_set=pa.array(_NOTHING)))
     is_number = _truths(pc.match_substring_regex(trimmed, _numeral(decimal_point))) & ~is_nothing
     known = trimmed.filter(pa.array(is_number))
-    digits = pc.utf8_trim(known, characters=f"()+%{_MINUS}{_SPACES}{_CURRENCIES}")
+    units = pc.extract_regex(known, f"(?P<unit>%|{CASH})").field("unit").fill_null("")
+    known = pc.replace_substring_regex(known, CASH, "", max_replacements=1)
+    digits = pc.utf8_trim(known, characters=f"()+%{_MINUS}{_SPACES}")
     groups = set()
     for mark in _group_marks(decimal_point):
         if pc.any(pc.match_substring(digits, mark)).as_py():
             groups.add(mark)
             digits = pc.replace_substring(digits, mark, "")
     numbers = _hexadecimals_too(pc.replace_substring(digits, decimal_point, "."))
-    is_minus = _truths(pc.match_substring_regex(known, rf"^\(?[{_CURRENCIES}]?[{_SPACES}]?[{_MINUS}]"))
+    is_minus = _truths(pc.match_substring_regex(known, rf"^\(?[{_SPACES}]?[{_MINUS}]"))
     numbers = np.where(is_minus != _truths(pc.starts_with(known, "(")), -numbers, numbers)
-    units = pc.utf8_trim(known, characters=f"()+0123456789eExXabcdfABCDFinftyINFTY.,{_MINUS}{_SPACES}{_QUOTES}")
     numbers = np.where(_truths(pc.equal(units, "%")), numbers / 100, numbers)
     values = np.full(len(texts), np.nan)
     values[is_number] = numbers
