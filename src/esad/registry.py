@@ -20,6 +20,7 @@ from esad.errors import InputError
 __all__ = [
     "data_set_names",
     "data_set_source",
+    "describe_method",
     "load_data_set",
     "method",
     "method_classes",
@@ -87,6 +88,25 @@ def method(name: str) -> type[Any]:
         raise InputError(f"Unknown method {name!r}. There are: {', '.join(method_names())}.")
     detector: type[Any] = getattr(importlib.import_module(f"esad.methods.{name}"), method_classes()[name])
     return detector
+
+
+def describe_method(name: str) -> dict[str, Any]:
+    """What a method is, takes and learns from, as plain values.
+
+    Examples
+    --------
+    >>> describe_method("iforest")["takes"]
+    ['table', 'images']
+    """
+    detector = method(name)
+    return {
+        "name": name,
+        "class": detector.__name__,
+        "takes": list(detector.takes),
+        "labels_used": list(detector.labels_used),
+        "labels_needed": list(detector.labels_needed),
+        "summary": detector.summary,
+    }
 
 
 def method_name(detector_class: type[Any]) -> str:

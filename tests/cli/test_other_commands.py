@@ -4,7 +4,7 @@ import pytest
 
 from esad import registry
 from esad.cli import inspect as inspect_command
-from esad.detectors.model_file import load
+from esad.detectors.model_file import describe, load
 from esad.io.files import read_table
 from esad.methods.esad import ESAD
 from esad.persist import bundle
@@ -79,7 +79,7 @@ def test_inspect_of_a_model_without_label_counts(esad, model, tmp_path):
     done = esad("inspect", tmp_path / "m.esad")
     assert (done.code, done.out) == (2, "")
     assert "m.esad' is not a usable esad model" in done.err
-    shown = inspect_command._described(model, load(model)) | {"labels": manifest["label_counts"]}
+    shown = describe(model) | {"labels": manifest["label_counts"]}
     assert shown["n_training_rows"] == 60  # by the columns' own count
     inspect_command._show(shown)
 

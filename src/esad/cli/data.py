@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,8 +13,6 @@ from esad.cli import options, output
 from esad.errors import InputError
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
     from esad.datasets.dataset import Dataset
     from esad.datasets.download import Report
 
@@ -38,8 +36,10 @@ def data(context: typer.Context, as_json: options.Json = False) -> None:
     """List the data sets that esad knows by name, and whether they are here."""
     if context.invoked_subcommand is not None:
         return
+    from esad.datasets.saving import is_here
+
     found = [
-        {"name": name, "family": family, "available": _is_here(name)}
+        {"name": name, "family": family, "available": is_here(name)}
         for name, family in registry.data_set_names().items()
     ]
     if as_json:
@@ -127,21 +127,13 @@ def get(
     as_json: options.Json = False,
 ) -> None:
     """Download a data set, check it and keep it in the data folder; one made of pictures is made from those there."""
-    from esad.datasets.folder import data_folder, file_state, locked, record_checksum
+    from esad.datasets.folder import data_folder
+    from esad.datasets.saving import get_data_set
 
     _check_data_set(name)
-    source, place = _getter(name), folder or data_folder()
-    file = source.files(name)[0]
-    path, before = place / file, file_state(place, file)
-    is_needed = before in ("missing", "damaged")
-    if is_needed:
-        with locked(place):
-            before = file_state(place, file)  # another process may have brought it meanwhile
-            is_needed = before in ("missing", "damaged")
-            if is_needed:
-                with _reporting(name, shown=not as_json) as report:
-                    source.get(name, place, report)
-                record_checksum(place, file)
+    place = folder or data_folder()
+    with _reporting(name, shown=not as_json) as report:
+        path, before, is_needed = get_data_set(name, place, report)
     n_bytes = path.stat().st_size
     if as_json:
         state = "verified" if is_needed else before
@@ -152,22 +144,13 @@ def get(
         output.say(f"To have it found: export ESAD_DATA={shlex.quote(str(place.absolute()))}")
 
 
-def _getter(name: str) -> "ModuleType":
-    """The module that gets a data set, or why there is none."""
-    source = registry.data_set_source(name)
-    if not hasattr(source, "files"):
-        raise InputError(f"{name} need not be downloaded: it is built in. Try: esad data save {name} --out {name}")
-    if name not in getattr(source, "GETS", ()):
-        raise InputError(f"{name} cannot be downloaded. Put {source.files(name)[0]} into the data folder.")
-    return source
-
-
 def status(as_json: options.Json = False) -> None:
     """Say which data sets are here, where, how large, and whether they are still what was downloaded."""
     from esad.datasets.folder import data_folder
+    from esad.datasets.saving import describe_data_set
 
     folder = data_folder()
-    found = [_described(name, folder) for name in registry.data_set_names()]
+    found = [describe_data_set(name, folder) for name in registry.data_set_names()]
     if as_json:
         output.json_out({"folder": str(folder), "data_sets": found})
         return
@@ -184,30 +167,6 @@ def status(as_json: options.Json = False) -> None:
     ]
     output.show_table(None, ["data set", "file", "size", "state", "get it with"], rows, right=["size"])
     output.say("verified: as it was downloaded. unrecorded: put there by other means.")
-
-
-def _is_here(name: str) -> bool:
-    """Whether a data set can be loaded, as far as its files tell."""
-    from esad.datasets.folder import data_folder
-
-    source = registry.data_set_source(name)
-    return not hasattr(source, "files") or any((data_folder() / file).exists() for file in source.files(name))
-
-
-def _described(name: str, folder: Path) -> dict[str, Any]:
-    from esad.datasets.folder import file_state
-
-    source = registry.data_set_source(name)
-    described: dict[str, Any] = {"name": name, "path": None, "n_bytes": None, "state": "built in"}
-    if hasattr(source, "files"):
-        file, *others = source.files(name)
-        described["state"] = file_state(folder, file)
-        if described["state"] != "missing":
-            described |= {"path": file, "n_bytes": (folder / file).stat().st_size}
-        for other in others:
-            if described["state"] == "missing" and (folder / other).is_dir():
-                described |= {"path": other, "state": "original pictures"}
-    return described | {"can_be_got": name in getattr(source, "GETS", ())}
 
 
 @contextmanager

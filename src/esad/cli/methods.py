@@ -12,7 +12,7 @@ EXAMPLE = output.example("esad methods", "esad methods --json")
 
 def methods(as_json: options.Json = False) -> None:
     """List the methods: what data each takes and which labels it uses."""
-    found = [_described(name) for name in registry.method_names()]
+    found = [registry.describe_method(name) for name in registry.method_names()]
     if as_json:
         output.json_out({"methods": found})
         return
@@ -25,15 +25,3 @@ def methods(as_json: options.Json = False) -> None:
 def _learns_from(one: dict[str, Any]) -> str:
     """The kinds of rows it uses; a star at those that it needs."""
     return ", ".join(f"{kind}*" if kind in one["labels_needed"] else kind for kind in one["labels_used"])
-
-
-def _described(name: str) -> dict[str, Any]:
-    detector = registry.method(name)
-    return {
-        "name": name,
-        "class": detector.__name__,
-        "takes": list(detector.takes),
-        "labels_used": list(detector.labels_used),
-        "labels_needed": list(detector.labels_needed),
-        "summary": detector.summary,
-    }

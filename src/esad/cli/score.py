@@ -273,29 +273,9 @@ def _score_many(
     except KeyboardInterrupt as interrupt:
         files = output.counted(n_done, "file")
         raise output.Interrupted(f"{files} scored into {str(out)!r}. The same command goes on.") from interrupt
-    _mention_odd(outcome)
-    return outcome
-
-
-def _mention_odd(outcome: "Outcome") -> None:
-    """What was odd about the files, each thing once."""
-    from esad.detectors.opening import check_unknown
-
-    for found in check_unknown(dict.fromkeys(name for record in outcome.records.values() for name in record.unknown)):
+    for found in outcome.remarks():
         output.remark(found)
-    for name in sorted({record.lost_id for record in outcome.records.values() if record.lost_id is not None}):
-        n_lost = sum(record.lost_id == name for record in outcome.records.values())
-        output.note(f"{output.counted(n_lost, 'file')} without the id column {name!r}: rows are numbered from 0.")
-    if outcome.drifted:
-        first, columns = next(iter(outcome.drifted.items()))
-        more = f", {len(outcome.drifted) - 1:,} more." if len(outcome.drifted) > 1 else "."
-        output.warn(
-            f"{len(outcome.drifted):,} of {output.counted(len(outcome.records), 'file')} do not look like the training "
-            f"rows: {first!r} in {output.listed(columns)}{more}"
-        )
-    if outcome.leftovers:
-        left = output.listed(outcome.leftovers)
-        output.warn(f"the folder also has scores of files that are not among these: {left}.")
+    return outcome
 
 
 def _show_many(outcome: "Outcome") -> None:

@@ -3,14 +3,16 @@
 import json
 import os
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from esad.core.atomic import atomic_path
-from esad.core.text import counted
+from esad.core.text import counted, listed
+from esad.detectors.opening import check_unknown
 from esad.errors import InputError, OutputError
+from esad.io.checks import Remark
 from esad.scale.engines import LostWorker, engine_for, results
 from esad.scale.shards import BOOKS, Shard, plan
 from esad.scale.work import Answer, Common, Job, Record, attempt, file_hash, identity, stamp
@@ -58,6 +60,25 @@ class Outcome:
     def drifted(self) -> dict[str, tuple[str, ...]]:
         """Shards that do not look like the training rows, with the columns that differ."""
         return {name: record.drifted for name, record in sorted(self.records.items()) if record.drifted}
+
+    def remarks(self) -> Iterator[Remark]:
+        """What was odd about the files, each thing once."""
+        records = self.records.values()
+        yield from check_unknown(dict.fromkeys(name for record in records for name in record.unknown))
+        for name in sorted({record.lost_id for record in records if record.lost_id is not None}):
+            n_lost = sum(record.lost_id == name for record in records)
+            yield Remark("note", f"{counted(n_lost, 'file')} without the id column {name!r}: rows are numbered from 0.")
+        if self.drifted:
+            first, columns = next(iter(self.drifted.items()))
+            more = f", {len(self.drifted) - 1:,} more." if len(self.drifted) > 1 else "."
+            yield Remark(
+                "warning",
+                f"{len(self.drifted):,} of {counted(len(records), 'file')} do not look like the training rows: "
+                f"{first!r} in {listed(columns)}{more}",
+            )
+        if self.leftovers:
+            left = listed(self.leftovers)
+            yield Remark("warning", f"the folder also has scores of files that are not among these: {left}.")
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
