@@ -6,11 +6,11 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from esad.datasets.archive import read_tar
 from esad.datasets.dataset import Dataset
 from esad.datasets.download import Remote, Report, downloaded
 from esad.datasets.folder import read_arrays, write_arrays
 from esad.errors import DataFileError, InputError
-from esad.io.archive import read_tar
 
 __all__ = ["GETS", "NAMES", "files", "get", "load"]
 

@@ -7,11 +7,11 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from esad.datasets.archive import gunzip
 from esad.datasets.dataset import Dataset
 from esad.datasets.download import Remote, Report, downloaded
 from esad.datasets.folder import read_arrays, write_arrays
 from esad.errors import DataFileError, InputError
-from esad.io.archive import gunzip
 
 __all__ = ["GETS", "NAMES", "files", "get", "load"]
 

@@ -6,11 +6,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from esad.datasets.archive import check_zip
 from esad.datasets.dataset import Dataset, check_table
 from esad.datasets.download import Remote, Report, downloaded
 from esad.datasets.folder import load_arrays, read_arrays, write_arrays
 from esad.errors import DataFileError, InputError
-from esad.io.archive import check_zip
 
 __all__ = ["GETS", "NAMES", "files", "get", "load"]
 

@@ -7,8 +7,8 @@ import zipfile
 
 import pytest
 
+from esad.datasets.archive import check_zip, gunzip, read_tar
 from esad.errors import DataFileError
-from esad.io.archive import check_zip, gunzip, read_tar
 
 
 def member(name, content=b"", **attributes):
