@@ -86,6 +86,11 @@ class BaggedTreesModel(RowModel):
         """Eq. (3)."""
         return self.trees.mean(rows)
 
+    def importances(self) -> NDArray[np.float64]:
+        """What share of the impurity the cuts at each column take away, after `fit`, (columns,); the sum is 1."""
+        total = np.sum([tree.compute_feature_importances() for tree in self.trees.walkers], axis=0)
+        return np.asarray(total / total.sum()) if total.sum() > 0 else np.full(len(total), 1 / len(total))
+
     def module(self) -> nn.Module:
         """Eq. (3) as a torch module."""
         return _MeanValue(TreeValues(self.trees))

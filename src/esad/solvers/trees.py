@@ -38,7 +38,7 @@ class Trees:
 
     def __init__(self, arrays: Arrays, walkers: Sequence[Any]) -> None:
         self.arrays = arrays
-        self._walkers = walkers
+        self.walkers = walkers
 
     @classmethod
     def grown(cls, trees: Sequence[Any], values: Sequence[Values]) -> Self:
@@ -63,12 +63,12 @@ class Trees:
         return cls(arrays, _walkers(arrays, n_features))
 
     def __len__(self) -> int:
-        return len(self._walkers)
+        return len(self.walkers)
 
     def values(self, rows: Rows) -> Iterator[Values]:
         """Tree by tree, the value of the leaf that each row falls into, (n,)."""
         rows = np.ascontiguousarray(rows, dtype=np.float32)
-        for walker, value in zip(self._walkers, self.arrays["value"], strict=True):
+        for walker, value in zip(self.walkers, self.arrays["value"], strict=True):
             yield value[walker.apply(rows)]
 
     def mean(self, rows: Rows) -> Values:

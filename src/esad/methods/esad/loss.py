@@ -86,6 +86,8 @@ class LossSettings:
         Of turned pictures, only their nearest known codes count in the score.
     n_codes : int
         Codes of training pictures that are kept.
+    column_weights : float
+        Power of the importance that columns are weighed by, 0 for equal weights.
     bins : tuple of int
         Quantile bins that a column is seen in, one number per member, 0 for the column itself; empty if all see that.
     """
@@ -117,6 +119,7 @@ class LossSettings:
     crop: float = 1.0
     nearest_alone: bool = False
     n_codes: int = 0
+    column_weights: float = 0.0
     bins: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:

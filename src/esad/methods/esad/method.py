@@ -45,6 +45,7 @@ from esad.detectors.deep import DeepDetector, Phase
 from esad.errors import ModelFileError
 from esad.methods.esad.recipe import MAX_BINS, Parameter, Parameters, Recipe, is_bins, is_number_of_bins, resolve
 from esad.methods.esad.turns import TurnsObjective, have_upper_side
+from esad.methods.esad.views import weigh_columns
 from esad.preprocess.inputs import SCALINGS, Rows, reference_rows
 from esad.train.loop import OPTIMIZERS, SCHEDULES
 from esad.train.objective import Objective
@@ -101,6 +102,7 @@ PARAMETERS = Parameters(
             lambda value: is_not_negative(value) or _are_amounts(value),
             ("auto",),
         ),
+        auto="0.25 for tables with weighed columns, 0.5 for others, none for pictures",
         table=0.5,
         images=0.0,
         paper=0.0,
@@ -163,6 +165,15 @@ PARAMETERS = Parameters(
         auto="4; 3 on tables of more than 275 features, 2 above 366",
         table=4,
         paper=0,
+        only="table",
+    ),
+    column_weights=Parameter(
+        meaning="Tables only: columns are weighed by their importance for telling known anomalies from unlabelled "
+        "rows, to this power; 0 weighs all alike.",
+        allowed=_AMOUNT,
+        auto="1 with known anomalies, else 0",
+        table=0.0,
+        paper=0.0,
         only="table",
     ),
     lambda_norm=Parameter(
@@ -329,6 +340,7 @@ class ESAD(DeepDetector):
         mutual_information: str = "auto",
         restore: str = "none",
         bins: Any = "auto",
+        column_weights: float | str = "auto",
         lambda_norm: float | str = "auto",
         lambda_assist: float | str = "auto",
         second_encoder: bool = True,
@@ -370,6 +382,7 @@ class ESAD(DeepDetector):
         self.mutual_information = mutual_information
         self.restore = restore
         self.bins = bins
+        self.column_weights = column_weights
         self.lambda_norm = lambda_norm
         self.lambda_assist = lambda_assist
         self.second_encoder = second_encoder
@@ -456,12 +469,18 @@ class ESAD(DeepDetector):
     def _phases(self, rows: Rows, y: NDArray[np.int8], device: torch.device) -> list[Phase]:
         self.recipe_ = self.recipe_for(rows.shape[1:], y, device.type, pictures=rows)
         objective = self.recipe_.objective()
-        objective.view.learn(rows, np.flatnonzero(reference_rows(y)))
+        objective.view.learn(rows, np.flatnonzero(reference_rows(y)), self._column_weights(rows, y))
         phases = [Phase(objective, self.recipe_.settings)]
         if self.recipe_.loss.turns:
             turns = TurnsObjective(self.recipe_.network, self.recipe_.loss)
             phases.insert(0, Phase(turns, self.recipe_.turn_settings))
         return phases
+
+    def _column_weights(self, rows: Rows, y: NDArray[np.int8]) -> NDArray[np.float32] | None:
+        power, n_members = self.recipe_.loss.column_weights, self.recipe_.network.n_members
+        if not power:
+            return None
+        return weigh_columns(rows, y, self._unseen_by(y), power=power, n_members=n_members, seed=self.seed_)
 
     def _describe(self) -> dict[str, Any]:
         return self.recipe_.to_json()

@@ -28,7 +28,7 @@ KINDS = {"table": "a table", "images": "pictures"}
 FEW_ANOMALIES = 5  # with more of them than this, labelled rows get less input noise: they cover their kind better
 # Fields that the first files of version 0.1.0 do not have.
 SINCE_0_1 = {"shift", "flip", "decoys", "decoys_alone", "compiled", "accumulate", "bins", "momentum"}
-SINCE_0_1 |= {"turns", "places", "crop", "nearest_alone", "n_codes"}
+SINCE_0_1 |= {"column_weights", "turns", "places", "crop", "nearest_alone", "n_codes"}
 MIN_STEPS, MAX_STEPS = 250, 1000  # on a table
 PICTURE_PIXELS = 784  # a picture's error counts as if it had this many pixels
 MAX_BINS = 64  # of a column
@@ -221,7 +221,7 @@ def resolve(
     automatic = declared.automatic(kind)
     network = _network(given, automatic, in_shape, device)
     if kind == "table":
-        automatic["bins"] = min(automatic["bins"], max(MIN_BINS, MAX_FEATURES // in_shape[0]))
+        automatic |= _automatic_for_tables(given, automatic["bins"], in_shape[0], y)
     else:
         automatic |= _automatic_for_pictures(given, network, y, device, upper_side)
     if given["recipe"] == "published":  # `as_published` gives all of the paper's; the word alone, these
@@ -230,6 +230,18 @@ def resolve(
     if is_auto(chosen["norm_weight"]):
         chosen["norm_weight"] = NORM_RATIO * chosen["lambda_norm"]
     return Recipe(network, _loss(chosen, in_shape, y, network.n_members), _settings(chosen, y, kind))
+
+
+def _automatic_for_tables(given: Mapping[str, Any], n_bins: int, n_columns: int, y: NDArray[np.int8]) -> dict[str, Any]:
+    """What "auto" stands for with so many columns and these labels: known anomalies say which columns matter."""
+    power = given["column_weights"]
+    if is_auto(power):
+        power = 1.0 if (y < 0).any() and given["recipe"] != "published" else 0.0
+    return {
+        "bins": min(n_bins, max(MIN_BINS, MAX_FEATURES // n_columns)),
+        "column_weights": power,
+        "input_noise": 0.25 if power else 0.5,
+    }
 
 
 def _automatic_for_pictures(
@@ -348,6 +360,7 @@ def _loss(chosen: dict[str, Any], in_shape: tuple[int, ...], y: NDArray[np.int8]
         robust=not pictures,
         norm_offset=1.0 if pictures else 0.0,
         min_spread=0.05 if pictures else 1e-3,
+        column_weights=float(chosen["column_weights"]),
         bins=bins if any(bins) else (),
         **(_turns(in_shape, y) if chosen["mutual_information"] == "both" else {}),
     )

@@ -13,6 +13,13 @@ outside counts no more than what is outside. The decoder rebuilds the features; 
 With r features in place of each column the squared error is divided by r and the noise on the input multiplied by
 sqrt(r), so that noise, error and norm weigh against each other as they do for the columns themselves.
 
+Columns that have nothing to do with the known anomalies weigh less, in every view of a table:
+
+    w_c = clip((C imp_c)^power, 0.1, 6),   sum_c imp_c = 1                                                 Eq. (c)
+
+where imp_c is how much of the impurity the cuts at column c take away, in bagged trees that tell known anomalies from
+unlabelled rows, and C the number of columns. Each member has trees of its own, grown without the rows it leaves out.
+
 Gorishniy et al., "On Embeddings for Numerical Features in Tabular Deep Learning", NeurIPS 2022, has Eq. (a).
 """
 
@@ -33,19 +40,22 @@ from esad.methods.esad.extras import Decoys, ExtraTerm
 from esad.methods.esad.turns import Turns
 from esad.networks.mlp import FrozenMLP, StackedMLP
 from esad.networks.spec import NetworkSpec
+from esad.solvers.bagged_trees import BaggedTreesModel
 from esad.train.objective import Batch
 from esad.train.transforms import permute_features, quarter_turns, random_turns, rotate, shift_and_flip, to_grey
 
 if TYPE_CHECKING:
     from esad.methods.esad.loss import LossSettings
 
-__all__ = ["BinnedColumns", "Bins", "Columns", "Pictures", "view_of"]
+__all__ = ["BinnedColumns", "Bins", "Columns", "Pictures", "view_of", "weigh_columns"]
 
 MAX_ROWS = 10_000  # that edges are taken from
 MIN_WIDTH, MIN_DEVIATION = 1e-6, 0.05  # of a bin, where columns have deviation 1; of a place within it
 OUTSIDE = 1.0  # the outer bins go on for so many of their widths
 FAR = 1e30  # where no column goes
 AS_IT_IS = {"slope": 1.0, "shift": 0.0, "floor": -FAR, "ceiling": FAR, "exists": 1.0}  # the line of a column itself
+LEAST_WEIGHT, MOST_WEIGHT = 0.1, 6.0  # of a column
+N_TREES = 64  # that a member's columns are weighed by
 Sums = Callable[[Tensor], tuple[Tensor, Tensor]]
 
 
@@ -75,6 +85,8 @@ class Columns(nn.Module):
         super().__init__()
         self.network, self.settings = spec, settings
         self.n_columns = math.prod(spec.in_shape)
+        if settings.column_weights and not settings.bins:
+            self.register_buffer("weights", torch.ones(spec.n_members, self.n_columns))
 
     @property
     def ratio(self) -> Tensor | None:
@@ -86,8 +98,16 @@ class Columns(nn.Module):
         """None of them."""
         return []
 
-    def learn(self, rows: NDArray[np.float32], which: NDArray[np.intp]) -> None:
-        """Look at the presumed normal ones of the training rows before the training."""
+    def learn(
+        self, rows: NDArray[np.float32], which: NDArray[np.intp], weights: NDArray[np.float32] | None = None
+    ) -> None:
+        """Look at the presumed normal ones of the training rows before the training; weigh columns by member."""
+        if weights is not None:
+            self.get_buffer("weights").copy_(torch.from_numpy(weights))
+
+    def _weight(self) -> Tensor | None:
+        """Weights of the columns, (members, columns)."""
+        return self.get_buffer("weights") if self.settings.column_weights else None
 
     def adjust(self, *encoders: nn.Module | None) -> None:
         """Change the initial weights of the encoders where the view needs others."""
@@ -96,7 +116,8 @@ class Columns(nn.Module):
 
     def show(self, x: Tensor) -> Tensor:
         """Rows (members, batch, *features) as the networks get them."""
-        return x
+        weight = self._weight()
+        return x if weight is None else x * weight[:, None]
 
     def trim(self, rebuilt: Tensor) -> Tensor:
         """What the decoder gave, without features that do not exist."""
@@ -104,7 +125,8 @@ class Columns(nn.Module):
 
     def columns(self, rebuilt: Tensor) -> Tensor:
         """What was rebuilt, as rows (members, batch, *features)."""
-        return rebuilt
+        weight = self._weight()
+        return rebuilt if weight is None else rebuilt / weight[:, None]
 
     def by_column(self, errors: Tensor) -> Tensor:
         """Squared errors of what the networks see, summed up by column."""
@@ -145,7 +167,35 @@ class Columns(nn.Module):
     def sums(self, networks: list[nn.Module]) -> Sums | None:
         """A quick way from rows (batch, columns) to squared errors and squared codes, summed, (members, batch)."""
         frozen = [network.frozen() for network in networks]  # type: ignore[operator]
-        return lambda x: _sums_of_squares(frozen, x.t()[None])
+        weight = self._weight()
+        if weight is None:
+            return lambda x: _sums_of_squares(frozen, x.t()[None])
+        factor = weight[:, :, None].clone()
+        return lambda x: _sums_of_squares(frozen, x.t()[None] * factor)
+
+
+def weigh_columns(
+    rows: NDArray[np.float32],
+    y: NDArray[np.int8],
+    unseen_by: NDArray[np.int64],
+    *,
+    power: float,
+    n_members: int,
+    seed: int,
+) -> NDArray[np.float32]:
+    """Eq. (c), (members, columns), by trees of each member's own rows; ones where it has no known anomaly.
+
+    `unseen_by` (n,) says which member leaves a row out, -1 for none; it is counted round if there are more members.
+    """
+    weights = np.ones((n_members, rows.shape[1]), dtype=np.float32)
+    n_parts = max(1, int(unseen_by.max()) + 1)
+    for member in range(n_members):
+        own = unseen_by != member % n_parts
+        if (y[own] < 0).any() and (y[own] >= 0).any():
+            trees = BaggedTreesModel(n_trees=N_TREES, unlabelled_ratio=4.0, min_unlabelled=64, max_features=1.0)
+            importances = trees.fit(rows[own], y[own], seed=seed + member).importances()
+            weights[member] = np.clip((rows.shape[1] * importances) ** power, LEAST_WEIGHT, MOST_WEIGHT)
+    return weights
 
 
 class Bins(nn.Module):
@@ -190,6 +240,11 @@ class Bins(nn.Module):
             for name, lines in known[n].items():
                 self.get_buffer(name)[member, : max(n, 1)] = torch.as_tensor(lines)
         self.ratio.copy_(self.exists.sum((1, 2)).clamp(min=1) / self.n_columns)
+
+    def weigh(self, weights: NDArray[np.float32]) -> None:
+        """Multiply the features of every column by its weight, (members, columns)."""
+        for line in (self.slope, self.shift, self.floor, self.ceiling):
+            line.mul_(torch.from_numpy(weights)[:, None])
 
     def forward(self, x: Tensor) -> Tensor:
         """Rows (members, batch, columns) as (members, batch, bins * columns)."""
@@ -251,9 +306,13 @@ class BinnedColumns(Columns):
         """How many features stand for a column, (members,)."""
         return self.bins.ratio
 
-    def learn(self, rows: NDArray[np.float32], which: NDArray[np.intp]) -> None:
-        """Take the edges of the bins from the presumed normal rows."""
+    def learn(
+        self, rows: NDArray[np.float32], which: NDArray[np.intp], weights: NDArray[np.float32] | None = None
+    ) -> None:
+        """Take the edges of the bins from the presumed normal rows; weigh columns by member."""
         self.bins.learn(rows, which)
+        if weights is not None:
+            self.bins.weigh(weights)
 
     def adjust(self, *encoders: nn.Module | None) -> None:
         """Initial weights for as many features as exist."""
@@ -310,7 +369,11 @@ class BinnedColumns(Columns):
         on_columns = [network.part(plain, n_in=n) for network in networks]
         on_columns[1] = networks[1].part(plain, n_out=n)
         found = [(binned, self.bins.frozen(binned), [network.part(binned) for network in networks])]
-        return [(plain, lambda x: x.t()[None], on_columns), *found] if len(plain) else found
+        if not len(plain):
+            return found
+        factor = self.bins.slope[plain, 0][:, :, None].clone()
+        weighted = self.settings.column_weights > 0
+        return [(plain, lambda x: x.t()[None] * factor if weighted else x.t()[None], on_columns), *found]
 
 
 def _sums_of_squares(networks: list[FrozenMLP], h: Tensor) -> tuple[Tensor, Tensor]:
