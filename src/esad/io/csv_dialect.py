@@ -118,10 +118,11 @@ def sniff(path: Path) -> Dialect:
         raise DataFileError(f"Cannot read {str(path)!r}: its first line is not CSV ({error}).") from error
     check_names(path, names, hint=_NO_HEADER if looks_like_a_row(names) else "")
     columns = _columns(rows)
-    bare = _without_units(columns, all_cells=delimiter != ",")
+    bare = [_without_units(column, all_cells=delimiter != ",") for column in columns]
     decimal_point, unclear, example = _decimal_point(bare)
     if delimiter == ",":
-        point = next((text for column in columns for text in column if _DECIMAL["."].fullmatch(text)), "")
+        dotted = (text for column in columns for text in column if "." in text)
+        point = next((text for text in dotted if _DECIMAL["."].fullmatch(text)), "")
         is_comma = decimal_point == "," and not unclear and not point  # quoted amounts such as "677,48 €"
         decimal_point, unclear, example = (",", "", example) if is_comma else (".", "", point)
     return Dialect(
@@ -236,13 +237,11 @@ def _sample(path: Path) -> bytes:
     return sample[:end]
 
 
-def _without_units(columns: Iterable[Sequence[str]], *, all_cells: bool) -> list[list[str]]:
-    """Cells without a currency or per cent beside them; only those that had one unless all are wanted."""
-    bare = []
-    for column in columns:
-        stripped = [_UNIT.sub("", text) for text in column]
-        bare.append([cell for cell, text in zip(stripped, column, strict=True) if all_cells or cell != text])
-    return bare
+def _without_units(column: Sequence[str], *, all_cells: bool) -> list[str]:
+    """Cells without a currency or per cent beside them; only those that had one, and a comma, unless all are wanted."""
+    if all_cells:
+        return [text if text[-1:].isdigit() and text[0].isdigit() else _UNIT.sub("", text) for text in column]
+    return [_UNIT.sub("", text) for text in column if "," in text and _UNIT.search(text)]
 
 
 def _decimal_point(columns: Iterable[Sequence[str]]) -> tuple[str, str, str]:
