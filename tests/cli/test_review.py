@@ -214,7 +214,7 @@ def test_pictures_that_cannot_be_read_are_left_out_when_asked(kit, esad, tmp_pat
         (("{model}", "parts.csv", "--import-labels", "no.csv"), "no.csv"),
         (("{model}", "parts.csv", "--import-labels", "other.csv"), "needs the columns"),
         (("parts.csv", "--method", "nope"), "nope"),
-        (("parts.csv", "--out", "x.csv"), "name for data"),
+        (("parts.csv", "--out", "x.csv"), "no name for a model"),
         (("parts.csv", "-l", "verdikt"), "Did you mean 'verdict'?"),
         ((), "DATA"),
     ],
