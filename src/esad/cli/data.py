@@ -36,7 +36,7 @@ def data(context: typer.Context, as_json: options.Json = False) -> None:
     """List the data sets that esad knows by name, and whether they are here."""
     if context.invoked_subcommand is not None:
         return
-    from esad.datasets.saving import is_here
+    from esad.datasets.folder import is_here
 
     found = [
         {"name": name, "family": family, "available": is_here(name)}
@@ -127,8 +127,7 @@ def get(
     as_json: options.Json = False,
 ) -> None:
     """Download a data set, check it and keep it in the data folder; one made of pictures is made from those there."""
-    from esad.datasets.folder import data_folder
-    from esad.datasets.saving import get_data_set
+    from esad.datasets.folder import data_folder, get_data_set
 
     _check_data_set(name)
     place = folder or data_folder()
@@ -146,8 +145,7 @@ def get(
 
 def status(as_json: options.Json = False) -> None:
     """Say which data sets are here, where, how large, and whether they are still what was downloaded."""
-    from esad.datasets.folder import data_folder
-    from esad.datasets.saving import describe_data_set
+    from esad.datasets.folder import data_folder, describe_data_set
 
     folder = data_folder()
     found = [describe_data_set(name, folder) for name in registry.data_set_names()]

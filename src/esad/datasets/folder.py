@@ -11,21 +11,28 @@ import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from esad import registry
 from esad.core.atomic import atomic_path
 from esad.errors import DataFileError, InputError, OutputError
+
+if TYPE_CHECKING:
+    from esad.datasets.download import Report
 
 __all__ = [
     "RECORD",
     "VARIABLE",
     "FileState",
     "data_folder",
+    "describe_data_set",
     "digest",
     "file_state",
+    "get_data_set",
+    "is_here",
     "load_arrays",
     "locked",
     "make_folder",
@@ -170,3 +177,46 @@ def _read_checksums(folder: Path) -> dict[str, str]:
         return {name: noted for noted, name in (line.split(maxsplit=1) for line in lines if line.strip())}
     except (OSError, ValueError) as error:
         raise DataFileError(f"Cannot read the checksums in {str(path)!r}: {error}. Remove the file.") from error
+
+
+# ---------------------------------------------------------------------- data sets by name
+
+
+def get_data_set(name: str, folder: Path, report: "Report") -> tuple[Path, FileState, bool]:
+    """Download a data set into the data folder, unless it is there; its file, what it was before, whether it is new."""
+    source = registry.data_set_source(name)
+    if not hasattr(source, "files"):
+        raise InputError(f"{name} need not be downloaded: it is built in. Try: esad data save {name} --out {name}")
+    if name not in getattr(source, "GETS", ()):
+        raise InputError(f"{name} cannot be downloaded. Put {source.files(name)[0]} into the data folder.")
+    file = source.files(name)[0]
+    before = file_state(folder, file)
+    if before in ("missing", "damaged"):
+        with locked(folder):
+            before = file_state(folder, file)  # another process may have brought it meanwhile
+            if before in ("missing", "damaged"):
+                source.get(name, folder, report)
+                record_checksum(folder, file)
+                return folder / file, before, True
+    return folder / file, before, False
+
+
+def is_here(name: str) -> bool:
+    """Whether a data set can be loaded, as far as its files tell."""
+    source = registry.data_set_source(name)
+    return not hasattr(source, "files") or any((data_folder() / file).exists() for file in source.files(name))
+
+
+def describe_data_set(name: str, folder: Path) -> dict[str, Any]:
+    """What there is of a data set in the data folder: path, size, state, and whether it can be downloaded."""
+    source = registry.data_set_source(name)
+    described: dict[str, Any] = {"name": name, "path": None, "n_bytes": None, "state": "built in"}
+    if hasattr(source, "files"):
+        file, *others = source.files(name)
+        described["state"] = file_state(folder, file)
+        if described["state"] != "missing":
+            described |= {"path": file, "n_bytes": (folder / file).stat().st_size}
+        for other in others:
+            if described["state"] == "missing" and (folder / other).is_dir():
+                described |= {"path": other, "state": "original pictures"}
+    return described | {"can_be_got": name in getattr(source, "GETS", ())}

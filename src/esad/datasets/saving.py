@@ -1,4 +1,4 @@
-"""Data sets as files: brought into the data folder, and written as a newcomer can look at them."""
+"""Data sets as files that a newcomer can look at: a table with label and truth, or a folder of pictures."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,24 +8,18 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from esad import registry
 from esad.core.atomic import new_folder
 from esad.core.extras import require
-from esad.datasets.folder import FileState, data_folder, file_state, locked, record_checksum
 from esad.errors import InputError
 from esad.io.scores import write_arrow
 
 if TYPE_CHECKING:
     from esad.datasets.dataset import Dataset
-    from esad.datasets.download import Report
 
 __all__ = [
     "LABEL",
     "TRUTH",
-    "describe_data_set",
     "draw_labels",
-    "get_data_set",
-    "is_here",
     "save_pictures",
     "save_table",
     "write_table",
@@ -87,46 +81,3 @@ def save_pictures(dataset: "Dataset", folder: Path, y: NDArray[np.int8] | None) 
             (beside / words[row]).mkdir(exist_ok=True)
             pillow.fromarray(dataset.X[row]).save(beside / words[row] / f"{row:05d}.png")
     return int(kept.sum())
-
-
-# ---------------------------------------------------------------------- data sets by name
-
-
-def get_data_set(name: str, folder: Path, report: "Report") -> tuple[Path, FileState, bool]:
-    """Download a data set into the data folder, unless it is there; its file, what it was before, whether it is new."""
-    source = registry.data_set_source(name)
-    if not hasattr(source, "files"):
-        raise InputError(f"{name} need not be downloaded: it is built in. Try: esad data save {name} --out {name}")
-    if name not in getattr(source, "GETS", ()):
-        raise InputError(f"{name} cannot be downloaded. Put {source.files(name)[0]} into the data folder.")
-    file = source.files(name)[0]
-    before = file_state(folder, file)
-    if before in ("missing", "damaged"):
-        with locked(folder):
-            before = file_state(folder, file)  # another process may have brought it meanwhile
-            if before in ("missing", "damaged"):
-                source.get(name, folder, report)
-                record_checksum(folder, file)
-                return folder / file, before, True
-    return folder / file, before, False
-
-
-def is_here(name: str) -> bool:
-    """Whether a data set can be loaded, as far as its files tell."""
-    source = registry.data_set_source(name)
-    return not hasattr(source, "files") or any((data_folder() / file).exists() for file in source.files(name))
-
-
-def describe_data_set(name: str, folder: Path) -> dict[str, Any]:
-    """What there is of a data set in the data folder: path, size, state, and whether it can be downloaded."""
-    source = registry.data_set_source(name)
-    described: dict[str, Any] = {"name": name, "path": None, "n_bytes": None, "state": "built in"}
-    if hasattr(source, "files"):
-        file, *others = source.files(name)
-        described["state"] = file_state(folder, file)
-        if described["state"] != "missing":
-            described |= {"path": file, "n_bytes": (folder / file).stat().st_size}
-        for other in others:
-            if described["state"] == "missing" and (folder / other).is_dir():
-                described |= {"path": other, "state": "original pictures"}
-    return described | {"can_be_got": name in getattr(source, "GETS", ())}
