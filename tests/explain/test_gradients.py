@@ -92,7 +92,7 @@ class TestESAD:
 
     @pytest.fixture(params=["scaled", "sum"])
     def detector(self, request, rows):
-        return tiny("esad", combine=request.param, norm_weight=2.0, bins=0, n_epochs=20).fit(*rows)
+        return tiny("esad", combine=request.param, norm_weight=2.0, bins=0, column_weights=0.0, n_epochs=20).fit(*rows)
 
     def test_reconstruction_shares_are_the_squared_errors(self, detector, rows):
         x = detector.rows_of(rows[0][-6:])

@@ -102,7 +102,7 @@ PARAMETERS = Parameters(
             lambda value: is_not_negative(value) or _are_amounts(value),
             ("auto",),
         ),
-        auto="0.25 for tables with weighed columns, 0.5 for others, none for pictures",
+        auto="0.5 for tables, down to 0.25 with the power that columns are weighed by; none for pictures",
         table=0.5,
         images=0.0,
         paper=0.0,
@@ -171,7 +171,7 @@ PARAMETERS = Parameters(
         meaning="Tables only: columns are weighed by their importance for telling known anomalies from unlabelled "
         "rows, to this power; 0 weighs all alike.",
         allowed=_AMOUNT,
-        auto="1 with known anomalies, else 0",
+        auto="n / (n + columns) with n known anomalies",
         table=0.0,
         paper=0.0,
         only="table",

@@ -234,13 +234,13 @@ def resolve(
 
 def _automatic_for_tables(given: Mapping[str, Any], n_bins: int, n_columns: int, y: NDArray[np.int8]) -> dict[str, Any]:
     """What "auto" stands for with so many columns and these labels: known anomalies say which columns matter."""
-    power = given["column_weights"]
-    if is_auto(power):
-        power = 1.0 if (y < 0).any() and given["recipe"] != "published" else 0.0
+    power, n_anomalies = given["column_weights"], int(np.count_nonzero(y < 0))
+    if is_auto(power):  # two anomalies cannot tell which of a hundred columns matter
+        power = n_anomalies / (n_anomalies + n_columns) if given["recipe"] != "published" else 0.0
     return {
         "bins": min(n_bins, max(MIN_BINS, MAX_FEATURES // n_columns)),
         "column_weights": power,
-        "input_noise": 0.25 if power else 0.5,
+        "input_noise": 0.5 - 0.25 * min(1.0, power),
     }
 
 
