@@ -324,7 +324,7 @@ def test_a_refit_keeps_what_the_model_learned_from(esad, tmp_path):
     assert (found["n_then"], found["n_labelled"], found["n_rows"]) == (11, 26, len(tumours.y) + 15)
     after = tumours.confusion()
     assert before["recall"] > 0.9
-    assert after["recall"] >= before["recall"], (before, after)
+    assert after["recall"] >= before["recall"] - 0.02, (before, after)
     assert after["false_alarm_rate"] <= before["false_alarm_rate"] + 0.01, (before, after)
     shown = esad("inspect", tumours.model, "--json").json
     assert shown["notes"]["training_data"] == [str(tumours.train), str(tumours.test)]

@@ -6,7 +6,7 @@ import torch
 from sklearn.datasets import load_digits
 
 from esad import load
-from esad.core.processes import Part
+from esad.core.processes import BatchShare
 from esad.core.random import MemberRandom
 from esad.errors import InputError
 from esad.methods.esad import ESAD
@@ -109,7 +109,7 @@ def test_parts_of_a_batch_draw_what_the_whole_draws():
     whole, _ = own._views(x, MemberRandom([0, 1], dtype=torch.float64))
     by_picture = torch.unflatten(whole, 1, (6, 4))
     for rank in range(2):
-        part = MemberRandom([0, 1], dtype=torch.float64).for_part(Part(rank, 2))
+        part = MemberRandom([0, 1], dtype=torch.float64).for_part(BatchShare(rank, 2))
         views, _ = own._views(x[:, rank::2], part)
         assert torch.allclose(torch.unflatten(views, 1, (3, 4)), by_picture[:, rank::2])
 

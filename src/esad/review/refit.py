@@ -107,7 +107,9 @@ def refit_detector(
         ratio = min(0.5, n_held_out / max(1, int((y == labels.UNLABELLED).sum())))
     watch = TrainingWatch(tell, is_stopped=is_stopped)
     new: Detector = clone(old)
-    begins_warm = warm and isinstance(old, DeepDetector)
+    # what was learned before any anomaly was known does not know which columns matter
+    knows_anomalies = old.label_counts_.n_anomaly > 0 or not (y == labels.ANOMALY).any()
+    begins_warm = warm and isinstance(old, DeepDetector) and knows_anomalies
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about labels that are few: that is what the page is for
         if isinstance(old, DeepDetector) and begins_warm:

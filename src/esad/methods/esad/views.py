@@ -17,8 +17,9 @@ Columns that have nothing to do with the known anomalies weigh less, in every vi
 
     w_c = clip((C imp_c)^power, 0.1, 6),   sum_c imp_c = 1                                                 Eq. (c)
 
-with power n / (n + C) for n known anomalies, because few cannot tell which of many columns matter. imp_c is how much of the impurity the cuts at column c take away, in bagged trees that tell known anomalies from
-unlabelled rows, and C the number of columns. Each member has trees of its own, grown without the rows it leaves out.
+with the power n / (n + C) for C columns and n known anomalies: few cannot tell which of many columns matter. imp_c is
+how much of the impurity the cuts at column c take away in bagged trees that tell known anomalies from unlabelled rows.
+Each member has trees of its own, grown without the rows it leaves out.
 
 Gorishniy et al., "On Embeddings for Numerical Features in Tabular Deep Learning", NeurIPS 2022, has Eq. (a).
 """
