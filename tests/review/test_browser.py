@@ -52,7 +52,7 @@ def test_ten_rows_by_keyboard_refit_compare_and_roll_back(make_session, serve, k
         page.click("#start")
         page.wait_for_selector("#keep")
         page.wait_for_selector("#refit-body :is(th:has-text('folds'), p:has-text('needs two'))")
-        assert "from the old weights" in page.inner_text("#refit-body")
+        assert "from the beginning" in page.inner_text("#refit-body")
         shot(page, "compare")
         page.click("#drop")
         assert session.model.read_bytes() == first
