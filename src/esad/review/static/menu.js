@@ -31,17 +31,13 @@ export function wireMenu(imported) {
 // Keys belong to the item: it has the focus unless something is being written or chosen.
 export const focusItem = () => $("item").focus({ preventScroll: true });
 
-// `closed` is called when a dialog was closed.
-export function wireDialogs(closed) {
+export function wireDialogs() {
   for (const button of document.querySelectorAll(".close"))
     button.addEventListener("click", () => button.closest("dialog").close(""));
-  for (const dialog of document.querySelectorAll("dialog"))
+  for (const dialog of document.querySelectorAll("dialog")) {
     dialog.addEventListener("click", (event) => event.target === dialog && dialog.close(""));
-  for (const dialog of document.querySelectorAll("dialog"))
-    dialog.addEventListener("close", () => {
-      focusItem();
-      closed();
-    });
+    dialog.addEventListener("close", focusItem);
+  }
 }
 
 async function importLabels(file, imported) {

@@ -110,8 +110,7 @@ $("search").addEventListener("keydown", (event) => {
   focusItem();
 });
 
-let dialogClosed = -AFTER_DIALOG;
-wireDialogs(() => (dialogClosed = performance.now()));
+wireDialogs();
 wireMenu(() => {
   anew(items.generation);
   status.soon(0);
@@ -137,6 +136,17 @@ const KEYS = {
 };
 const BUTTONS = { a: "anomaly", n: "normal", s: "skip", u: "undo" };
 
+// When a dialog was last seen open: by the key or click that closes it, for its own event comes later than the next key.
+let dialogOpen = -AFTER_DIALOG;
+for (const kind of ["keydown", "click"])
+  document.addEventListener(
+    kind,
+    () => {
+      if (document.querySelector("dialog[open]")) dialogOpen = performance.now();
+    },
+    { capture: true },
+  );
+
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
   const typing = event.target.closest("input, textarea, select");
@@ -147,7 +157,7 @@ document.addEventListener("keydown", (event) => {
   const key = event.key.toLowerCase();
   const act = KEYS[key];
   if (!act || (event.repeat && key !== "j" && key !== "k")) return;
-  if (key in BUTTONS && performance.now() - dialogClosed < AFTER_DIALOG) return event.preventDefault();
+  if (key in BUTTONS && event.timeStamp - dialogOpen < AFTER_DIALOG) return event.preventDefault();
   event.preventDefault();
   if (key in BUTTONS) {
     const button = $(BUTTONS[key]);
