@@ -1,5 +1,6 @@
 """scikit-learn's own check suite over the registry, and its tools around our detectors."""
 
+import inspect
 import warnings
 
 import numpy as np
@@ -81,6 +82,14 @@ def test_all_checks_pass_once_labels_are_folded(name):
     results = run_checks(folded(name), ())
     assert [(r["check_name"], str(r["exception"])) for r in results if r["status"] == "failed"] == []
     assert len([r for r in results if r["status"] == "passed"]) >= 45
+
+
+@pytest.mark.parametrize("name", registry.method_names())
+def test_every_argument_is_described_once(name):
+    method = registry.method(name)
+    section = method.__doc__.partition("----------\n")[2].partition("\n\n")[0]
+    heads = [line.partition(" : ")[0] for line in section.splitlines() if line[:1].strip()]
+    assert sorted(", ".join(heads).split(", ")) == sorted(inspect.signature(method).parameters)
 
 
 @pytest.mark.parametrize("name", methods())

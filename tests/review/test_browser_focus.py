@@ -8,8 +8,10 @@ pytestmark = pytest.mark.extra
 NOTE = "seen before, is a normal tumour, see the scan"
 # Keys that come so fast after the one that closes the dialog that the page has not heard of its end yet.
 SAVE_AND_TYPE_ON = """() => {
-  const press = (key, ctrlKey = false) =>
-    document.activeElement.dispatchEvent(new KeyboardEvent("keydown", { key, ctrlKey, bubbles: true, cancelable: true }));
+  const press = (key, ctrlKey = false) => {
+    const typed = new KeyboardEvent("keydown", { key, ctrlKey, bubbles: true, cancelable: true });
+    document.activeElement.dispatchEvent(typed);
+  };
   press("Enter", true);
   for (const key of "ann") press(key);
 }"""

@@ -1,8 +1,10 @@
-"""Checks of constructor arguments: a wrong one is named, with what is allowed and what came."""
+"""Constructor arguments: declared as annotated values of a class, described once, and checked when they are used."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+import inspect
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, TypeVar, dataclass_transform
 
 import numpy as np
 
@@ -23,7 +25,10 @@ __all__ = [
     "is_truth",
     "is_whole",
     "list_of",
+    "with_parameters",
 ]
+
+T = TypeVar("T")
 
 
 def is_auto(value: Any) -> bool:
@@ -158,3 +163,53 @@ def check_share(name: str, value: Any) -> float:
     if not _is_number(value) or not 0 < value < 1:
         raise InputError(f"{name} must be above 0 and below 1. Got {value!r}.")
     return float(value)
+
+
+@dataclass_transform(kw_only_default=True, eq_default=False)
+def with_parameters(detector: type[T]) -> type[T]:
+    """Make the annotated values of a class the arguments of its constructor, beside those of its base classes.
+
+    The line "... : those of `Base`" of its docstring becomes what base classes say of arguments that it does not
+    describe itself.
+
+    Examples
+    --------
+    >>> @with_parameters
+    ... class Trained:
+    ...     '''Parameters
+    ...     ----------
+    ...     lr : float
+    ...         Learning rate.
+    ...     '''
+    ...
+    ...     lr: float = 0.1
+    >>> @with_parameters
+    ... class Pruned(Trained):
+    ...     '''Parameters
+    ...     ----------
+    ...     depth : int
+    ...     ... : those of `Trained`
+    ...     '''
+    ...
+    ...     depth: int = 3
+    >>> Pruned(depth=2).lr, Pruned.__doc__.splitlines()[2:]
+    (0.1, ['depth : int', 'lr : float', '    Learning rate.'])
+    """
+    made = dataclass(kw_only=True, eq=False, repr=False, match_args=False)(detector)
+    text = inspect.cleandoc(made.__doc__ or "")
+    missing = {one.name for one in fields(made)}  # type: ignore[arg-type]
+    found = []
+    for described in made.__mro__:
+        for names, description in _described(inspect.cleandoc(described.__doc__ or "")):
+            if names <= missing:
+                found += [description] if described is not made else []
+                missing -= names
+    made.__doc__ = re.sub(r"^\.\.\. : those of .*$", lambda _: "\n".join(found), text, flags=re.MULTILINE)
+    return made
+
+
+def _described(text: str) -> Iterator[tuple[set[str], str]]:
+    """The arguments that a docstring describes, together where it names them together, and what it says of them."""
+    section = re.search(r"^Parameters\n-+\n(.*?)(?:\n\n|\Z)", text, flags=re.DOTALL | re.MULTILINE)
+    for description in re.split(r"\n(?=\S)", section[1]) if section else ():
+        yield set(description.partition(" : ")[0].split(", ")), description

@@ -1,6 +1,7 @@
 """Hybrids: a solved model on the bottleneck codes of a trained autoencoder."""
 
 from abc import abstractmethod
+from dataclasses import field
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -9,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from esad import labels
+from esad.core.arguments import with_parameters
 from esad.detectors.base import Detector, Scores, State, TrainingScores
 from esad.detectors.deep import Phase
 from esad.detectors.solved import fit_and_score
@@ -27,11 +29,25 @@ __all__ = ["HybridDetector"]
 _SOLVED = "solved."  # what the names of the solved model's arrays begin with in a model file
 
 
+@with_parameters
 class HybridDetector(StandardDetector):
-    """An autoencoder, trained by the loop, whose codes a `RowModel` is fitted on. There is one member."""
+    """An autoencoder, trained by the loop, whose codes a `RowModel` is fitted on. There is one member.
+
+    Parameters
+    ----------
+    network : {"auto", "mlp", "lenet", "conv"}
+        Of the autoencoder. Auto: "mlp" for tables, "lenet" for pictures.
+    n_epochs : int or "auto"
+        Of the autoencoder. Auto: 150, less on large data.
+    contamination : "auto" or float
+        Share of the training rows to flag; "auto" takes a robust rule on unlabelled rows that were left out.
+    ... : those of `StandardDetector`
+    """
 
     can_stream: ClassVar[bool] = False
-    objective_: AutoencoderObjective
+    objective_: AutoencoderObjective = field(init=False)
+
+    scaling: str = "minmax"
 
     @abstractmethod
     def _model(self) -> RowModel:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from esad.core import processes
+from esad.core.arguments import with_parameters
 from esad.core.random import seed_from
 from esad.detectors.base import Detector, Scores, State, TrainingScores
 from esad.errors import InputError
@@ -20,10 +21,21 @@ from esad.train.callbacks import Callback
 __all__ = ["ShallowDetector", "fit_and_score"]
 
 
+@with_parameters
 class ShallowDetector(Detector):
-    """A detector whose model is a `RowModel`; pictures are rows of pixels."""
+    """A detector whose model is a `RowModel`; pictures are rows of pixels.
+
+    Parameters
+    ----------
+    contamination : "auto" or float
+        Share of the training rows to flag; "auto" takes a robust rule on unlabelled rows that were left out.
+    random_state : int, RandomState or None
+    """
 
     can_export: ClassVar[bool] = True
+
+    contamination: float | str = "auto"
+    random_state: int | np.random.RandomState | None = None
 
     @abstractmethod
     def _model(self) -> RowModel:

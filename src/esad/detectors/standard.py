@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from esad.core import arguments
-from esad.core.arguments import WHOLE, Rule, is_auto
+from esad.core.arguments import WHOLE, Rule, is_auto, with_parameters
 from esad.detectors.deep import DeepDetector
 from esad.errors import ModelFileError
 from esad.networks.spec import NetworkSpec
@@ -23,11 +23,43 @@ __all__ = ["PRETRAIN_LR", "StandardDetector"]
 PRETRAIN_LR = 1e-3  # of the autoencoder that a method starts from
 
 
+@with_parameters
 class StandardDetector(DeepDetector):
     """A deep method whose objective follows from a network and the constructor's arguments.
 
     `_phases` makes the network with `_make_network`, the objective with `_objective` and how to train it with
-    `_settings`. Arguments that a method does not offer have the values below.
+    `_settings`. Some arguments are described here that not every method has.
+
+    Parameters
+    ----------
+    n_members : int
+        Networks trained side by side; the score is their mean.
+    network : {"auto", "mlp", "lenet", "conv"}
+        Auto: "mlp" for tables, "lenet" for pictures.
+    hidden, latent : sequence of int and int, or "auto"
+        Hidden widths or channels, and the size of the code. Auto: those of Deep SAD's paper.
+    scaling : {"standard", "minmax"}
+        How table columns are scaled; "minmax" ends the decoder in a sigmoid, as in Deep SAD's paper.
+    lr : float or "auto"
+        Of Adam, with a cosine schedule. Auto: 1e-3.
+    n_epochs : int or "auto"
+        Auto: 150, less on large data.
+    batch_size, labelled_batch_size : int
+        Unlabelled and labelled rows per step.
+    batch_size : int
+        Rows per step.
+    weight_decay : float
+    early_stopping : bool or "splits"
+        True: hold out a quarter of the rows and keep the weights that rank their labels best. "splits": choose when to
+        stop by repeated splits in a training before, then train on all rows; with few labels, to the end.
+    contamination : "auto" or float
+        Share of the training rows to flag; "auto" takes a robust rule on the unlabelled scores.
+    device : str
+        "auto", "cpu", "cuda", ...
+    precision : {"auto", "float32", "float64", "bfloat16"}
+    random_state : int, RandomState or None
+    verbose : int
+        1 logs the progress to the logger "esad".
     """
 
     networks: ClassVar[dict[str, tuple[str, ...]]] = {"table": ("mlp",), "images": ("lenet", "conv")}
@@ -35,16 +67,23 @@ class StandardDetector(DeepDetector):
     max_steps: ClassVar[dict[str, int]] = {"table": 5000, "images": 1500, "images on a GPU": 7500}
     learning_rates: ClassVar[dict[str, float]] = {"table": 1e-3, "images": 1e-3}  # for lr="auto"
 
-    n_members: int = 1
     network: str = "auto"
     hidden: Any = "auto"
     latent: int | str = "auto"
-    scaling: str = "standard"
     lr: float | str = "auto"
     n_epochs: int | str = "auto"
     batch_size: int = 128
-    labelled_batch_size: int = 32
     weight_decay: float = 1e-6
+    contamination: float | str = "auto"
+    device: str = "auto"
+    precision: str = "auto"
+    random_state: int | np.random.RandomState | None = None
+    verbose: int = 0
+
+    # no arguments, unless a method makes them its own
+    n_members = 1
+    scaling = "standard"
+    labelled_batch_size = 32
 
     @abstractmethod
     def _objective(self, spec: NetworkSpec) -> Objective:

@@ -18,13 +18,14 @@ and mirrors half of them left to right. The paper trains with SGD, this with Ada
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from esad.core.arguments import with_parameters
 from esad.core.random import MemberRandom
 from esad.detectors.deep import Phase
 from esad.detectors.standard import StandardDetector
@@ -37,31 +38,17 @@ from esad.train.transforms import quarter_turns, random_turns, rotate, shift_and
 __all__ = ["ARNet", "ARNetObjective"]
 
 
+@with_parameters
 class ARNet(StandardDetector):
     """Restoration error of pictures whose colour and orientation were erased.
 
     Parameters
     ----------
-    n_members : int
-        Networks trained side by side; the score is their mean.
     network : {"auto", "conv", "lenet"}
         Auto: "conv", narrow on a CPU.
     hidden, latent : sequence of int and int, or "auto"
         Channels per level, and channels ("conv") or size ("lenet") of the code.
-    lr : float or "auto"
-        Of Adam, with a cosine schedule. Auto: 1e-3.
-    n_epochs : int or "auto"
-        Auto: 150, less on large data.
-    batch_size : int
-    weight_decay : float
-    contamination : "auto" or float
-        Share of the training pictures to flag; "auto" takes a robust rule on the unlabelled scores.
-    device : str
-        "auto", "cpu", "cuda", ...
-    precision : {"auto", "float32", "float64", "bfloat16"}
-    random_state : int, RandomState or None
-    verbose : int
-        1 logs the progress to the logger "esad".
+    ... : those of `StandardDetector`
 
     Examples
     --------
@@ -79,36 +66,7 @@ class ARNet(StandardDetector):
     labels_used: ClassVar[tuple[str, ...]] = ("unlabelled", "normal")
     networks: ClassVar[dict[str, tuple[str, ...]]] = {"images": ("conv", "lenet")}
 
-    def __init__(
-        self,
-        *,
-        n_members: int = 1,
-        network: str = "auto",
-        hidden: Any = "auto",
-        latent: int | str = "auto",
-        lr: float | str = "auto",
-        n_epochs: int | str = "auto",
-        batch_size: int = 128,
-        weight_decay: float = 1e-6,
-        contamination: float | str = "auto",
-        device: str = "auto",
-        precision: str = "auto",
-        random_state: int | np.random.RandomState | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.n_members = n_members
-        self.network = network
-        self.hidden = hidden
-        self.latent = latent
-        self.lr = lr
-        self.n_epochs = n_epochs
-        self.batch_size = batch_size
-        self.weight_decay = weight_decay
-        self.contamination = contamination
-        self.device = device
-        self.precision = precision
-        self.random_state = random_state
-        self.verbose = verbose
+    n_members: int = 1
 
     def _objective(self, spec: NetworkSpec) -> Objective:
         return ARNetObjective(spec)

@@ -23,11 +23,13 @@ gives the reasons: a step belongs to the column that is cut at v (Saabas 2014), 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import field
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from esad.core.arguments import with_parameters
 from esad.detectors.base import TrainingScores
 from esad.detectors.solved import ShallowDetector
 from esad.explain.attribution import Attribution, sum_by_unit
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
 __all__ = ["BaggedTrees"]
 
 
+@with_parameters
 class BaggedTrees(ShallowDetector):
     """Bags of extremely randomised trees that learn from known anomalies and unlabelled rows of a table.
 
@@ -56,9 +59,7 @@ class BaggedTrees(ShallowDetector):
         At least so many unlabelled rows in a bag, where there are.
     max_features : float, default 1
         Share of the features that each cut is chosen among.
-    contamination : "auto" or float, default "auto"
-        Share of the training rows to flag; "auto" takes a robust rule.
-    random_state : int, RandomState or None, default None
+    ... : those of `ShallowDetector`
 
     Examples
     --------
@@ -80,24 +81,12 @@ class BaggedTrees(ShallowDetector):
     labels_needed: ClassVar[tuple[str, ...]] = ("anomaly",)
     can_stream: ClassVar[bool] = True
 
-    model_: BaggedTreesModel
+    model_: BaggedTreesModel = field(init=False)
 
-    def __init__(
-        self,
-        *,
-        n_trees: int = 320,
-        unlabelled_ratio: float = 4.0,
-        min_unlabelled: int = 32,
-        max_features: float = 1.0,
-        contamination: float | str = "auto",
-        random_state: int | np.random.RandomState | None = None,
-    ) -> None:
-        self.n_trees = n_trees
-        self.unlabelled_ratio = unlabelled_ratio
-        self.min_unlabelled = min_unlabelled
-        self.max_features = max_features
-        self.contamination = contamination
-        self.random_state = random_state
+    n_trees: int = 320
+    unlabelled_ratio: float = 4.0
+    min_unlabelled: int = 32
+    max_features: float = 1.0
 
     def _model(self) -> BaggedTreesModel:
         return BaggedTreesModel(

@@ -19,7 +19,7 @@ as n/m negatives. The score is the logit: it estimates log p(x | anomaly) / p(x 
 many rows are labelled, and it still ranks rows whose probabilities all round to 1.
 """
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from esad import labels
+from esad.core.arguments import with_parameters
 from esad.core.random import MemberRandom
 from esad.detectors.deep import Phase
 from esad.detectors.standard import StandardDetector
@@ -42,6 +43,7 @@ __all__ = ["SupervisedClassifier", "SupervisedObjective"]
 SLOPE = 0.01
 
 
+@with_parameters
 class SupervisedClassifier(StandardDetector):
     """Deep classifier of labelled anomalies against all other rows, for tables and pictures.
 
@@ -49,8 +51,6 @@ class SupervisedClassifier(StandardDetector):
 
     Parameters
     ----------
-    n_members : int
-        Networks trained side by side; the score is their mean.
     network : {"auto", "mlp", "lenet", "conv"}
         Auto: "mlp" for tables, "lenet" for pictures. "conv" is the deep network of ESAD's paper.
     hidden, latent : sequence of int and int, or "auto"
@@ -61,18 +61,7 @@ class SupervisedClassifier(StandardDetector):
         Auto: 30, less on large data; with more, a handful of positives is learned by heart.
     batch_size, labelled_batch_size : int
         Negatives and positives per step; their losses are averaged apart.
-    weight_decay : float
-    early_stopping : bool or "splits"
-        True: hold out a quarter of the rows and keep the weights that rank their labels best. "splits": choose when to
-        stop by repeated splits in a training before, then train on all rows; with few labels, to the end.
-    contamination : "auto" or float
-        Share of the training rows to flag; "auto" takes a robust rule on the unlabelled scores.
-    device : str
-        "auto", "cpu", "cuda", ...
-    precision : {"auto", "float32", "float64", "bfloat16"}
-    random_state : int, RandomState or None
-    verbose : int
-        1 logs the progress to the logger "esad".
+    ... : those of `StandardDetector`
 
     Examples
     --------
@@ -90,40 +79,10 @@ class SupervisedClassifier(StandardDetector):
     learning_rates: ClassVar[dict[str, float]] = {"table": 3e-3, "images": 1e-3}
     auto_epochs: ClassVar[int] = 30
 
-    def __init__(
-        self,
-        *,
-        n_members: int = 1,
-        network: str = "auto",
-        hidden: Any = "auto",
-        latent: int | str = "auto",
-        lr: float | str = "auto",
-        n_epochs: int | str = "auto",
-        batch_size: int = 512,
-        labelled_batch_size: int = 128,
-        weight_decay: float = 1e-6,
-        early_stopping: bool | str = False,
-        contamination: float | str = "auto",
-        device: str = "auto",
-        precision: str = "auto",
-        random_state: int | np.random.RandomState | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.n_members = n_members
-        self.network = network
-        self.hidden = hidden
-        self.latent = latent
-        self.lr = lr
-        self.n_epochs = n_epochs
-        self.batch_size = batch_size
-        self.labelled_batch_size = labelled_batch_size
-        self.weight_decay = weight_decay
-        self.early_stopping = early_stopping
-        self.contamination = contamination
-        self.device = device
-        self.precision = precision
-        self.random_state = random_state
-        self.verbose = verbose
+    n_members: int = 1
+    batch_size: int = 512
+    labelled_batch_size: int = 128
+    early_stopping: bool | str = False
 
     def _objective(self, spec: NetworkSpec) -> Objective:
         return SupervisedObjective(spec)

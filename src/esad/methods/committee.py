@@ -31,6 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from esad import labels, registry
+from esad.core.arguments import with_parameters
 from esad.core.random import seed_from
 from esad.detectors.base import Detector, Scores
 from esad.detectors.committee import CommitteeDetector
@@ -46,6 +47,7 @@ TRUST: Final = 0.5  # log odds for each standard error by which one judge is ahe
 MIN_EVIDENCE: Final = 5  # known anomalies that neither has seen
 
 
+@with_parameters
 class Committee(CommitteeDetector):
     """ESAD and bagged trees judging together; on tables with a few known anomalies the best ranking we know.
 
@@ -89,30 +91,16 @@ class Committee(CommitteeDetector):
 
     summary: ClassVar[str] = "Committee: ESAD and bagged trees, weighed by known anomalies that neither had seen"
 
-    def __init__(
-        self,
-        *,
-        n_members: int | str = "auto",
-        hidden: Any = "auto",
-        latent: int | str = "auto",
-        n_epochs: int | str = "auto",
-        n_trees: int = 320,
-        contamination: float | str = "auto",
-        device: str = "auto",
-        precision: str = "auto",
-        random_state: int | np.random.RandomState | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.n_members = n_members
-        self.hidden = hidden
-        self.latent = latent
-        self.n_epochs = n_epochs
-        self.n_trees = n_trees
-        self.contamination = contamination
-        self.device = device
-        self.precision = precision
-        self.random_state = random_state
-        self.verbose = verbose
+    n_members: int | str = "auto"
+    hidden: Any = "auto"
+    latent: int | str = "auto"
+    n_epochs: int | str = "auto"
+    n_trees: int = 320
+    contamination: float | str = "auto"
+    device: str = "auto"
+    precision: str = "auto"
+    random_state: int | np.random.RandomState | None = None
+    verbose: int = 0
 
     def _judges(self, y: NDArray[np.int8] | None) -> dict[str, Detector]:
         seed = seed_from(self.random_state)

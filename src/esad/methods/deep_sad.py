@@ -19,14 +19,14 @@ is Eq. (2). "mlp" and "lenet" networks have no bias; the deep "conv" network shi
 codes collapse into the centre: the paper of ESAD shows this, and so does a test here.
 """
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from esad.core.arguments import NOT_NEGATIVE, Rule
+from esad.core.arguments import NOT_NEGATIVE, Rule, with_parameters
 from esad.detectors.deep import Phase
 from esad.detectors.standard import PRETRAIN_LR, StandardDetector
 from esad.networks.spec import NetworkSpec
@@ -38,6 +38,7 @@ from esad.train.objective import Batch, Objective, all_unlabelled
 __all__ = ["DeepSAD", "DeepSADObjective"]
 
 
+@with_parameters
 class DeepSAD(StandardDetector):
     """Deep semi-supervised anomaly detection, for tables and pictures.
 
@@ -45,34 +46,18 @@ class DeepSAD(StandardDetector):
     ----------
     eta : float
         Weight of a labelled row against an unlabelled one.
-    n_members : int
-        Networks trained side by side; the score is their mean.
     network : {"auto", "mlp", "lenet", "conv"}
         Auto: "mlp" for tables, "lenet" for pictures. "conv" is the deep network of ESAD's paper.
     hidden, latent : sequence of int and int, or "auto"
         Hidden widths or channels, and the size of the code. Auto: those of the paper.
-    scaling : {"standard", "minmax"}
-        How table columns are scaled; "minmax" ends the decoder in a sigmoid, as in Deep SAD's paper.
     lr : float or "auto"
         Of Adam, with a cosine schedule. Auto: 1e-3; 1e-4 for pictures once they are pretrained.
     pretrain_epochs, n_epochs : int or "auto"
         As an autoencoder on all rows, then as Deep SAD. Auto: 150 each, less on large data; 0 switches the
         pretraining off.
-    batch_size, labelled_batch_size : int
-        Unlabelled and labelled rows per step.
     weight_decay : float
         lambda of the equations.
-    early_stopping : bool or "splits"
-        True: hold out a quarter of the rows and keep the weights that rank their labels best. "splits": choose when to
-        stop by repeated splits in a training before, then train on all rows; with few labels, to the end.
-    contamination : "auto" or float
-        Share of the training rows to flag; "auto" takes a robust rule on the unlabelled scores.
-    device : str
-        "auto", "cpu", "cuda", ...
-    precision : {"auto", "float32", "float64", "bfloat16"}
-    random_state : int, RandomState or None
-    verbose : int
-        1 logs the progress to the logger "esad".
+    ... : those of `StandardDetector`
 
     Examples
     --------
@@ -89,46 +74,12 @@ class DeepSAD(StandardDetector):
     summary: ClassVar[str] = "Deep SAD: codes near a centre, known anomalies far from it (Ruff et al. 2020)"
     learning_rates: ClassVar[dict[str, float]] = {"table": 1e-3, "images": 1e-4}
 
-    def __init__(
-        self,
-        *,
-        eta: float = 1.0,
-        n_members: int = 1,
-        network: str = "auto",
-        hidden: Any = "auto",
-        latent: int | str = "auto",
-        scaling: str = "standard",
-        lr: float | str = "auto",
-        pretrain_epochs: int | str = "auto",
-        n_epochs: int | str = "auto",
-        batch_size: int = 128,
-        labelled_batch_size: int = 32,
-        weight_decay: float = 1e-6,
-        early_stopping: bool | str = False,
-        contamination: float | str = "auto",
-        device: str = "auto",
-        precision: str = "auto",
-        random_state: int | np.random.RandomState | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.eta = eta
-        self.n_members = n_members
-        self.network = network
-        self.hidden = hidden
-        self.latent = latent
-        self.scaling = scaling
-        self.lr = lr
-        self.pretrain_epochs = pretrain_epochs
-        self.n_epochs = n_epochs
-        self.batch_size = batch_size
-        self.labelled_batch_size = labelled_batch_size
-        self.weight_decay = weight_decay
-        self.early_stopping = early_stopping
-        self.contamination = contamination
-        self.device = device
-        self.precision = precision
-        self.random_state = random_state
-        self.verbose = verbose
+    eta: float = 1.0
+    n_members: int = 1
+    scaling: str = "standard"
+    pretrain_epochs: int | str = "auto"
+    labelled_batch_size: int = 32
+    early_stopping: bool | str = False
 
     def _rules(self) -> dict[str, Rule]:
         return {"eta": NOT_NEGATIVE}

@@ -19,14 +19,14 @@ deep "conv" network, whose batch norm shifts, is not offered. In Eq. (3) R is a 
 mini-batch; after training it is the quantile over all training rows.
 """
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from esad.core.arguments import Rule, is_positive
+from esad.core.arguments import Rule, is_positive, with_parameters
 from esad.detectors.deep import Phase
 from esad.detectors.standard import PRETRAIN_LR, StandardDetector
 from esad.networks.spec import NetworkSpec
@@ -38,6 +38,7 @@ from esad.train.objective import Batch, Objective, Scorer, TrainingData, presume
 __all__ = ["DeepSVDD", "OneClassObjective", "SoftBoundaryObjective"]
 
 
+@with_parameters
 class DeepSVDD(StandardDetector):
     """Deep support vector data description, for tables and pictures.
 
@@ -47,29 +48,15 @@ class DeepSVDD(StandardDetector):
         Eq. (2) or Eq. (3).
     nu : float
         Soft boundary: share of rows that may lie outside.
-    n_members : int
-        Networks trained side by side; the score is their mean.
     network : {"auto", "mlp", "lenet"}
         Auto: "mlp" for tables, "lenet" for pictures.
-    hidden, latent : sequence of int and int, or "auto"
-        Hidden widths or channels, and the size of the code. Auto: those of Deep SAD's paper.
-    scaling : {"standard", "minmax"}
-        How table columns are scaled; "minmax" ends the decoder in a sigmoid, as in Deep SAD's paper.
     lr : float or "auto"
         Of Adam, with a cosine schedule. Auto: 1e-3; 1e-4 for pictures once they are pretrained.
     pretrain_epochs, n_epochs : int or "auto"
         As an autoencoder, then as Deep SVDD. Auto: 150 each, less on large data; 0 switches the pretraining off.
-    batch_size : int
     weight_decay : float
         lambda of the equations.
-    contamination : "auto" or float
-        Share of the training rows to flag; "auto" takes a robust rule on the unlabelled scores.
-    device : str
-        "auto", "cpu", "cuda", ...
-    precision : {"auto", "float32", "float64", "bfloat16"}
-    random_state : int, RandomState or None
-    verbose : int
-        1 logs the progress to the logger "esad".
+    ... : those of `StandardDetector`
 
     Examples
     --------
@@ -85,44 +72,11 @@ class DeepSVDD(StandardDetector):
     networks: ClassVar[dict[str, tuple[str, ...]]] = {"table": ("mlp",), "images": ("lenet",)}
     learning_rates: ClassVar[dict[str, float]] = {"table": 1e-3, "images": 1e-4}
 
-    def __init__(
-        self,
-        *,
-        boundary: str = "one-class",
-        nu: float = 0.1,
-        n_members: int = 1,
-        network: str = "auto",
-        hidden: Any = "auto",
-        latent: int | str = "auto",
-        scaling: str = "standard",
-        lr: float | str = "auto",
-        pretrain_epochs: int | str = "auto",
-        n_epochs: int | str = "auto",
-        batch_size: int = 128,
-        weight_decay: float = 1e-6,
-        contamination: float | str = "auto",
-        device: str = "auto",
-        precision: str = "auto",
-        random_state: int | np.random.RandomState | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.boundary = boundary
-        self.nu = nu
-        self.n_members = n_members
-        self.network = network
-        self.hidden = hidden
-        self.latent = latent
-        self.scaling = scaling
-        self.lr = lr
-        self.pretrain_epochs = pretrain_epochs
-        self.n_epochs = n_epochs
-        self.batch_size = batch_size
-        self.weight_decay = weight_decay
-        self.contamination = contamination
-        self.device = device
-        self.precision = precision
-        self.random_state = random_state
-        self.verbose = verbose
+    boundary: str = "one-class"
+    nu: float = 0.1
+    n_members: int = 1
+    scaling: str = "standard"
+    pretrain_epochs: int | str = "auto"
 
     def _words(self) -> dict[str, tuple[str, ...]]:
         return {"boundary": ("one-class", "soft")}

@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from esad.core.arguments import NOT_NEGATIVE, Rule
+from esad.core.arguments import NOT_NEGATIVE, Rule, with_parameters
 from esad.core.random import MemberRandom
 from esad.detectors.deep import Phase
 from esad.detectors.standard import StandardDetector
@@ -46,6 +46,7 @@ from esad.train.objective import Batch, Objective, Scorer, TrainingData, presume
 __all__ = ["GANomaly", "GANomalyObjective"]
 
 
+@with_parameters
 class GANomaly(StandardDetector):
     """Distance between the codes of a picture and of its adversarially trained reconstruction.
 
@@ -53,26 +54,13 @@ class GANomaly(StandardDetector):
     ----------
     lambda_adversarial, lambda_context, lambda_encoding : float
         Weights of L_adv, L_con and L_enc.
-    n_members : int
-        Networks trained side by side; the score is their mean.
     network : {"auto", "conv", "lenet"}
         Auto: "conv", narrow on a CPU.
     hidden, latent : sequence of int and int, or "auto"
         Channels per level, and channels ("conv") or size ("lenet") of the code.
-    lr : float or "auto"
-        Of Adam, with a cosine schedule. Auto: 1e-3.
     n_epochs : int or "auto"
         Auto: 50, less on large data.
-    batch_size : int
-    weight_decay : float
-    contamination : "auto" or float
-        Share of the training pictures to flag; "auto" takes a robust rule on the unlabelled scores.
-    device : str
-        "auto", "cpu", "cuda", ...
-    precision : {"auto", "float32", "float64", "bfloat16"}
-    random_state : int, RandomState or None
-    verbose : int
-        1 logs the progress to the logger "esad".
+    ... : those of `StandardDetector`
 
     Examples
     --------
@@ -93,42 +81,11 @@ class GANomaly(StandardDetector):
     networks: ClassVar[dict[str, tuple[str, ...]]] = {"images": ("conv", "lenet")}
     auto_epochs: ClassVar[int] = 50
 
-    def __init__(
-        self,
-        *,
-        lambda_adversarial: float = 1.0,
-        lambda_context: float = 50.0,
-        lambda_encoding: float = 1.0,
-        n_members: int = 1,
-        network: str = "auto",
-        hidden: Any = "auto",
-        latent: int | str = "auto",
-        lr: float | str = "auto",
-        n_epochs: int | str = "auto",
-        batch_size: int = 64,
-        weight_decay: float = 1e-6,
-        contamination: float | str = "auto",
-        device: str = "auto",
-        precision: str = "auto",
-        random_state: int | np.random.RandomState | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.lambda_adversarial = lambda_adversarial
-        self.lambda_context = lambda_context
-        self.lambda_encoding = lambda_encoding
-        self.n_members = n_members
-        self.network = network
-        self.hidden = hidden
-        self.latent = latent
-        self.lr = lr
-        self.n_epochs = n_epochs
-        self.batch_size = batch_size
-        self.weight_decay = weight_decay
-        self.contamination = contamination
-        self.device = device
-        self.precision = precision
-        self.random_state = random_state
-        self.verbose = verbose
+    lambda_adversarial: float = 1.0
+    lambda_context: float = 50.0
+    lambda_encoding: float = 1.0
+    n_members: int = 1
+    batch_size: int = 64
 
     def _rules(self) -> dict[str, Rule]:
         return dict.fromkeys(("lambda_adversarial", "lambda_context", "lambda_encoding"), NOT_NEGATIVE)

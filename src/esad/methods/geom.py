@@ -21,13 +21,14 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from esad.core.arguments import with_parameters
 from esad.core.random import MemberRandom
 from esad.detectors.deep import Phase
 from esad.detectors.standard import StandardDetector
@@ -59,6 +60,7 @@ EULER = 0.5772156649015329  # -psi(1)
 N_NEWTON = 5  # steps from Minka's first guess of the inverse digamma; each doubles the correct digits
 
 
+@with_parameters
 class GEOM(StandardDetector):
     """Which of many geometric transformations was it? For pictures.
 
@@ -69,26 +71,11 @@ class GEOM(StandardDetector):
     transformations : {"all", "mirrors", "turns"}
         "all": the paper's 72. "mirrors": 8, turned and mirrored. "turns": 4. Pictures that are not square are turned
         by 180 degrees only, which halves the numbers.
-    n_members : int
-        Networks trained side by side; the score is their mean.
     network : {"auto", "conv", "lenet"}
         Auto: "conv", narrow on a CPU. The paper has a wide residual network.
     hidden, latent : sequence of int and int, or "auto"
         Channels per level, and channels ("conv") or size ("lenet") of the code.
-    lr : float or "auto"
-        Of Adam, with a cosine schedule. Auto: 1e-3.
-    n_epochs : int or "auto"
-        Auto: 150, less on large data.
-    batch_size : int
-    weight_decay : float
-    contamination : "auto" or float
-        Share of the training pictures to flag; "auto" takes a robust rule on the unlabelled scores.
-    device : str
-        "auto", "cpu", "cuda", ...
-    precision : {"auto", "float32", "float64", "bfloat16"}
-    random_state : int, RandomState or None
-    verbose : int
-        1 logs the progress to the logger "esad".
+    ... : those of `StandardDetector`
 
     Examples
     --------
@@ -106,38 +93,8 @@ class GEOM(StandardDetector):
     labels_used: ClassVar[tuple[str, ...]] = ("unlabelled", "normal")
     networks: ClassVar[dict[str, tuple[str, ...]]] = {"images": ("conv", "lenet")}
 
-    def __init__(
-        self,
-        *,
-        transformations: str = "all",
-        n_members: int = 1,
-        network: str = "auto",
-        hidden: Any = "auto",
-        latent: int | str = "auto",
-        lr: float | str = "auto",
-        n_epochs: int | str = "auto",
-        batch_size: int = 128,
-        weight_decay: float = 1e-6,
-        contamination: float | str = "auto",
-        device: str = "auto",
-        precision: str = "auto",
-        random_state: int | np.random.RandomState | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.transformations = transformations
-        self.n_members = n_members
-        self.network = network
-        self.hidden = hidden
-        self.latent = latent
-        self.lr = lr
-        self.n_epochs = n_epochs
-        self.batch_size = batch_size
-        self.weight_decay = weight_decay
-        self.contamination = contamination
-        self.device = device
-        self.precision = precision
-        self.random_state = random_state
-        self.verbose = verbose
+    transformations: str = "all"
+    n_members: int = 1
 
     def _words(self) -> dict[str, tuple[str, ...]]:
         return {"transformations": KINDS}

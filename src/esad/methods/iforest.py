@@ -14,14 +14,14 @@ the trees.
 
 from typing import ClassVar
 
-import numpy as np
-
+from esad.core.arguments import with_parameters
 from esad.detectors.solved import ShallowDetector
 from esad.solvers.forest import ForestModel
 
 __all__ = ["IsolationForest"]
 
 
+@with_parameters
 class IsolationForest(ShallowDetector):
     """Isolation Forest, the unsupervised yardstick; of pictures it sees the pixels in a row.
 
@@ -30,9 +30,7 @@ class IsolationForest(ShallowDetector):
     n_trees : int, default 100
     n_samples : int, default 256
         Rows per tree, at most all there are.
-    contamination : "auto" or float, default "auto"
-        Share of the training rows to flag; "auto" takes a robust rule.
-    random_state : int, RandomState or None, default None
+    ... : those of `ShallowDetector`
 
     Examples
     --------
@@ -46,18 +44,8 @@ class IsolationForest(ShallowDetector):
     summary: ClassVar[str] = "Isolation Forest: few random cuts isolate an anomaly (Liu et al. 2008)"
     labels_used: ClassVar[tuple[str, ...]] = ("unlabelled", "normal")
 
-    def __init__(
-        self,
-        *,
-        n_trees: int = 100,
-        n_samples: int = 256,
-        contamination: float | str = "auto",
-        random_state: int | np.random.RandomState | None = None,
-    ) -> None:
-        self.n_trees = n_trees
-        self.n_samples = n_samples
-        self.contamination = contamination
-        self.random_state = random_state
+    n_trees: int = 100
+    n_samples: int = 256
 
     def _model(self) -> ForestModel:
         return ForestModel(n_trees=self.n_trees, n_samples=self.n_samples)

@@ -17,14 +17,14 @@ nu = .01 .. .5 on test labels; "auto" looks at no label.
 
 from typing import ClassVar
 
-import numpy as np
-
+from esad.core.arguments import with_parameters
 from esad.detectors.solved import ShallowDetector
 from esad.solvers.one_class_svm import OneClassSVMModel
 
 __all__ = ["OCSVM"]
 
 
+@with_parameters
 class OCSVM(ShallowDetector):
     """One-class SVM with the RBF kernel; of pictures it sees the pixels in a row.
 
@@ -36,9 +36,7 @@ class OCSVM(ShallowDetector):
         Largest share of the rows that may lie outside.
     max_rows : int
         More rows than this are sampled: time grows with their square.
-    contamination : "auto" or float
-        Share of the training rows to flag; "auto" takes a robust rule on unlabelled rows that were left out.
-    random_state : int, RandomState or None
+    ... : those of `ShallowDetector`
 
     Examples
     --------
@@ -52,20 +50,9 @@ class OCSVM(ShallowDetector):
     summary: ClassVar[str] = "One-class SVM, for the RBF kernel the same as SVDD (Schoelkopf et al. 2001)"
     labels_used: ClassVar[tuple[str, ...]] = ("unlabelled", "normal")
 
-    def __init__(
-        self,
-        *,
-        gamma: float | str = "auto",
-        nu: float = 0.1,
-        max_rows: int = 30_000,
-        contamination: float | str = "auto",
-        random_state: int | np.random.RandomState | None = None,
-    ) -> None:
-        self.gamma = gamma
-        self.nu = nu
-        self.max_rows = max_rows
-        self.contamination = contamination
-        self.random_state = random_state
+    gamma: float | str = "auto"
+    nu: float = 0.1
+    max_rows: int = 30_000
 
     def _model(self) -> OneClassSVMModel:
         return OneClassSVMModel(gamma=self.gamma, nu=self.nu, max_rows=self.max_rows)

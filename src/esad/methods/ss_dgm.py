@@ -40,7 +40,7 @@ once and has alpha = 0.1 on this scale. Which of M2 and M1+M2 is better depends 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -48,7 +48,7 @@ import torch.nn.functional as F  # noqa: N812
 from numpy.typing import NDArray
 from torch import Tensor
 
-from esad.core.arguments import NOT_NEGATIVE, Rule, is_positive
+from esad.core.arguments import NOT_NEGATIVE, Rule, is_positive, with_parameters
 from esad.core.random import MemberRandom
 from esad.detectors.deep import Phase
 from esad.detectors.standard import StandardDetector
@@ -65,6 +65,7 @@ NEAR_ZERO = 0.1  # of a logit
 MAX_LOG_VARIANCE = 10.0  # keeps its exponential in range
 
 
+@with_parameters
 class SSDGM(StandardDetector):
     """Semi-supervised deep generative model, for tables and pictures.
 
@@ -78,8 +79,6 @@ class SSDGM(StandardDetector):
         p(y = anomaly) of the model: the share of anomalies to expect among the unlabelled rows.
     alpha : float
         Weight of the classification of labelled rows.
-    n_members : int
-        Networks trained side by side; the score is their mean.
     network : {"auto", "mlp", "lenet"}
         Auto: "mlp" for tables, "lenet" for pictures.
     hidden, latent : sequence of int and int, or "auto"
@@ -89,20 +88,7 @@ class SSDGM(StandardDetector):
         Of Adam, with a cosine schedule. Auto: 3e-3, for pictures 1e-3.
     pretrain_epochs, n_epochs : int or "auto"
         Of M1 on all rows, then of M2. Auto: 60 and 30, less on large data.
-    batch_size, labelled_batch_size : int
-        Unlabelled and labelled rows per step.
-    weight_decay : float
-    early_stopping : bool or "splits"
-        True: hold out a quarter of the rows and keep the weights that rank their labels best. "splits": choose when to
-        stop by repeated splits in a training before, then train on all rows; with few labels, to the end.
-    contamination : "auto" or float
-        Share of the training rows to flag; "auto" takes a robust rule on the unlabelled scores.
-    device : str
-        "auto", "cpu", "cuda", ...
-    precision : {"auto", "float32", "float64", "bfloat16"}
-    random_state : int, RandomState or None
-    verbose : int
-        1 logs the progress to the logger "esad".
+    ... : those of `StandardDetector`
 
     Examples
     --------
@@ -122,48 +108,13 @@ class SSDGM(StandardDetector):
     auto_epochs: ClassVar[int] = 30
     max_steps: ClassVar[dict[str, int]] = {"table": 2000, "images": 600, "images on a GPU": 7500}
 
-    def __init__(
-        self,
-        *,
-        variant: str = "m2",
-        anomaly_ratio: float = 0.1,
-        alpha: float = 1.0,
-        n_members: int = 1,
-        network: str = "auto",
-        hidden: Any = "auto",
-        latent: int | str = "auto",
-        lr: float | str = "auto",
-        pretrain_epochs: int | str = "auto",
-        n_epochs: int | str = "auto",
-        batch_size: int = 128,
-        labelled_batch_size: int = 32,
-        weight_decay: float = 1e-6,
-        early_stopping: bool | str = False,
-        contamination: float | str = "auto",
-        device: str = "auto",
-        precision: str = "auto",
-        random_state: int | np.random.RandomState | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.variant = variant
-        self.anomaly_ratio = anomaly_ratio
-        self.alpha = alpha
-        self.n_members = n_members
-        self.network = network
-        self.hidden = hidden
-        self.latent = latent
-        self.lr = lr
-        self.pretrain_epochs = pretrain_epochs
-        self.n_epochs = n_epochs
-        self.batch_size = batch_size
-        self.labelled_batch_size = labelled_batch_size
-        self.weight_decay = weight_decay
-        self.early_stopping = early_stopping
-        self.contamination = contamination
-        self.device = device
-        self.precision = precision
-        self.random_state = random_state
-        self.verbose = verbose
+    variant: str = "m2"
+    anomaly_ratio: float = 0.1
+    alpha: float = 1.0
+    n_members: int = 1
+    pretrain_epochs: int | str = "auto"
+    labelled_batch_size: int = 32
+    early_stopping: bool | str = False
 
     def _words(self) -> dict[str, tuple[str, ...]]:
         return {"variant": ("m2", "m1+m2")}

@@ -21,14 +21,14 @@ solves it for tens of thousands of rows, to a duality gap of `tol`.
 
 from typing import ClassVar
 
-import numpy as np
-
+from esad.core.arguments import with_parameters
 from esad.detectors.solved import ShallowDetector
 from esad.solvers.ssad import SSADModel
 
 __all__ = ["SSAD"]
 
 
+@with_parameters
 class SSAD(ShallowDetector):
     """Semi-supervised one-class SVM with the RBF kernel; of pictures it sees the pixels in a row.
 
@@ -45,9 +45,7 @@ class SSAD(ShallowDetector):
         Of the kernel. Auto: one over the median squared distance of two rows.
     tol : float
         Duality gap, relative to the objective, at which to stop.
-    contamination : "auto" or float
-        Share of the training rows to flag; "auto" takes a robust rule on unlabelled rows that were left out.
-    random_state : int, RandomState or None
+    ... : those of `ShallowDetector`
 
     Examples
     --------
@@ -65,24 +63,11 @@ class SSAD(ShallowDetector):
         "SSAD: a one-class SVM with labelled rows on their sides of the boundary (Goernitz et al. 2013)"
     )
 
-    def __init__(
-        self,
-        *,
-        kappa: float = 1.0,
-        eta_unlabelled: float | str = "auto",
-        eta_labelled: float = 1.0,
-        gamma: float | str = "auto",
-        tol: float = 1e-3,
-        contamination: float | str = "auto",
-        random_state: int | np.random.RandomState | None = None,
-    ) -> None:
-        self.kappa = kappa
-        self.eta_unlabelled = eta_unlabelled
-        self.eta_labelled = eta_labelled
-        self.gamma = gamma
-        self.tol = tol
-        self.contamination = contamination
-        self.random_state = random_state
+    kappa: float = 1.0
+    eta_unlabelled: float | str = "auto"
+    eta_labelled: float = 1.0
+    gamma: float | str = "auto"
+    tol: float = 1e-3
 
     def _model(self) -> SSADModel:
         return SSADModel(

@@ -18,11 +18,12 @@ Eq. (1) trains first, then Eq. (2) is solved on the codes: `esad.solvers.ssad`. 
 too: a code that knows nothing of them could not tell them apart.
 """
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from esad.core.arguments import with_parameters
 from esad.detectors.hybrid import HybridDetector
 from esad.solvers.ssad import SSADModel
 from esad.train.objective import all_unlabelled
@@ -30,6 +31,7 @@ from esad.train.objective import all_unlabelled
 __all__ = ["SSADHybrid"]
 
 
+@with_parameters
 class SSADHybrid(HybridDetector):
     """SSAD on the codes of an autoencoder, for tables and pictures.
 
@@ -46,26 +48,7 @@ class SSADHybrid(HybridDetector):
         Of the kernel. Auto: one over the median squared distance of two codes.
     tol : float
         Duality gap, relative to the objective, at which to stop.
-    network : {"auto", "mlp", "lenet", "conv"}
-        Of the autoencoder. Auto: "mlp" for tables, "lenet" for pictures.
-    hidden, latent : sequence of int and int, or "auto"
-        Hidden widths or channels, and the size of the code. Auto: those of Deep SAD's paper.
-    scaling : {"standard", "minmax"}
-        How table columns are scaled; "minmax" ends the decoder in a sigmoid, as in Deep SAD's paper.
-    lr : float or "auto"
-        Of Adam, with a cosine schedule. Auto: 1e-3.
-    n_epochs : int or "auto"
-        Of the autoencoder. Auto: 150, less on large data.
-    batch_size : int
-    weight_decay : float
-    contamination : "auto" or float
-        Share of the training rows to flag; "auto" takes a robust rule on unlabelled rows that were left out.
-    device : str
-        "auto", "cpu", "cuda", ...
-    precision : {"auto", "float32", "float64", "bfloat16"}
-    random_state : int, RandomState or None
-    verbose : int
-        1 logs the progress to the logger "esad".
+    ... : those of `HybridDetector`
 
     Examples
     --------
@@ -81,46 +64,11 @@ class SSADHybrid(HybridDetector):
 
     summary: ClassVar[str] = "SSAD Hybrid: SSAD on the codes of an autoencoder"
 
-    def __init__(
-        self,
-        *,
-        kappa: float = 1.0,
-        eta_unlabelled: float | str = "auto",
-        eta_labelled: float = 1.0,
-        gamma: float | str = "auto",
-        tol: float = 1e-3,
-        network: str = "auto",
-        hidden: Any = "auto",
-        latent: int | str = "auto",
-        scaling: str = "minmax",
-        lr: float | str = "auto",
-        n_epochs: int | str = "auto",
-        batch_size: int = 128,
-        weight_decay: float = 1e-6,
-        contamination: float | str = "auto",
-        device: str = "auto",
-        precision: str = "auto",
-        random_state: int | np.random.RandomState | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.kappa = kappa
-        self.eta_unlabelled = eta_unlabelled
-        self.eta_labelled = eta_labelled
-        self.gamma = gamma
-        self.tol = tol
-        self.network = network
-        self.hidden = hidden
-        self.latent = latent
-        self.scaling = scaling
-        self.lr = lr
-        self.n_epochs = n_epochs
-        self.batch_size = batch_size
-        self.weight_decay = weight_decay
-        self.contamination = contamination
-        self.device = device
-        self.precision = precision
-        self.random_state = random_state
-        self.verbose = verbose
+    kappa: float = 1.0
+    eta_unlabelled: float | str = "auto"
+    eta_labelled: float = 1.0
+    gamma: float | str = "auto"
+    tol: float = 1e-3
 
     def _seen(self, y: NDArray[np.int8]) -> NDArray[np.int8]:
         return all_unlabelled(y)

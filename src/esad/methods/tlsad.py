@@ -40,7 +40,7 @@ import torch.nn.functional as F  # noqa: N812
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from esad.core.arguments import NOT_NEGATIVE, Rule, is_whole
+from esad.core.arguments import NOT_NEGATIVE, Rule, is_whole, with_parameters
 from esad.core.random import MemberRandom
 from esad.detectors.base import Scores, State, TrainingScores
 from esad.detectors.deep import Phase
@@ -66,6 +66,7 @@ __all__ = ["TLSAD", "Reference", "TLSADObjective", "TransferAutoencoder"]
 MAX_CLASSES = 2**20  # of a reference that a model file may claim
 
 
+@with_parameters
 class TLSAD(StandardDetector):
     """Deep SAD with features learned also from a reference data set, for pictures.
 
@@ -82,8 +83,6 @@ class TLSAD(StandardDetector):
         Weight of a labelled picture against an unlabelled one.
     mu : float
         Weight of the reference term.
-    n_members : int
-        Networks trained side by side; the score is their mean.
     network : {"auto", "lenet", "conv"}
         Auto: "lenet". With `weights` a perceptron is trained on the features instead.
     hidden, latent : sequence of int and int, or "auto"
@@ -96,17 +95,7 @@ class TLSAD(StandardDetector):
         Unlabelled (and as many reference) pictures, and labelled pictures per step.
     weight_decay : float
         lambda of the equations.
-    early_stopping : bool or "splits"
-        True: hold out a quarter of the pictures and keep the weights that rank their labels best. "splits": choose
-        when to stop by repeated splits in a training before, then train on all pictures; with few labels, to the end.
-    contamination : "auto" or float
-        Share of the training pictures to flag; "auto" takes a robust rule on the unlabelled scores.
-    device : str
-        "auto", "cpu", "cuda", ...
-    precision : {"auto", "float32", "float64", "bfloat16"}
-    random_state : int, RandomState or None
-    verbose : int
-        1 logs the progress to the logger "esad".
+    ... : those of `StandardDetector`
 
     Examples
     --------
@@ -124,52 +113,15 @@ class TLSAD(StandardDetector):
     can_stream: ClassVar[bool] = False
     learning_rates: ClassVar[dict[str, float]] = {"table": 1e-3, "images": 1e-4}
 
-    def __init__(
-        self,
-        *,
-        reference: Any = None,
-        reference_classes: Any = None,
-        weights: Any = None,
-        eta: float = 1.0,
-        mu: float = 1.0,
-        n_members: int = 1,
-        network: str = "auto",
-        hidden: Any = "auto",
-        latent: int | str = "auto",
-        lr: float | str = "auto",
-        pretrain_epochs: int | str = "auto",
-        n_epochs: int | str = "auto",
-        batch_size: int = 128,
-        labelled_batch_size: int = 32,
-        weight_decay: float = 1e-6,
-        early_stopping: bool | str = False,
-        contamination: float | str = "auto",
-        device: str = "auto",
-        precision: str = "auto",
-        random_state: int | np.random.RandomState | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.reference = reference
-        self.reference_classes = reference_classes
-        self.weights = weights
-        self.eta = eta
-        self.mu = mu
-        self.n_members = n_members
-        self.network = network
-        self.hidden = hidden
-        self.latent = latent
-        self.lr = lr
-        self.pretrain_epochs = pretrain_epochs
-        self.n_epochs = n_epochs
-        self.batch_size = batch_size
-        self.labelled_batch_size = labelled_batch_size
-        self.weight_decay = weight_decay
-        self.early_stopping = early_stopping
-        self.contamination = contamination
-        self.device = device
-        self.precision = precision
-        self.random_state = random_state
-        self.verbose = verbose
+    reference: Any = None
+    reference_classes: Any = None
+    weights: Any = None
+    eta: float = 1.0
+    mu: float = 1.0
+    n_members: int = 1
+    pretrain_epochs: int | str = "auto"
+    labelled_batch_size: int = 32
+    early_stopping: bool | str = False
 
     def _rules(self) -> dict[str, Rule]:
         return dict.fromkeys(("eta", "mu"), NOT_NEGATIVE)

@@ -40,6 +40,7 @@ from esad.core.arguments import (
     is_truth,
     is_whole,
     list_of,
+    with_parameters,
 )
 from esad.detectors.deep import DeepDetector, Phase
 from esad.errors import ModelFileError
@@ -287,6 +288,7 @@ PARAMETERS = Parameters(
 
 
 @PARAMETERS.describe
+@with_parameters
 class ESAD(DeepDetector):
     """End-to-end semi-supervised anomaly detection, for tables and pictures.
 
@@ -322,92 +324,47 @@ class ESAD(DeepDetector):
         "Encoder-decoder-encoder trained end to end on mutual information and entropy (Huang et al. 2021)"
     )
 
-    def __init__(
-        self,
-        *,
-        recipe: str = "auto",
-        n_members: int | str = "auto",
-        hidden: Any = "auto",
-        latent: int | str = "auto",
-        network: str = "auto",
-        phi: str = "both",
-        noise: float = 0.1,
-        input_noise: Any = "auto",
-        augment: int | str = "auto",
-        shift: int | str = "auto",
-        flip: bool | str = "auto",
-        decoys: float | str = "auto",
-        mutual_information: str = "auto",
-        restore: str = "none",
-        bins: Any = "auto",
-        column_weights: float | str = "auto",
-        lambda_norm: float | str = "auto",
-        lambda_assist: float | str = "auto",
-        second_encoder: bool = True,
-        reduction: str = "sum",
-        anomaly_gain: float = 10.0,
-        anomaly_offset: float = 0.1,
-        combine: str = "scaled",
-        norm_weight: float | str = "auto",
-        scaling: str = "standard",
-        optimizer: str = "auto",
-        lr: float | str = "auto",
-        schedule: str = "auto",
-        n_epochs: int | str = "auto",
-        batch_size: int | str = "auto",
-        labelled_batch_size: int | str = "auto",
-        accumulate: int = 1,
-        clip: float | str | None = "auto",
-        weight_decay: float = 0.0,
-        early_stopping: bool | str = False,
-        contamination: float | str = "auto",
-        device: str = "auto",
-        precision: str = "auto",
-        compiled: bool = False,
-        random_state: int | np.random.RandomState | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.recipe = recipe
-        self.n_members = n_members
-        self.hidden = hidden
-        self.latent = latent
-        self.network = network
-        self.phi = phi
-        self.noise = noise
-        self.input_noise = input_noise
-        self.augment = augment
-        self.shift = shift
-        self.flip = flip
-        self.decoys = decoys
-        self.mutual_information = mutual_information
-        self.restore = restore
-        self.bins = bins
-        self.column_weights = column_weights
-        self.lambda_norm = lambda_norm
-        self.lambda_assist = lambda_assist
-        self.second_encoder = second_encoder
-        self.reduction = reduction
-        self.anomaly_gain = anomaly_gain
-        self.anomaly_offset = anomaly_offset
-        self.combine = combine
-        self.norm_weight = norm_weight
-        self.scaling = scaling
-        self.optimizer = optimizer
-        self.lr = lr
-        self.schedule = schedule
-        self.n_epochs = n_epochs
-        self.batch_size = batch_size
-        self.labelled_batch_size = labelled_batch_size
-        self.accumulate = accumulate
-        self.clip = clip
-        self.weight_decay = weight_decay
-        self.early_stopping = early_stopping
-        self.contamination = contamination
-        self.device = device
-        self.precision = precision
-        self.compiled = compiled
-        self.random_state = random_state
-        self.verbose = verbose
+    recipe: str = "auto"
+    n_members: int | str = "auto"
+    hidden: Any = "auto"
+    latent: int | str = "auto"
+    network: str = "auto"
+    phi: str = "both"
+    noise: float = 0.1
+    input_noise: Any = "auto"
+    augment: int | str = "auto"
+    shift: int | str = "auto"
+    flip: bool | str = "auto"
+    decoys: float | str = "auto"
+    mutual_information: str = "auto"
+    restore: str = "none"
+    bins: Any = "auto"
+    column_weights: float | str = "auto"
+    lambda_norm: float | str = "auto"
+    lambda_assist: float | str = "auto"
+    second_encoder: bool = True
+    reduction: str = "sum"
+    anomaly_gain: float = 10.0
+    anomaly_offset: float = 0.1
+    combine: str = "scaled"
+    norm_weight: float | str = "auto"
+    scaling: str = "standard"
+    optimizer: str = "auto"
+    lr: float | str = "auto"
+    schedule: str = "auto"
+    n_epochs: int | str = "auto"
+    batch_size: int | str = "auto"
+    labelled_batch_size: int | str = "auto"
+    accumulate: int = 1
+    clip: float | str | None = "auto"
+    weight_decay: float = 0.0
+    early_stopping: bool | str = False
+    contamination: float | str = "auto"
+    device: str = "auto"
+    precision: str = "auto"
+    compiled: bool = False
+    random_state: int | np.random.RandomState | None = None
+    verbose: int = 0
 
     @classmethod
     def as_published(cls, **changes: Any) -> Self:
