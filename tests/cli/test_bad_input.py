@@ -204,7 +204,7 @@ def test_options_of_tables_do_not_fit_pictures(refused, kit, model, tmp_path, co
 def test_pictures_of_two_sizes(refused, kit, tmp_path):
     kit.pictures(tmp_path / "p", {"anomaly": 1})
     kit.pictures(tmp_path / "p", {"normal": 1}, size=20)
-    assert "one size" in refused("fit", tmp_path / "p", "--out", tmp_path / "m.esad")
+    assert "one size" in refused("fit", tmp_path / "p", "--out", tmp_path / "m.esad", "--resize", "none")
 
 
 def test_sub_folders_with_other_names(refused, kit, tmp_path):

@@ -1,6 +1,7 @@
 """A folder of pictures is read whole or in batches, labelled by sub-folder or by a CSV file."""
 
 import os
+import subprocess
 import sys
 import warnings
 from pathlib import Path
@@ -12,6 +13,7 @@ from PIL import Image
 from esad import labels
 from esad.errors import DataFileError, InputError, MissingExtraError
 from esad.io.images import ImageFolder, open_images, read_folder
+from esad.io.picture_folder import list_folder
 
 
 def fill(folder: Path, *names: str, mode: str = "L", size: tuple[int, int] = (4, 3)) -> Path:
@@ -121,7 +123,7 @@ def test_link_to_nothing_is_named(tmp_path: Path) -> None:
 def test_folder_without_pictures_is_refused(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").touch()
     for path, message in (
-        (tmp_path, "no PNG or JPEG file"),
+        (tmp_path, "no file in it or its sub-folders ends in .png"),
         (tmp_path / "no", "no such"),
         (tmp_path / "notes.txt", "a file"),
     ):
@@ -137,6 +139,27 @@ def test_two_sizes_are_refused_naming_a_picture_of_each(tmp_path: Path) -> None:
     for read in (read_folder, open_images):  # before anything is read
         with pytest.raises(DataFileError, match=r"a\.png' is 4 x 3 pixels, '.*c\.png' 8 x 8"):
             read(tmp_path)
+
+
+def test_several_sizes_are_read_at_the_most_frequent_or_the_one_wanted(tmp_path: Path) -> None:
+    fill(tmp_path, "a.png", "b.bmp", size=(40, 30))
+    fill(tmp_path, "c.tif", "d.jpg", "e.tiff", size=(80, 20))
+    for resize, width, height in ((100, 80, 20), (40, 40, 10), ((8, 6), 8, 6)):
+        folder = read_folder(tmp_path, resize=resize)
+        assert folder.images.shape == (5, 1, height, width)
+        np.testing.assert_allclose(folder.images[:, 0, 0, 0], [0, 1, 0, 1, 2], atol=1)
+    assert list_folder(tmp_path, resize=(8, 6)).resizing == (
+        "5 pictures of 40 x 30 to 80 x 20 pixels are read at 8 x 6, which stretches 3 of them."
+    )
+    assert list_folder(tmp_path / "a.png", resize=(40, 30)).resizing == ""
+
+
+def test_one_picture_is_a_folder_of_one(tmp_path: Path) -> None:
+    fill(tmp_path, "anomaly/1.png", "anomaly/2.png")
+    folder = read_folder(tmp_path / "anomaly" / "2.png")
+    assert folder.ids == ("2.png",)
+    assert folder.images[0, 0, 0, 0] == 1
+    assert folder.label_words is None
 
 
 def test_unreadable_picture_is_named(tmp_path: Path) -> None:
@@ -190,3 +213,18 @@ def test_unusable_csv_is_refused_in_one_line(tmp_path: Path, content: str, messa
     with pytest.raises(DataFileError, match=message) as caught:
         read_folder(tmp_path / "folder", labels_csv=table)
     assert "\n" not in str(caught.value)
+
+
+def test_large_photos_are_decoded_one_at_a_time_and_small(tmp_path: Path) -> None:
+    for number in range(6):
+        Image.new("RGB", (4000, 3000), (number, 99, 200)).save(tmp_path / f"{number}.{'png' if number < 2 else 'jpg'}")
+    script = (
+        "import resource, sys; from esad.io.images import read_folder; import PIL.Image\n"
+        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        "shape = read_folder(sys.argv[1], resize=128).images.shape\n"
+        "print(*shape, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)"
+    )
+    done = subprocess.run([sys.executable, "-c", script, tmp_path], capture_output=True, text=True, check=True)
+    *shape, kibibytes = map(int, done.stdout.split())
+    assert shape == [6, 3, 96, 128]
+    assert kibibytes < 150_000  # one picture takes 36 MB, all of them 216 MB

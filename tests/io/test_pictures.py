@@ -110,7 +110,7 @@ def test_suffix_may_lie_but_other_formats_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "p.png"
     Image.new("L", (4, 3)).save(file, format="JPEG")
     assert read_header(file) == GREY
-    Image.new("L", (4, 3)).save(file, format="BMP")
+    Image.new("L", (4, 3)).save(file, format="GIF")
     with pytest.raises(DataFileError, match=r"p\.png': cannot identify"):
         read_header(file)
 
@@ -156,3 +156,34 @@ def test_damaged_pictures_are_read_or_refused_never_worse(tmp_path: Path, data: 
         assert read_pixels(file, read_header(file)).dtype in (np.uint8, np.float32)
     except DataFileError as error:
         assert "\n" not in str(error)
+
+
+@pytest.mark.parametrize("suffix", ["png", "jpg", "bmp", "tif"])
+def test_a_picture_is_scaled_to_the_size_wanted(tmp_path: Path, suffix: str) -> None:
+    ramp = np.broadcast_to(np.linspace(0, 255, 640).astype(np.uint8), (480, 640))
+    file = saved(tmp_path / f"p.{suffix}", Image.fromarray(ramp))
+    pixels = read_pixels(file, Header(64, 48, 1, False))
+    assert pixels.shape == (1, 48, 64)
+    np.testing.assert_allclose(pixels[0, 0], ramp[0].reshape(64, 10).mean(1), atol=3)
+
+
+def test_deep_pictures_keep_their_depth_when_scaled(tmp_path: Path) -> None:
+    file = saved(tmp_path / "p.tiff", Image.fromarray(np.full((6, 8), 257, dtype=np.uint16)))
+    np.testing.assert_allclose(read_pixels(file, DEEP), np.full((1, 3, 4), 257 / 65535, dtype=np.float32))
+
+
+def test_a_sideways_jpeg_is_scaled_as_it_is_shown(tmp_path: Path) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6  # to be turned by a quarter
+    stored = np.zeros((300, 400), dtype=np.uint8)
+    stored[:, :200] = 250  # the left half, which is shown above
+    file = saved(tmp_path / "p.jpg", Image.fromarray(stored), exif=exif)
+    assert read_header(file).size == (300, 400)
+    pixels = read_pixels(file, Header(3, 4, 1, False))[0]
+    np.testing.assert_allclose(pixels[[0, 3]], [[250] * 3, [0] * 3], atol=3)
+
+
+def test_fractions_are_refused(tmp_path: Path) -> None:
+    file = saved(tmp_path / "p.tif", Image.fromarray(np.full((3, 4), 0.5, dtype=np.float32)))
+    with pytest.raises(DataFileError, match="fractions"):
+        read_header(file)

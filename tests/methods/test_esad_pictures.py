@@ -9,6 +9,7 @@ from esad.errors import InputError
 from esad.methods.esad import ESAD
 from esad.methods.esad.extras import Decoys, Drawn, Step
 from esad.methods.esad.loss import ESADObjective, LossSettings
+from esad.methods.esad.recipe import MAX_PRODUCTS
 from esad.networks.spec import NetworkSpec
 from esad.train.objective import Batch
 
@@ -130,3 +131,19 @@ def test_wrong_arguments_are_named(arguments, words):
 def test_decoys_are_for_pictures():
     with pytest.raises(InputError, match="table"):
         ESAD(decoys=0.5).fit(np.random.default_rng(0).normal(size=(20, 3)))
+
+
+def test_pictures_on_a_cpu_take_minutes_at_most_unless_more_is_asked_for(caplog):
+    y = np.array([0] * 300 + [-1] * 10, dtype=np.int8)
+    small, large = (ESAD().recipe_for((1, side, side), y) for side in (28, 64))
+    assert "8 channels in the first level" in caplog.text
+    assert "batches of 32 pictures, not 64; " in caplog.text and " steps, not 250" in caplog.text
+    assert (small.settings.n_steps, small.settings.batch_size) == (250, 64)
+    assert 50 < large.settings.n_steps < 250
+    assert large.count_products(y) <= MAX_PRODUCTS
+    asked = ESAD(n_epochs=50).recipe_for((1, 64, 64), y)
+    assert (asked.settings.n_steps, asked.settings.batch_size) == (125, 64)
+    caplog.clear()
+    ESAD(n_epochs=5000, hidden=(8, 8)).recipe_for((1, 64, 64), y)
+    assert "hours on one core" in caplog.text
+    assert ESAD().recipe_for((1, 64, 64), y, "cuda").settings.n_steps == 250

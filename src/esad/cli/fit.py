@@ -37,7 +37,7 @@ AUTO = "auto"  # what --method says where the data shall decide
 _MAX_SHOWN = 30
 _FEW_ROWS = 20  # with fewer unlabelled rows no member can leave some out, and the threshold rests on rows trained on
 _OTHER_SUFFIXES = (
-    *(".csv", ".tsv", ".parquet", ".pq", ".gz", ".json", ".npz", ".png", ".jpg", ".jpeg", ".xlsx", ".html", ".txt"),
+    *(".csv", ".tsv", ".parquet", ".pq", ".gz", ".json", ".npz", ".xlsx", ".html", ".txt"),
     *(".pkl", ".pickle", ".joblib", ".pt", ".pth", ".pt2", ".onnx", ".safetensors", ".h5", ".zip"),
 )
 
@@ -54,6 +54,7 @@ def fit(
     normal_value: options.NormalValue = None,
     unlabelled_value: options.UnlabelledValue = None,
     labels_csv: options.LabelsCsv = None,
+    resize: options.Resize = "auto",
     method: options.MethodOrAuto = "esad",
     members: options.Members = None,
     seed: options.Seed = 0,
@@ -98,6 +99,7 @@ def fit(
                 unlabelled_value=unlabelled_value,
                 labels_csv=labels_csv,
                 skip_broken=skip_broken,
+                resize=resize,
                 stream=stream,
                 detector=detector,
                 on_remark=output.remark,
@@ -284,8 +286,10 @@ def _search(detector: "Detector", training: "TrainingData", *, shown: bool) -> "
 def check_out(out: Path, inputs: Sequence[Path]) -> None:
     """Find out before the training whether the model can be written after it."""
     from esad.core.atomic import check_writable
+    from esad.io.picture_folder import is_picture
 
-    if out.suffix.lower() in _OTHER_SUFFIXES:  # a slip must not replace another file, nor a model pass for one
+    # a slip must not replace another file, nor a model pass for one
+    if out.suffix.lower() in _OTHER_SUFFIXES or is_picture(out):
         raise OutputError(f"Cannot write the model to {str(out)!r}: that is no name for a model. Let it end in .esad.")
     output.refuse_same_file(out, inputs)
     check_writable(out)

@@ -1,7 +1,8 @@
 """Options and arguments that several commands share, so that a name means the same everywhere."""
 
+import re
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -32,6 +33,7 @@ __all__ = [
     "NormalValue",
     "Port",
     "Quiet",
+    "Resize",
     "Resume",
     "Search",
     "Seed",
@@ -65,7 +67,18 @@ def _check_seed(seed: int) -> int:
     return seed
 
 
-Data = Annotated[Path, typer.Argument(metavar="DATA", help="CSV or Parquet file, or a folder of PNG or JPEG pictures.")]
+def _parse_size(text: str) -> Any:
+    """What `TrainingData.from_file` takes as `resize`."""
+    word = text.strip().lower()
+    if word in ("auto", "none"):
+        return None if word == "none" else word
+    found = re.fullmatch(r"([1-9]\d{0,4})(?:x([1-9]\d{0,4}))?", word)
+    if found is None:
+        raise typer.BadParameter(f"{text!r} is no size. Give auto, none, a number of pixels, or such as 128x96.")
+    return int(found[1]) if found[2] is None else (int(found[1]), int(found[2]))
+
+
+Data = Annotated[Path, typer.Argument(metavar="DATA", help="CSV or Parquet file, or a folder of pictures.")]
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="Model file written by esad fit.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
 LabelColumn = Annotated[
@@ -114,6 +127,17 @@ NormalValue = Annotated[
     str | None,
     typer.Option(
         "--normal-value", metavar="VALUE", help="Value that marks a row known to be normal.", rich_help_panel=_DATA
+    ),
+]
+Resize = Annotated[
+    Any,
+    typer.Option(
+        "--resize",
+        metavar="SIZE",
+        parser=_parse_size,
+        help="Size that pictures are read at: the most pixels of the longer side, such as 64, or width and height, "
+        "such as 128x96; none for as they are. By default at most 128 on a CPU, 256 on a GPU.",
+        rich_help_panel=_DATA,
     ),
 ]
 UnlabelledValue = Annotated[

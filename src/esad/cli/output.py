@@ -1,12 +1,14 @@
 """Where words, tables, JSON and progress go, and how the library's parameters are named as options."""
 
 import ast
+import io
 import json
 import os
 import re
 import shlex
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from datetime import timedelta
 from pathlib import Path
@@ -55,6 +57,7 @@ __all__ = [
 ]
 
 EPILOGUE = "Example:"
+_FIRST_LINE, _LAST_LINE = 10.0, 60.0  # seconds before the first line about progress, and at most between two of them
 _WIDE = 240  # columns when nobody's terminal limits them: tables in files are not cut
 _OPTIONS = {  # parameters of the library that are options here, `n_members` by another name
     **{
@@ -72,6 +75,7 @@ _OPTIONS = {  # parameters of the library that are options here, `n_members` by 
             "label_column",
             "labels_csv",
             "normal_value",
+            "resize",
             "skip_broken",
             "text",
             "truth_column",
@@ -274,8 +278,14 @@ def show_pairs(pairs: Iterable[tuple[str, object]]) -> None:
 
 
 @contextmanager
-def bar(*, rows: bool = False, bursts: bool = False, shown: bool = True) -> Iterator["Progress"]:
-    """A progress bar that leaves no trace; nothing at all when stderr is not a terminal.
+def bar(
+    *,
+    rows: bool = False,
+    bursts: bool = False,
+    shown: bool = True,
+    get_time: Callable[[], float] = time.monotonic,
+) -> Iterator["Progress"]:
+    """A progress bar that leaves no trace; where stderr is not a terminal, a line now and then if it takes long.
 
     With `bursts`, the time left is reckoned from the whole run: what is done comes in lots, minutes apart. A task then
     has the fields `before`, what was done before the run, and `limit`, seconds that it may take or None.
@@ -294,14 +304,46 @@ def bar(*, rows: bool = False, bursts: bool = False, shown: bool = True) -> Iter
             )
             return Text("-:--:--" if left is None else str(timedelta(seconds=round(left))), style="progress.remaining")
 
+    class Lines(progress.Progress):
+        """Says on stderr how far the last task is: after ten seconds, then ever more rarely, but once a minute."""
+
+        def __init__(self) -> None:
+            super().__init__(console=Console(stderr=True, file=io.StringIO()), get_time=get_time)
+            self._next, self._begun = get_time() + _FIRST_LINE, dict[progress.TaskID, tuple[float, float]]()
+            self._since = get_time()
+
+        def update(self, task_id: progress.TaskID, **changes: Any) -> None:
+            super().update(task_id, **changes)
+            self._tell(task_id, anew="total" in changes)
+
+        def advance(self, task_id: progress.TaskID, advance: float = 1) -> None:
+            super().advance(task_id, advance)
+            self._tell(task_id)
+
+        def _tell(self, task_id: progress.TaskID, anew: bool = False) -> None:
+            now, task = get_time(), self._tasks[task_id]
+            if anew or task_id not in self._begun:
+                self._begun[task_id] = now, task.completed
+            if now < self._next:
+                return
+            begun, before = self._begun[task_id]
+            left = time_left(now - begun, n_done=task.completed - before, n_left=task.remaining or 0.0, limit=None)
+            done = f"{task.percentage:.0f} %" if task.total else f"{task.completed:,.0f} rows" if rows else "under way"
+            text = "" if left is None or not task.total else f", about {timedelta(seconds=round(left))} left"
+            _console(stderr=True).print(f"{task.description}: {done}{text}", soft_wrap=True)
+            self._next = now + min(max(_FIRST_LINE, (now - self._since) / 2), _LAST_LINE)
+
+    if shown and not sys.stderr.isatty():
+        yield Lines()
+        return
     parts: list[Any] = [progress.TextColumn("{task.description}"), progress.BarColumn()]
     if rows:
         parts.append(progress.TextColumn("{task.completed:,} rows"))
     else:
         parts.append(progress.TaskProgressColumn())
     parts += [progress.TimeElapsedColumn(), TimeLeft() if bursts else progress.TimeRemainingColumn()]
-    made = progress.Progress(*parts, console=Console(stderr=True), transient=True)
-    with made if shown and sys.stderr.isatty() else nullcontext():  # one that is never started draws nothing
+    made = progress.Progress(*parts, console=Console(stderr=True), transient=True, get_time=get_time)
+    with made if shown else nullcontext():  # one that is never started draws nothing
         yield made
 
 
@@ -330,9 +372,10 @@ class TrainingBar:
     def on_start(self, state: "LoopState") -> None:
         """Learn how long the way is, and where a resumed training starts."""
         part = f", part {state.phase + 1} of {state.n_phases}" if state.n_phases > 1 else ""
-        self._progress.update(
+        self._progress.reset(
             self._task, description=self._description + part, total=state.n_steps, completed=state.step
         )
+        self._progress.update(self._task, total=state.n_steps)  # from here on time counts
 
     def on_step(self, state: "LoopState") -> None:
         """Move."""

@@ -34,7 +34,7 @@ _Paths = Annotated[
     typer.Argument(
         metavar="[MODEL] DATA",
         help="Model file, which may be left out, and what to judge: a CSV or Parquet file, a folder or quoted pattern "
-        "of such files, or a folder of PNG or JPEG pictures.",
+        "of such files, or a folder of pictures.",
         show_default=False,
     ),
 ]

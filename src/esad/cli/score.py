@@ -36,7 +36,7 @@ def score(
         list[Path],
         typer.Argument(
             metavar="DATA...",
-            help="CSV or Parquet file, or a folder of PNG or JPEG pictures. Many tables: files, a folder of them, or a "
+            help="CSV or Parquet file, or a folder of pictures. Many tables: files, a folder of them, or a "
             "quoted pattern.",
         ),
     ],

@@ -10,6 +10,7 @@ from esad.core.text import hint, listed
 from esad.errors import DataFileError, InputError, SchemaError
 from esad.io import checks
 from esad.io.checks import OnRemark, Remark
+from esad.io.picture_folder import Broken, Listing, is_picture, list_folder
 
 if TYPE_CHECKING:
     from esad.detectors.base import Detector
@@ -21,6 +22,7 @@ __all__ = [
     "check_kind",
     "check_unknown",
     "columns_for",
+    "list_pictures",
     "open_pictures",
     "open_source",
     "open_table",
@@ -100,7 +102,7 @@ def open_source(
     Parameters
     ----------
     path : str or path-like
-        A table, or a folder of pictures, as the model takes.
+        A table, or a folder of pictures or one of them, as the model takes. Pictures of another size are scaled.
     detector : Detector
         Fitted.
     id_column, truth_column, kind_column : str, optional
@@ -124,7 +126,7 @@ def open_source(
                 raise InputError(f"`{role}` is for a table, and this is a folder of pictures.")
         if with_cells:
             raise InputError("`with_data` is for a table, and this is a folder of pictures.")
-        return open_pictures(path, detector, labels_csv=labels_csv, set_aside=set_aside)
+        return open_pictures(path, detector, labels_csv=labels_csv, set_aside=set_aside, on_remark=on_remark)
     if labels_csv is not None:
         raise InputError("`labels_csv` is for a folder of pictures.")
     return open_table(
@@ -140,12 +142,15 @@ def open_source(
 
 
 def check_kind(path: _Path, detector: "Detector") -> None:
-    """Refuse a folder for a model of a table, and a file for one of pictures."""
-    is_table, is_folder = detector.inputs_.kind == "table", os.path.isdir(path)
-    if is_folder and is_table:
-        raise DataFileError(f"{os.fspath(path)!r} is a folder, and the model was trained on a table. Give a table.")
-    if os.path.exists(path) and not is_folder and not is_table:
-        raise DataFileError(f"{os.fspath(path)!r} is a file, and the model was trained on pictures. Give a folder.")
+    """Refuse a folder or a picture for a model of a table, and a file that is no picture for one of pictures."""
+    is_table, what = detector.inputs_.kind == "table", "picture" if is_picture(path) else "file"
+    what = "folder" if os.path.isdir(path) else what
+    if is_table and what != "file":
+        raise DataFileError(f"{os.fspath(path)!r} is a {what}, and the model was trained on a table. Give a table.")
+    if os.path.exists(path) and not is_table and what == "file":
+        raise DataFileError(
+            f"{os.fspath(path)!r} is a file, and the model was trained on pictures. Give a folder of them, or one."
+        )
 
 
 def open_table(
@@ -239,15 +244,27 @@ def check_unknown(columns: Iterable[str]) -> Iterator[Remark]:
         yield Remark("warning", f"columns that were not in training are ignored: {listed(unexplained)}.")
 
 
-def open_pictures(
-    path: _Path, detector: "Detector", *, labels_csv: _Path | None = None, set_aside: bool = False
-) -> Source:
-    """Open a folder of pictures; their ids are the paths below it. See `open_source`."""
-    from esad.io.picture_folder import list_folder
+def list_pictures(
+    path: _Path, detector: "Detector", *, labels_csv: _Path | None = None, broken: Broken | None = None
+) -> Listing:
+    """The pictures of a folder, or one of them, to be read in the size and colours of a model."""
+    channels, height, width = detector.inputs_.shape
+    return list_folder(path, labels_csv, channels, broken, (width, height))
 
-    broken: dict[str, str] = {}
-    channels = detector.inputs_.shape[0]
-    listing = list_folder(path, labels_csv, channels, broken if set_aside else None)
+
+def open_pictures(
+    path: _Path,
+    detector: "Detector",
+    *,
+    labels_csv: _Path | None = None,
+    set_aside: bool = False,
+    on_remark: OnRemark | None = None,
+) -> Source:
+    """Open a folder of pictures, or one; their ids are the paths below the folder. See `open_source`."""
+    broken: Broken = {}
+    listing = list_pictures(path, detector, labels_csv=labels_csv, broken=broken if set_aside else None)
+    if on_remark is not None and listing.resizing:
+        on_remark(Remark("note", listing.resizing))
 
     def read() -> Iterator[Block]:
         for batch in listing.batches():

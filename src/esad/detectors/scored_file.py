@@ -168,7 +168,7 @@ def score_file(
     model : Detector or path
         Fitted, or a model file.
     data : str or path-like
-        CSV or Parquet file, or a folder of PNG or JPEG pictures; those that cannot be read are left out.
+        CSV or Parquet file, or a folder of pictures; those that cannot be read are left out.
     out : str or path-like, optional
         Scores file to write, .csv or .parquet: the id column (or the row number, from 0), score, anomaly and, if the
         model is calibrated, p_value. It is there when it is complete.

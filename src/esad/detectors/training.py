@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 from esad.core.arguments import check_share
 from esad.core.random import seed_from
 from esad.core.text import counted, listed
-from esad.detectors.opening import check_kind, check_unknown, columns_for, plain_id
+from esad.detectors.opening import check_kind, check_unknown, columns_for, list_pictures, plain_id
 from esad.detectors.streaming import Survey
 from esad.errors import DataFileError, InputError
 from esad.io import checks
 from esad.io.checks import OnProgress, OnRemark, Remark
 from esad.io.open import Listing, TableFiles, find_tables, open_data
-from esad.io.picture_folder import list_folder
+from esad.io.picture_folder import Resize
 from esad.io.provenance import DataSource, note_sources
 from esad.io.roles import Roles, check_column
 from esad.io.stream import PictureStream, TableStream
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = ["TrainingData", "mention_broken"]
 
+LONGEST_SIDE = {"cpu": 128, "gpu": 256}  # pixels of a picture
 MEMORY_SHARE = 0.125  # of the machine's memory; a fit takes several times what its rows take
 
 AnyDetector = TypeVar("AnyDetector", bound="Detector")
@@ -112,6 +113,7 @@ class TrainingData:
         unlabelled_value: object = None,
         labels_csv: str | os.PathLike[str] | None = None,
         skip_broken: bool = False,
+        resize: Resize | Literal["auto"] = "auto",
         stream: bool | None = False,
         detector: "Detector | None" = None,
         on_remark: OnRemark = checks.tell,
@@ -137,6 +139,9 @@ class TrainingData:
             For a folder of pictures: CSV with the columns file and label, instead of sub-folders.
         skip_broken : bool
             Leave out pictures that cannot be read; by default they are an error.
+        resize : int, (int, int), None or "auto"
+            The size that pictures are read at, and scored at later: the most pixels of the longer side, or width and
+            height; None for as they are, which must be all alike. Auto: at most 128 pixels on a CPU, 256 on a GPU.
         stream : bool or None
             Whether to read in parts, in bounded memory. None: several files, and whatever would fill an eighth of the
             memory.
@@ -158,14 +163,18 @@ class TrainingData:
             unlabelled_value=unlabelled_value,
         )
         with _telling_how_to_skip():
-            data = open_data(path, labels_csv=labels_csv, broken={} if skip_broken else None)
+            size = resize if resize != "auto" else _longest_side(detector) if os.path.isdir(path) else None
+            data = open_data(path, labels_csv=labels_csv, broken={} if skip_broken else None, resize=size)
         if isinstance(data, TableFiles):
             _check_table_options(labels_csv, skip_broken)
             roles.check(data.files[0], data.names)
             if data.dialect is not None:
                 _tell_all(checks.check_dialect(data.files[0], data.dialect, roles), on_remark)
+            _check_no_resize(resize)
         else:
             roles.check_folder()
+            if data.resizing:
+                on_remark(Remark("note", data.resizing + (" `resize` sets another size." if resize == "auto" else "")))
         from_csv = labels_csv is not None
         if stream or (stream is None and _is_large(data, Path(path))):
             found = _read_parts(Path(path), data, roles, from_csv, detector, on_remark, on_progress)
@@ -207,7 +216,7 @@ class TrainingData:
         if detector.inputs_.kind == "images":
             check_kind(path, detector)
             roles.check_folder()
-            listing = list_folder(path, labels_csv, detector.inputs_.shape[0], {} if skip_broken else None)
+            listing = list_pictures(path, detector, labels_csv=labels_csv, broken={} if skip_broken else None)
             found = _read_pictures(Path(path), listing, roles, labels_csv is not None, _ignore_remark)
         else:
             files = find_tables(path)
@@ -428,6 +437,19 @@ def _check_table_options(labels_csv: object, skip_broken: bool) -> None:
         raise InputError("`labels_csv` is for a folder of pictures. For a table give `label_column`.")
     if skip_broken:
         raise InputError("`skip_broken` is for a folder of pictures. A table that is broken must be mended.")
+
+
+def _check_no_resize(resize: Resize | Literal["auto"]) -> None:
+    if resize not in ("auto", None):
+        raise InputError("`resize` is for a folder of pictures.")
+
+
+def _longest_side(detector: "Detector | None") -> int:
+    """Pixels that pictures may be long and wide: a training takes as many times longer as they have more of them."""
+    from esad.train.runtime import resolve_device  # torch, which tables that are looked at do not need
+
+    device = resolve_device(getattr(detector, "device", "auto"))
+    return LONGEST_SIDE["cpu" if device.type == "cpu" else "gpu"]
 
 
 def _check_enough(path: Path, number: int, noun: str) -> None:

@@ -21,9 +21,9 @@ from pathlib import Path
 import pyarrow as pa
 
 from esad.errors import DataFileError, SchemaError
-from esad.io import csv, parquet, pictures
+from esad.io import csv, parquet
 from esad.io.csv_dialect import Dialect, sniff
-from esad.io.picture_folder import Broken, Listing, list_folder
+from esad.io.picture_folder import Broken, Listing, Resize, is_picture, list_folder
 from esad.table.columns import read_arrow
 from esad.table.schema import Schema
 
@@ -53,7 +53,12 @@ _Path = str | os.PathLike[str]
 
 
 def open_data(
-    path: _Path, *, labels_csv: _Path | None = None, channels: int | None = None, broken: Broken | None = None
+    path: _Path,
+    *,
+    labels_csv: _Path | None = None,
+    channels: int | None = None,
+    broken: Broken | None = None,
+    resize: Resize = None,
 ) -> "TableFiles | Listing":
     """Open whatever lies at a path.
 
@@ -61,7 +66,7 @@ def open_data(
     ----------
     path : str or path-like
         A CSV or Parquet file, a folder or a pattern of them (`parts/`, `2024-*.parquet`), or a folder of pictures.
-    labels_csv, channels, broken
+    labels_csv, channels, broken, resize
         Of a folder of pictures, as for `esad.io.picture_folder.list_folder`; with `labels_csv` it is one.
 
     Returns
@@ -72,7 +77,7 @@ def open_data(
     is_folder = os.path.isdir(path)
     found = () if is_folder and labels_csv is not None else find_tables(path)
     if is_folder and not found:
-        return list_folder(path, labels_csv, channels, broken)
+        return list_folder(path, labels_csv, channels, broken, resize)
     return TableFiles(found or (Path(path),))
 
 
@@ -448,7 +453,7 @@ def is_parquet(file: Path) -> bool:
 
 
 def _has_pictures(folder: Path) -> bool:
-    return any(path.name.lower().endswith(pictures.SUFFIXES) for path in folder.rglob("*"))
+    return any(is_picture(path) for path in folder.rglob("*"))
 
 
 def _checked(path: _Path) -> Path:
@@ -464,6 +469,7 @@ def _checked(path: _Path) -> Path:
             raise DataFileError(f"Cannot read {shown}: it is {what}. Give a CSV or Parquet file.")
         if not file.name.lower().endswith(SUFFIXES):
             fix = " Save the sheet as CSV." if file.suffix.lower() in _SHEETS else ""
+            fix = " Give the folder that the picture lies in." if is_picture(file) else fix
             raise DataFileError(f"Cannot read {shown}: its name must end in one of {', '.join(SUFFIXES)}.{fix}")
         if file.stat().st_size == 0:
             raise DataFileError(f"Cannot read {shown}: it is empty. Columns and at least one row are needed.")

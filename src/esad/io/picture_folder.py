@@ -1,10 +1,11 @@
-"""A folder of PNG and JPEG files as one array, with labels from its sub-folders or from a CSV file."""
+"""A folder of pictures, or one of them, as one array, with labels from its sub-folders or from a CSV file."""
 
 import contextlib
 import os
 import warnings
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,14 @@ from esad.core.text import counted
 from esad.errors import DataFileError, InputError
 from esad.io.pictures import SUFFIXES, Header, read_header, read_pixels
 
-__all__ = ["Broken", "ImageFolder", "Listing", "list_folder", "open_images", "read_folder"]
+__all__ = ["Broken", "ImageFolder", "Listing", "Resize", "is_picture", "list_folder", "open_images", "read_folder"]
 
 _MAX_VALUES = 1 << 25  # of one batch, however large the pictures
+_BENT = 0.05  # how much wider than high, or higher, a picture may get without a word
 
 _Path = str | os.PathLike[str]
 Broken = dict[str, str]  # path of a picture that cannot be read -> why
+Resize = int | tuple[int, int] | None  # the longer side at most, or width and height, or as the pictures are
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,15 +46,26 @@ class ImageFolder:
     label_words: NDArray[np.object_] | None
 
 
+def is_picture(path: _Path) -> bool:
+    """Whether a file is a picture, by its name."""
+    return os.fspath(path).lower().endswith(SUFFIXES)
+
+
 def read_folder(
-    path: _Path, *, labels_csv: _Path | None = None, channels: int | None = None, broken: Broken | None = None
+    path: _Path,
+    *,
+    labels_csv: _Path | None = None,
+    channels: int | None = None,
+    broken: Broken | None = None,
+    resize: Resize = None,
 ) -> ImageFolder:
     """Read all pictures of a folder and its sub-folders, in the order of their paths.
 
     Parameters
     ----------
     path : str or path-like
-        Folder with .png, .jpg and .jpeg files. Hidden and other files are left out with one warning.
+        Folder with .png, .jpg, .jpeg, .bmp, .tif and .tiff files, or one such file. Hidden and other files are left
+        out with one warning.
     labels_csv : str or path-like, optional
         CSV file with the columns `file` (relative to the folder) and `label`, or with two columns in that order.
         Pictures it does not name have no label. Without it the first sub-folder's name is the label.
@@ -59,6 +73,9 @@ def read_folder(
         1 for grey, 3 for RGB. When not given, grey if all pictures are, else RGB.
     broken : dict, optional
         Takes the pictures that cannot be read, with the reason; without it they are an error.
+    resize : int or (int, int), optional
+        Width and height to read all pictures at; or the most pixels that the longer side may have, where the most
+        frequent size is the common one. By default pictures stay as they are and must be of one size.
 
     Returns
     -------
@@ -85,7 +102,7 @@ def read_folder(
     >>> pictures.label_words.tolist()
     ['anomaly', 'unlabelled']
     """
-    listing = list_folder(path, labels_csv, channels, broken)
+    listing = list_folder(path, labels_csv, channels, broken, resize)
     folder = listing.read(0, len(listing.ids))
     if not folder.ids:
         raise _nothing(listing.folder, listing.broken)
@@ -98,13 +115,14 @@ def open_images(
     labels_csv: _Path | None = None,
     channels: int | None = None,
     broken: Broken | None = None,
+    resize: Resize = None,
     batch_rows: int = 1024,
 ) -> Iterator[ImageFolder]:
     """Read the pictures of a folder in batches, so that memory does not grow with the folder.
 
     Parameters
     ----------
-    path, labels_csv, channels, broken
+    path, labels_csv, channels, broken, resize
         As for `read_folder`. All sizes are checked, and the form of all batches settled, before the first is read.
     batch_rows : int
         Pictures of a batch, fewer in the last one and if they are large.
@@ -124,7 +142,7 @@ def open_images(
     ...     [len(batch.images) for batch in open_images(folder, batch_rows=2)]
     [2, 1]
     """
-    return list_folder(path, labels_csv, channels, broken).batches(batch_rows)
+    return list_folder(path, labels_csv, channels, broken, resize).batches(batch_rows)
 
 
 def _batches(listing: "Listing", n_rows: int) -> Iterator[ImageFolder]:
@@ -147,11 +165,26 @@ class Listing:
     label_words: NDArray[np.object_] | None
     form: Header
     broken: Broken | None = None
+    sizes: Mapping[tuple[int, int], int] = field(default_factory=dict)  # width and height -> how many pictures
 
     @property
     def n_rows(self) -> int:
         """How many pictures are listed."""
         return len(self.ids)
+
+    @property
+    def resizing(self) -> str:
+        """What becomes of pictures of another size than the common one, in words; nothing where there are none."""
+        others = {size: number for size, number in self.sizes.items() if size != self.form.size}
+        if not others:
+            return ""
+        least, most = min(others), max(others)
+        text = f"{least[0]} x {least[1]}" if least == most else f"{least[0]} x {least[1]} to {most[0]} x {most[1]}"
+        are = counted(sum(others.values()), f"picture of {text} pixels is", f"pictures of {text} pixels are")
+        text = f"{are} read at {self.form.width} x {self.form.height}"
+        shape = self.form.width / self.form.height
+        n_bent = sum(number for (width, height), number in others.items() if abs(width / height / shape - 1) > _BENT)
+        return text + (f", which stretches {n_bent:,} of them." if n_bent else ".")
 
     def batches(self, batch_rows: int = 1024) -> Iterator[ImageFolder]:
         """All pictures, so many at a time, fewer if they are large."""
@@ -192,28 +225,46 @@ def _nothing(folder: Path, broken: Broken | None) -> DataFileError:
 
 
 def list_folder(
-    path: _Path, labels_csv: _Path | None = None, channels: int | None = None, broken: Broken | None = None
+    path: _Path,
+    labels_csv: _Path | None = None,
+    channels: int | None = None,
+    broken: Broken | None = None,
+    resize: Resize = None,
 ) -> Listing:
-    """What is in a folder; all sizes are checked."""
+    """What is in a folder, or one picture; all sizes are looked at, no pixel is. See `read_folder`."""
     if channels not in (None, 1, 3):
         raise InputError(f"`channels` must be 1 (grey), 3 (RGB) or None. Got {channels!r}.")
     folder = Path(path)
+    if folder.is_file() and is_picture(folder):
+        folder, ids = folder.parent, (folder.name,)
+    else:
+        ids = _list_names(folder, labels_csv)
+    words = _words_of_folders(ids) if labels_csv is None else _words_of_csv(folder, ids, Path(labels_csv))
+    headers = _read_headers(folder, ids, broken)
+    form = _common_form(folder, ids, headers, resize)
+    if channels is not None:
+        form = replace(form, n_channels=channels)
+    words = None if words is None else words[list(headers)]
+    sizes = Counter(header.size for header in headers.values())
+    return Listing(folder, tuple(ids[number] for number in headers), words, form, broken, sizes)
+
+
+def _list_names(folder: Path, labels_csv: _Path | None) -> tuple[str, ...]:
+    """Paths of the pictures of a folder, at least one; other files are mentioned."""
     if not folder.is_dir():
         what = "it is a file" if folder.exists() else "no such folder"
-        raise DataFileError(f"Cannot read pictures from {str(folder)!r}: {what}. Give a folder of PNG or JPEG files.")
+        raise DataFileError(f"Cannot read pictures from {str(folder)!r}: {what}. Give a folder of pictures, or one.")
     ids, ignored = _find(folder, labels_csv)
     if ignored:
         shown = ", ".join(ignored[:3]) + (", ..." if len(ignored) > 3 else "")
-        message = (
-            f"{counted(len(ignored), 'file')} in {str(folder)!r}, hidden or neither PNG nor JPEG, ignored: {shown}."
-        )
-        warnings.warn(message, UserWarning, stacklevel=3)
+        message = f"{counted(len(ignored), 'file')} in {str(folder)!r}, hidden or no pictures, ignored: {shown}."
+        warnings.warn(message, UserWarning, stacklevel=4)
     if not ids:
-        raise DataFileError(f"Cannot read pictures from {str(folder)!r}: no PNG or JPEG file in it or its sub-folders.")
-    words = _words_of_folders(ids) if labels_csv is None else _words_of_csv(folder, ids, Path(labels_csv))
-    form, kept = _common_form(folder, ids, channels, broken)
-    words = None if words is None else words[kept]
-    return Listing(folder, tuple(ids[number] for number in kept), words, form, broken)
+        raise DataFileError(
+            f"Cannot read pictures from {str(folder)!r}: no file in it or its sub-folders ends in "
+            f"{', '.join(SUFFIXES)}."
+        )
+    return ids
 
 
 def _find(folder: Path, labels_csv: _Path | None) -> tuple[tuple[str, ...], list[str]]:
@@ -241,34 +292,44 @@ def _walk(folder: str, prefix: str, ancestors: tuple[str, ...]) -> Iterator[tupl
             yield name, False
         elif not entry.is_dir():
             is_file = entry.is_file() or not os.path.exists(real)  # a link to nothing is an error later on, by name
-            yield name, is_file and entry.name.lower().endswith(SUFFIXES)
+            yield name, is_file and is_picture(entry.name)
         elif real not in ancestors:
             yield from _walk(entry.path, f"{name}/", (*ancestors, real))
 
 
-def _common_form(
-    folder: Path, ids: Sequence[str], channels: int | None, broken: Broken | None
-) -> tuple[Header, list[int]]:
-    """Form in which all pictures are read, RGB if one is, 16 bits if one has them; and which can be read."""
-    kept: list[int] = []
-    form: Header | None = None
+def _read_headers(folder: Path, ids: Sequence[str], broken: Broken | None) -> dict[int, Header]:
+    """What the pictures say of themselves, by number; at least one can be read."""
+    headers: dict[int, Header] = {}
     for number, name in enumerate(ids):
         with _noted(broken, name):
-            header = read_header(folder / name)
-            kept.append(number)
-        if not kept or kept[-1] != number:
-            continue
-        form = form or header
-        if (header.width, header.height) != (form.width, form.height):
-            raise DataFileError(
-                f"Pictures must be of one size. {str(folder / ids[kept[0]])!r} is {form.width} x {form.height} pixels, "
-                f"{str(folder / name)!r} {header.width} x {header.height}. Resize them first."
-            )
-        n_channels, is_deep = max(form.n_channels, header.n_channels), form.is_deep or header.is_deep
-        form = replace(form, n_channels=n_channels, is_deep=is_deep)
-    if form is None:
+            headers[number] = read_header(folder / name)
+    if not headers:
         raise _nothing(folder, broken)
-    return (form if channels is None else replace(form, n_channels=channels)), kept
+    return headers
+
+
+def _common_form(folder: Path, ids: Sequence[str], headers: dict[int, Header], resize: Resize) -> Header:
+    """Form in which all pictures are read: of one size, RGB if one is, 16 bits if one has them."""
+    if isinstance(resize, tuple):
+        width, height = resize
+    else:
+        sizes = Counter(header.size for header in headers.values())
+        width, height = sizes.most_common(1)[0][0]
+        if resize is None and len(sizes) > 1:
+            first, *_, other = sorted((size, folder / ids[number]) for size, number in _first_of_each(headers).items())
+            raise DataFileError(
+                f"Pictures must be of one size. {str(first[1])!r} is {first[0][0]} x {first[0][1]} pixels, "
+                f"{str(other[1])!r} {other[0][0]} x {other[0][1]}. Scale them, by `resize` for example."
+            )
+        shrink = 1.0 if resize is None else min(1.0, resize / max(width, height))
+        width, height = max(1, round(shrink * width)), max(1, round(shrink * height))
+    n_channels = max(header.n_channels for header in headers.values())
+    return Header(width, height, n_channels, any(header.is_deep for header in headers.values()))
+
+
+def _first_of_each(headers: dict[int, Header]) -> dict[tuple[int, int], int]:
+    """The first picture of each size."""
+    return {header.size: number for number, header in reversed(headers.items())}
 
 
 def _words_of_folders(ids: Sequence[str]) -> NDArray[np.object_] | None:

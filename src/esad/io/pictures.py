@@ -1,4 +1,4 @@
-"""One PNG or JPEG file, read through Pillow: whatever its mode, grey or RGB comes out."""
+"""One PNG, JPEG, BMP or TIFF file, read through Pillow: whatever its mode, grey or RGB of the size wanted comes out."""
 
 import contextlib
 import warnings
@@ -15,11 +15,13 @@ from esad.errors import DataFileError, EsadError
 
 __all__ = ["SUFFIXES", "Header", "middle", "read_bytes", "read_header", "read_pixels", "shrunk"]
 
-SUFFIXES = (".png", ".jpg", ".jpeg")
+SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff")
 
 _GREY_MODES = frozenset({"1", "L", "LA", "I", "I;16", "I;16B"})
 _ORIENTATION, _SIDEWAYS = 0x0112, (5, 6, 7, 8)  # Exif: how the camera was held; these swap width and height
 _DEEP_MAX = np.float32(65535.0)
+_FORMATS = ("PNG", "JPEG", "BMP", "TIFF")
+_DRAFT = 2  # a JPEG is decoded with at least so many times the width and height wanted, and scaled from there
 
 
 @dataclass(frozen=True)
@@ -46,13 +48,20 @@ class Header:
         """Numbers in a picture."""
         return self.n_channels * self.height * self.width
 
+    @property
+    def size(self) -> tuple[int, int]:
+        """Width and height."""
+        return self.width, self.height
+
 
 def read_header(path: Path) -> Header:
     """Read size and mode of a picture without decoding it."""
     with _opened(path) as image:
-        width, height = image.size
-        if image.format == "JPEG" and image.getexif().get(_ORIENTATION) in _SIDEWAYS:
-            width, height = height, width
+        width, height = reversed(image.size) if _lies_on_its_side(image) else image.size
+        if image.mode == "F":
+            raise DataFileError(
+                f"Cannot read the picture {str(path)!r}: its pixels are fractions. Save it with 16 bits."
+            )
         return Header(width, height, 1 if image.mode in _GREY_MODES else 3, image.mode.startswith("I"))
 
 
@@ -61,14 +70,15 @@ def read_pixels(path: Path, header: Header) -> NDArray[Any]:
 
     Transparent pixels are laid on white, palettes and CMYK become RGB, RGB becomes grey by its luminance, JPEG is
     turned as its Exif data says. Grey of 16 bits keeps its depth: it becomes float32, 65535 being 1; colour of 16 bits
-    is read with 8.
+    is read with 8. A picture of another size is scaled, every pixel being the weighted mean of those it replaces; a
+    large JPEG is decoded at about the size wanted in the first place.
 
     Parameters
     ----------
     path : pathlib.Path
-        PNG or JPEG file.
+        PNG, JPEG, BMP or TIFF file; of several pages the first.
     header : Header
-        Form wanted; the size must be the picture's own.
+        Form wanted.
 
     Returns
     -------
@@ -77,8 +87,11 @@ def read_pixels(path: Path, header: Header) -> NDArray[Any]:
     """
     with _opened(path) as image:
         if image.format == "JPEG":
+            width, height = reversed(header.size) if _lies_on_its_side(image) else header.size
+            image.draft(None, (_DRAFT * width, _DRAFT * height))
             image = require("PIL.ImageOps", extra="image").exif_transpose(image)
-        pixels = _deep_grey(image) if image.mode.startswith("I") else _bytes(image, header.n_channels)
+        image = _deep_grey(image) if image.mode.startswith("I") else _with_channels(image, header.n_channels)
+        pixels = np.asarray(_scaled(image, header.size))
         pixels = pixels[None] if pixels.ndim == 2 else np.moveaxis(pixels, 2, 0)  # (channels, height, width)
         if header.is_deep and pixels.dtype == np.uint8:
             pixels = pixels / np.float32(255.0)
@@ -105,32 +118,42 @@ def middle(pixels: NDArray[Any], size: int) -> tuple[slice, slice]:
 
 def shrunk(pixels: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
     """Scale a square picture down, every pixel being the weighted mean of those it replaces."""
-    pillow = require("PIL.Image", extra="image")
-    return np.asarray(pillow.fromarray(pixels).resize((size, size), pillow.Resampling.BILINEAR))
+    return np.asarray(_scaled(require("PIL.Image", extra="image").fromarray(pixels), (size, size)))
 
 
-def _deep_grey(image: Any) -> NDArray[Any]:
-    return np.asarray(image).astype(np.float32) / _DEEP_MAX
+def _scaled(image: Any, size: tuple[int, int]) -> Any:
+    """The picture with this width and height."""
+    return image if image.size == size else image.resize(size, require("PIL.Image", extra="image").Resampling.BILINEAR)
 
 
-def _bytes(image: Any, n_channels: int) -> NDArray[Any]:
-    """Pixels as uint8, shape (height, width) or (height, width, 3)."""
+def _lies_on_its_side(image: Any) -> bool:
+    """Whether the camera was held so that width and height change places; Pillow turns TIFF by itself."""
+    return image.format == "JPEG" and image.getexif().get(_ORIENTATION) in _SIDEWAYS
+
+
+def _deep_grey(image: Any) -> Any:
+    """Grey of 16 bits as fractions."""
+    return require("PIL.Image", extra="image").fromarray(np.asarray(image).astype(np.float32) / _DEEP_MAX)
+
+
+def _with_channels(image: Any, n_channels: int) -> Any:
+    """Grey or RGB with 8 bits, transparent pixels laid on white."""
     if image.mode.endswith("A") or "transparency" in image.info:
         shown = require("PIL.Image", extra="image").new("RGBA", image.size, "white")
         shown.alpha_composite(image.convert("RGBA"))
         image = shown.convert("RGB")
-    return np.asarray(image.convert("L" if n_channels == 1 else "RGB"))
+    return image.convert("L" if n_channels == 1 else "RGB")
 
 
 @contextlib.contextmanager
 def _opened(path: Path) -> Iterator[Any]:
-    """Open a picture with the two decoders we want; whatever goes wrong with it is a DataFileError."""
+    """Open a picture with the decoders we want; whatever goes wrong with it is a DataFileError."""
     pillow = require("PIL.Image", extra="image")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             warnings.simplefilter("error", pillow.DecompressionBombWarning)
-            with pillow.open(path, formats=("PNG", "JPEG")) as image:
+            with pillow.open(path, formats=_FORMATS) as image:
                 yield image
     except EsadError:
         raise

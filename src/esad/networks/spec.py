@@ -4,7 +4,9 @@ import math
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
+import torch
 from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
 
 from esad.errors import InputError
 from esad.networks.conv import ConvDecoder, ConvEncoder
@@ -146,6 +148,22 @@ class NetworkSpec:
         """The same with other widths; "auto" leaves them as they are."""
         widths = self.hidden if isinstance(hidden, str) else tuple(int(width) for width in hidden)
         return replace(self, hidden=widths, latent=self.latent if isinstance(latent, str) else int(latent))
+
+    def count_products(self) -> tuple[int, int]:
+        """Multiplications that one row takes through the encoder and through the decoder, of all members.
+
+        Examples
+        --------
+        >>> NetworkSpec("mlp", in_shape=(6,), hidden=(32,), latent=4).count_products()
+        (320, 320)
+        """
+        with torch.no_grad():  # on the CPU: shapes alone take torch a second to get ready for
+            row = torch.empty(self.n_members, 1, *self.in_shape)
+            with FlopCounterMode(display=False) as encoding:
+                code = self.encoder().eval()(row)
+            with FlopCounterMode(display=False) as decoding:
+                self.decoder().eval()(code)
+        return encoding.get_total_flops() // 2, decoding.get_total_flops() // 2
 
     @property
     def n_codes(self) -> int:

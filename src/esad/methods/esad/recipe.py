@@ -16,8 +16,9 @@ from esad.core.arguments import Rule, is_auto, is_whole, list_of
 from esad.errors import InputError
 from esad.methods.esad.loss import ESADObjective, LossSettings
 from esad.methods.esad.turns import N_NEAREST
-from esad.networks.spec import CONV_NARROW, NetworkSpec
+from esad.networks.spec import NetworkSpec
 from esad.train.loop import Settings
+from esad.train.transforms import quarter_turns
 
 __all__ = ["Parameter", "Parameters", "Recipe", "is_bins", "is_number_of_bins", "resolve"]
 
@@ -30,6 +31,9 @@ FEW_ANOMALIES = 5  # with more of them than this, labelled rows get less input n
 SINCE_0_1 = {"shift", "flip", "decoys", "decoys_alone", "compiled", "accumulate", "bins", "momentum"}
 SINCE_0_1 |= {"column_weights", "turns", "places", "crop", "nearest_alone", "n_codes"}
 MIN_STEPS, MAX_STEPS = 250, 1000  # on a table
+FEWEST_STEPS = 50  # on pictures
+MAX_PRODUCTS = 2.5e12  # of a training on pictures on a CPU, unless more is asked for
+PRODUCTS_PER_SECOND = 1.5e10  # of one core
 PICTURE_PIXELS = 784  # a picture's error counts as if it had this many pixels
 MAX_BINS = 64  # of a column
 MAX_FEATURES = 1100  # columns times bins; where they were more there are fewer bins, which takes less and ranks as well
@@ -171,6 +175,20 @@ class Recipe:
             warmup_ratio=0.05,
         )
 
+    def count_products(self, y: NDArray[np.int8]) -> int:
+        """Multiplications of the whole training on rows of these labels: a pass back takes as many as two forth."""
+        encoding, decoding = self.network.count_products()
+        n_unlabelled, n_labelled = int(np.count_nonzero(y == 0)), int(np.count_nonzero(y))
+
+        def rows(settings: Settings) -> int:
+            n_drawn = min(settings.batch_size, n_unlabelled) + (settings.labelled_batch_size if n_labelled else 0)
+            return settings.n_steps * n_drawn
+
+        found = rows(self.settings) * (encoding * (1 + self.loss.second_encoder) + decoding)
+        if self.loss.turns:
+            found += rows(self.turn_settings) * len(quarter_turns(self.network.in_shape)) * encoding
+        return 3 * found
+
     def to_json(self) -> dict[str, Any]:
         """Plain values for the model file."""
         return {"network": self.network.to_json(), "loss": asdict(self.loss), "settings": asdict(self.settings)}
@@ -229,7 +247,40 @@ def resolve(
     chosen = {name: automatic.get(name, value) if is_auto(value) else value for name, value in given.items()}
     if is_auto(chosen["norm_weight"]):
         chosen["norm_weight"] = NORM_RATIO * chosen["lambda_norm"]
-    return Recipe(network, _loss(chosen, in_shape, y, network.n_members), _settings(chosen, y, kind))
+    recipe = Recipe(network, _loss(chosen, in_shape, y, network.n_members), _settings(chosen, y, kind))
+    return _within_minutes(recipe, given, y) if kind == "images" and device == "cpu" else recipe
+
+
+def _within_minutes(recipe: Recipe, given: Mapping[str, Any], y: NDArray[np.int8]) -> Recipe:
+    """A training on pictures that ends within minutes on two cores, as far as the user has left it open; says how.
+
+    Batches are halved, then there are fewer steps; docs/decisions/0034-pictures-on-a-cpu.md has what either costs.
+    """
+    given_up = []
+    if is_auto(given["hidden"]) and given["recipe"] != "published" and recipe.network.kind == "conv":
+        given_up.append(f"{recipe.network.hidden[0]} channels in the first level, where the paper has 64")
+    wanted, n_products = recipe.settings, recipe.count_products(y)
+    if is_auto(given["n_epochs"]) and n_products > MAX_PRODUCTS:
+        if is_auto(given["batch_size"]) and is_auto(given["labelled_batch_size"]):
+            smaller = {name: getattr(wanted, name) // 2 for name in ("batch_size", "labelled_batch_size")}
+            recipe = replace(recipe, settings=replace(wanted, **smaller))
+            given_up.append(f"batches of {recipe.settings.batch_size} pictures, not {wanted.batch_size}")
+            n_products = recipe.count_products(y)
+        n_steps = min(wanted.n_steps, max(FEWEST_STEPS, int(wanted.n_steps * MAX_PRODUCTS / n_products)))
+        settings = replace(recipe.settings, n_steps=n_steps, halve_every=math.ceil(n_steps / 4))
+        recipe = replace(recipe, settings=settings)
+        if n_steps < wanted.n_steps:
+            given_up.append(f"{n_steps} steps, not {wanted.n_steps}")
+        n_products = recipe.count_products(y)
+    if given_up:
+        logger.warning("training on a CPU in less time, with %s", "; ".join(given_up))
+    if n_products > MAX_PRODUCTS:
+        minutes = n_products / PRODUCTS_PER_SECOND / 60
+        logger.warning(
+            "this training takes about %s on one core of a CPU. Smaller pictures or fewer `n_epochs` take less.",
+            f"{minutes / 60:.1f} hours" if minutes > 90 else f"{minutes:.0f} minutes",
+        )
+    return recipe
 
 
 def _automatic_for_tables(given: Mapping[str, Any], n_bins: int, n_columns: int, y: NDArray[np.int8]) -> dict[str, Any]:
@@ -283,10 +334,6 @@ def _network(
         network = "mlp" if len(in_shape) == 1 else "conv"
     published = given["recipe"] == "published"
     narrow = network == "conv" and device == "cpu" and not published
-    if narrow and is_auto(given["hidden"]):
-        logger.warning(
-            "training on a CPU with a narrower network than the paper's: first level %d channels", CONV_NARROW[0]
-        )
     n_members = automatic["n_members"] if is_auto(given["n_members"]) else given["n_members"]
     spec = NetworkSpec.published(network, in_shape, n_members=int(n_members), narrow=narrow)
     if not published:
