@@ -234,7 +234,7 @@ def list_folder(
     """What is in a folder, or one picture; all sizes are looked at, no pixel is. See `read_folder`."""
     if channels not in (None, 1, 3):
         raise InputError(f"`channels` must be 1 (grey), 3 (RGB) or None. Got {channels!r}.")
-    folder = Path(path)
+    folder, ids = Path(path), tuple[str, ...]()
     if folder.is_file() and is_picture(folder):
         folder, ids = folder.parent, (folder.name,)
     else:
