@@ -43,15 +43,13 @@ _HEAD = "# Results\n\n<!-- Written by esad bench report. -->\n"
 _UNITS = {"s": 1, "m": 60, "h": 3600}
 
 Experiments = Annotated[list[Path], typer.Argument(metavar="EXPERIMENT...", help="Experiment files (TOML).")]
-StorePath = Annotated[
-    Path, typer.Option("--store", "-s", metavar="FILE", help="Store of results; made if it is not there.")
-]
+StorePath = Annotated[Path, options.option("--store -s", "FILE", "Store of results; made if it is not there.")]
 Subset = Annotated[
     list[str] | None,
-    typer.Option(
+    options.option(
         "--subset",
-        metavar="NAME=A,B",
-        help="Only these values of data, variant, seed or an axis; or settings.NAME=VALUE for all. May be repeated.",
+        "NAME=A,B",
+        "Only these values of data, variant, seed or an axis; or settings.NAME=VALUE for all. May be repeated.",
     ),
 ]
 
@@ -76,18 +74,17 @@ def run(
     experiments: Experiments,
     store: StorePath = _STORE,
     subset: Subset = None,
-    jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, metavar="N", help="Processes side by side.")] = 1,
+    jobs: Annotated[int, options.option("--jobs -j", "N", "Processes side by side.", min=1)] = 1,
     backend: Annotated[
         str,
-        typer.Option(
+        options.option(
             "--backend",
-            metavar="NAME",
-            help="loky: processes. threading: threads. ray: the Ray cluster at RAY_ADDRESS, or one started here.",
+            "NAME",
+            "loky: processes. threading: threads. ray: the Ray cluster at RAY_ADDRESS, or one started here.",
         ),
     ] = "loky",
     budget: Annotated[
-        str | None,
-        typer.Option("--budget", metavar="TIME", help="Start nothing new after this long, such as 90s, 25m or 2h."),
+        str | None, options.option("--budget", "TIME", "Start nothing new after this long, such as 90s, 25m or 2h.")
     ] = None,
     as_json: options.Json = False,
 ) -> None:
@@ -117,15 +114,13 @@ def run(
 def report(
     experiments: Experiments,
     store: StorePath = _STORE,
-    out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Markdown file to write.")] = None,
+    out: Annotated[Path | None, options.option("--out -o", "FILE", "Markdown file to write.")] = None,
     published: Annotated[
         Path | None,
-        typer.Option(
-            "--published", metavar="FILE", help="The paper's figures; published.json beside the experiment by default."
-        ),
+        options.option("--published", "FILE", "The paper's figures; published.json beside the experiment by default."),
     ] = None,
     figures: Annotated[
-        Path | None, typer.Option("--figures", metavar="FOLDER", help="Draw figures into this folder, as PNG.")
+        Path | None, options.option("--figures", "FOLDER", "Draw figures into this folder, as PNG.")
     ] = None,
     subset: Subset = None,
     as_json: options.Json = False,
@@ -179,7 +174,7 @@ def merge(
 
 def export(
     store: Annotated[Path, typer.Argument(metavar="STORE", help="Store of results.")],
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="Text file to write (.jsonl).")],
+    out: Annotated[Path, options.option("--out -o", "FILE", "Text file to write (.jsonl).")],
     as_json: options.Json = False,
 ) -> None:
     """Write the results as a small text file, for a repository; report and merge read it too."""

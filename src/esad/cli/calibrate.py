@@ -3,8 +3,6 @@
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from esad.cli import options, output
 from esad.cli.fit import check_out
 
@@ -19,23 +17,19 @@ EXAMPLE = output.example(
 def calibrate(
     model: options.Model,
     data: options.Data,
-    out: Annotated[
-        Path, typer.Option("--out", "-o", metavar="MODEL", help="Model file to write; may be the one that is read.")
-    ],
+    out: Annotated[Path, options.option("--out -o", "MODEL", "Model file to write; may be the one that is read.")],
     alpha: Annotated[
         float | None,
-        typer.Option(
-            "--alpha",
-            metavar="SHARE",
-            help="Set the threshold so that at most this share of normal rows is flagged; else it stays.",
+        options.option(
+            "--alpha", "SHARE", "Set the threshold so that at most this share of normal rows is flagged; else it stays."
         ),
     ] = None,
     pollution_ratio: Annotated[
         float,
-        typer.Option(
+        options.option(
             "--pollution-ratio",
-            metavar="SHARE",
-            help="Cut off this share of the highest scores: hidden anomalies that you are sure are there.",
+            "SHARE",
+            "Cut off this share of the highest scores: hidden anomalies that you are sure are there.",
         ),
     ] = 0.0,
     label_column: options.LabelColumn = None,

@@ -2,8 +2,6 @@
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from esad import registry
 from esad.cli import options, output
 from esad.errors import InputError, LabelError
@@ -31,11 +29,11 @@ def compare(
     labels_csv: options.LabelsCsv = None,
     methods: Annotated[
         str | None,
-        typer.Option("--methods", "-m", metavar="A,B", help="Methods, parted by commas; all that fit by default."),
+        options.option("--methods -m", "A,B", "Methods, parted by commas; all that fit by default."),
     ] = None,
-    repeats: Annotated[int, typer.Option("--repeats", "-r", min=1, metavar="N", help="How many random splits.")] = 5,
+    repeats: Annotated[int, options.option("--repeats -r", "N", "How many random splits.", min=1)] = 5,
     test_size: Annotated[
-        float, typer.Option("--test-size", metavar="SHARE", help="Share of each kind of label that is held out.")
+        float, options.option("--test-size", "SHARE", "Share of each kind of label that is held out.")
     ] = 0.3,
     seed: options.Seed = 0,
     as_json: options.Json = False,

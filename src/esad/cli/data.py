@@ -28,7 +28,7 @@ GET_EXAMPLE = output.example("esad data get cardio", "esad data get mnist --out 
 STATUS_EXAMPLE = output.example("esad data status", "esad data status --json")
 _Folder = Annotated[
     Path | None,
-    typer.Option("--out", "-o", metavar="DIR", help="Data folder; by default ESAD_DATA, or else esad in the cache."),
+    options.option("--out -o", "DIR", "Data folder; by default ESAD_DATA, or else esad in the cache."),
 ]
 
 
@@ -57,19 +57,17 @@ def save(
     ],
     out: Annotated[
         Path,
-        typer.Option("--out", "-o", metavar="FILE", help="File to write (.csv or .parquet); a folder for pictures."),
+        options.option("--out -o", "FILE", "File to write (.csv or .parquet); a folder for pictures."),
     ],
     test_out: Annotated[
         Path | None,
-        typer.Option(
-            "--test-out", metavar="FILE", help="Keep 40 % of the rows apart for esad evaluate, and write them here."
-        ),
+        options.option("--test-out", "FILE", "Keep 40 % of the rows apart for esad evaluate, and write them here."),
     ] = None,
     n_labels: Annotated[
-        int, typer.Option("--labels", min=0, metavar="N", help="How many anomalies get a label; other rows get none.")
+        int, options.option("--labels", "N", "How many anomalies get a label; other rows get none.", min=0)
     ] = 10,
     normal_class: Annotated[
-        int, typer.Option("--normal-class", min=0, metavar="N", help="For pictures: the class that is taken as normal.")
+        int, options.option("--normal-class", "N", "For pictures: the class that is taken as normal.", min=0)
     ] = 0,
     seed: options.Seed = 0,
     as_json: options.Json = False,

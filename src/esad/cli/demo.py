@@ -5,8 +5,6 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from esad import registry
 from esad.cli import options, output, report
 from esad.errors import OutputError
@@ -26,9 +24,7 @@ _EXPLAINED = 5  # rows, in the report
 
 
 def demo(
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Folder for the files it writes.")] = Path(
-        "esad-demo"
-    ),
+    out: Annotated[Path, options.option("--out -o", "DIR", "Folder for the files it writes.")] = Path("esad-demo"),
     seed: options.Seed = 0,
     as_json: options.Json = False,
 ) -> None:

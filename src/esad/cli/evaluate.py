@@ -2,8 +2,6 @@
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from esad.cli import options, output
 from esad.errors import InputError
 
@@ -27,10 +25,10 @@ def evaluate(
     labels_csv: options.LabelsCsv = None,
     k: Annotated[
         list[int] | None,
-        typer.Option("--k", min=1, metavar="K", help="Precision among the K worst; may be repeated. [10, 50, 100]"),
+        options.option("--k", "K", "Precision among the K worst; may be repeated. [10, 50, 100]", min=1),
     ] = None,
     resamples: Annotated[
-        int, typer.Option("--resamples", min=0, metavar="N", help="Bootstrap resamples behind the intervals.")
+        int, options.option("--resamples", "N", "Bootstrap resamples behind the intervals.", min=0)
     ] = 1000,
     seed: options.Seed = 0,
     as_json: options.Json = False,

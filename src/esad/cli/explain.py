@@ -4,8 +4,6 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from esad.cli import options, output
 from esad.errors import DataFileError, InputError
 
@@ -28,17 +26,14 @@ _SUFFIXES = (".csv", ".parquet", ".json")
 def explain(
     model: options.Model,
     data: options.Data,
-    top: Annotated[int, typer.Option("--top", "-n", min=1, metavar="N", help="Explain the N worst rows.")] = 5,
-    columns: Annotated[
-        int, typer.Option("--columns", min=1, metavar="N", help="Show the N columns with the largest shares.")
-    ] = 5,
+    top: Annotated[int, options.option("--top -n", "N", "Explain the N worst rows.", min=1)] = 5,
+    columns: Annotated[int, options.option("--columns", "N", "Show the N columns with the largest shares.", min=1)] = 5,
     out: Annotated[
         Path | None,
-        typer.Option(
-            "--out",
-            "-o",
-            metavar="REASONS",
-            help="Write all columns to a .csv, .parquet or .json file; for pictures, heat maps to a new folder.",
+        options.option(
+            "--out -o",
+            "REASONS",
+            "Write all columns to a .csv, .parquet or .json file; for pictures, heat maps to a new folder.",
         ),
     ] = None,
     id_column: options.IdColumn = None,

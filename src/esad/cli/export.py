@@ -3,8 +3,6 @@
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from esad.cli import options, output
 from esad.errors import InputError, OutputError
 
@@ -20,14 +18,14 @@ _MAX_SHOWN = 30
 
 def export(
     model: options.Model,
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="File to write: .onnx, or .pt2 for torch.")],
+    out: Annotated[Path, options.option("--out -o", "FILE", "File to write: .onnx, or .pt2 for torch.")],
     format: Annotated[
         str,
-        typer.Option("--format", "-f", metavar="NAME", help="onnx, for onnxruntime, or torch, for torch.export.load."),
+        options.option("--format -f", "NAME", "onnx, for onnxruntime, or torch, for torch.export.load."),
     ] = "onnx",
     check: Annotated[
         Path | None,
-        typer.Option("--check", metavar="DATA", help="Rows or pictures to compare the scores on, beside random ones."),
+        options.option("--check", "DATA", "Rows or pictures to compare the scores on, beside random ones."),
     ] = None,
     as_json: options.Json = False,
 ) -> None:

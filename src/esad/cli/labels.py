@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from esad.cli import options, output
 from esad.errors import InputError, LabelError
 
@@ -31,10 +29,9 @@ _DOUBTS_SHOWN = 5
 def labels(
     model: options.Model,
     data: options.Data,
-    n: Annotated[int, typer.Option("--n", "-n", min=1, metavar="N", help="How many rows to suggest.")] = 10,
+    n: Annotated[int, options.option("--n -n", "N", "How many rows to suggest.", min=1)] = 10,
     out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", metavar="FILE", help="CSV file to write: the rows to label, with an empty label."),
+        Path | None, options.option("--out -o", "FILE", "CSV file to write: the rows to label, with an empty label.")
     ] = None,
     label_column: options.LabelColumn = None,
     id_column: options.IdColumn = None,
@@ -43,7 +40,7 @@ def labels(
     unlabelled_value: options.UnlabelledValue = None,
     labels_csv: options.LabelsCsv = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Only suggest rows: no learning curve and no audit, which train anew.")
+        bool, options.option("--quick", None, "Only suggest rows: no learning curve and no audit, which train anew.")
     ] = False,
     as_json: options.Json = False,
 ) -> None:

@@ -45,7 +45,14 @@ __all__ = [
     "UnlabelledValue",
     "complete_data_set",
     "complete_method",
+    "option",
 ]
+
+
+def option(names: str, value: str | None, help: str, panel: str | None = None, **rest: Any) -> Any:
+    """An option: its names, what stands for its value (None for a switch), its help and the panel it is shown in."""
+    return typer.Option(*names.split(), metavar=value, help=help, rich_help_panel=panel, **rest)
+
 
 _DATA, _RUNNING, _ADDRESS = "Data", "Running", "Address"
 _TRAINING, _THRESHOLD = "Training", "Threshold (one of these)"
@@ -80,54 +87,30 @@ def _parse_size(text: str) -> Any:
 
 Data = Annotated[Path, typer.Argument(metavar="DATA", help="CSV or Parquet file, or a folder of pictures.")]
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="Model file written by esad fit.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
+Json = Annotated[bool, option("--json", None, "Print one JSON document and nothing else.")]
 LabelColumn = Annotated[
     str | None,
-    typer.Option(
-        "--label-column",
-        "-l",
-        metavar="NAME",
-        help="Column that holds the few labels: anomaly, normal, or blank for unlabelled; or -1, +1, 0.",
-        rich_help_panel=_DATA,
+    option(
+        "--label-column -l",
+        "NAME",
+        "Column that holds the few labels: anomaly, normal, or blank for unlabelled; or -1, +1, 0.",
+        _DATA,
     ),
 ]
 IdColumn = Annotated[
     str | None,
-    typer.Option(
-        "--id-column",
-        "-i",
-        metavar="NAME",
-        help="Column that names the rows: never learned from, carried into the scores.",
-        rich_help_panel=_DATA,
-    ),
+    option("--id-column -i", "NAME", "Column that names the rows: never learned from, carried into the scores.", _DATA),
 ]
-Ignore = Annotated[
-    list[str] | None,
-    typer.Option("--ignore", metavar="NAME", help="Column to leave out; may be repeated.", rich_help_panel=_DATA),
-]
+Ignore = Annotated[list[str] | None, option("--ignore", "NAME", "Column to leave out; may be repeated.", _DATA)]
 Text = Annotated[
     list[str] | None,
-    typer.Option(
-        "--text",
-        metavar="NAME",
-        help="Column to read as text, such as codes of digits; may be repeated.",
-        rich_help_panel=_DATA,
-    ),
+    option("--text", "NAME", "Column to read as text, such as codes of digits; may be repeated.", _DATA),
 ]
 AnomalyValue = Annotated[
-    str | None,
-    typer.Option(
-        "--anomaly-value",
-        metavar="VALUE",
-        help="Value that marks an anomaly, such as 1, fraud or yes.",
-        rich_help_panel=_DATA,
-    ),
+    str | None, option("--anomaly-value", "VALUE", "Value that marks an anomaly, such as 1, fraud or yes.", _DATA)
 ]
 NormalValue = Annotated[
-    str | None,
-    typer.Option(
-        "--normal-value", metavar="VALUE", help="Value that marks a row known to be normal.", rich_help_panel=_DATA
-    ),
+    str | None, option("--normal-value", "VALUE", "Value that marks a row known to be normal.", _DATA)
 ]
 Resize = Annotated[
     Any,
@@ -141,201 +124,137 @@ Resize = Annotated[
     ),
 ]
 UnlabelledValue = Annotated[
-    str | None,
-    typer.Option(
-        "--unlabelled-value",
-        metavar="VALUE",
-        help="Value of rows that nobody has looked at, beside blanks.",
-        rich_help_panel=_DATA,
-    ),
+    str | None, option("--unlabelled-value", "VALUE", "Value of rows that nobody has looked at, beside blanks.", _DATA)
 ]
 CasesFile = Annotated[
     Path | None,
-    typer.Option(
+    option(
         "--cases",
-        metavar="FILE",
-        help="Labelled rows or pictures to hold the alarms against, such as the training file; for models that were "
+        "FILE",
+        "Labelled rows or pictures to hold the alarms against, such as the training file; for models that were "
         "not trained with --keep-cases.",
-        rich_help_panel=_DATA,
+        _DATA,
     ),
 ]
 LabelsCsv = Annotated[
     Path | None,
-    typer.Option(
+    option(
         "--labels-csv",
-        metavar="FILE",
-        help="For a folder of pictures: CSV with the columns file and label, instead of sub-folders.",
-        rich_help_panel=_DATA,
+        "FILE",
+        "For a folder of pictures: CSV with the columns file and label, instead of sub-folders.",
+        _DATA,
     ),
 ]
 TruthColumn = Annotated[
     str | None,
-    typer.Option(
-        "--truth-column",
-        "-t",
-        metavar="NAME",
-        help="Column with the truth of every row: 1 or anomaly, 0 or normal (or -1, +1). "
+    option(
+        "--truth-column -t",
+        "NAME",
+        "Column with the truth of every row: 1 or anomaly, 0 or normal (or -1, +1). "
         "For pictures the sub-folders anomaly/ and normal/ say it.",
     ),
 ]
 Seed = Annotated[
     int,
-    typer.Option(
-        "--seed",
-        metavar="N",
-        callback=_check_seed,
-        help="The same seed on the same machine gives the same result.",
-        rich_help_panel=_RUNNING,
-    ),
+    option("--seed", "N", "The same seed on the same machine gives the same result.", _RUNNING, callback=_check_seed),
 ]
-Device = Annotated[
-    str,
-    typer.Option(
-        "--device", metavar="NAME", help="Where to compute: auto, cpu, cuda, cuda:1.", rich_help_panel=_RUNNING
-    ),
-]
+Device = Annotated[str, option("--device", "NAME", "Where to compute: auto, cpu, cuda, cuda:1.", _RUNNING)]
 Host = Annotated[
-    str,
-    typer.Option(
-        "--host",
-        metavar="ADDRESS",
-        help="Where to listen; 0.0.0.0 is every network of this machine.",
-        rich_help_panel=_ADDRESS,
-    ),
+    str, option("--host", "ADDRESS", "Where to listen; 0.0.0.0 is every network of this machine.", _ADDRESS)
 ]
-Port = Annotated[
-    int,
-    typer.Option(
-        "--port", "-p", min=0, max=65535, metavar="N", help="Port; 0 takes a free one.", rich_help_panel=_ADDRESS
-    ),
-]
+Port = Annotated[int, option("--port -p", "N", "Port; 0 takes a free one.", _ADDRESS, min=0, max=65535)]
 
 # ---------------------------------------------------------------------- training
 
-ModelOut = Annotated[
-    Path, typer.Option("--out", "-o", metavar="MODEL", help="Model file to write; its name ends in .esad.")
-]
+ModelOut = Annotated[Path, option("--out -o", "MODEL", "Model file to write; its name ends in .esad.")]
 Method = Annotated[
-    str,
-    typer.Option(
-        "--method",
-        "-m",
-        metavar="NAME",
-        help="The method; see: esad methods.",
-        autocompletion=complete_method,
-        rich_help_panel=_TRAINING,
-    ),
+    str, option("--method -m", "NAME", "The method; see: esad methods.", _TRAINING, autocompletion=complete_method)
 ]
 MethodOrAuto = Annotated[
     str,
-    typer.Option(
-        "--method",
-        "-m",
-        metavar="NAME",
-        help="The method; see: esad methods. auto: the committee for tables with labelled anomalies, else ESAD.",
+    option(
+        "--method -m",
+        "NAME",
+        "The method; see: esad methods. auto: the committee for tables with labelled anomalies, else ESAD.",
+        _TRAINING,
         autocompletion=complete_method,
-        rich_help_panel=_TRAINING,
     ),
 ]
-Members = Annotated[
-    int | None,
-    typer.Option("--members", min=1, metavar="N", help="Networks trained side by side.", rich_help_panel=_TRAINING),
-]
+Members = Annotated[int | None, option("--members", "N", "Networks trained side by side.", _TRAINING, min=1)]
 Search = Annotated[
     bool,
-    typer.Option(
+    option(
         "--search",
-        help="Try a few recipes by repeated splits of the labels first; takes about ten times as long.",
-        rich_help_panel=_TRAINING,
+        None,
+        "Try a few recipes by repeated splits of the labels first; takes about ten times as long.",
+        _TRAINING,
     ),
 ]
 Settings = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
         "--set",
-        metavar="NAME=VALUE",
-        help="Any other parameter of the method, such as n_epochs=50; may be repeated. How to compute, of ESAD: "
+        "NAME=VALUE",
+        "Any other parameter of the method, such as n_epochs=50; may be repeated. How to compute, of ESAD: "
         "precision=bfloat16 (or float64), compiled=true, accumulate=4 (a batch in parts).",
-        rich_help_panel=_TRAINING,
+        _TRAINING,
     ),
 ]
 CalibrationRatio = Annotated[
     float | None,
-    typer.Option(
+    option(
         "--calibration-ratio",
-        metavar="SHARE",
-        help="Hold this share of the unlabelled rows out of the training, for p-values and alarms with a guarantee.",
-        rich_help_panel=_TRAINING,
+        "SHARE",
+        "Hold this share of the unlabelled rows out of the training, for p-values and alarms with a guarantee.",
+        _TRAINING,
     ),
 ]
 CrossCalibration = Annotated[
     bool,
-    typer.Option(
+    option(
         "--cross-calibration",
-        help="Like --calibration-ratio, but no row is lost: each member calibrates with those it left out anyway. For "
+        None,
+        "Like --calibration-ratio, but no row is lost: each member calibrates with those it left out anyway. For "
         "few rows; the guarantee is weaker.",
-        rich_help_panel=_TRAINING,
+        _TRAINING,
     ),
 ]
 Contamination = Annotated[
-    float | None,
-    typer.Option(
-        "--contamination", metavar="SHARE", help="Flag this share of the training rows.", rich_help_panel=_THRESHOLD
-    ),
+    float | None, option("--contamination", "SHARE", "Flag this share of the training rows.", _THRESHOLD)
 ]
 FalseAlarmRate = Annotated[
     float | None,
-    typer.Option(
-        "--false-alarm-rate",
-        metavar="SHARE",
-        help="Flag at most this share of the unlabelled and normal rows.",
-        rich_help_panel=_THRESHOLD,
-    ),
+    option("--false-alarm-rate", "SHARE", "Flag at most this share of the unlabelled and normal rows.", _THRESHOLD),
 ]
 FromLabels = Annotated[
-    bool,
-    typer.Option(
-        "--threshold-from-labels", help="Flag from where the labels are parted best.", rich_help_panel=_THRESHOLD
-    ),
+    bool, option("--threshold-from-labels", None, "Flag from where the labels are parted best.", _THRESHOLD)
 ]
 KeepCases = Annotated[
     bool,
-    typer.Option(
+    option(
         "--keep-cases",
-        help="Keep the labelled rows in the model file, for esad explain to name the nearest; whoever has the file "
+        None,
+        "Keep the labelled rows in the model file, for esad explain to name the nearest; whoever has the file "
         "can read them.",
-        rich_help_panel=_TRAINING,
+        _TRAINING,
     ),
 ]
 Stream = Annotated[
     bool | None,
-    typer.Option(
+    option(
         "--stream/--no-stream",
-        help="Read tables or pictures in parts, in bounded memory. By default several files are, and whatever "
+        None,
+        "Read tables or pictures in parts, in bounded memory. By default several files are, and whatever "
         "would fill an eighth of the memory.",
+        _RUNNING,
         show_default=False,
-        rich_help_panel=_RUNNING,
     ),
 ]
 SkipBroken = Annotated[
-    bool,
-    typer.Option(
-        "--skip-broken", help="Leave out pictures that cannot be read, and say which.", rich_help_panel=_RUNNING
-    ),
+    bool, option("--skip-broken", None, "Leave out pictures that cannot be read, and say which.", _RUNNING)
 ]
-Resume = Annotated[
-    bool, typer.Option("--resume", help="Go on from MODEL.checkpoint after a kill or Ctrl-C.", rich_help_panel=_RUNNING)
-]
+Resume = Annotated[bool, option("--resume", None, "Go on from MODEL.checkpoint after a kill or Ctrl-C.", _RUNNING)]
 CheckpointEvery = Annotated[
-    float,
-    typer.Option(
-        "--checkpoint-every",
-        min=0,
-        metavar="SECONDS",
-        help="Time between two checkpoints of the training.",
-        rich_help_panel=_RUNNING,
-    ),
+    float, option("--checkpoint-every", "SECONDS", "Time between two checkpoints of the training.", _RUNNING, min=0)
 ]
-Quiet = Annotated[
-    bool, typer.Option("--quiet", "-q", help="Print nothing but warnings and errors.", rich_help_panel=_RUNNING)
-]
+Quiet = Annotated[bool, option("--quiet -q", None, "Print nothing but warnings and errors.", _RUNNING)]

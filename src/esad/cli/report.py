@@ -3,8 +3,6 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from esad.cli import options, output
 from esad.cli.explain import read_cases
 from esad.errors import InputError
@@ -24,26 +22,24 @@ EXAMPLE = output.example(
 def report(
     model: options.Model,
     data: options.Data,
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="REPORT", help="HTML file to write.")],
+    out: Annotated[Path, options.option("--out -o", "REPORT", "HTML file to write.")],
     truth_column: options.TruthColumn = None,
     anomaly_value: options.AnomalyValue = None,
     kind_column: Annotated[
         str | None,
-        typer.Option(
+        options.option(
             "--kind-column",
-            metavar="NAME",
-            help="Column with the kind of each anomaly; for pictures the sub-folders of anomaly/ say it.",
+            "NAME",
+            "Column with the kind of each anomaly; for pictures the sub-folders of anomaly/ say it.",
         ),
     ] = None,
     seen_kind: Annotated[
         list[str] | None,
-        typer.Option(
-            "--seen-kind",
-            metavar="KIND",
-            help="Kind that training had labels of; may be repeated. The others had none.",
+        options.option(
+            "--seen-kind", "KIND", "Kind that training had labels of; may be repeated. The others had none."
         ),
     ] = None,
-    top: Annotated[int, typer.Option("--top", "-n", min=1, metavar="N", help="Explain the N worst rows.")] = 10,
+    top: Annotated[int, options.option("--top -n", "N", "Explain the N worst rows.", min=1)] = 10,
     id_column: options.IdColumn = None,
     labels_csv: options.LabelsCsv = None,
     cases: options.CasesFile = None,

@@ -40,63 +40,49 @@ _Paths = Annotated[
 ]
 _Out = Annotated[
     Path | None,
-    typer.Option(
-        "--out",
-        "-o",
-        metavar="MODEL",
-        help="Without MODEL: the model file to make, or to go on with. By default DATA with the ending .esad.",
+    options.option(
+        "--out -o",
+        "MODEL",
+        "Without MODEL: the model file to make, or to go on with. By default DATA with the ending .esad.",
     ),
 ]
 _Labels = Annotated[
     Path | None,
-    typer.Option(
+    options.option(
         "--labels",
-        metavar="FILE",
-        help="File that the judgements are kept in. By default DATA with .labels.db after its name.",
-        rich_help_panel=_LABELS_PANEL,
+        "FILE",
+        "File that the judgements are kept in. By default DATA with .labels.db after its name.",
+        _LABELS_PANEL,
     ),
 ]
 _ExportLabels = Annotated[
     Path | None,
-    typer.Option(
-        "--export-labels",
-        metavar="FILE",
-        help="Write the judgements to this CSV file and end.",
-        rich_help_panel=_LABELS_PANEL,
-    ),
+    options.option("--export-labels", "FILE", "Write the judgements to this CSV file and end.", _LABELS_PANEL),
 ]
 _ImportLabels = Annotated[
     Path | None,
-    typer.Option(
-        "--import-labels",
-        metavar="FILE",
-        help="Enter the judgements of this CSV file and end.",
-        rich_help_panel=_LABELS_PANEL,
-    ),
+    options.option("--import-labels", "FILE", "Enter the judgements of this CSV file and end.", _LABELS_PANEL),
 ]
 _Reviewers = Annotated[
     list[str] | None,
-    typer.Option(
+    options.option(
         "--reviewer",
-        metavar="NAME",
-        help="Who judges; may be repeated, each gets a link of their own. By default your user name.",
-        rich_help_panel=_PAGE_PANEL,
+        "NAME",
+        "Who judges; may be repeated, each gets a link of their own. By default your user name.",
+        _PAGE_PANEL,
     ),
 ]
 _Training = Annotated[
     Path | None,
-    typer.Option(
+    options.option(
         "--training",
-        metavar="FILE",
-        help="What MODEL was trained on, where it is not found at the place noted in MODEL: refits learn from it too.",
-        rich_help_panel=_PAGE_PANEL,
+        "FILE",
+        "What MODEL was trained on, where it is not found at the place noted in MODEL: refits learn from it too.",
+        _PAGE_PANEL,
     ),
 ]
 _Cold = Annotated[
-    bool,
-    typer.Option(
-        "--cold", help="Let refits begin anew, not with the weights of the old model.", rich_help_panel=_PAGE_PANEL
-    ),
+    bool, options.option("--cold", None, "Let refits begin anew, not with the weights of the old model.", _PAGE_PANEL)
 ]
 
 

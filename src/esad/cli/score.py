@@ -42,82 +42,75 @@ def score(
     ],
     out: Annotated[
         Path | None,
-        typer.Option(
-            "--out", "-o", metavar="SCORES", help="Scores file to write: .csv or .parquet. Of many files: folder."
-        ),
+        options.option("--out -o", "SCORES", "Scores file to write: .csv or .parquet. Of many files: folder."),
     ] = None,
     id_column: options.IdColumn = None,
     top: Annotated[
-        int | None, typer.Option("--top", "-n", min=0, metavar="N", help="Print the N worst rows; 20 without --out.")
+        int | None, options.option("--top -n", "N", "Print the N worst rows; 20 without --out.", min=0)
     ] = None,
     with_data: Annotated[
         bool,
-        typer.Option(
+        options.option(
             "--with-data",
-            help="Write all columns of the table along, each row's line in a spreadsheet, and the reasons of alarms.",
+            None,
+            "Write all columns of the table along, each row's line in a spreadsheet, and the reasons of alarms.",
         ),
     ] = False,
     alpha: Annotated[
         float | None,
-        typer.Option(
-            "--alpha",
-            metavar="SHARE",
-            help="Flag rows whose p-value is at most this: the share of false alarms among normal rows.",
+        options.option(
+            "--alpha", "SHARE", "Flag rows whose p-value is at most this: the share of false alarms among normal rows."
         ),
     ] = None,
     fdr: Annotated[
         float | None,
-        typer.Option(
+        options.option(
             "--fdr",
-            metavar="SHARE",
-            help="Flag rows so that at most this share of those flagged is expected to be false. Reads the data twice.",
+            "SHARE",
+            "Flag rows so that at most this share of those flagged is expected to be false. Reads the data twice.",
         ),
     ] = None,
     max_unpacked: Annotated[
         float,
-        typer.Option(
+        options.option(
             "--max-unpacked",
+            "GIB",
+            "Refuse a Parquet file of which 65,536 rows become more than this in memory; 0 reads whatever comes.",
             min=0,
-            metavar="GIB",
-            help="Refuse a Parquet file of which 65,536 rows become more than this in memory; 0 reads whatever comes.",
         ),
     ] = 2.0,
     engine: Annotated[
         str | None,
-        typer.Option(
+        options.option(
             "--engine",
-            metavar="NAME",
-            help="Who scores the files: local, processes of this machine, or ray, tasks of a Ray cluster.",
-            rich_help_panel=_MANY,
+            "NAME",
+            "Who scores the files: local, processes of this machine, or ray, tasks of a Ray cluster.",
+            _MANY,
         ),
     ] = None,
     jobs: Annotated[
         int | None,
-        typer.Option(
-            "--jobs",
-            "-j",
+        options.option(
+            "--jobs -j",
+            "N",
+            "Files at once, each with one thread; by default as many as there are cores.",
+            _MANY,
             min=1,
-            metavar="N",
-            help="Files at once, each with one thread; by default as many as there are cores.",
-            rich_help_panel=_MANY,
         ),
     ] = None,
     ray_address: Annotated[
         str | None,
-        typer.Option(
+        options.option(
             "--ray-address",
-            metavar="HOST:PORT",
-            help="Ray cluster that runs already; by default RAY_ADDRESS, or one started here.",
-            rich_help_panel=_MANY,
+            "HOST:PORT",
+            "Ray cluster that runs already; by default RAY_ADDRESS, or one started here.",
+            _MANY,
         ),
     ] = None,
     form: Annotated[
         str | None,
-        typer.Option(
-            "--format",
-            metavar="NAME",
-            help="Format of the scores, csv or parquet; by default that of each file.",
-            rich_help_panel=_MANY,
+        options.option(
+            "--format", "NAME", "Format of the scores, csv or parquet; by default that of each file.", _MANY
         ),
     ] = None,
     as_json: options.Json = False,

@@ -9,8 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from esad.cli import options, output
 from esad.errors import InputError, OutputError
 
@@ -30,67 +28,53 @@ def serve(
     port: options.Port = 8000,
     api_keys: Annotated[
         Path | None,
-        typer.Option(
+        options.option(
             "--api-keys",
-            metavar="FILE",
-            help="File with one API key a line, its name, scopes and rate behind it if need be; the variable "
+            "FILE",
+            "File with one API key a line, its name, scopes and rate behind it if need be; the variable "
             "ESAD_API_KEYS holds them otherwise.",
-            rich_help_panel=_WHO,
+            _WHO,
         ),
     ] = None,
     rate_limit: Annotated[
         float | None,
-        typer.Option(
-            "--rate-limit",
-            metavar="N",
-            help="Requests per second of every API key that has no rate of its own.",
-            rich_help_panel=_LIMITS,
+        options.option(
+            "--rate-limit", "N", "Requests per second of every API key that has no rate of its own.", _LIMITS
         ),
     ] = None,
     host_name: Annotated[
         list[str] | None,
-        typer.Option(
-            "--host-name",
-            metavar="NAME",
-            help="Host name that clients use, beside localhost and addresses; may be repeated.",
-            rich_help_panel=_WHO,
+        options.option(
+            "--host-name", "NAME", "Host name that clients use, beside localhost and addresses; may be repeated.", _WHO
         ),
     ] = None,
     max_rows: Annotated[
-        int,
-        typer.Option(
-            "--max-rows", min=1, metavar="N", help="Rows or pictures of one request.", rich_help_panel=_LIMITS
-        ),
+        int, options.option("--max-rows", "N", "Rows or pictures of one request.", _LIMITS, min=1)
     ] = 10_000,
     max_body: Annotated[
-        int,
-        typer.Option(
-            "--max-body", min=1, max=1024, metavar="MIB", help="Size of one request in MiB.", rich_help_panel=_LIMITS
-        ),
+        int, options.option("--max-body", "MIB", "Size of one request in MiB.", _LIMITS, min=1, max=1024)
     ] = 16,
-    timeout: Annotated[
-        float,
-        typer.Option("--timeout", metavar="SECONDS", help="Time that an answer may take.", rich_help_panel=_LIMITS),
-    ] = 30.0,
+    timeout: Annotated[float, options.option("--timeout", "SECONDS", "Time that an answer may take.", _LIMITS)] = 30.0,
     watch: Annotated[
         bool,
-        typer.Option(
+        options.option(
             "--watch/--no-watch",
-            help="Serve a new model file as soon as it takes the place of the old one; SIGHUP asks for it at any time.",
+            None,
+            "Serve a new model file as soon as it takes the place of the old one; SIGHUP asks for it at any time.",
         ),
     ] = True,
     accept_new_columns: Annotated[
         bool,
-        typer.Option(
-            "--accept-new-columns", help="Serve a new model file also if it takes other columns than the one before."
+        options.option(
+            "--accept-new-columns", None, "Serve a new model file also if it takes other columns than the one before."
         ),
     ] = False,
     access_log: Annotated[
         str | None,
-        typer.Option(
+        options.option(
             "--access-log",
-            metavar="FILE",
-            help="Append a line of JSON for every answer: request, key, status, rows, milliseconds. - is the terminal.",
+            "FILE",
+            "Append a line of JSON for every answer: request, key, status, rows, milliseconds. - is the terminal.",
         ),
     ] = None,
     as_json: options.Json = False,
