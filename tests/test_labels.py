@@ -58,9 +58,23 @@ class TestCheck:
             "`y` must hold -1 (anomaly), 0 (unlabelled) or +1 (normal). Got [2]. See esad.labels.from_binary."
         )
 
-    def test_words_point_to_from_column(self):
-        with pytest.raises(LabelError, match="from_column"):
-            labels.check(["anomaly", "normal"], 2)
+    def test_words_are_read_as_in_a_file(self, container):
+        assert labels.check(container(["Fraud", None, "Not Fraud"]), 3).tolist() == [-1, 0, 1]
+
+    @pytest.mark.parametrize("library", [pd, pl])
+    def test_a_series_named_by_a_question_may_hold_yes_and_no(self, library):
+        answers = library.Series(name="is_fraud", **{"data" if library is pd else "values": ["yes", "", "no"]})
+        assert labels.check(answers, 3).tolist() == [-1, 0, 1]
+        assert labels.check(answers.to_frame(), 3).tolist() == [-1, 0, 1]
+
+    @pytest.mark.parametrize("y", [["yes", "no"], ["1", "0"], ["anomaly", "shipped"]])
+    def test_words_that_may_mean_anything_point_to_from_column(self, y):
+        with pytest.raises(LabelError, match=r"esad\.labels\.from_column\(y, anomaly_value=\.\.\.\)"):
+            labels.check(y, 2)
+
+    @pytest.mark.parametrize("y", [[[-1], [0], [1]], np.array([[-1.0], [np.nan], [1.0]]), [["bad"], [""], ["good"]]])
+    def test_a_table_of_one_column_is_one_column(self, y):
+        assert labels.check(y, 3).tolist() == [-1, 0, 1]
 
     @pytest.mark.parametrize("y", [[True, False], pd.Series([True, None]), np.array([True, False], dtype=object)])
     def test_booleans_are_ambiguous(self, y):

@@ -71,8 +71,9 @@ def check(y: ArrayLike | None, n_rows: int, *, warn: bool = True) -> Labels:
 
     Parameters
     ----------
-    y : array-like of shape (n_rows,) or None
-        -1 anomaly, 0 unlabelled, +1 normal; a missing entry is unlabelled, `None` means that no row is labelled.
+    y : array-like of shape (n_rows,) or (n_rows, 1), or None
+        -1 anomaly, 0 unlabelled, +1 normal; a missing entry is unlabelled, `None` means that no row is labelled. Words
+        are read as `from_column` reads them, by the name of a series where it has one.
     n_rows : int
         How many rows the data have.
     warn : bool
@@ -86,23 +87,37 @@ def check(y: ArrayLike | None, n_rows: int, *, warn: bool = True) -> Labels:
     --------
     >>> check([-1, None, 0, 1], 4)
     array([-1,  0,  0,  1], dtype=int8)
+    >>> check(["Fraud", "", "Not Fraud"], 3)
+    array([-1,  0,  1], dtype=int8)
     """
     if y is None:
         return np.zeros(n_rows, dtype=np.int8)
     values, codes = _values.distinct(y, name="y")
     if len(codes) != n_rows:
         raise LabelError(f"`y` must hold one label per row. Got {len(codes)} labels for {n_rows} rows.")
-    wrong = [value for value in values if value is not None and not _is_label(value)]
-    if wrong:
-        fix = "from_column" if any(isinstance(value, str) for value in wrong) else "from_binary"
-        raise LabelError(
-            "`y` must hold -1 (anomaly), 0 (unlabelled) or +1 (normal). "
-            f"Got {_values.shown(wrong)}. See esad.labels.{fix}."
-        )
-    labels: Labels = np.array([UNLABELLED if value is None else int(value) for value in values], dtype=np.int8)[codes]
+    if any(isinstance(value, str) for value in values):
+        labels = _from_words(y)
+    else:
+        wrong = [value for value in values if value is not None and not _is_label(value)]
+        if wrong:
+            raise LabelError(
+                "`y` must hold -1 (anomaly), 0 (unlabelled) or +1 (normal). "
+                f"Got {_values.shown(wrong)}. See esad.labels.from_binary."
+            )
+        labels = np.array([UNLABELLED if value is None else int(value) for value in values], dtype=np.int8)[codes]
     if warn:
         _warn_if_doubtful(labels)
     return labels
+
+
+def _from_words(y: ArrayLike) -> Labels:
+    """Labels of a `y` of words, which may be a series with a name that asks, such as `is_fraud`."""
+    columns = getattr(y, "columns", None)
+    name = str((getattr(y, "name", None) if columns is None else columns[0]) or "y")
+    try:
+        return from_column(y, name=name)
+    except LabelError as error:
+        raise LabelError(f"{error} Make labels of it with esad.labels.from_column(y, anomaly_value=...).") from error
 
 
 def from_binary(y: ArrayLike, *, zero: Literal["unlabelled", "normal"] = "unlabelled") -> Labels:

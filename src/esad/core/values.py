@@ -18,11 +18,16 @@ _MAX_SHOWN: Final = 5
 
 
 def distinct(values: ArrayLike, *, name: str) -> tuple[list[Any], NDArray[np.intp]]:
-    """Give the distinct plain values (missing ones as None) and, for every row, which of them it holds."""
+    """Give the distinct plain values (missing ones as None) and, for every row, which of them it holds.
+
+    Shape (n,), or (n, 1) as a table of one column has it.
+    """
     try:
         column = np.asarray(values)
     except ValueError as error:
         raise LabelError(f"{name!r} must be one column of values. Got a ragged list.") from error
+    if column.ndim == 2 and column.shape[1] == 1:
+        column = column[:, 0]
     if column.ndim != 1:
         raise LabelError(f"{name!r} must be one column of values. Got shape {column.shape}.")
     if column.dtype.kind in "biuf":
