@@ -190,3 +190,20 @@ def test_categories_that_only_held_out_rows_have_do_not_matter():
         {"size": np.arange(40.0), "colour": [f"only {row}" if row % 2 else "red" for row in range(40)]}
     )
     assert np.isfinite(tiny("iforest").fit(frame, calibration_ratio=0.5).p_value(frame)).all()
+
+
+def test_probabilities_need_labelled_anomalies_apart_and_are_kept_in_the_file(rows, tmp_path):
+    X, y = rows
+    detector = tiny("iforest").fit(X)
+    assert not hasattr(detector, "predict_proba")
+    for calibrated in (detector, detector.calibrate(X)):
+        with pytest.raises(InputError, match=r"calibrate\(X, y\) with rows that training has not seen"):
+            calibrated.predict_proba(X)
+    detector.calibrate(X, np.where(y < 0, "anomaly", "")).save(tmp_path / "model.esad")
+    found = detector.predict_proba(X)
+    assert found.shape == (len(X), 2)
+    np.testing.assert_allclose(found.sum(axis=1), 1.0)
+    assert found[y < 0, 0].mean() > found[y >= 0, 0].mean()
+    np.testing.assert_array_equal(esad.load(tmp_path / "model.esad").predict_proba(X), found)
+    higher = detector.calibrate(X, y, anomaly_ratio=0.5).predict_proba(X)[:, 0]
+    assert (higher >= found[:, 0]).all()

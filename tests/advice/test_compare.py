@@ -138,3 +138,11 @@ def test_doubled_column_names_are_refused_in_our_words(rows):
 def test_what_no_method_could_use_is_an_error_before_the_training(rows, bad):
     with pytest.raises(InputError):
         compare(bad, rows[1], on_fit=lambda *args: pytest.fail("the training began"))
+
+
+def test_a_comparison_shows_itself_as_a_table_with_what_was_left_out(rows):
+    found = compare(*rows, methods=["iforest", "geom"], n_repeats=2)
+    page = found._repr_html_()
+    assert page.count("<tr>") == 2  # the head and the one method that could be used
+    assert "2 splits, 2 labelled anomalies among" in page
+    assert "geom was left out: " in page

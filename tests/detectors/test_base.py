@@ -9,6 +9,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+import scipy.sparse
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -223,6 +224,34 @@ def test_a_loaded_detector_needs_rows_for_a_threshold(rows, tmp_path):
 def test_a_column_of_ids_is_pointed_at(frame):
     with pytest.warns(UserWarning, match="'name' holds other text in every row"):
         tiny("esad").fit(frame.assign(name=[f"row {index}" for index in range(len(frame))]))
+
+
+@pytest.mark.parametrize(
+    "library", [pd.DataFrame, pl.DataFrame, pa.table, lambda columns: pd.DataFrame(columns).values]
+)
+def test_numbers_as_text_are_pointed_at_in_every_library(library):
+    amounts = [f"{1.5 * number:.2f}" for number in range(40)]
+    kinds = {"size": np.arange(40.0), "amount": amounts}
+    with pytest.warns(UserWarning, match=r"Column '(amount|x1)' holds numbers as text, such as '0.00'"):
+        tiny("iforest").fit(library(kinds))
+    with pytest.warns(UserWarning, match=r"nearly all numbers but read as text, because of cells such as 'free'"):
+        tiny("iforest").fit(library(kinds | {"amount": ["free", *amounts[1:]]}))
+
+
+def test_codes_that_are_categories_on_purpose_are_left_in_peace(recwarn):
+    codes = [f"{10000 + 7 * (number % 30)}" for number in range(60)]
+    tiny("iforest").fit(pd.DataFrame({"zip": pd.Categorical(codes), "size": np.arange(60.0)}))
+    tiny("iforest").fit(pl.DataFrame({"zip": pl.Series(codes, dtype=pl.Categorical)}))
+    assert not [str(warning.message) for warning in recwarn]
+
+
+def test_sparse_rows_score_as_the_same_rows_spelled_out(rows):
+    X, y = rows[0].copy(), rows[1]
+    X[X < 0.5] = 0
+    sparse = scipy.sparse.csr_array(X)
+    np.testing.assert_array_equal(
+        tiny("esad").fit(sparse, y).anomaly_score(sparse), tiny("esad").fit(X, y).anomaly_score(X)
+    )
 
 
 def test_a_rows_score_does_not_depend_on_the_rows_beside_it():

@@ -300,3 +300,23 @@ def test_heat_maps_are_drawn_side_by_side(pictures):
     import io
 
     assert pillow.open(io.BytesIO(to_png(drawn))).size == (368, 120)
+
+
+def test_reasons_show_themselves_as_a_table_whatever_the_cells_hold():
+    frame = mixed().rename(columns={"size": "<b>size</b>"})
+    reasons = tiny("iforest").fit(frame).explain(frame[:7])
+    page = reasons._repr_html_()
+    assert page.count("<table>") == 5
+    assert "&lt;b&gt;size" in page
+    assert "<b>size" not in page
+    assert "... and 2 more" in page
+    assert "(1 other column)" in page
+    shown = repr(reasons)
+    assert shown.startswith("Reasons of 7 rows\n  row 0, score ")
+    assert len(shown) < 1000
+
+
+def test_heat_maps_show_themselves_as_pictures(pictures):
+    maps = tiny("autoencoder").fit(pictures).explain(pictures[:2])
+    assert maps._repr_html_().count('<img src="data:image/png;base64,') == 2
+    assert repr(maps).startswith("HeatMaps of 2 pictures of 12 x 12 pixels\n  picture 0, score ")

@@ -201,3 +201,40 @@ def test_forged_scores_are_refused(scores):
     _, plain = Calibration.of([[1.0, 2.0, 3.0]], "given").state()
     with pytest.raises(ModelFileError, match="calibration is damaged"):
         Calibration.from_state({"scores": np.asarray(scores)}, plain)
+
+
+class TestProbabilities:
+    @staticmethod
+    def draw(rng, n_rows, ratio):
+        """Scores of normal rows around 0 and of anomalies around 2, and which are which."""
+        is_anomaly = rng.random(n_rows) < ratio
+        return rng.normal(2.0 * is_anomaly, 1.0), is_anomaly
+
+    @pytest.mark.parametrize(("ratio", "told"), [(0.2, None), (0.05, 0.05)])
+    def test_of_rows_said_to_be_anomalies_with_a_probability_such_a_share_is(self, ratio, told):
+        rng = np.random.default_rng(0)
+        scores, is_anomaly = self.draw(rng, 4000, 0.2)
+        calibration = Calibration.of([scores[~is_anomaly]], "given")
+        calibration = calibration.with_anomalies(scores[is_anomaly], anomaly_ratio=told)
+        new, truth = self.draw(rng, 20000, ratio)
+        found = calibration.probabilities(new)
+        for low, high in ((0.0, 0.1), (0.1, 0.3), (0.3, 0.6), (0.6, 1.0)):
+            mine = (found >= low) & (found < high)
+            assert abs(found[mine].mean() - truth[mine].mean()) < 0.1
+
+    @given(rows=st.lists(numbers, min_size=1, max_size=30), odd=st.lists(numbers, min_size=1, max_size=5))
+    @settings(max_examples=30, deadline=None)
+    def test_a_higher_score_is_never_less_probable(self, rows, odd):
+        calibration = Calibration.of([rows], "given").with_anomalies(odd)
+        found = calibration.probabilities(np.sort([*rows, *odd]))
+        assert ((found >= 0) & (found <= 1)).all()
+        assert (np.diff(found) >= 0).all()
+
+    def test_they_come_back_from_a_file_and_a_forged_scale_is_refused(self):
+        calibration = Calibration.of([np.arange(50.0)], "given").with_anomalies([60.0, 70.0])
+        arrays, plain = calibration.state()
+        back = Calibration.from_state(arrays, plain)
+        assert back.probabilities([45.0, 65.0]).tolist() == calibration.probabilities([45.0, 65.0]).tolist()
+        for forged in ([1.0], [math.nan, 0.0], [-1.0, 0.0], "ab", [1, 0]):
+            with pytest.raises(ModelFileError, match="scale of probabilities"):
+                Calibration.from_state(arrays, plain | {"sigmoid": forged})

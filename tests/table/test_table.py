@@ -13,7 +13,7 @@ import scipy.sparse
 import torch
 
 from esad.errors import InputError, SchemaError
-from esad.table.table import Table
+from esad.table.table import Table, take_rows
 
 NOON = dt.datetime(2024, 2, 29, 12)
 LIBRARIES = [pd.DataFrame, pl.DataFrame, pa.table]
@@ -231,8 +231,8 @@ def test_dates_beyond_the_calendar_stop_at_its_ends(frame):
         (pl.DataFrame({"a": []}), r"0 sample\(s\)"),
         (np.zeros((2, 2), dtype=complex), "Complex data not supported"),
         (pd.DataFrame({"a": [1j]}), "Complex data not supported"),
-        (scipy.sparse.csr_array(np.eye(2)), "Sparse data was passed for X, but dense data is required"),
-        (scipy.sparse.csr_matrix(np.eye(2)), "Sparse data was passed for X, but dense data is required"),
+        (scipy.sparse.csr_array((2**24, 2**24)), r"A sparse X of 16,777,216 x 16,777,216 takes .* TruncatedSVD"),
+        (scipy.sparse.csr_array(np.eye(2, dtype=complex)), "Complex data not supported"),
         ([[1, 2], [3]], "X must be a 2-D array or a table with rows of one length. Got list: "),
         (torch.zeros(2, 2, dtype=torch.bfloat16), "Got Tensor: .*BFloat16"),
         (pl.LazyFrame({"a": [1]}), "Got a lazy LazyFrame. Collect it first"),
@@ -258,3 +258,13 @@ def test_rows_are_taken_by_slice_number_and_mask(X, rows):
     taken = Table.from_any(X).take(rows)
     assert taken.n_rows == (0 if isinstance(rows, list) and not rows else 2)
     assert taken.column(0).tolist() == ([2.0, 4.0] if taken.n_rows else [])
+
+
+@pytest.mark.parametrize("form", ["csr_array", "csc_matrix", "coo_array", "lil_matrix"])
+def test_a_sparse_matrix_is_spelled_out_and_can_be_split(form):
+    dense = np.array([[0.0, 1.5], [0.0, 0.0], [np.nan, -2.0]])
+    sparse = getattr(scipy.sparse, form)(dense)
+    table = Table.from_any(sparse)
+    assert table.kinds == ("number", "number")
+    np.testing.assert_array_equal(table.matrix, dense)
+    np.testing.assert_array_equal(take_rows(sparse, np.array([2, 0])).toarray(), dense[[2, 0]])

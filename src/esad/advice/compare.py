@@ -14,6 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from esad import labels, registry
+from esad.core.markup import new, table, to_html
+from esad.core.text import counted
 from esad.errors import EsadError, InputError
 from esad.preprocess.inputs import read
 from esad.score.metrics import evaluate
@@ -21,7 +23,9 @@ from esad.score.splits import LabelAwareSplit
 from esad.table.schema import Table
 from esad.table.table import take_rows
 
-__all__ = ["Comparison", "MethodResult", "compare"]
+__all__ = ["HEADS", "Comparison", "MethodResult", "compare"]
+
+HEADS = ("method", "average precision", "AUC", "fit seconds")  # of `Comparison.lines`
 
 RowNumbers = NDArray[np.intp]
 
@@ -85,6 +89,35 @@ class Comparison:
     n_repeats: int
     n_test_anomaly: int
     n_test: int
+
+    @property
+    def title(self) -> str:
+        """What was measured, in a line."""
+        anomalies = counted(self.n_test_anomaly, "labelled anomaly", "labelled anomalies")
+        return f"{counted(self.n_repeats, 'split')}, {anomalies} among {counted(self.n_test, 'held-out row')}"
+
+    @property
+    def lines(self) -> list[tuple[str, ...]]:
+        """Methods with mean and spread of their figures, for people; below `HEADS`."""
+        return [
+            (
+                result.method,
+                *(f"{result.mean(name):.3f} ± {result.spread(name):.3f}" for name in ("average_precision", "auc")),
+                f"{result.mean('fit_seconds'):.1f}",
+            )
+            for result in self.results
+            if result.reason is None
+        ]
+
+    @property
+    def left_out(self) -> list[str]:
+        """Which methods could not be used, and why."""
+        return [f"{one.method} was left out: {one.reason}" for one in self.results if one.reason is not None]
+
+    def _repr_html_(self) -> str:
+        """The methods as a table, in a notebook."""
+        found = table(list(HEADS), [list(line) for line in self.lines], numbers=HEADS[1:])
+        return to_html(new("p", new("b", self.title)), found, *(new("p", text) for text in self.left_out))
 
     def to_json(self) -> dict[str, Any]:
         """Plain values that `json.dumps` takes."""

@@ -7,7 +7,7 @@ from esad.cli import options, output
 from esad.errors import InputError, LabelError
 
 if TYPE_CHECKING:
-    from esad.advice.compare import Comparison, MethodResult
+    from esad.advice.compare import Comparison
 
 __all__ = ["EXAMPLE", "compare"]
 
@@ -98,19 +98,10 @@ def _names(methods: str | None) -> list[str]:
 
 
 def _show(found: "Comparison") -> None:
-    anomalies = output.counted(found.n_test_anomaly, "labelled anomaly", "labelled anomalies")
-    splits, held_out = output.counted(found.n_repeats, "split"), output.counted(found.n_test, "held-out row")
-    title = f"{splits}, {anomalies} among {held_out}"
-    rows = [_row(result) for result in found.results if result.reason is None]
-    heads = ["method", "average precision", "AUC", "fit seconds"]
-    output.show_table(title, heads, rows, right=heads[1:])
-    for result in found.results:
-        if result.reason is not None:
-            output.say(f"{result.method} was left out: {result.reason}")
+    from esad.advice.compare import HEADS
+
+    output.show_table(found.title, HEADS, found.lines, right=HEADS[1:])
+    for line in found.left_out:
+        output.say(line)
     output.say("Mean and spread (±) over the splits. Unlabelled rows count as normal here, hidden anomalies too:")
     output.say("good for comparing methods, not for promising a hit rate.")
-
-
-def _row(result: "MethodResult") -> tuple[str, ...]:
-    figures = (f"{result.mean(name):.3f} ± {result.spread(name):.3f}" for name in ("average_precision", "auc"))
-    return result.method, *figures, f"{result.mean('fit_seconds'):.1f}"

@@ -149,7 +149,8 @@ def _show(rows: list[dict[str, Any]], found: "Reasons | HeatMaps", names: Any, n
         verdict = "an alarm" if row["anomaly"] else "no alarm"
         title = f"{id_name} {name}: score {row['score']:.6g}, {verdict}"
         if isinstance(found, Reasons):
-            _show_columns(title, found, number, n_columns)
+            heads = ["column", "share", "observed", "expected"]
+            output.show_table(title, heads, found.lines(number, n_columns), right=["share"])
         else:
             hottest = row["hottest"]
             output.say(title, style="bold")
@@ -160,27 +161,6 @@ def _show(rows: list[dict[str, Any]], found: "Reasons | HeatMaps", names: Any, n
         if found.cases:
             output.say(f"nearest labelled: {', '.join(case.describe(names) for case in found.cases[number])}")
         output.say()
-
-
-def _show_columns(title: str, found: "Reasons", row: int, n_columns: int) -> None:
-    from esad.explain.reasons import cell_text
-
-    total, order = found.total[row], found.order(row)
-    cells = [
-        (
-            found.columns[index],
-            f"{total[index]:+.3g}",
-            cell_text(found.observed[row, index]),
-            cell_text(found.expected[row, index]),
-        )
-        for index in order[:n_columns]
-    ]
-    if len(order) > n_columns:
-        rest = order[n_columns:]
-        cells.append((f"({output.counted(len(rest), 'other column')})", f"{total[rest].sum():+.3g}", "", ""))
-    base = sum(float(base[row]) for base in found.base.values())
-    cells.append(("(baseline)", f"{base:+.3g}", "", ""))
-    output.show_table(title, ["column", "share", "observed", "expected"], cells, right=["share"])
 
 
 def _end(detector: "Detector", known: "TrainingData | None", out: Path | None, arguments: list[str]) -> None:

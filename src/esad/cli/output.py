@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any
 from esad import registry
 from esad.core.text import counted, hint, listed
 from esad.errors import InputError
+from esad.train.progress import TrainingBar
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
 
     from esad.io.checks import OnProgress, Remark
-    from esad.train.loop import LoopState
 
 __all__ = [
     "EPILOGUE",
@@ -359,30 +359,6 @@ def time_left(elapsed: float, *, n_done: float, n_left: float, limit: float | No
     """
     pace = [elapsed * n_left / n_done] if n_done > 0 else []
     return min([*pace, *([] if limit is None else [max(limit - elapsed, 0.0)])], default=None)
-
-
-class TrainingBar:
-    """A callback of the training loop that moves a bar."""
-
-    def __init__(self, progress: "Progress", description: str) -> None:
-        self._progress = progress
-        self._description = description
-        self._task = progress.add_task(description, total=None)
-
-    def on_start(self, state: "LoopState") -> None:
-        """Learn how long the way is, and where a resumed training starts."""
-        part = f", part {state.phase + 1} of {state.n_phases}" if state.n_phases > 1 else ""
-        self._progress.reset(
-            self._task, description=self._description + part, total=state.n_steps, completed=state.step
-        )
-        self._progress.update(self._task, total=state.n_steps)  # from here on time counts
-
-    def on_step(self, state: "LoopState") -> None:
-        """Move."""
-        self._progress.update(self._task, completed=state.step)
-
-    def on_end(self, state: "LoopState") -> None:
-        """Nothing: the bar goes away with its block."""
 
 
 @contextmanager

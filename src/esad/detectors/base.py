@@ -15,7 +15,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+import narwhals as nw
 import numpy as np
+import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, OutlierMixin
 from sklearn.utils import Tags
@@ -31,12 +33,13 @@ from esad.explain.attribution import Attribution
 from esad.explain.cases import Cases
 from esad.explain.occlusion import occlude, patches
 from esad.explain.reasons import HeatMaps, Reasons
+from esad.io.checks import check_texts
 from esad.preprocess.inputs import Inputs, Rows, read, reference_rows
 from esad.score.conformal import Calibration
 from esad.score.splits import calibration_rows
 from esad.score.threshold import Threshold, among_known
 from esad.table.profile import MAX_ROWS, Profile, profiled_rows
-from esad.table.schema import Table
+from esad.table.schema import Schema, Table
 from esad.train.callbacks import Callback
 
 if TYPE_CHECKING:
@@ -149,6 +152,8 @@ class Detector(Decider, OutlierMixin, BaseEstimator):  # type: ignore[misc]  # s
             chosen = calibration_rows(checked, calibration_ratio, seed_from(self.random_state))
             held_out, data, checked = _taken(data, chosen), _taken(data, ~chosen), checked[~chosen]
         rows = self._learn_inputs(data, checked)
+        if not isinstance(X, Table):  # whoever has read a table himself has looked at it
+            _warn_of_texts(X, data, self.inputs_.schema)
         self._decide(self._fit_rows(rows, checked, callbacks), checked, held_out)
         return self
 
@@ -193,6 +198,8 @@ class Detector(Decider, OutlierMixin, BaseEstimator):  # type: ignore[misc]  # s
         self._check_needed(portion.y)
         described = read(survey.unlabelled.rows(n_calibration, n_calibration + MAX_ROWS))
         self._describe_inputs(portion.rows, portion.y, described)
+        if survey is not source:
+            _warn_of_texts(None, described, self.inputs_.schema)
         self.label_counts_ = survey.counts
         held_out = read(survey.unlabelled.rows(0, n_calibration)) if n_calibration else None
         self._decide(self._fit_portion(portion, callbacks), portion.scored_y, held_out)
@@ -261,7 +268,6 @@ class Detector(Decider, OutlierMixin, BaseEstimator):  # type: ignore[misc]  # s
     def _describe_inputs(self, rows: Rows, y: NDArray[np.int8], profiled: Table | NDArray[Any]) -> None:
         """What is kept of the training rows beside the model; some of them, as they came, for the profile."""
         self._describe_features()
-        self._warn_of_ids()
         self.label_counts_ = labels.counts(y)
         self.fingerprint_ = _fingerprint(rows, y)
         self.cases_ = Cases.of(rows, y)
@@ -398,17 +404,6 @@ class Detector(Decider, OutlierMixin, BaseEstimator):  # type: ignore[misc]  # s
             if schema.named:
                 self.feature_names_in_ = np.asarray(schema.names, dtype=object)
 
-    def _warn_of_ids(self) -> None:
-        schema = self.inputs_.schema
-        ids = [column.name for column in schema.columns if column.proposes_id] if schema is not None else []
-        if ids:
-            warnings.warn(
-                f"Column {ids[0]!r} holds other text in every row, as an id does: nothing true is learned from it. "
-                "Drop it, or convert it if these are numbers.",
-                UserWarning,
-                stacklevel=4,
-            )
-
     def plain_parameters(self) -> dict[str, Any]:
         """The constructor's arguments as JSON, for files and reports."""
         parameters = self.get_params(deep=False)
@@ -420,9 +415,30 @@ class Detector(Decider, OutlierMixin, BaseEstimator):  # type: ignore[misc]  # s
         tags = super().__sklearn_tags__()
         tags.target_tags.required = bool(self.labels_needed)
         tags.input_tags.allow_nan = True
+        tags.input_tags.sparse = True
         tags.input_tags.string = True
         tags.input_tags.categorical = True
         return tags
+
+
+def _warn_of_texts(X: Any, data: Table | NDArray[Any], schema: Schema | None) -> None:
+    """Point at text that was probably meant otherwise: numbers and dates written as text, and ids."""
+    if schema is None or not isinstance(data, Table):
+        return
+    frame = nw.from_native(X, eager_only=True, pass_through=True)
+    types = frame.schema.dtypes() if isinstance(frame, nw.DataFrame) else [None] * data.n_columns
+    for index, (column, type_) in enumerate(zip(schema.columns, types, strict=True)):
+        if column.kind != "category" or isinstance(type_, nw.Categorical | nw.Enum):  # categories on purpose
+            continue
+        texts = pa.table({column.name: data.values(index).array})
+        doubts = [remark.text for remark in check_texts(texts, replace(schema, columns=(column,)))]
+        if column.proposes_id and not doubts:
+            doubts = [
+                f"column {column.name!r} holds other text in every row, as an id does: nothing true is learned from "
+                "it. Drop it, or convert it if these are numbers."
+            ]
+        for doubt in doubts:
+            warnings.warn(doubt[0].upper() + doubt[1:], UserWarning, stacklevel=3)
 
 
 def _taken(data: Table | NDArray[Any], chosen: NDArray[Any]) -> Table | NDArray[Any]:

@@ -4,7 +4,8 @@
 """
 
 from abc import abstractmethod
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -48,6 +49,10 @@ class TrainingScores:
                 f"Training diverged: the scores of {n_wrong} of {len(self.total)} training rows are not finite "
                 "numbers. Change arguments that are far from their defaults, or scale them down."
             )
+
+
+class NoProbabilityError(InputError, AttributeError):
+    """There is no `predict_proba` yet; scikit-learn looks for it with `hasattr`."""
 
 
 class Decider:
@@ -190,13 +195,17 @@ class Decider:
         *,
         alpha: float | None = None,
         pollution_ratio: float = 0.0,
+        anomaly_ratio: float | None = None,
     ) -> Self:
         """Calibrate `p_value` on presumed normal rows and, given `alpha`, set the threshold to that false-alarm rate.
+
+        With anomalies among the rows, `predict_proba` is there, too.
 
         Parameters
         ----------
         X, y
-            Rows that training has not seen, known or presumed to be normal; those labelled -1 in `y` are left out.
+            Rows that training has not seen, known or presumed to be normal. Those labelled -1 in `y` are left out of
+            the p-values; `predict_proba` needs some.
             None: the rows that `fit` held out or, where it held out none, the training rows, each compared with the
             member that has not seen it (cross-conformal).
         alpha : float, optional
@@ -205,6 +214,8 @@ class Decider:
         pollution_ratio : float, default 0
             Cut this share of the highest calibration scores off: the share of rows that you are sure are hidden
             anomalies. Without it they only make p-values larger, as long as they tend to score higher than normal rows.
+        anomaly_ratio : float, optional
+            For `predict_proba`: how frequent anomalies are among the rows to come; as among these by default.
 
         Examples
         --------
@@ -220,11 +231,14 @@ class Decider:
             scores = self.anomaly_score(X)
             presumed = labels.check(y, len(scores), warn=False) != labels.ANOMALY
             calibration = Calibration.of([scores[presumed]], "given", pollution_ratio=pollution_ratio)
+            if not presumed.all():
+                calibration = calibration.with_anomalies(scores[~presumed], anomaly_ratio=anomaly_ratio)
         elif self.calibration_ is None:
             calibration = self._cross_calibration(pollution_ratio)
         elif pollution_ratio == self.calibration_.pollution_ratio or self.calibration_.pollution_ratio == 0:
             known = self.calibration_
             calibration = Calibration.of(known.parts, known.kind, pollution_ratio=pollution_ratio)
+            calibration = replace(calibration, sigmoid=known.sigmoid)
         else:
             raise InputError("The highest scores were cut off before and are gone. Give `X` to calibrate anew.")
         return self.set_calibration(calibration, alpha=alpha)
@@ -261,6 +275,37 @@ class Decider:
         rows = self.rows_of(X)
         calibration = self._calibration()
         return calibration.p_values(self._member_scores(rows) if calibration.is_cross else self.score_rows(rows))
+
+    @property
+    def predict_proba(self) -> Callable[[Any], Scores]:
+        """How probable it is that a row is an anomaly, and that it is normal, (n, 2): in the order of -1, +1.
+
+        There once `calibrate` was given rows of both kinds, with labels. It is Platt's scaling: a logistic curve over
+        how surprising a score is among the normal rows, learned from these rows, so it holds where anomalies are as
+        frequent as there, or as `anomaly_ratio` says.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from esad import IsolationForest
+        >>> rng = np.random.default_rng(0)
+        >>> forest = IsolationForest(random_state=0).fit(rng.normal(size=(200, 3)))
+        >>> apart = np.r_[rng.normal(size=(190, 3)), rng.normal(4, 1, size=(10, 3))]
+        >>> forest.calibrate(apart, [0] * 190 + [-1] * 10).predict_proba([[0, 0, 0], [5, 5, 5]]).round(2)
+        array([[0. , 1. ],
+               [0.9, 0.1]])
+        """
+        check_is_fitted(self)
+        if self.calibration_ is None or self.calibration_.sigmoid is None:
+            raise NoProbabilityError(
+                "Probabilities need a calibration with anomalies, and this detector has none. Call calibrate(X, y) "
+                "with rows that training has not seen, of which some are labelled -1."
+            )
+        return self._probabilities
+
+    def _probabilities(self, X: Any) -> Scores:
+        anomalous = self._calibration().probabilities(self.anomaly_score(X))
+        return np.stack([anomalous, 1 - anomalous], axis=1)
 
     def _calibration(self) -> Calibration:
         if self.calibration_ is None:

@@ -29,9 +29,10 @@ from esad.persist.weights import check_weights
 from esad.preprocess.inputs import Rows, reference_rows
 from esad.score.splits import held_out_parts
 from esad.train import stopping
-from esad.train.callbacks import Callback, LogProgress
+from esad.train.callbacks import Callback
 from esad.train.loop import Phase, Settings, place, train_phases
 from esad.train.objective import HELD_OUT, Objective, Refilling, Scorer, TrainingData
+from esad.train.progress import show_progress
 from esad.train.runtime import dtype_of, each_block, resolve_device
 
 if TYPE_CHECKING:
@@ -77,13 +78,12 @@ class DeepDetector(Detector):
     def _fit_rows(self, rows: Rows, y: NDArray[np.int8], callbacks: Sequence[Callback]) -> TrainingScores:
         device, dtype = resolve_device(self.device), dtype_of(self.precision)
         self.seed_ = seed_from(self.random_state)
-        watch = [LogProgress()] if self.verbose else []
         x = torch.from_numpy(rows).to(device, dtype)
         kept, stopper = self._stopper(rows, x, y)
         unseen_by = self._unseen_by(kept)
         phases = self._phases(rows, y, device)
 
-        self._train(phases, x, kept, unseen_by, callbacks=[*watch, *callbacks], last_callbacks=stopper)
+        self._train(phases, x, kept, unseen_by, callbacks=callbacks, last_callbacks=stopper)
         return self._training_scores(rows, y, unseen_by, drawn=kept != HELD_OUT)
 
     def _train(
@@ -111,15 +111,16 @@ class DeepDetector(Detector):
         identity = self._identity([phase.settings for phase in phases])
         together = processes.current()
         together.check_alike(identity, "data, labels or parameters")
-        curves = train_phases(
-            phases,
-            data_of,
-            seed=self.seed_,
-            callbacks=callbacks,
-            last_callbacks=last_callbacks,
-            identity=identity,
-            processes=together,
-        )
+        with show_progress(self.verbose, f"training {type(self).__name__}") as watch:
+            curves = train_phases(
+                phases,
+                data_of,
+                seed=self.seed_,
+                callbacks=[*watch, *callbacks],
+                last_callbacks=last_callbacks,
+                identity=identity,
+                processes=together,
+            )
         self.objective_ = phases[-1].objective
         self.loss_curves_ = {name: curve.numpy() for name, curve in curves.items()}
 
@@ -136,7 +137,6 @@ class DeepDetector(Detector):
 
         device, dtype = resolve_device(self.device), dtype_of(self.precision)
         self.seed_ = seed_from(self.random_state)
-        watch = [LogProgress()] if self.verbose else []
         x = torch.from_numpy(portion.rows).to(device, dtype)
         phases = self._phases(portion.rows, portion.y, device)
         refill = None
@@ -145,7 +145,7 @@ class DeepDetector(Detector):
             if not is_auto(getattr(self, "n_epochs", "auto")):  # epochs are passes over all rows
                 phases = [_lengthened(phase, portion.n_unlabelled / portion.n_slots) for phase in phases]
         nobody = np.full(len(portion.y), -1)
-        self._train(phases, x, portion.y, nobody, callbacks=[*watch, *callbacks], refill=refill)
+        self._train(phases, x, portion.y, nobody, callbacks=callbacks, refill=refill)
         nobody = np.full(len(portion.scored_y), -1)
         return self._training_scores(portion.scored, portion.scored_y, nobody, drawn=nobody == 0)
 

@@ -400,5 +400,7 @@ def calibrate_on_file(
         name = source.truth_name or ("sub-folder" if labels_csv is None else "label")
         is_anomaly = asked.labels(words, name=name) < 0
     calibration = Calibration.of([scores[~is_anomaly]], "given", pollution_ratio=pollution_ratio)
+    if is_anomaly.any():
+        calibration = calibration.with_anomalies(scores[is_anomaly])
     detector.set_calibration(calibration, alpha=alpha)
     return len(scores), int(is_anomaly.sum())

@@ -12,6 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from esad.core.arguments import check_share
+from esad.core.memory import data_limit
 from esad.core.random import seed_from
 from esad.core.text import counted, listed
 from esad.detectors.opening import check_kind, check_unknown, columns_for, list_pictures, plain_id
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 __all__ = ["TrainingData", "mention_broken"]
 
 LONGEST_SIDE = {"cpu": 128, "gpu": 256}  # pixels of a picture
-MEMORY_SHARE = 0.125  # of the machine's memory; a fit takes several times what its rows take
 
 AnyDetector = TypeVar("AnyDetector", bound="Detector")
 
@@ -312,7 +312,7 @@ class TrainingData:
         detector
         """
         if self.survey is None:
-            X = self.X if self._parsed is None else self._parsed
+            X = self.X if self.kind == "images" else self._parsed or Table.from_any(self.X)  # was looked at
             detector.fit(X, self.y, calibration_ratio=calibration_ratio, callbacks=callbacks)
         else:
             detector.fit_stream(self.survey, calibration_ratio=calibration_ratio, callbacks=callbacks)
@@ -554,16 +554,8 @@ def _picture_labels(path: Path, words: Any, roles: Roles, from_csv: bool) -> NDA
 def _is_large(data: TableFiles | Listing, path: Path) -> bool:
     """Whether it is better read in parts: several files, or too large."""
     if isinstance(data, TableFiles):
-        return data.files != (path,) or data.n_bytes > MEMORY_SHARE * _memory()
-    return PictureStream(data, meaning=_no_labels).n_bytes > MEMORY_SHARE * _memory()
-
-
-def _memory() -> float:
-    """Bytes of memory that the machine has."""
-    try:
-        return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    except (AttributeError, OSError, ValueError):
-        return 8.0 * 2**30
+        return data.files != (path,) or data.n_bytes > data_limit()
+    return PictureStream(data, meaning=_no_labels).n_bytes > data_limit()
 
 
 def _no_labels(words: Any) -> NDArray[np.int8]:

@@ -1,5 +1,6 @@
 """Heat maps as pictures: what was given, what was expected, and where it differs, side by side."""
 
+import base64
 import io
 from typing import Any
 
@@ -9,7 +10,7 @@ from numpy.typing import NDArray
 from esad.core.extras import require
 from esad.explain.reasons import HeatMaps
 
-__all__ = ["draw", "draw_parts", "to_pixels", "to_png"]
+__all__ = ["draw", "draw_parts", "to_data_uri", "to_pixels", "to_png"]
 
 MIN_SIDE = 112  # smaller pictures are enlarged by a whole factor
 GAP = 4  # white pixels between the three
@@ -58,6 +59,11 @@ def to_png(pixels: NDArray[np.uint8]) -> bytes:
     out = io.BytesIO()
     pillow.fromarray(pixels).save(out, format="PNG", optimize=True)
     return out.getvalue()
+
+
+def to_data_uri(pixels: NDArray[np.uint8]) -> str:
+    """A drawing as an address that holds it, for the `src` of an image."""
+    return f"data:image/png;base64,{base64.b64encode(to_png(pixels)).decode()}"
 
 
 def _rgb(picture: NDArray[Any]) -> NDArray[np.float64]:

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from esad.core.markup import new, table, to_html
+from esad.core.text import counted
+from esad.errors import MissingExtraError
 from esad.explain.cases import Case
 
 if TYPE_CHECKING:
@@ -18,6 +21,7 @@ __all__ = ["HeatMaps", "Reasons", "cell_text"]
 Values = NDArray[np.float64]
 
 SMOOTHING = 1 / 16  # standard deviation of a heat map's smoothing, over the shorter side of the picture
+N_SHOWN = 5  # columns of a row, and rows, that a display shows
 MAX_PLAIN = 1e15  # numbers below it are written without an exponent
 
 
@@ -39,6 +43,14 @@ class _Explained:
     def __len__(self) -> int:
         return len(self.score)
 
+    def _shown_rows(self) -> range:
+        return range(min(len(self), N_SHOWN))
+
+    def _more(self) -> str:
+        """What a display leaves out."""
+        n_more = len(self) - N_SHOWN
+        return f"... and {n_more:,} more" if n_more > 0 else ""
+
     def _cases_json(self, row: int) -> list[dict[str, Any]]:
         return [asdict(case) for case in self.cases[row]] if self.cases else []
 
@@ -48,7 +60,7 @@ class _Explained:
         }
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Reasons(_Explained):
     """Why rows of a table got their scores.
 
@@ -77,6 +89,9 @@ class Reasons(_Explained):
     >>> reasons = IsolationForest(random_state=0).fit(X).explain([[0.1, 8.0, 0.2]])
     >>> reasons.top(0)[0], reasons.observed[0, 1]
     ('x1', 8.0)
+    >>> reasons
+    Reasons of 1 row
+      row 0, score 0.547: x1 +0.143, x2 +0.00498, x0 +0.00274, (baseline) +0.396
     """
 
     columns: tuple[str, ...]
@@ -90,6 +105,40 @@ class Reasons(_Explained):
     def order(self, row: int) -> list[int]:
         """Numbers of the columns, the largest share first."""
         return [int(index) for index in np.argsort(-self.total[row], kind="stable")]
+
+    def lines(self, row: int, n: int = N_SHOWN) -> list[tuple[str, str, str, str]]:
+        """Column, share, cell as given and cell as expected, for people: the largest shares, the rest, the base."""
+        total, order = self.total[row], self.order(row)
+        lines = [
+            (
+                self.columns[index],
+                f"{total[index]:+.3g}",
+                cell_text(self.observed[row, index]),
+                cell_text(self.expected[row, index]),
+            )
+            for index in order[:n]
+        ]
+        if rest := order[n:]:
+            lines.append((f"({counted(len(rest), 'other column')})", f"{total[rest].sum():+.3g}", "", ""))
+        base = sum(float(base[row]) for base in self.base.values())
+        return [*lines, ("(baseline)", f"{base:+.3g}", "", "")]
+
+    def __repr__(self) -> str:
+        told = [
+            f"  row {row}, score {self.score[row]:.3g}: "
+            + ", ".join(f"{line[0]} {line[1]}" for line in self.lines(row))
+            for row in self._shown_rows()
+        ]
+        return "\n".join([f"Reasons of {counted(len(self), 'row')}", *told, *filter(None, [self._more()])])
+
+    def _repr_html_(self) -> str:
+        """The rows as tables, in a notebook."""
+        heads = ["column", "share", "observed", "expected"]
+        parts = []
+        for row in self._shown_rows():
+            parts.append(new("p", new("b", f"row {row}"), f", score {self.score[row]:.4g}"))
+            parts.append(table(heads, [list(line) for line in self.lines(row)], numbers=("share",)))
+        return to_html(*parts, self._more())
 
     def to_frame(self, ids: Sequence[Any] | None = None, *, id_name: str = "row", top: int | None = None) -> "pa.Table":
         """One line per row and column, the largest share first: an arrow table; `.to_pandas()` makes it another.
@@ -135,7 +184,7 @@ class Reasons(_Explained):
         return {"terms": self._terms_json(row), "columns": columns, "cases": self._cases_json(row)}
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class HeatMaps(_Explained):
     """Why pictures got their scores.
 
@@ -176,6 +225,33 @@ class HeatMaps(_Explained):
     def heat(self) -> Values:
         """What to look at, (n, height, width), 0 or more: of each term, smoothed, what adds to the score."""
         return np.asarray(sum(np.maximum(_smooth(share), 0.0) for share in self.shares.values()))
+
+    def __repr__(self) -> str:
+        height, width = self.pictures.shape[2:]
+        spots = [(self.score[row], self.to_json(row)["hottest"]) for row in self._shown_rows()]
+        told = [
+            f"  picture {row}, score {score:.3g}: hottest at x {spot['x']}, y {spot['y']}"
+            for row, (score, spot) in enumerate(spots)
+        ]
+        head = f"HeatMaps of {counted(len(self), 'picture')} of {width} x {height} pixels"
+        return "\n".join([head, *told, *filter(None, [self._more()])])
+
+    def _repr_html_(self) -> str | None:
+        """The pictures beside their heat maps, in a notebook; nothing without Pillow."""
+        from esad.explain.drawing import draw, to_data_uri  # which draws what this file holds
+
+        try:
+            parts = [
+                new(
+                    "figure",
+                    new("figcaption", new("b", f"picture {row}"), f", score {self.score[row]:.4g}"),
+                    new("img", src=to_data_uri(draw(self, row)), alt="as given, as expected if known, heat map"),
+                )
+                for row in self._shown_rows()
+            ]
+        except MissingExtraError:
+            return None
+        return to_html(*parts, self._more())
 
     def to_json(self, row: int) -> dict[str, Any]:
         """One picture as plain values, with the place and the size of its hottest spot."""

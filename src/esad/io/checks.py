@@ -156,7 +156,13 @@ def check_texts(features: pa.Table, schema: Schema) -> Iterator[Remark]:
                 f"column {column.name!r} looks like dates or times but is read as text, such as {texts[0]!r}. "
                 "Write dates like 2024-02-29 18:30, times and durations as numbers.",
             )
-        elif odd := _text_among_numbers(texts):
+        elif (odd := _text_among_numbers(texts)) and _PLAIN.fullmatch(odd):
+            yield Remark(
+                "warning",
+                f"column {column.name!r} holds numbers as text, such as {odd!r}, and is read as text. "
+                "Convert it to numbers, unless these are codes.",
+            )
+        elif odd:
             yield Remark(
                 "warning",
                 f"column {column.name!r} is nearly all numbers but read as text, because of cells such as {odd!r}. "

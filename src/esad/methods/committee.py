@@ -65,7 +65,7 @@ class Committee(CommitteeDetector):
         As for `ESAD`.
     random_state : int, RandomState or None, default None
     verbose : int
-        1 logs the progress of ESAD's training.
+        1 shows the progress of ESAD's training.
 
     Attributes
     ----------

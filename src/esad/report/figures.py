@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from esad.report.markup import Element, new
+from esad.core.markup import Element, new
 
 __all__ = ["COLOURS", "Plot", "ticks"]
 

@@ -1,6 +1,5 @@
 """The report as one HTML file: its sections, each from what was found to a piece of the page."""
 
-import base64
 import math
 from collections.abc import Iterator
 
@@ -8,11 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from esad import __version__
+from esad.core.markup import Element, breakable, legend, new, render, table
 from esad.core.text import counted
 from esad.explain.reasons import HeatMaps, Reasons, cell_text
 from esad.report.figures import COLOURS, Plot
 from esad.report.findings import Alarm, Findings
-from esad.report.markup import Element, breakable, legend, new, render, table
 from esad.report.style import CSS
 from esad.score.curves import Curve, precision_recall, roc
 
@@ -127,11 +126,10 @@ def _fold_text(text: str) -> Element | str:
 
 
 def _draw_heat_map(maps: HeatMaps, row: int, alarm: Alarm) -> Element:
-    from esad.explain.drawing import draw, to_png
+    from esad.explain.drawing import draw, to_data_uri
 
     expected = "as expected, " if maps.is_rebuilt else ""
-    encoded = base64.b64encode(to_png(draw(maps, row))).decode()
-    return new("img", src=f"data:image/png;base64,{encoded}", alt=f"{alarm.name}: as given, {expected}heat map")
+    return new("img", src=to_data_uri(draw(maps, row)), alt=f"{alarm.name}: as given, {expected}heat map")
 
 
 def _draw_tiles(found: Findings) -> Element:

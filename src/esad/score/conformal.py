@@ -9,14 +9,19 @@ s_i        scores of the n calibration rows, which training has not seen
 s_k        score by member k, which has not seen part k of the training rows
 =========  =======================================================================
 
+    P(anomaly | x) = 1 / (1 + exp(-(a sqrt(v(x)) + b)))                           Eq. (3)
+
 Eq. (1) is split conformal: of new normal rows, exchangeable with the calibration rows, a share of at most alpha has
 p <= alpha, on average over calibration sets. Eq. (2) is cross-conformal: no row is lost for training, and what is
-proven is a share of about 2 alpha at most.
+proven is a share of about 2 alpha at most. Eq. (3) is Platt's scaling of how surprising a score is among the
+calibration rows (v of `Surprisal`; its root grows as the scores would if they were normally distributed), learned from
+these and from labelled anomalies that training has not seen either. It holds where anomalies are as frequent as in that
+sample, or as is said: b moves with the log odds of their share.
 """
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, Self, get_args
 
 import numpy as np
@@ -24,6 +29,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from esad.core.arguments import check_share
 from esad.errors import InputError, ModelFileError
+from esad.score.surprisal import Surprisal
 from esad.score.threshold import Threshold
 
 __all__ = ["Calibration", "discoveries", "rows_needed"]
@@ -31,6 +37,7 @@ __all__ = ["Calibration", "discoveries", "rows_needed"]
 CalibrationKind = Literal["held out", "given", "cross"]
 Scores = NDArray[np.float64]
 
+_PARTS: Final = ("kind", "sizes", "pollution_ratio")  # of a file; "sigmoid" where there is one
 _SLACK: Final = 1e-9  # undoes rounding, as in 10 * 0.1
 
 
@@ -57,6 +64,8 @@ class Calibration:
         Rows that `fit` held out, rows given later, or training rows by the members that have not seen them.
     pollution_ratio : float
         The share of highest scores that was cut off.
+    sigmoid : tuple of float or None
+        a and b of Eq. (3), where labelled anomalies were given.
 
     Examples
     --------
@@ -68,6 +77,7 @@ class Calibration:
     parts: tuple[Scores, ...]
     kind: CalibrationKind
     pollution_ratio: float = 0.0
+    sigmoid: tuple[float, float] | None = None
 
     @classmethod
     def of(cls, parts: Sequence[ArrayLike], kind: CalibrationKind, *, pollution_ratio: float = 0.0) -> Self:
@@ -81,6 +91,50 @@ class Calibration:
         if not sum(map(len, kept)):
             raise InputError("Calibration needs one row at least. Got none that is presumed normal.")
         return cls(tuple(kept), kind, float(pollution_ratio))
+
+    def with_anomalies(self, scores: ArrayLike, *, anomaly_ratio: float | None = None) -> Self:
+        """The same with Eq. (3) learned from the scores of labelled anomalies.
+
+        Parameters
+        ----------
+        scores : array-like of shape (n,)
+            Of one anomaly or more that training has not seen.
+        anomaly_ratio : float, optional
+            How frequent anomalies are among the rows to come; as in this sample by default.
+
+        Examples
+        --------
+        >>> calibration = Calibration.of([np.arange(99.0)], "given").with_anomalies([95.0, 120.0, 150.0])
+        >>> calibration.probabilities([10.0, 96.0, 130.0]).round(2)
+        array([0.01, 0.06, 0.79])
+        """
+        from scipy.special import logit
+        from sklearn.linear_model import LogisticRegression
+
+        normal = np.concatenate(self.parts)
+        place = self._places(np.concatenate([normal, np.asarray(scores, dtype=np.float64)]))
+        n_normal, n_anomaly = len(normal), len(place) - len(normal)
+        # Platt's targets: never quite sure, so that classes that do not overlap have an answer too
+        target = np.repeat([1 / (n_normal + 2), (n_anomaly + 1) / (n_anomaly + 2)], [n_normal, n_anomaly])
+        fitted = LogisticRegression(C=1e9).fit(
+            np.tile(place, 2)[:, None], np.repeat([1, 0], len(place)), sample_weight=np.concatenate([target, 1 - target])
+        )
+        shift = 0.0
+        if anomaly_ratio is not None:
+            shift = logit(check_share("`anomaly_ratio`", anomaly_ratio)) - logit(n_anomaly / len(place))
+        return replace(self, sigmoid=(max(float(fitted.coef_[0, 0]), 0.0), float(fitted.intercept_[0] + shift)))
+
+    def probabilities(self, scores: ArrayLike) -> Scores:
+        """Eq. (3); needs `sigmoid`."""
+        from scipy.special import expit
+
+        assert self.sigmoid is not None
+        slope, intercept = self.sigmoid
+        return np.asarray(expit(slope * self._places(scores) + intercept))
+
+    def _places(self, scores: ArrayLike) -> Scores:
+        """The root of how surprising scores are."""
+        return np.sqrt(Surprisal.of(np.concatenate(self.parts))(scores))
 
     def __str__(self) -> str:
         words = {"held out": "held out of the training", "given": "given later", "cross": "of the training, by member"}
@@ -157,12 +211,14 @@ class Calibration:
         """Arrays and plain values for the model file."""
         sizes = [len(part) for part in self.parts]
         plain = {"kind": self.kind, "sizes": sizes, "pollution_ratio": self.pollution_ratio}
+        if self.sigmoid is not None:
+            plain["sigmoid"] = list(self.sigmoid)
         return {"scores": np.concatenate(self.parts)}, plain
 
     @classmethod
     def from_state(cls, arrays: dict[str, NDArray[Any]], plain: Any) -> Self:
         """Rebuild from `state`, checking everything."""
-        _expect(isinstance(plain, dict) and set(plain) == {"kind", "sizes", "pollution_ratio"}, "its parts")
+        _expect(isinstance(plain, dict) and {*plain, "sigmoid"} == {*_PARTS, "sigmoid"}, "its parts")
         kind, sizes, ratio = plain["kind"], plain["sizes"], plain["pollution_ratio"]
         _expect(kind in get_args(CalibrationKind), "its kind")
         _expect(isinstance(ratio, int | float) and not isinstance(ratio, bool) and 0 <= ratio < 1, "its pollution")
@@ -175,7 +231,11 @@ class Calibration:
         _expect(bool(np.isfinite(scores).all()), "scores that are not finite")
         parts = np.split(scores, np.cumsum(sizes)[:-1])
         _expect(all(bool((np.diff(part) >= 0).all()) for part in parts), "scores out of order")
-        return cls(tuple(parts), kind, float(ratio))
+        sigmoid = plain.get("sigmoid")
+        if sigmoid is not None:
+            sound = isinstance(sigmoid, list) and len(sigmoid) == 2 and all(type(value) is float for value in sigmoid)
+            _expect(sound and math.isfinite(sum(sigmoid)) and sigmoid[0] >= 0, "its scale of probabilities")
+        return cls(tuple(parts), kind, float(ratio), None if sigmoid is None else (sigmoid[0], sigmoid[1]))
 
 
 def discoveries(p_values: ArrayLike, rate: float) -> NDArray[np.bool_]:

@@ -1,5 +1,6 @@
 """Any table in, typed columns out: arrays, lists, pandas, polars and arrow tables become one `Table`."""
 
+import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,8 +10,9 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
+from esad.core.memory import data_limit
 from esad.errors import InputError, SchemaError
-from esad.table.columns import CellError, Kind, Values, read_array, read_series
+from esad.table.columns import Kind, Values, read_array, read_series
 
 __all__ = ["Table", "take_rows"]
 
@@ -68,12 +70,13 @@ class Table:
 
     @classmethod
     def from_any(cls, X: Any) -> "Table":
-        """Read a 2-D array, a list of rows, or a pandas, polars or arrow table.
+        """Read a 2-D array, a list of rows, a sparse matrix, or a pandas, polars or arrow table.
 
         Parameters
         ----------
         X : array-like or table of shape (n_rows, n_columns)
-            Numbers, truth values, text, dates, durations (read as seconds) and missing values.
+            Numbers, truth values, text, dates, durations (read as seconds) and missing values. A sparse matrix of scipy
+            is spelled out, zeros and all.
 
         Returns
         -------
@@ -83,7 +86,7 @@ class Table:
         Raises
         ------
         InputError
-            Not a table of at least one row and one column, or sparse or complex.
+            Not a table of at least one row and one column, complex, or sparse and too large to be spelled out.
         SchemaError
             Two columns share a name, or a column holds something other than the above.
 
@@ -206,6 +209,8 @@ def take_rows(X: Any, rows: NDArray[np.intp]) -> Any:
     frame = nw.from_native(X, eager_only=True, pass_through=True)
     if isinstance(frame, nw.DataFrame):
         return frame[rows].to_native()
+    if _is_sparse(X):
+        return X.tocsr()[rows]
     return [X[row] for row in rows] if isinstance(X, list | tuple) else np.asarray(X)[rows]
 
 
@@ -229,10 +234,28 @@ def _as_frame(X: Any) -> Any:
     return X
 
 
+def _is_sparse(X: Any) -> bool:
+    """Whether it is a sparse matrix of scipy; by its methods, so that scipy need not be loaded."""
+    return hasattr(X, "toarray") and hasattr(X, "nnz")
+
+
+def _spell_out(X: Any) -> NDArray[Any]:
+    """A sparse matrix with its zeros, if that is not too large."""
+    n_bytes = math.prod(X.shape) * X.dtype.itemsize
+    if n_bytes > data_limit():
+        shape = " x ".join(f"{n:,}" for n in X.shape)
+        raise InputError(
+            f"A sparse X of {shape} takes {n_bytes / 2**30:,.1f} GiB once its zeros are spelled out, as all methods "
+            f"here need it. This machine allows {data_limit() / 2**30:,.1f} GiB. Reduce its columns first, say with "
+            "sklearn.decomposition.TruncatedSVD, or give fewer rows at a time."
+        )
+    return np.asarray(X.toarray())
+
+
 def _as_array(X: Any) -> NDArray[Any]:
     """A numpy array of what was given; rows given as a list keep the type of each cell."""
-    if hasattr(X, "toarray") and hasattr(X, "nnz"):
-        raise CellError("Sparse data was passed for X, but dense data is required. Use '.toarray()' to convert it.")
+    if _is_sparse(X):
+        X = _spell_out(X)
     if isinstance(X, str | bytes | dict | set) or X is None:
         raise InputError(f"X must be a 2-D array or a table. Got {type(X).__name__}.")
     if isinstance(X, np.ma.MaskedArray):

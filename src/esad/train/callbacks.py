@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import signal
 from dataclasses import replace
 from types import FrameType
@@ -23,14 +22,11 @@ __all__ = [
     "Callback",
     "EarlyStopping",
     "GracefulStop",
-    "LogProgress",
     "StopTraining",
     "WarmStart",
     "member_scores_so_far",
     "scores_so_far",
 ]
-
-logger = logging.getLogger("esad")
 
 BLOCK_ROWS = 1024  # rows per forward pass
 
@@ -50,23 +46,6 @@ class Callback(Protocol):
 
     def on_end(self, state: LoopState) -> None:
         """After the last step; may put better weights back."""
-
-
-class LogProgress:
-    """Log the loss ten times over the training."""
-
-    def on_start(self, state: LoopState) -> None:
-        """Say how long the way is."""
-        logger.info("training %d member(s) for %d steps", state.objective.n_members, state.n_steps)
-
-    def on_step(self, state: LoopState) -> None:
-        """Log every tenth part of the way."""
-        if state.step % max(1, state.n_steps // 10) == 0:
-            terms = ", ".join(f"{name} {value:.4g}" for name, value in state.latest_losses().items())
-            logger.info("step %d of %d: %s", state.step, state.n_steps, terms)
-
-    def on_end(self, state: LoopState) -> None:
-        """Nothing to add."""
 
 
 class WarmStart:

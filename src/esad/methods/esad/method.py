@@ -283,7 +283,7 @@ PARAMETERS = Parameters(
     random_state=Parameter(
         meaning="The same seed on the same machine gives the same bits.", allowed="int, RandomState or None"
     ),
-    verbose=Parameter(meaning='1 logs the progress to the logger "esad".', allowed="int"),
+    verbose=Parameter(meaning='1 shows the progress, and logs it to the logger "esad".', allowed="int"),
 )
 
 

@@ -4,7 +4,7 @@ import xml.etree.ElementTree as ET
 from typing import Any
 from unicodedata import category
 
-__all__ = ["Element", "add", "breakable", "legend", "new", "render", "table"]
+__all__ = ["Element", "add", "breakable", "legend", "new", "render", "table", "to_html"]
 
 Element = ET.Element
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"  # nothing is fetched, nothing is run
@@ -65,6 +65,17 @@ def legend(entries: dict[str, str]) -> Element:
     """Names with the swatch of their colour: one, two, three or four."""
     items = (new("li", new("i", "", class_=f"swatch-{colour}"), name) for name, colour in entries.items())
     return new("ul", *items, class_="legend")
+
+
+def to_html(*parts: "Element | str") -> str:
+    """A piece of a page as text, for a cell of a notebook.
+
+    Examples
+    --------
+    >>> to_html(new("b", "1 < 2"), "!")
+    '<div><b>1 &lt; 2</b>!</div>'
+    """
+    return ET.tostring(new("div", *parts), encoding="unicode", method="html")
 
 
 def render(title: str, css: str, *parts: Element) -> str:

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from esad.core.markup import breakable, new, table
 from esad.report.figures import HEIGHT, WIDTH, Plot, ticks
 from esad.report.findings import measure_kinds
-from esad.report.markup import breakable, new, table
 
 
 def shown(element) -> str:
