@@ -116,9 +116,9 @@ class Calibration:
         n_normal, n_anomaly = len(normal), len(place) - len(normal)
         # Platt's targets: never quite sure, so that classes that do not overlap have an answer too
         target = np.repeat([1 / (n_normal + 2), (n_anomaly + 1) / (n_anomaly + 2)], [n_normal, n_anomaly])
-        fitted = LogisticRegression(C=1e9).fit(
-            np.tile(place, 2)[:, None], np.repeat([1, 0], len(place)), sample_weight=np.concatenate([target, 1 - target])
-        )
+        weights = np.concatenate([target, 1 - target])
+        twice, answers = np.tile(place, 2)[:, None], np.repeat([1, 0], len(place))
+        fitted = LogisticRegression(C=1e9).fit(twice, answers, sample_weight=weights)
         shift = 0.0
         if anomaly_ratio is not None:
             shift = logit(check_share("`anomaly_ratio`", anomaly_ratio)) - logit(n_anomaly / len(place))
@@ -210,7 +210,7 @@ class Calibration:
     def state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         """Arrays and plain values for the model file."""
         sizes = [len(part) for part in self.parts]
-        plain = {"kind": self.kind, "sizes": sizes, "pollution_ratio": self.pollution_ratio}
+        plain: dict[str, Any] = {"kind": self.kind, "sizes": sizes, "pollution_ratio": self.pollution_ratio}
         if self.sigmoid is not None:
             plain["sigmoid"] = list(self.sigmoid)
         return {"scores": np.concatenate(self.parts)}, plain

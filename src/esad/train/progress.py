@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 import time
 from collections.abc import Iterator
@@ -113,7 +114,8 @@ class _NotebookBar:
 
     def __init__(self, description: str) -> None:
         self._description = description
-        self._drawn, self._handle = 0.0, None
+        self._drawn = 0.0
+        self._handle: Any = None
 
     def on_start(self, state: LoopState) -> None:
         self._draw(state)
@@ -126,12 +128,11 @@ class _NotebookBar:
         self._draw(state)
 
     def _draw(self, state: LoopState) -> None:
-        from IPython.display import HTML, display
-
+        notebook = importlib.import_module("IPython.display")  # there in every notebook, and only needed in one
         words = f"{self._description}{_part(state)}: step {state.step:,} of {state.n_steps:,}"
-        bar: Any = HTML(f'<progress value="{state.step}" max="{state.n_steps}"></progress> {words}')
+        bar = notebook.HTML(f'<progress value="{state.step}" max="{state.n_steps}"></progress> {words}')
         if self._handle is None:
-            self._handle = display(bar, display_id=True)
+            self._handle = notebook.display(bar, display_id=True)
         else:
             self._handle.update(bar)
         self._drawn = time.monotonic()
