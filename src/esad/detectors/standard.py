@@ -59,7 +59,7 @@ class StandardDetector(DeepDetector):
     precision : {"auto", "float32", "float64", "bfloat16"}
     random_state : int, RandomState or None
     verbose : int
-        1 logs the progress to the logger "esad".
+        1 shows the progress, and logs it to the logger "esad".
     """
 
     networks: ClassVar[dict[str, tuple[str, ...]]] = {"table": ("mlp",), "images": ("lenet", "conv")}
