@@ -72,6 +72,7 @@ def test_only_health_is_open_where_there_are_keys(asking, numbers):
         ("POST", "/explain"),
         ("GET", "/metrics"),
         ("POST", "/reload"),
+        ("GET", "/model"),
         ("GET", "/openapi.json"),
     ]
     for method, route in routes:
@@ -209,7 +210,8 @@ def test_the_openapi_document_has_examples_that_work(asking, request, name):
     ask = asking(request.getfixturevalue(name))
     document = ask("GET", "/openapi.json").json()
     assert document["openapi"].startswith("3.1")
-    assert set(document["paths"]) == {"/score", "/explain", "/health", "/ready", "/metrics", "/reload", "/rollback"}
+    routes = {"/score", "/explain", "/model", "/health", "/ready", "/metrics", "/reload", "/rollback"}
+    assert set(document["paths"]) == routes
     content = document["paths"]["/score"]["post"]["requestBody"]["content"]
     kind = "images" if name == "pictures" else "table"
     assert set(content) == set(serve_app.bodies.media_types(kind))
@@ -223,7 +225,8 @@ def test_the_openapi_document_has_examples_that_work(asking, request, name):
 
 def test_errors_of_every_kind_have_the_one_shape(asking, numbers):
     ask = asking(numbers)
-    refused(ask("GET", "/docs"), 404)
+    refused(ask("GET", "/redoc"), 404)
+    refused(ask("GET", "/pages/app.py"), 404)
     refused(ask("GET", "/../../etc/passwd"), 404)
     refused(ask("DELETE", "/score"), 405)
     refused(ask("POST", "/health"), 405)

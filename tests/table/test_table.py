@@ -231,7 +231,7 @@ def test_dates_beyond_the_calendar_stop_at_its_ends(frame):
         (pl.DataFrame({"a": []}), r"0 sample\(s\)"),
         (np.zeros((2, 2), dtype=complex), "Complex data not supported"),
         (pd.DataFrame({"a": [1j]}), "Complex data not supported"),
-        (scipy.sparse.csr_array((2**24, 2**24)), r"A sparse X of 16,777,216 x 16,777,216 takes .* TruncatedSVD"),
+        (scipy.sparse.csr_array((2**24, 2**24)), r"A sparse X of 16,777,216 x 16,777,216 takes .*TruncatedSVD"),
         (scipy.sparse.csr_array(np.eye(2, dtype=complex)), "Complex data not supported"),
         ([[1, 2], [3]], "X must be a 2-D array or a table with rows of one length. Got list: "),
         (torch.zeros(2, 2, dtype=torch.bfloat16), "Got Tensor: .*BFloat16"),

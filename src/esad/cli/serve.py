@@ -81,8 +81,8 @@ def serve(
 ) -> None:
     """Serve scores over HTTP until stopped by Ctrl-C or SIGTERM.
 
-    Routes: /score and /explain take JSON, CSV, Parquet or pictures; /health, /ready, /metrics (Prometheus), /reload,
-    /rollback, /openapi.json. See docs/serve.md.
+    Routes: /score and /explain take JSON, CSV, Parquet or pictures; /model, /health, /ready, /metrics (Prometheus),
+    /reload, /rollback, /openapi.json. Pages: / to try a row, /docs to read and try the interface. See docs/serve.md.
     """
     if rate_limit is not None and not 0 < rate_limit < float("inf"):
         raise InputError(f"--rate-limit must be a positive number. Got {rate_limit:g}.")
@@ -123,7 +123,7 @@ def serve(
                 sys.stdout.flush()
                 return
             output.say(f"Serving {model} ({served.method}, version {served.version}) at {server.url_of(listener)}")
-            output.say("Ctrl-C stops it.")
+            output.say("Open the address in a browser to try a row. Ctrl-C stops it.")
 
         server.run(service.guard, listener, ready=ready, hang_up=service.hang_up, stop_seconds=timeout)
     if not as_json:

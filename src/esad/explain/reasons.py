@@ -16,7 +16,7 @@ from esad.explain.cases import Case
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["HeatMaps", "Reasons", "cell_text"]
+__all__ = ["HeatMaps", "Reasons", "cell_text", "plain_cell"]
 
 Values = NDArray[np.float64]
 
@@ -176,8 +176,8 @@ class Reasons(_Explained):
                 "column": self.columns[index],
                 "share": float(total[row, index]),
                 "shares": {name: float(values[row, index]) for name, values in self.shares.items()},
-                "observed": _plain(self.observed[row, index]),
-                "expected": _plain(self.expected[row, index]),
+                "observed": plain_cell(self.observed[row, index]),
+                "expected": plain_cell(self.expected[row, index]),
             }
             for index in self.order(row)[:top]
         ]
@@ -292,8 +292,14 @@ def cell_text(cell: Any, *, n_digits: int = 6) -> str:
     return str(cell)
 
 
-def _plain(cell: Any) -> Any:
-    """A cell as JSON can hold it."""
+def plain_cell(cell: Any) -> Any:
+    """A cell as JSON can hold it.
+
+    Examples
+    --------
+    >>> plain_cell(1.5), plain_cell(np.datetime64("2024-02-29"))
+    (1.5, '2024-02-29')
+    """
     if cell is None or isinstance(cell, bool | str) or (isinstance(cell, float) and math.isfinite(cell)):
         return cell
     return cell_text(cell)

@@ -1,15 +1,20 @@
-"""The routes of the scoring service: /score, /explain, /health, /ready, /metrics, /reload, /rollback, /openapi.json."""
+"""The routes of the scoring service: /score, /explain, /model, /health, /ready, /metrics, /reload, /rollback; pages.
+
+The pages, / to try a row and /docs to read and try the interface, say nothing of the model by themselves: their scripts
+ask for it as any program does, with the key that the user gives where keys are demanded.
+"""
 
 import asyncio
 import contextlib
 import datetime as dt
+import functools
 import json
 import logging
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import partial
+from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -22,14 +27,15 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from esad.errors import RequestError
+from esad.report.style import COLOURS
 from esad.serve import bodies, documents
 from esad.serve.batching import Batcher, RowScores
 from esad.serve.bodies import RequestRows
 from esad.serve.keys import Keys
 from esad.serve.metrics import MEDIA_TYPE, Metrics
 from esad.serve.model import Models, Served
-from esad.web.answers import application
-from esad.web.guard import Guard, Limits
+from esad.web.answers import MAX_SHOWN, application
+from esad.web.guard import PAGE_POLICY, Guard, Limits
 
 __all__ = ["ACCESS_LOG", "Service", "ServiceSettings"]
 
@@ -154,6 +160,14 @@ class Service:
             self.metrics.explained_rows.inc(rows.n_rows)
             return _Json(found)
 
+        described = {200: {"model": documents.Description}, **documents.problems(429)}
+
+        @app.get("/model", responses=described, response_class=_Json)
+        async def model(request: Request) -> Response:
+            """Say what the model is: its columns or the size of its pictures, its threshold, what it learned from."""
+            self._admit(request, None)
+            return _Json(self.models.current.description())
+
         @app.get("/health", responses={200: {"model": documents.Health}, **documents.problems()}, response_class=_Json)
         async def health() -> Response:
             """Tell that the service answers, with which model, and what is wrong with a newer one; needs no key."""
@@ -191,6 +205,10 @@ class Service:
             self._admit_owner(request)
             await self._in(self._loaders, self.models.roll_back)
             return _Json({"outcome": "rolled back", "model": self.models.current.identity()})
+
+        for path, file in (("/", "index.html"), ("/docs", "docs.html")):
+            app.get(path, include_in_schema=False)(functools.partial(_send_page, file))
+        app.get("/pages/{file}", include_in_schema=False)(_send_page)
 
         @app.get("/openapi.json", include_in_schema=False)
         async def openapi(request: Request) -> Response:
@@ -278,10 +296,10 @@ class Service:
             raise RequestError(415, f"This model takes bodies of the types {', '.join(taken)}.")
         if media_type == bodies.MULTIPART:
             uploads = await _read_uploads(request, max_rows)
-            read = partial(self._bodies.read_uploads, uploads, served, max_rows=max_rows)
+            read = functools.partial(self._bodies.read_uploads, uploads, served, max_rows=max_rows)
         else:
             body = await _read_body(request)
-            read = partial(self._bodies.read, media_type, body, served, max_rows=max_rows)
+            read = functools.partial(self._bodies.read, media_type, body, served, max_rows=max_rows)
         is_quick = media_type == bodies.JSON and len(body) <= _INLINE_BYTES
         rows = read() if is_quick else await self._timely(self._in(self._readers, read))
         request.state.n_rows = rows.n_rows
@@ -318,6 +336,24 @@ class _Json(JSONResponse):
 
 class _Text(Response):
     media_type = MEDIA_TYPE
+
+
+@functools.cache
+def _page_files() -> dict[str, tuple[str, str]]:
+    """Text and media type of the pages and what they need, {name: ...}."""
+    own = resources.files("esad.serve") / "pages"
+    files = [*own.iterdir(), resources.files("esad.review") / "static" / "basics.js"]
+    types = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
+    texts = {file.name: file.read_text(encoding="utf-8") for file in files}
+    texts["pages.css"] = COLOURS + texts["pages.css"]
+    return {name: (text, types[name.rpartition(".")[2]]) for name, text in texts.items()}
+
+
+async def _send_page(file: str) -> Response:
+    if file not in _page_files():
+        raise RequestError(404, f"There is no page {file[:MAX_SHOWN]!r} here.")
+    text, media_type = _page_files()[file]
+    return Response(text, headers={"content-security-policy": PAGE_POLICY}, media_type=media_type)
 
 
 def _parse_media_type(request: Request) -> tuple[str, dict[str, str]]:

@@ -11,10 +11,12 @@ from esad.serve.model import Served
 from esad.table.schema import Schema
 
 __all__ = [
+    "Description",
     "Explained",
     "ExplainedRow",
     "Health",
     "Model",
+    "ModelColumn",
     "Problem",
     "Ready",
     "Reloaded",
@@ -95,6 +97,27 @@ class Explained(BaseModel):
     model: Model
     threshold: float
     rows: list[ExplainedRow]
+
+
+class ModelColumn(BaseModel):
+    """One column that the model takes."""
+
+    name: str
+    kind: str = Field(description="number, boolean, category or date")
+    typical: float | bool | str | None = Field(description="What an ordinary row has there.")
+
+
+class Description(BaseModel):
+    """What the model is."""
+
+    model: Model
+    summary: str = Field(description="The method in a line.")
+    threshold: float
+    threshold_rule: str | None = Field(description="How the threshold was set.")
+    calibration: str | None = Field(description="What p-values rest on; null where there are none.")
+    labels: dict[str, int] = Field(description="Training rows by their label: anomaly, normal, unlabelled.")
+    columns: list[ModelColumn] | None = Field(description="Of tables.")
+    shape: list[int] | None = Field(description="Of pictures: channels, height, width.")
 
 
 class Health(BaseModel):

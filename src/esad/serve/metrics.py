@@ -5,7 +5,19 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 __all__ = ["MEDIA_TYPE", "ROUTES", "Metrics"]
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-ROUTES = ("/score", "/explain", "/health", "/ready", "/metrics", "/reload", "/rollback", "/openapi.json")
+ROUTES = (
+    "/",
+    "/docs",
+    "/score",
+    "/explain",
+    "/model",
+    "/health",
+    "/ready",
+    "/metrics",
+    "/reload",
+    "/rollback",
+    "/openapi.json",
+)
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 _SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 1024, 4096, 16384)
 

@@ -15,6 +15,7 @@ from esad.core.text import listed
 from esad.detectors.base import Detector
 from esad.detectors.model_file import load
 from esad.errors import EsadError, ModelFileError, RequestError, SchemaError
+from esad.explain.reasons import plain_cell
 from esad.serve.metrics import Metrics
 
 __all__ = ["Models", "Served"]
@@ -68,6 +69,32 @@ class Served:
         """Whether all columns hold numbers."""
         schema = self.detector.inputs_.schema
         return schema is not None and set(schema.kinds) == {"number"}
+
+    def description(self) -> dict[str, Any]:
+        """What the model is, for who may ask it."""
+        detector = self.detector
+        inputs, counts = detector.inputs_, detector.label_counts_
+        columns = None
+        if inputs.schema is not None:
+            typical = (plain_cell(column[0]) for column in inputs.cells(inputs.typical[None]))
+            columns = [
+                {"name": name, "kind": kind, "typical": cell}
+                for (name, kind), cell in zip(self.described_columns, typical, strict=True)
+            ]
+        return {
+            "model": self.identity(),
+            "summary": detector.summary,
+            "threshold": detector.threshold_,
+            "threshold_rule": None if detector.applied_ is None else str(detector.applied_),
+            "calibration": None if detector.calibration_ is None else str(detector.calibration_),
+            "labels": {
+                "anomaly": counts.n_anomaly,
+                "normal": counts.n_normal,
+                "unlabelled": counts.n_unlabelled,
+            },
+            "columns": columns,
+            "shape": None if columns else list(inputs.shape),
+        }
 
     def identity(self) -> dict[str, Any]:
         """What every answer says of the model."""
