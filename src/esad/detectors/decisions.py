@@ -20,7 +20,7 @@ from esad.score.drift import LEVEL, MIN_DISTANCE, Drift, DriftMonitor
 from esad.score.threshold import Applied, Threshold
 from esad.table.profile import Profile
 
-__all__ = ["Decider", "Scores", "TrainingScores"]
+__all__ = ["Decider", "NoProbabilityError", "Scores", "TrainingScores"]
 
 Scores = NDArray[np.float64]
 
