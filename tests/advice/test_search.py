@@ -110,10 +110,10 @@ def test_what_the_user_has_set_is_not_searched(rows, monkeypatch):
 
 def test_other_lengths_are_shares_of_the_usual_steps(rows):
     X, y = rows
-    usual = ESAD(random_state=0).fit(X, y).recipe_.settings.n_steps
+    usual = ESAD().recipe_for(X.shape[1:], y).settings.n_steps
     for name, ratio in module.LENGTHS.items():
         change = module._lengths(ESAD(), y.astype(np.int8))[name]
-        assert ESAD(random_state=0, **change).fit(X, y).recipe_.settings.n_steps == round(usual * ratio)
+        assert ESAD(**change).recipe_for(X.shape[1:], y).settings.n_steps == round(usual * ratio)
 
 
 def test_other_lengths_are_those_shares_inside_a_split_too(monkeypatch):

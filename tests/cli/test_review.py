@@ -7,7 +7,8 @@ import socket
 import subprocess
 import sys
 import time
-from contextlib import closing, suppress
+import warnings
+from contextlib import closing, contextmanager, suppress
 from types import SimpleNamespace
 
 import httpx
@@ -18,8 +19,15 @@ from esad.datasets import saving
 from esad.datasets import scenario as scenarios
 from esad.detectors.model_file import load
 from esad.detectors.training import TrainingData
+from esad.review.access import Access
+from esad.review.app import guard_app, review_app
 from esad.review.dataset import ReviewDataset
+from esad.review.session import ReviewSession
 from esad.train.callbacks import GracefulStop
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # it would like another package than httpx
+    from starlette.testclient import TestClient
 
 FIRST = ("--method", "iforest", "--ignore", "verdict", "--id-column", "serial")
 
@@ -313,8 +321,9 @@ class Tumours:
         return self.esad("evaluate", self.model, self.test, "--truth-column", "truth", "--json").json["confusion"]
 
 
-def test_a_refit_keeps_what_the_model_learned_from(esad, tmp_path):
-    tumours = Tumours(esad, tmp_path)
+@pytest.mark.parametrize("settings", [("--method", "iforest"), pytest.param((), marks=pytest.mark.extra)])
+def test_a_refit_keeps_what_the_model_learned_from(esad, tmp_path, settings):
+    tumours = Tumours(esad, tmp_path, *settings)
     before = tumours.confusion()
     with Review(tumours.model, tumours.test) as review, closing(review.enter()) as ann:
         training = ann.get("/api/state").json()["training"]
@@ -323,7 +332,6 @@ def test_a_refit_keeps_what_the_model_learned_from(esad, tmp_path):
         found = tumours.refit(ann)
     assert (found["n_then"], found["n_labelled"], found["n_rows"]) == (11, 26, len(tumours.y) + 15)
     after = tumours.confusion()
-    assert before["recall"] > 0.9
     assert after["recall"] >= before["recall"] - 0.02, (before, after)
     assert after["false_alarm_rate"] <= before["false_alarm_rate"] + 0.01, (before, after)
     shown = esad("inspect", tumours.model, "--json").json
@@ -331,7 +339,7 @@ def test_a_refit_keeps_what_the_model_learned_from(esad, tmp_path):
     assert load(tumours.model).label_counts_.n_unlabelled == int((tumours.y == 0).sum())
     other = tmp_path / "other.csv"  # the judged rows of the first review are kept in the next one
     other.write_text("\n".join(tumours.test.read_text().splitlines()[:40]) + "\n")
-    with Review(tumours.model, other) as review, closing(review.enter()) as ann:
+    with opened(tumours, other) as ann:
         training = ann.get("/api/state").json()["training"]
         assert training == {"n_rows": len(tumours.y) + 15, "n_labelled": 26, "lost": ""}
 
@@ -339,34 +347,43 @@ def test_a_refit_keeps_what_the_model_learned_from(esad, tmp_path):
 FAST = ("--method", "iforest")
 
 
+@contextmanager
+def opened(tumours, data, **options):
+    """The page of a review as the command makes it, in this process."""
+    session, access = ReviewSession.open(data, tumours.model, f"{data}.labels.db", **options), Access()
+    with closing(session), TestClient(guard_app(review_app(session, access)), base_url="http://127.0.0.1") as client:
+        assert client.get("/", params={"token": access.new_link("ann")}).status_code == 200
+        yield client
+
+
 def test_what_cannot_be_kept_is_said_and_asked_about(esad, tmp_path):
     tumours = Tumours(esad, tmp_path, *FAST)
     moved = tumours.train.rename(tmp_path / "elsewhere.csv")
     for words in ("is not there", "was changed since"):
-        with Review(tumours.model, tumours.test) as review, closing(review.enter()) as ann:
+        with opened(tumours, tumours.test) as ann:
             lost = ann.get("/api/state").json()["training"]["lost"]
             assert "236 rows with 11 labels" in lost
             assert words in lost
         tumours.train.write_text("\n".join(moved.read_text().splitlines()[:50]) + "\n")
-    with Review(tumours.model, tumours.test) as review, closing(review.enter()) as ann:
+    with opened(tumours, tumours.test) as ann:
         tumours.judge(ann, 3)
         refused = ann.post("/api/refit")
         assert (refused.status_code, "--training" in refused.json()["error"]["message"]) == (422, True)
         found = tumours.refit(ann, "drop", forget=True)
         assert (found["n_then"], found["n_labelled"], found["n_rows"]) == (11, 3, len(tumours.truth))
-    with Review(tumours.model, tumours.test, "--training", moved) as review, closing(review.enter()) as ann:
+    with opened(tumours, tumours.test, training=moved) as ann:
         assert ann.get("/api/state").json()["training"] == {"n_rows": 236, "n_labelled": 11, "lost": ""}
         assert tumours.refit(ann)["n_labelled"] == 14
 
 
 def test_the_data_that_the_model_learned_from_needs_nothing_else(esad, tmp_path):
     tumours = Tumours(esad, tmp_path, *FAST)
-    with Review(tumours.model, tumours.train) as review, closing(review.enter()) as ann:
+    with opened(tumours, tumours.train) as ann:
         assert ann.get("/api/state").json()["training"] == {"n_rows": 0, "n_labelled": 0, "lost": ""}
     detector = load(tumours.model)
     detector.notes_ = {"label_column": "label"}  # as an older file
     detector.save(tumours.model)
-    with Review(tumours.model, tumours.train) as review, closing(review.enter()) as ann:
+    with opened(tumours, tumours.train) as ann:
         assert ann.get("/api/state").json()["training"]["lost"] == ""
-    with Review(tumours.model, tumours.test) as review, closing(review.enter()) as ann:
+    with opened(tumours, tumours.test) as ann:
         assert "236 rows" in ann.get("/api/state").json()["training"]["lost"]

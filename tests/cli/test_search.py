@@ -18,15 +18,13 @@ def test_the_recipe_is_named_and_the_trials_are_in_the_json(esad, labelled, kit,
     found = esad("fit", labelled, *roles, "--json", *kit.tiny).json["search"]
     assert [trial["name"] for trial in found["trials"]][:2] == ["default", "little input noise"]
     assert found["chosen"] in {trial["name"] for trial in found["trials"]}
-    assert "Recipe: " in esad("fit", labelled, *roles, *kit.tiny).out
 
 
 def test_with_few_labels_recipes_are_judged_by_their_agreement(esad, parts, kit, tmp_path):
-    done = esad("fit", parts, "-l", "verdict", "--out", tmp_path / "out.esad", "--search", "--json", *kit.tiny)
+    done = esad("fit", parts, "-l", "verdict", "--out", tmp_path / "out.esad", "--search", *kit.tiny)
     assert done.code == 0
-    found = done.json["search"]
-    assert found["criterion"] == "agreement"
-    assert {trial["name"] for trial in found["trials"]} >= {found["chosen"], "default"}
+    said = next(line for line in done.out.splitlines() if line.startswith("Recipe: "))
+    assert "agreement" in done.out[done.out.index(said) :]
 
 
 def test_other_methods_have_no_recipes(esad, labelled, tmp_path):

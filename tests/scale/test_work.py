@@ -56,12 +56,12 @@ def test_a_shard_whose_worker_died_is_tried_again_and_set_aside_in_the_end(monke
 
 
 @pytest.mark.parametrize("name", ["local", "threads"])
-@pytest.mark.parametrize("n_jobs", [1, 3])
+@pytest.mark.parametrize("n_jobs", [1, 2])
 def test_every_engine_gives_results_and_raises_what_the_function_raises(name, n_jobs):
     with engine_for(name, math.sqrt, n_jobs=n_jobs) as engine:
         assert dict(results(engine, range(10))) == {number: math.sqrt(number) for number in range(10)}
-    with engine_for(name, math.sqrt, n_jobs=n_jobs) as engine, pytest.raises(ValueError, match="math domain"):
-        list(results(engine, [4.0, -1.0]))
+        with pytest.raises(ValueError, match="math domain"):
+            list(results(engine, [4.0, -1.0]))
 
 
 def test_jobs_are_taken_when_a_worker_is_free():

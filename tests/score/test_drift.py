@@ -54,7 +54,7 @@ def mixed(rng: np.random.Generator, n: int) -> pd.DataFrame:
 class TestPromises:
     def test_halves_of_one_table_raise_an_alarm_in_at_most_one_of_twenty(self):
         rng = np.random.default_rng(0)
-        n_draws = 220
+        n_draws = 100
         n_alarms = 0
         for _ in range(n_draws):
             rows = mixed(rng, 300)

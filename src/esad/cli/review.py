@@ -153,11 +153,7 @@ def review(
         if export_labels is not None:
             output.say(f"{output.counted(n_judged, 'judged row')}: {export_labels}")
         return
-    from esad.io.provenance import DataSource
-    from esad.review.ranking import Ranking
     from esad.review.session import ReviewSession
-    from esad.review.store import Store
-    from esad.review.training import training_finder
     from esad.web.server import bind
 
     listener = bind(host, port)
@@ -169,25 +165,15 @@ def review(
             detector = build_detector(method, settings, seed=seed, device=device, members=members)
             with settings_blamed(method, settings):
                 _fit_first(detector, data, model, roles | {"text": tuple(text or ())})
-        else:
-            if len(paths) == 1:
-                output.note(f"going on with the model {str(model)!r}. To begin anew, name another one with --out.")
-            detector = load(model)
+        elif len(paths) == 1:
+            output.note(f"going on with the model {str(model)!r}. To begin anew, name another one with --out.")
         on_remark = (lambda found: None) if is_new else output.remark  # what a first model was trained on is known
-        dataset = ReviewDataset.from_file(data, detector, on_remark=on_remark, **roles)
-        source, store = DataSource.of(data), Store.of(journal, dataset)
+        session = ReviewSession.open(
+            data, model, journal, training=training, warm=not cold, on_remark=on_remark, **roles
+        )
     except BaseException:
         listener.close()
         raise
-    session = ReviewSession(
-        dataset,
-        store,
-        Ranking.of(detector, dataset.X),
-        model,
-        warm=not cold,
-        find_training=training_finder(dataset, store, source, training),
-        source=source,
-    )
     _serve(listener, session, _names(reviewer), host=host, as_json=as_json)
 
 

@@ -1,5 +1,6 @@
 """One review, without the web: what to show, what was said, which model is in use, and the change to another."""
 
+import os
 import secrets
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -31,7 +32,7 @@ from esad.review.refit import (
     restore_previous,
 )
 from esad.review.store import Store
-from esad.review.training import RefitData, TrainingRows
+from esad.review.training import RefitData, TrainingRows, training_finder
 
 __all__ = ["ReviewSession"]
 
@@ -83,6 +84,42 @@ class ReviewSession:
         self._n_refits = 0
         self._explanations: Explanations | None = None
         self._use(ranking)
+
+    @classmethod
+    def open(
+        cls,
+        data: str | os.PathLike[str],
+        model: str | os.PathLike[str],
+        labels: str | os.PathLike[str],
+        *,
+        training: str | os.PathLike[str] | None = None,
+        warm: bool = True,
+        **reading: Any,
+    ) -> "ReviewSession":
+        """Review a file or folder with a model file; judgements are kept in, and gone on with from, the file `labels`.
+
+        Parameters
+        ----------
+        data, model, labels : str or path-like
+        training : str or path-like, optional
+            What the model was trained on, where that is not found at the place noted in the model.
+        warm : bool
+            Whether refits begin with the old weights.
+        **reading
+            As for `ReviewDataset.from_file`: roles of columns, `skip_broken`, `on_remark`.
+        """
+        detector = load(model)
+        dataset = ReviewDataset.from_file(Path(data), detector, **reading)
+        source, store = DataSource.of(data), Store.of(Path(labels), dataset)
+        return cls(
+            dataset,
+            store,
+            Ranking.of(detector, dataset.X),
+            Path(model),
+            warm=warm,
+            find_training=training_finder(dataset, store, source, None if training is None else Path(training)),
+            source=source,
+        )
 
     def _use(self, ranking: Ranking) -> None:
         """Go on with a model."""
