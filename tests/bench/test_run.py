@@ -148,12 +148,17 @@ def test_a_killed_run_goes_on_with_what_is_unfinished(file, tmp_path):
 
 
 def test_two_runs_share_a_store(file, tmp_path):
+    file.write_text(EXPERIMENT.replace("seeds = 4", "seeds = 30"))
     store = tmp_path / "s.db"
     command = [sys.executable, "-m", "esad", "bench", "run", str(file), "--store", str(store), "--json"]
-    both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    found = [json.loads(process.communicate()[0]) for process in both]
-    assert sum(one["done"] for one in found) == 8
-    assert len(ResultStore(store).finished()) == 8
+    other = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    with ResultStore(store) as opened:
+        while not opened.finished():  # until the other is at work
+            assert other.poll() is None
+            time.sleep(0.01)
+        n_here = run(cells_of(file), opened).n_done
+        assert json.loads(other.communicate()[0])["done"] == 60 - n_here
+        assert len(opened.finished()) == 60
 
 
 def test_the_report_sets_the_papers_figure_beside_ours(file, tmp_path, capfd):
