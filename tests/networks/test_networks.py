@@ -13,7 +13,7 @@ from esad.networks.spec import NetworkSpec
 
 @pytest.mark.parametrize("size", [(28, 28), (32, 32), (50, 50), (64, 64), (30, 45)])
 @pytest.mark.parametrize("channels", [1, 3])
-@pytest.mark.parametrize("kind", ["conv", "lenet"])
+@pytest.mark.parametrize("kind", ["conv", "lenet", "dcgan"])
 def test_decoded_pictures_have_the_size_of_the_originals(kind, channels, size):
     hidden = (4, 4, 6, 6) if kind == "conv" else (4, 6)
     spec = NetworkSpec(kind, in_shape=(channels, *size), hidden=hidden, latent=5, n_members=2)
@@ -44,7 +44,7 @@ def test_conv_widths_are_the_papers_table():
     assert kernels == {(3, 3)}
 
 
-@pytest.mark.parametrize("kind", ["mlp", "conv", "lenet"])
+@pytest.mark.parametrize("kind", ["mlp", "conv", "lenet", "dcgan"])
 def test_a_member_never_sees_another_members_rows(kind):
     in_shape = (6,) if kind == "mlp" else (1, 16, 16)
     spec = NetworkSpec(kind, in_shape=in_shape, hidden=(5, 4), latent=3, n_members=2)

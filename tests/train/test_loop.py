@@ -199,7 +199,7 @@ class KillAt:
     def on_end(self, state): ...
 
 
-@pytest.mark.parametrize("optimizer", ["adam", "adamw", "sgd"])
+@pytest.mark.parametrize("optimizer", ["adam", "adamw", "sgd", "rmsprop"])
 def test_resuming_gives_the_bits_of_an_uninterrupted_run(tmp_path, optimizer):
     settings = Settings(n_steps=25, batch_size=16, labelled_batch_size=6, lr=5e-3, optimizer=optimizer)
     whole, whole_curves = run([1, 2], settings=settings)

@@ -15,7 +15,26 @@ __all__ = ["StackedConv", "crop", "fold_members", "pad_to_multiple", "reset_weig
 
 
 class StackedConv(OverProcesses, nn.Module):
-    """Convolution (same size out), then optionally batch norm and an activation, per member."""
+    """Convolution, then optionally batch norm and an activation, per member.
+
+    Parameters
+    ----------
+    n_in, n_out : int
+        Channels.
+    n_members : int
+    kernel : int or (int, int), default 3
+    slope : float, default 0.0
+        Of the leaky ReLU for negative values.
+    affine, eps : bool and float
+        Of batch norm.
+    plain : bool, default False
+        Neither batch norm nor activation.
+    norm : bool, default True
+        Whether there is batch norm.
+    resize : {"same", "halve", "double", "gather", "spread"}
+        What becomes of height and width: from the kernel's size to 1 x 1 is "gather", the other way round "spread".
+        Those that resize have a bias where they have no batch norm.
+    """
 
     def __init__(
         self,
@@ -23,24 +42,34 @@ class StackedConv(OverProcesses, nn.Module):
         n_out: int,
         *,
         n_members: int,
-        kernel: int = 3,
+        kernel: int | tuple[int, int] = 3,
         slope: float = 0.0,
         affine: bool = True,
         eps: float = 1e-5,
         plain: bool = False,
+        norm: bool = True,
+        resize: str = "same",
     ) -> None:
         super().__init__()
-        self.slope = slope
-        self.convolution = nn.Conv2d(
-            n_in * n_members, n_out * n_members, kernel, padding=kernel // 2, groups=n_members, bias=False
+        self.slope, self.plain = slope, plain
+        has_norm = norm and not plain
+        self.convolution = _convolution(
+            n_in * n_members,
+            n_out * n_members,
+            kernel,
+            resize,
+            groups=n_members,
+            bias=resize != "same" and not has_norm,
         )
-        self.norm = None if plain else nn.BatchNorm2d(n_out * n_members, eps=eps, affine=affine)
+        self.norm = nn.BatchNorm2d(n_out * n_members, eps=eps, affine=affine) if has_norm else None
 
     def forward(self, x: Tensor) -> Tensor:
-        """(batch, members * n_in, H, W) -> (batch, members * n_out, H, W)."""
+        """(batch, members * n_in, H, W) -> (batch, members * n_out, H', W')."""
         x = self.convolution(x)
-        if self.norm is None:
+        if self.plain:
             return x
+        if self.norm is None:
+            return F.leaky_relu_(x, self.slope)
         if self.training and x[:, 0].numel() * self.processes.size == 1:  # one value has no variance
             return F.leaky_relu_(_with_running_statistics(self.norm, x), self.slope)
         if self.training and not self.processes.is_alone:
@@ -48,17 +77,37 @@ class StackedConv(OverProcesses, nn.Module):
         return F.leaky_relu_(self.norm(x), self.slope)
 
 
+def _convolution(
+    n_in: int, n_out: int, kernel: int | tuple[int, int], resize: str, *, groups: int, bias: bool
+) -> nn.Conv2d | nn.ConvTranspose2d:
+    if resize in ("gather", "spread"):
+        kind = nn.Conv2d if resize == "gather" else nn.ConvTranspose2d
+        return kind(n_in, n_out, kernel, groups=groups, bias=bias)
+    assert isinstance(kernel, int)
+    pad = (kernel - 1) // 2
+    if resize == "double":
+        return nn.ConvTranspose2d(
+            n_in, n_out, kernel, stride=2, padding=pad, output_padding=kernel % 2, groups=groups, bias=bias
+        )
+    return nn.Conv2d(n_in, n_out, kernel, stride=2 if resize == "halve" else 1, padding=pad, groups=groups, bias=bias)
+
+
 def _with_running_statistics(norm: nn.BatchNorm2d, x: Tensor) -> Tensor:
     return F.batch_norm(x, norm.running_mean, norm.running_var, norm.weight, norm.bias, training=False, eps=norm.eps)
 
 
-def reset_weights(network: nn.Module, random: MemberRandom) -> None:
-    """Draw every convolution's weights from N(0, 2 / fan in), which suits ReLU, member by member."""
+def reset_weights(network: nn.Module, random: MemberRandom, *, deviation: float | None = None) -> None:
+    """Draw every convolution's weights member by member; biases begin at 0.
+
+    From N(0, deviation^2), by default N(0, 2 / fan in), which suits ReLU.
+    """
     for module in network.modules():
-        if isinstance(module, nn.Conv2d):
-            fan_in = module.weight[0].numel()
-            drawn = random.normal(module.weight.numel() // random.n_members) * (2 / fan_in) ** 0.5
+        if isinstance(module, nn.Conv2d | nn.ConvTranspose2d):
+            scale = (2 / module.weight[0].numel()) ** 0.5 if deviation is None else deviation
+            drawn = random.normal(module.weight.numel() // random.n_members) * scale
             module.weight.data.copy_(drawn.view(module.weight.shape))
+            if module.bias is not None:
+                module.bias.data.zero_()
 
 
 def fold_members(x: Tensor) -> Tensor:

@@ -10,12 +10,13 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from esad.errors import InputError
 from esad.networks.conv import ConvDecoder, ConvEncoder
+from esad.networks.dcgan import DCGANDecoder, DCGANEncoder
 from esad.networks.lenet import LeNetDecoder, LeNetEncoder
 from esad.networks.mlp import StackedMLP
 
 __all__ = ["CONV_NARROW", "KINDS", "NetworkSpec"]
 
-KINDS = ("mlp", "conv", "lenet")
+KINDS = ("mlp", "conv", "lenet", "dcgan")
 CONV_PUBLISHED = (64, 128, 256, 512, 512)
 CONV_NARROW = (8, 16, 32, 64, 64)  # some fifty times cheaper, for a CPU
 MAX_SIZES = 64  # layers and axes a description may name
@@ -27,13 +28,13 @@ class NetworkSpec:
 
     Attributes
     ----------
-    kind : {"mlp", "conv", "lenet"}
+    kind : {"mlp", "conv", "lenet", "dcgan"}
     in_shape : tuple of int
         (features,) or (channels, height, width).
     hidden : tuple of int
         Widths of the hidden layers, or channels of the levels.
     latent : int
-        Size of the code ("mlp", "lenet") or its channels ("conv").
+        Size of the code ("mlp", "lenet", "dcgan") or its channels ("conv").
     n_members : int
     slope : float
         Of the leaky ReLU in "mlp".
@@ -42,7 +43,7 @@ class NetworkSpec:
     sigmoid : bool
         Whether the decoder of "mlp" or "lenet" ends in a sigmoid.
     dense : tuple of int
-        Hidden linear layers between the convolutions and the code of "lenet".
+        Hidden linear layers between the convolutions and the code of "lenet" and "dcgan".
 
     Examples
     --------
@@ -76,14 +77,14 @@ class NetworkSpec:
             raise InputError(f"`bias` and `sigmoid` must be true or false. Got {self.bias!r} and {self.sigmoid!r}.")
         if self.kind == "conv" and len(self.hidden) < 2:
             raise InputError(f"The network 'conv' needs two or more hidden widths. Got {self.hidden}.")
-        n_halvings = {"mlp": 0, "conv": len(self.hidden), "lenet": len(self.hidden)}[self.kind]
+        n_halvings = 0 if self.kind == "mlp" else len(self.hidden)
         if n_halvings and 2**n_halvings > max(16, 2 * max(self.in_shape[1:])):
             raise InputError(
                 f"The network {self.kind!r} with {len(self.hidden)} hidden widths halves a picture {n_halvings} times. "
                 f"Pictures of {self.in_shape[1]} x {self.in_shape[2]} pixels need fewer."
             )
-        if self.kind == "lenet" and not self.hidden:
-            raise InputError("The network 'lenet' needs one or more hidden widths. Got none.")
+        if self.kind in ("lenet", "dcgan") and not self.hidden:
+            raise InputError(f"The network {self.kind!r} needs one or more hidden widths. Got none.")
 
     def encoder(self) -> nn.Module:
         """A new encoder with zero weights; call `reset` to draw them."""
@@ -91,8 +92,9 @@ class NetworkSpec:
             sizes = [*self.in_shape, *self.hidden, self.latent]
             return StackedMLP(sizes, n_members=self.n_members, slope=self.slope, bias=self.bias)
         if self.kind == "conv":
-            return ConvEncoder(self._picture, (*self.hidden, self.latent), n_members=self.n_members)
-        return LeNetEncoder(self._picture, self.hidden, (*self.dense, self.latent), n_members=self.n_members)
+            return ConvEncoder(self.picture, (*self.hidden, self.latent), n_members=self.n_members)
+        kind = LeNetEncoder if self.kind == "lenet" else DCGANEncoder
+        return kind(self.picture, self.hidden, (*self.dense, self.latent), n_members=self.n_members)
 
     def decoder(self) -> nn.Module:
         """A new decoder, the mirror of the encoder."""
@@ -100,9 +102,11 @@ class NetworkSpec:
             sizes = [self.latent, *reversed(self.hidden), *self.in_shape]
             return StackedMLP(sizes, n_members=self.n_members, slope=self.slope, bias=self.bias, sigmoid=self.sigmoid)
         if self.kind == "conv":
-            return ConvDecoder(self._picture, (*self.hidden, self.latent), n_members=self.n_members)
+            return ConvDecoder(self.picture, (*self.hidden, self.latent), n_members=self.n_members)
+        if self.kind == "dcgan":
+            return DCGANDecoder(self.picture, self.hidden, (*self.dense, self.latent), n_members=self.n_members)
         return LeNetDecoder(
-            self._picture,
+            self.picture,
             self.hidden,
             (*self.dense, self.latent),
             n_members=self.n_members,
@@ -178,7 +182,8 @@ class NetworkSpec:
         return (*self.in_shape, *self.hidden, *self.dense, self.latent, self.n_members)
 
     @property
-    def _picture(self) -> tuple[int, int, int]:
+    def picture(self) -> tuple[int, int, int]:
+        """Channels, height and width of a row that is a picture."""
         channels, height, width = self.in_shape
         return channels, height, width
 

@@ -9,7 +9,7 @@ for the whole batch, so that the parts together are what one process would see a
 import contextlib
 import logging
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -24,7 +24,7 @@ from esad.core.random import MemberRandom, member_seeds
 from esad.errors import InputError, TrainingError
 from esad.train.callbacks import Callback, StopTraining
 from esad.train.graphs import N_WARM_UP, Recording, own_stream
-from esad.train.objective import HELD_OUT, Batch, Objective, TrainingData
+from esad.train.objective import HELD_OUT, Batch, Move, Objective, TrainingData
 from esad.train.runtime import autocast, compiled, threads_for
 from esad.train.sharing import norm_over, replica, shared_evenly
 
@@ -40,7 +40,7 @@ __all__ = [
     "train_phases",
 ]
 
-OPTIMIZERS = ("adam", "adamw", "sgd")
+OPTIMIZERS = ("adam", "adamw", "sgd", "rmsprop")
 SCHEDULES = ("cosine", "halving", "constant")
 logger = logging.getLogger("esad")
 CHECK_EVERY = 50  # steps between looks at the loss for NaN: each look waits for the device
@@ -62,7 +62,8 @@ class Settings:
     clip: float | None = 10.0
     precision: str = "auto"
     min_anomaly_ratio: float = 0.5  # of the labelled draws
-    beta_2: float = 0.999  # of Adam
+    beta_1: float = 0.9  # of Adam
+    beta_2: float = 0.999  # of Adam; the same of RMSProp
     momentum: float = 0.0  # of SGD, after Nesterov
     compiled: bool = False  # fuse the forward and backward pass; worth its half minute on a GPU in long trainings
     accumulate: int = 1  # parts that a batch is taken in, one after the other
@@ -113,7 +114,7 @@ class LoopState:
         self.phase, self.n_phases = phase, n_phases  # of a training in several parts
         self.parameters = [parameter for parameter in objective.parameters() if parameter.requires_grad]
         self.optimizer = _make_optimizer(self.parameters, settings)
-        self.replica = None if processes.is_alone else replica(objective)
+        self.replica = None if processes.is_alone or len(objective.moves()) > 1 else replica(objective)
         self.step = 0
         self.losses: dict[str, Tensor] = {}  # name -> (n_steps,), mean over members
         self.kept: dict[str, Tensor] = {}  # what callbacks need to go on after an interruption
@@ -239,8 +240,8 @@ def _step(state: LoopState) -> None:
     terms = _update(state, picked)
     if not state.losses:
         state.losses = {name: torch.zeros(state.n_steps, device=term.device) for name, term in terms.items()}
-    for name, value in terms.items():
-        state.losses[name][state.step] = value
+    for name, curve in state.losses.items():
+        curve[state.step] = terms[name] if name in terms else curve[state.step - 1]
     state.step += 1
 
 
@@ -254,10 +255,35 @@ def _draw_ahead(state: LoopState, n_steps: int) -> None:
 
 
 def _update(state: LoopState, unlabelled: Tensor) -> dict[str, Tensor]:
-    """Forward, backward and a step of the optimiser on these of the unlabelled rows; the terms' means over members."""
+    """All moves of a step on these of the unlabelled rows; the terms' means over members."""
+    labelled = _draw_labelled(state.data, state.settings, state.random)
+    terms: dict[str, Tensor] = {}
+    for move in state.objective.moves():
+        if state.step % move.every == 0:
+            with _moving_only(move, state.parameters):
+                terms |= _make_move(state, move, unlabelled, labelled)
+    state.objective.after_step()
+    return terms
+
+
+@contextlib.contextmanager
+def _moving_only(move: Move, parameters: Sequence[Tensor]) -> Iterator[None]:
+    """Parameters of networks that the move does not name are constants."""
+    own = {id(parameter) for network in move.networks for parameter in network.parameters()}
+    fixed = [parameter for parameter in parameters if own and id(parameter) not in own]
+    for parameter in fixed:
+        parameter.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for parameter in fixed:
+            parameter.requires_grad_(True)
+
+
+def _make_move(state: LoopState, move: Move, unlabelled: Tensor, labelled: Tensor) -> dict[str, Tensor]:
+    """Forward, backward and a step of the optimiser for what the move is about; the terms' means over members."""
     settings = state.settings
-    labelled = _draw_labelled(state.data, settings, state.random)
-    state.optimizer.zero_grad(set_to_none=True)
+    state.optimizer.zero_grad(set_to_none=True)  # what has no gradient is left as it is
     stream = state.random.state() if settings.accumulate > 1 else None
     parts = []
     for number in range(settings.accumulate):
@@ -266,7 +292,11 @@ def _update(state: LoopState, unlabelled: Tensor) -> dict[str, Tensor]:
         part = BatchShare(state.processes.rank + number * state.processes.size, state.n_parts)
         is_last = number == settings.accumulate - 1
         with contextlib.nullcontext() if is_last or state.replica is None else state.replica.no_sync():
-            parts.append(_backward(state, part, unlabelled, labelled))
+            parts.append(_backward(state, move, part, unlabelled, labelled))
+    if state.replica is None and not state.processes.is_alone:
+        for parameter in state.parameters:
+            if parameter.grad is not None:
+                parameter.grad.copy_(state.processes.mean(parameter.grad))
     if settings.clip is not None:
         clip_per_member(state.parameters, state.objective.n_members, settings.clip)
     state.optimizer.step()
@@ -276,7 +306,9 @@ def _update(state: LoopState, unlabelled: Tensor) -> dict[str, Tensor]:
     return dict(zip(names, state.processes.mean(whole), strict=True))
 
 
-def _backward(state: LoopState, part: BatchShare, unlabelled: Tensor, labelled: Tensor) -> dict[str, Tensor]:
+def _backward(
+    state: LoopState, move: Move, part: BatchShare, unlabelled: Tensor, labelled: Tensor
+) -> dict[str, Tensor]:
     """Add the gradients of a part of the batch to those that are there; the terms' means over members."""
     data, settings = state.data, state.settings
     unlabelled, labelled = part.of(unlabelled), part.of(labelled)
@@ -288,7 +320,7 @@ def _backward(state: LoopState, part: BatchShare, unlabelled: Tensor, labelled: 
         processes=state.processes,
     )
     with autocast(settings.precision, data.x.device):
-        terms = (state.replica or state.objective.loss)(batch)
+        terms = (state.replica or move.loss)(batch)
     stacked = torch.stack(list(terms.values()))  # (terms, members)
     # members do not share weights, so the gradient of the sum is every member's own gradient
     total = stacked.sum()
@@ -330,8 +362,11 @@ def _make_optimizer(parameters: Sequence[Tensor], settings: Settings) -> torch.o
     common: dict[str, Any] = {"lr": lr, "weight_decay": settings.weight_decay, "fused": fused}
     if settings.optimizer == "sgd":
         return torch.optim.SGD(parameters, momentum=settings.momentum, nesterov=settings.momentum > 0, **common)
+    if settings.optimizer == "rmsprop":
+        del common["fused"]  # there is no such kernel
+        return torch.optim.RMSprop(parameters, alpha=settings.beta_2, capturable=on_gpu, **common)
     kind = torch.optim.AdamW if settings.optimizer == "adamw" else torch.optim.Adam
-    return kind(parameters, betas=(0.9, settings.beta_2), capturable=on_gpu, **common)
+    return kind(parameters, betas=(settings.beta_1, settings.beta_2), capturable=on_gpu, **common)
 
 
 def _check_finite(state: LoopState) -> None:

@@ -1,7 +1,7 @@
 """The seam between a method and the loop: what a batch is, and what a method must say about it."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol, TypeVar
 
@@ -16,6 +16,7 @@ from esad.core.random import MemberRandom
 __all__ = [
     "HELD_OUT",
     "Batch",
+    "Move",
     "Objective",
     "Refilling",
     "Scorer",
@@ -163,6 +164,25 @@ class Batch:
     processes: Processes = ALONE
 
 
+@dataclass(frozen=True)
+class Move:
+    """A part of a step: which networks move, and the loss that they move on.
+
+    Attributes
+    ----------
+    loss : callable
+        From a batch to named, already weighted terms, each (members,); the loop minimises their sum.
+    networks : tuple of Module
+        Those whose parameters move; every other parameter is a constant. Where none is named, all of them move.
+    every : int
+        It is made in steps 0, `every`, 2 `every`, ...; in the steps between its curves stay where they are.
+    """
+
+    loss: Callable[[Batch], dict[str, Tensor]]
+    networks: tuple[nn.Module, ...] = ()
+    every: int = 1
+
+
 class Objective(nn.Module, ABC):
     """Networks with a loss and a score. Every parameter's leading axis is a multiple of the number of members.
 
@@ -211,6 +231,17 @@ class Objective(nn.Module, ABC):
         A term is a mean over the rows of the batch, so that the mean over equal parts of a batch is that of the whole;
         what depends on all rows at once asks `batch.processes` for those of other processes.
         """
+
+    def moves(self) -> Sequence[Move]:
+        """The parts of a step, made one after the other on the same rows; by default one, in which all weights move.
+
+        Networks that work against each other move in turn: what is fixed in one move learns in another. A move that
+        comes twice is made twice, with other random numbers.
+        """
+        return (Move(self.loss),)
+
+    def after_step(self) -> None:
+        """Let what follows the weights, such as their moving average, catch up. Nothing by default."""
 
     @abstractmethod
     def scorer(self) -> Scorer:

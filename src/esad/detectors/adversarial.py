@@ -1,0 +1,73 @@
+"""What adversarial methods for pictures share: DCGAN's networks, and how they are trained against each other."""
+
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from esad.core.arguments import with_parameters
+from esad.detectors.deep import Phase
+from esad.detectors.standard import StandardDetector
+from esad.networks.spec import NetworkSpec
+from esad.preprocess.inputs import Rows
+from esad.train.loop import Settings
+from esad.train.objective import presumed_normal
+
+__all__ = ["AdversarialDetector"]
+
+
+@with_parameters
+class AdversarialDetector(StandardDetector):
+    """Networks that work against each other, each in moves of its own; they learn from unlabelled and normal pictures.
+
+    Parameters
+    ----------
+    n_members : int
+        Games played side by side; the score is their mean.
+    network : {"auto", "dcgan"}
+        There is one kind.
+    hidden, latent : sequence of int and int, or "auto"
+        Channels of the levels, each half as large as the one before, and the size of the code.
+    lr : float or "auto"
+        Of the optimiser, all the way.
+    weight_decay : float
+    ... : those of `StandardDetector`
+
+    Attributes
+    ----------
+    auto_hidden, auto_latent, dense : tuple of int, int, tuple of int
+        What "auto" stands for: channels of the levels, size of the code; and the dense layers between them.
+    recipe : dict
+        What the settings of the loop are beside those that are arguments. By default Adam as DCGAN has it, with neither
+        schedule nor clipping, which hold back one side of the game.
+    """
+
+    takes: ClassVar[tuple[str, ...]] = ("images",)
+    labels_used: ClassVar[tuple[str, ...]] = ("unlabelled", "normal")
+    networks: ClassVar[dict[str, tuple[str, ...]]] = {"images": ("dcgan",)}
+    auto_hidden: ClassVar[tuple[int, ...]] = (64, 128)
+    auto_latent: ClassVar[int] = 128
+    dense: ClassVar[tuple[int, ...]] = ()
+    recipe: ClassVar[dict[str, Any]] = {"beta_1": 0.5}
+
+    n_members: int = 1
+    weight_decay: float = 0.0
+
+    def _make_network(self, in_shape: tuple[int, ...], device: torch.device) -> NetworkSpec:
+        """The network asked for, kept as `network_`."""
+        self._check("images")
+        n_members = int(self.n_members)
+        spec = NetworkSpec("dcgan", in_shape, self.auto_hidden, self.auto_latent, n_members, dense=self.dense)
+        self.network_ = spec.resized(self.hidden, self.latent)
+        return self.network_
+
+    def _settings(self, y: NDArray[np.int8], device: torch.device, **how: Any) -> Settings:
+        plain: dict[str, Any] = {"schedule": "constant", "warmup_ratio": 0.0, "clip": None}
+        return replace(super()._settings(y, device, **how), **plain | self.recipe)
+
+    def _phases(self, rows: Rows, y: NDArray[np.int8], device: torch.device) -> list[Phase]:
+        seen = presumed_normal(y)
+        objective = self._objective(self._make_network(rows.shape[1:], device))
+        return [Phase(objective, self._settings(seen, device, n_epochs=self.n_epochs), seen)]

@@ -1,0 +1,137 @@
+"""DCGAN's networks (Radford et al. 2016): strided convolutions down to a code, and transposed ones up to a picture.
+
+Every level halves or doubles the picture. Batch norm follows every convolution but the first one down and the last one
+up; critics of a Wasserstein distance do without. Dense layers are convolutions that see a whole map; where there are
+none, the deepest map is the code. Weights begin as N(0, 0.02^2). Pictures are padded to a multiple of 2^levels and
+cropped back.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from itertools import pairwise
+
+from torch import Tensor, nn
+
+from esad.core.random import MemberRandom
+from esad.networks.layers import StackedConv, crop, fold_members, pad_to_multiple, reset_weights, unfold_members
+
+__all__ = ["DCGANDecoder", "DCGANEncoder"]
+
+DEVIATION = 0.02
+KERNEL = 4  # even: all weights touch equally many pixels
+
+
+def _map_size(in_shape: tuple[int, int, int], n_levels: int) -> tuple[int, int]:
+    """Height and width of the deepest level."""
+    return -(-in_shape[1] // 2**n_levels), -(-in_shape[2] // 2**n_levels)
+
+
+class DCGANEncoder(nn.Module):
+    """(members, batch, channels, H, W) -> (members, batch, code); with one number a discriminator.
+
+    Parameters
+    ----------
+    in_shape : (int, int, int)
+        Channels, height, width.
+    widths : sequence of int
+        Channels of the levels.
+    dense : sequence of int
+        Widths of the dense layers, the last of which is plain and gives the code.
+    n_members : int
+    kernel : int, default 4
+    slope : float, default 0.2
+        Of the leaky ReLU.
+    norm : bool, default True
+        Whether there is batch norm.
+    """
+
+    def __init__(
+        self,
+        in_shape: tuple[int, int, int],
+        widths: Sequence[int],
+        dense: Sequence[int] = (),
+        *,
+        n_members: int,
+        kernel: int = KERNEL,
+        slope: float = 0.2,
+        norm: bool = True,
+    ) -> None:
+        super().__init__()
+        self.n_members = n_members
+        self.multiple = 2 ** len(widths)
+        block = partial(StackedConv, n_members=n_members, slope=slope)
+        self.levels = nn.Sequential(
+            *(
+                block(n_in, n_out, kernel=kernel, resize="halve", norm=norm and index > 0)
+                for index, (n_in, n_out) in enumerate(pairwise([in_shape[0], *widths]))
+            )
+        )
+        kernels = [_map_size(in_shape, len(widths)), *[(1, 1)] * len(dense)]
+        self.dense = nn.Sequential(
+            *(
+                block(n_in, n_out, kernel=kernels[index], resize="gather", norm=norm, plain=index == len(dense) - 1)
+                for index, (n_in, n_out) in enumerate(pairwise([widths[-1], *dense]))
+            )
+        )
+
+    def reset(self, random: MemberRandom) -> None:
+        """Draw the initial weights."""
+        reset_weights(self, random, deviation=DEVIATION)
+
+    def features_and_code(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """What the last layer sees and what it gives, each (members, batch, numbers)."""
+        h = self.levels(pad_to_multiple(fold_members(x), self.multiple))
+        features = self.dense[:-1](h)
+        code = self.dense[-1:](features)
+        return unfold_members(features, self.n_members).flatten(2), unfold_members(code, self.n_members).flatten(2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The code of every picture."""
+        return self.features_and_code(x)[1]
+
+
+class DCGANDecoder(nn.Module):
+    """(members, batch, code) -> (members, batch, channels, H, W), the mirror of `DCGANEncoder` with the same arguments.
+
+    Its numbers are logits: their sigmoid are pixels.
+    """
+
+    def __init__(
+        self,
+        in_shape: tuple[int, int, int],
+        widths: Sequence[int],
+        dense: Sequence[int] = (),
+        *,
+        n_members: int,
+        kernel: int = KERNEL,
+        slope: float = 0.0,
+        norm: bool = True,
+    ) -> None:
+        super().__init__()
+        channels, self.height, self.width = in_shape
+        self.n_members = n_members
+        size = _map_size(in_shape, len(widths))
+        self.code_shape = (dense[-1], 1, 1) if dense else (widths[-1], *size)
+        block = partial(StackedConv, n_members=n_members, slope=slope, norm=norm)
+        kernels = [*[(1, 1)] * (len(dense) - 1), size]
+        self.dense = nn.Sequential(
+            *(
+                block(n_in, n_out, kernel=kernels[index], resize="spread")
+                for index, (n_in, n_out) in enumerate(pairwise([*reversed(dense), widths[-1]]))
+            )
+        )
+        self.levels = nn.Sequential(
+            *(
+                block(n_in, n_out, kernel=kernel, resize="double", plain=index == len(widths) - 1)
+                for index, (n_in, n_out) in enumerate(pairwise([*reversed(widths), channels]))
+            )
+        )
+
+    def reset(self, random: MemberRandom) -> None:
+        """Draw the initial weights."""
+        reset_weights(self, random, deviation=DEVIATION)
+
+    def forward(self, code: Tensor) -> Tensor:
+        """The picture of every code, as logits."""
+        h = self.levels(self.dense(fold_members(code.reshape(*code.shape[:2], *self.code_shape))))
+        return unfold_members(crop(h, self.height, self.width), self.n_members)
