@@ -1,7 +1,8 @@
-"""How much `esad serve` answers: requests/s, p99, what merging brings, and whether a stop loses anything.
+"""How much `esad serve` answers: requests/s, p99, what merging brings, how fair a crowd is served, what a stop loses.
 
 The service is a process of its own, the clients are another one: this. Each client keeps a connection and asks again
-as soon as it is answered. Run: python benchmarks/serve.py [--seconds 4]. Results: benchmarks/results/serve.json.
+as soon as it is answered. Beside the crowd a third process sends one row at a time, as CSV, which is read in the same
+turns as the crowd's bodies. Run: python benchmarks/serve.py [--seconds 4]. Results: benchmarks/results/serve.json.
 """
 
 import argparse
@@ -21,6 +22,7 @@ import numpy as np
 RESULTS = Path(__file__).parent / "results" / "serve.json"
 N_COLUMNS = 30
 CASES = [(1, 1), (32, 1), (1, 1000), (4, 1000)]  # clients, rows of a request
+CROWD = (200, 1000)
 ROUNDS = 3  # of all cases; the best of each counts, since others use the machine too
 
 
@@ -28,14 +30,19 @@ ROUNDS = 3  # of all cases; the best of each counts, since others use the machin
 class Tally:
     seconds: list[float] = field(default_factory=list)
     statuses: dict[str, int] = field(default_factory=dict)
+    answered: list[int] = field(default_factory=list)  # how often each client was
 
     def count(self, what: str) -> None:
         self.statuses[what] = self.statuses.get(what, 0) + 1
 
 
-def request(rows: np.ndarray) -> bytes:
-    body = json.dumps({"rows": [{f"c{i}": round(v, 4) for i, v in enumerate(row)} for row in rows.tolist()]}).encode()
-    head = f"POST /score HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
+def request(rows: np.ndarray, media_type: str = "application/json") -> bytes:
+    named = [{f"c{i}": round(v, 4) for i, v in enumerate(row)} for row in rows.tolist()]
+    if media_type == "text/csv":
+        body = "\n".join([",".join(named[0]), *(",".join(map(str, row.values())) for row in named)]).encode()
+    else:
+        body = json.dumps({"rows": named}).encode()
+    head = f"POST /score HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: {media_type}\r\nContent-Length: {len(body)}"
     return head.encode() + b"\r\n\r\n" + body
 
 
@@ -48,6 +55,8 @@ async def answer(reader: asyncio.StreamReader) -> tuple[int, bool, bytes]:
 
 async def client(port: int, sent: bytes, n_rows: int, until: float, tally: Tally) -> None:
     """Ask until the time is over or the service is gone; every request ends up in the tally."""
+    number = len(tally.answered)
+    tally.answered.append(0)
     while time.perf_counter() < until:
         try:
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -69,14 +78,15 @@ async def client(port: int, sent: bytes, n_rows: int, until: float, tally: Tally
                 tally.count(str(status))
                 if status == 200:
                     tally.seconds.append(time.perf_counter() - began)
+                    tally.answered[number] += 1
         finally:
             writer.close()
 
 
-def load(port: int, n_clients: int, n_rows: int, seconds: float) -> Tally:
+def load(port: int, n_clients: int, n_rows: int, seconds: float, media_type: str = "application/json") -> Tally:
     rng = np.random.default_rng(0)
     tally = Tally()
-    requests = [request(rng.normal(size=(n_rows, N_COLUMNS))) for _ in range(n_clients)]
+    requests = [request(rng.normal(size=(n_rows, N_COLUMNS)), media_type) for _ in range(n_clients)]
     until = time.perf_counter() + seconds
 
     async def crowd() -> None:
@@ -114,6 +124,12 @@ def measured(process: subprocess.Popen, port: int, n_clients: int, n_rows: int, 
     before = cpu_seconds(process)
     tally = load(port, n_clients, n_rows, seconds)
     cpu = cpu_seconds(process) - before
+    return described(tally, n_clients, n_rows, seconds) | {
+        "cpu_ms_per_request": round(1e3 * cpu / len(tally.seconds), 3)
+    }
+
+
+def described(tally: Tally, n_clients: int, n_rows: int, seconds: float) -> dict[str, object]:
     times = np.array(tally.seconds)
     return {
         "clients": n_clients,
@@ -122,9 +138,18 @@ def measured(process: subprocess.Popen, port: int, n_clients: int, n_rows: int, 
         "rows_per_s": round(len(times) * n_rows / seconds, 1),
         "p50_ms": round(1e3 * float(np.median(times)), 2),
         "p99_ms": round(1e3 * float(np.quantile(times, 0.99)), 2),
-        "cpu_ms_per_request": round(1e3 * cpu / len(times), 3),
+        "answers_per_client": [min(tally.answered), max(tally.answered)],
+        "busy_ratio": round(tally.statuses.get("503", 0) / sum(tally.statuses.values()), 4),
         "statuses": tally.statuses,
     }
+
+
+def crowded(process: subprocess.Popen, port: int, seconds: float) -> list[dict[str, object]]:
+    """A crowd that sends much, and a few who send little."""
+    beside = [sys.executable, __file__, "--seconds", str(seconds), "--beside", str(port)]
+    few = subprocess.Popen(beside, stdout=subprocess.PIPE, text=True)
+    crowd = measured(process, port, *CROWD, seconds)
+    return [crowd, json.loads(few.communicate()[0])]
 
 
 def stopped(model: Path) -> dict[str, object]:
@@ -139,7 +164,12 @@ def stopped(model: Path) -> dict[str, object]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=4.0)
-    seconds = parser.parse_args().seconds
+    parser.add_argument("--beside", type=int, metavar="PORT", help="be the few who send little")
+    options = parser.parse_args()
+    seconds = options.seconds
+    if options.beside:
+        print(json.dumps(described(load(options.beside, 4, 1, seconds, "text/csv"), 4, 1, seconds)))
+        return
     with tempfile.TemporaryDirectory() as folder:
         model = train(Path(folder))
         process, port = start(model)
@@ -147,15 +177,23 @@ def main() -> None:
             load(port, 4, 1, 0.5)
             rounds = [[measured(process, port, *case, seconds) for case in CASES] for _ in range(ROUNDS)]
             found = [max(same, key=lambda case: case["rows_per_s"]) for same in zip(*rounds, strict=True)]
+            crowd = crowded(process, port, 4 * seconds)
         finally:
             process.send_signal(signal.SIGTERM)
             process.wait()
-        for case in found:
+        for case in [*found, *crowd]:
             print(json.dumps(case))
         merged = found[1]["rows_per_s"] / found[0]["rows_per_s"]
         stop = stopped(model)
     print(f"32 clients get {merged:.1f} times the rows/s of one; stop under load: {stop}")
-    result = {"columns": N_COLUMNS, "cores": os.cpu_count(), "cases": found, "merging": round(merged, 2), "stop": stop}
+    result = {
+        "columns": N_COLUMNS,
+        "cores": os.cpu_count(),
+        "cases": found,
+        "merging": round(merged, 2),
+        "crowd": crowd,
+        "stop": stop,
+    }
     RESULTS.write_text(json.dumps(result, indent=2) + "\n")
 
 

@@ -7,7 +7,6 @@ import httpx
 import numpy as np
 from serving import ROWS, refused
 
-from esad.serve import app as serve_app
 from esad.serve.app import Service, ServiceSettings
 
 
@@ -82,14 +81,14 @@ def test_nobody_pays_for_rows_of_another(numbers, monkeypatch):
 
 def test_who_would_wait_too_long_is_refused_at_once_and_the_others_keep_their_turn(numbers, monkeypatch):
     service = Service(numbers)
-    service._batcher._max_seconds = 1.0
+    service._batcher._turns._max_seconds = 1.0
     detector = service.models.current.detector
     score = detector.anomaly_score
     monkeypatch.setattr(detector, "anomaly_score", lambda X: (time.sleep(0.3), score(X))[1])
     body = {"rows": [[1, 2, 3]] * 5000}
     for _ in range(8):  # until it is known how long a row takes
         crowd(service, [("/score", body)])
-    assert 0.2 / 5000 < service._batcher._row_seconds < 0.6 / 5000
+    assert service._batcher._turns._unit_seconds > 0.2 / 5064
     answers = crowd(service, [("/score", body)] * 12)
     busy = [answer for answer in answers if answer.status_code == 503]
     assert 0 < len(busy) < 10
@@ -102,8 +101,8 @@ def test_who_would_wait_too_long_is_refused_at_once_and_the_others_keep_their_tu
 def test_a_service_that_is_full_is_not_ready(asking, numbers, monkeypatch):
     ask = asking(numbers)
     assert ask("GET", "/ready").json() == {"status": "ready"}
-    monkeypatch.setattr(ask.service._batcher, "_n_waiting", 10**6)
-    monkeypatch.setattr(ask.service._batcher, "_row_seconds", 1e-3)
+    monkeypatch.setattr(ask.service._batcher._turns, "cost", 10**6)
+    monkeypatch.setattr(ask.service._batcher._turns, "_unit_seconds", 1e-3)
     refused(ask("GET", "/ready"), 503)
     assert ask("GET", "/health").status_code == 200
 
@@ -119,8 +118,10 @@ def test_a_slow_model_is_told(numbers, monkeypatch):
     assert crowd(service, [("/score", {"rows": [[1, 2, 3]]})])[0].status_code == 200
 
 
-def test_reasons_wait_in_a_short_queue(numbers, monkeypatch):
+def test_reasons_for_which_one_would_wait_too_long_are_refused(numbers):
     service = Service(numbers)
-    monkeypatch.setattr(serve_app, "_reason_document", lambda rows, top: time.sleep(0.02) or {})
-    answers = crowd(service, [("/explain", ROWS)] * 12)
-    assert sorted(answer.status_code for answer in answers) == [200] * 8 + [503] * 4
+    service._explaining._turns._max_seconds = 0.0
+    crowd(service, [("/explain", ROWS)])  # until it is known how long a row takes
+    answers = crowd(service, [("/explain", ROWS)] * 5)
+    assert sorted(answer.status_code for answer in answers) == [200] * 2 + [503] * 3
+    assert all("retry-after" in answer.headers for answer in answers if answer.status_code == 503)

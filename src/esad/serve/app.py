@@ -11,7 +11,7 @@ import functools
 import json
 import logging
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Hashable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from importlib import resources
@@ -24,7 +24,7 @@ from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from esad.errors import RequestError
 from esad.report.style import COLOURS
@@ -34,6 +34,7 @@ from esad.serve.bodies import RequestRows
 from esad.serve.keys import Keys
 from esad.serve.metrics import MEDIA_TYPE, Metrics
 from esad.serve.model import Models, Served
+from esad.serve.turns import Gate, Shares
 from esad.web.answers import MAX_SHOWN, application
 from esad.web.guard import PAGE_POLICY, Guard, Limits
 
@@ -45,8 +46,8 @@ ACCESS_LOG = "esad.serve.access"
 T = TypeVar("T")
 _ACCESS = logging.getLogger(ACCESS_LOG)
 _N_THREADS = 2  # that read bodies
-_INLINE_BYTES = 2**16  # bodies up to this are read at once, others in a thread
-_MAX_EXPLAINING = 8  # requests for reasons that may wait
+_INLINE_BYTES = 2**16  # JSON up to this is read at once, others in a thread, in turns
+_REQUEST_BYTES = 2**18  # what reading a body costs beside its bytes, in bytes
 _MAX_NAME = 200
 
 
@@ -79,7 +80,7 @@ class ServiceSettings:
     seconds: float = 30.0
     watch_seconds: float | None = 2.0
     accept_new_columns: bool = False
-    limits: Limits = field(default_factory=lambda: Limits(body_bytes=16 * 2**20))
+    limits: Limits = field(default_factory=lambda: Limits(body_bytes=16 * 2**20, requests=512))
 
 
 class Service:
@@ -114,12 +115,15 @@ class Service:
         self._settings = settings or ServiceSettings()
         self.metrics = Metrics()
         self.models = Models(path, self.metrics, accept_new_columns=self._settings.accept_new_columns)
-        self._batcher = Batcher(self.metrics, max_seconds=0.8 * self._settings.seconds)
+        max_seconds = 0.8 * self._settings.seconds  # an answer that comes too late is work for nothing
+        self._batcher = Batcher(self.metrics, max_seconds=max_seconds)
+        self._reading = Gate(_N_THREADS, max_seconds=max_seconds)
+        self._explaining = Gate(1, max_seconds=max_seconds)
+        self._shares = Shares(self._settings.limits.requests)
         self._bodies = bodies.BodyReader()
         self._readers = ThreadPoolExecutor(_N_THREADS, thread_name_prefix="esad-read")
         self._explainers = ThreadPoolExecutor(1, thread_name_prefix="esad-explain")
         self._loaders = ThreadPoolExecutor(1, thread_name_prefix="esad-load")
-        self._n_explaining = 0
         self._tasks: set[asyncio.Task[Any]] = set()
         app = application("esad serve", openapi_url=None, lifespan=self._lifespan)
         self._add_routes(app)
@@ -134,16 +138,29 @@ class Service:
         """Scores go past FastAPI, whose layers take longer than they do; everything else goes through it."""
         if scope["type"] == "http" and scope["path"] == "/score" and scope["method"] == "POST":
             scope["app"] = self._app  # as Starlette's own routes have it
-            answer = await self._score(Request(scope, receive))
-            await answer(scope, receive, send)
+            app: ASGIApp = self._answer_score
         else:
-            await self._app(scope, receive, send)
+            app = self._app
+        try:
+            await app(scope, receive, send)
+        finally:
+            if scope["type"] == "http" and scope["state"].get("has_place"):
+                self._shares.give_back(scope["state"]["key"])
+
+    async def _answer_score(self, scope: Scope, receive: Receive, send: Send) -> None:
+        answer = await self._score(Request(scope, receive))
+        await answer(scope, receive, send)
 
     async def _score(self, request: Request) -> Response:
         """Score rows or pictures: the higher, the more anomalous."""
         self._admit(request, "score")
-        rows = await self._read_rows(request, self._settings.max_rows)
-        scored = await self._timely(self._batcher.score(rows))
+        body = await self._receive(request, self._settings.max_rows)
+        try:
+            async with asyncio.timeout(self._settings.seconds):
+                rows = await self._read(request, body)
+                scored = await self._batcher.score(rows, caller=_caller(request))
+        except TimeoutError:
+            raise self._too_late() from None
         self.metrics.scored_rows.inc(rows.n_rows)
         return _Json(_score_document(rows, scored))
 
@@ -155,8 +172,14 @@ class Service:
         async def explain(request: Request, top: Annotated[int, Query(ge=1, le=1000)] = 5) -> Response:
             """Say which columns or pixels make the scores, the largest shares first."""
             self._admit(request, "explain")
-            rows = await self._read_rows(request, self._settings.max_explained)
-            found = await self._timely(self._explain(rows, top))
+            body = await self._receive(request, self._settings.max_explained)
+            try:
+                async with asyncio.timeout(self._settings.seconds):
+                    rows = await self._read(request, body)
+                    async with self._explaining.enter(_caller(request), cost=rows.n_rows):
+                        found = await self._in(self._explainers, lambda: _reason_document(rows, top))
+            except TimeoutError:
+                raise self._too_late() from None
             self.metrics.explained_rows.inc(rows.n_rows)
             return _Json(found)
 
@@ -179,8 +202,8 @@ class Service:
         @app.get("/ready", responses={200: {"model": documents.Ready}, **documents.problems()}, response_class=_Json)
         async def ready() -> Response:
             """Tell whether a request would be answered now: 503 while too many wait or it stops; needs no key."""
-            if self._batcher.is_full:
-                raise RequestError(503, "Too many rows are waiting.", {"retry-after": "1"})
+            if self._batcher.is_full or self._reading.is_full:
+                raise RequestError(503, "Too much is waiting.", {"retry-after": "1"})
             return _Json({"status": "ready"})
 
         @app.get("/metrics", responses=documents.problems(403, 429), response_class=_Text)
@@ -264,6 +287,10 @@ class Service:
         if seconds := key.wait_seconds():
             message = f"This key may ask {key.rate:g} times a second. Try again in a moment."
             raise RequestError(429, message, {"retry-after": str(math.ceil(seconds))})
+        if not self._shares.take(key.name):
+            message = "Too many requests of this key at once. Try again in a moment."
+            raise RequestError(503, message, {"retry-after": "1"})
+        request.state.has_place = True
 
     def _admit_owner(self, request: Request) -> None:
         if self._settings.keys is None:
@@ -287,8 +314,8 @@ class Service:
             }
             _ACCESS.info("%s", json.dumps(line))
 
-    async def _read_rows(self, request: Request, max_rows: int) -> RequestRows:
-        """What the request asks about, in the form of the model that serves now."""
+    async def _receive(self, request: Request, max_rows: int) -> "_Body":
+        """The body as it came, and how it will be read: in the form of the model that serves now."""
         served = self.models.current
         media_type, options = _parse_media_type(request)
         taken = bodies.media_types(served.detector.inputs_.kind)
@@ -296,35 +323,37 @@ class Service:
             raise RequestError(415, f"This model takes bodies of the types {', '.join(taken)}.")
         if media_type == bodies.MULTIPART:
             uploads = await _read_uploads(request, max_rows)
-            read = functools.partial(self._bodies.read_uploads, uploads, served, max_rows=max_rows)
+            n_bytes = sum(len(content) for _, content in uploads)
+            return _Body(functools.partial(self._bodies.read_uploads, uploads, served, max_rows=max_rows), n_bytes)
+        body = await _read_body(request)
+        read = functools.partial(self._bodies.read, media_type, body, served, max_rows=max_rows)
+        return _Body(read, len(body), is_quick=media_type == bodies.JSON and len(body) <= _INLINE_BYTES)
+
+    async def _read(self, request: Request, body: "_Body") -> RequestRows:
+        """What the request asks about."""
+        if body.is_quick:
+            rows = body.read()
         else:
-            body = await _read_body(request)
-            read = functools.partial(self._bodies.read, media_type, body, served, max_rows=max_rows)
-        is_quick = media_type == bodies.JSON and len(body) <= _INLINE_BYTES
-        rows = read() if is_quick else await self._timely(self._in(self._readers, read))
+            async with self._reading.enter(_caller(request), cost=body.n_bytes + _REQUEST_BYTES):
+                rows = await self._in(self._readers, body.read)
         request.state.n_rows = rows.n_rows
         return rows
-
-    async def _explain(self, rows: RequestRows, top: int) -> dict[str, Any]:
-        if self._n_explaining >= _MAX_EXPLAINING:
-            raise RequestError(503, "Too many wait for reasons. Try again in a moment.", {"retry-after": "5"})
-        self._n_explaining += 1
-        try:
-            return await self._in(self._explainers, lambda: _reason_document(rows, top))
-        finally:
-            self._n_explaining -= 1
 
     async def _in(self, pool: ThreadPoolExecutor, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(pool, work)
 
-    async def _timely(self, work: Awaitable[T]) -> T:
-        """Wait for work, but not for ever."""
-        try:
-            async with asyncio.timeout(self._settings.seconds):
-                return await work
-        except TimeoutError:
-            message = f"This took longer than {self._settings.seconds:g} s. Send less at a time, or try again later."
-            raise RequestError(503, message, {"retry-after": "5"}) from None
+    def _too_late(self) -> RequestError:
+        message = f"This took longer than {self._settings.seconds:g} s. Send less at a time, or try again later."
+        return RequestError(503, message, {"retry-after": "5"})
+
+
+@dataclass(frozen=True, eq=False)
+class _Body:
+    """A body that has arrived."""
+
+    read: Callable[[], RequestRows]
+    n_bytes: int
+    is_quick: bool = False
 
 
 class _Json(JSONResponse):
@@ -354,6 +383,12 @@ async def _send_page(file: str) -> Response:
         raise RequestError(404, f"There is no page {file[:MAX_SHOWN]!r} here.")
     text, media_type = _page_files()[file]
     return Response(text, headers={"content-security-policy": PAGE_POLICY}, media_type=media_type)
+
+
+def _caller(request: Request) -> Hashable:
+    """Who takes turns with whom: keys where there are any, otherwise connections."""
+    caller: Hashable = request.scope["state"].get("key") or request.scope["client"]
+    return caller
 
 
 def _parse_media_type(request: Request) -> tuple[str, dict[str, str]]:

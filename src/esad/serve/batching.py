@@ -1,13 +1,11 @@
 """Many small requests as one forward pass.
 
-While a pass runs, requests gather; all of them go into the next one. A request that comes alone does not wait. A row's
-score does not depend on the rows beside it, so nobody can tell.
+While a pass runs, requests gather; those whose turn it is go into the next one. A request that comes alone does not
+wait. A row's score does not depend on the rows beside it, so nobody can tell.
 """
 
 import asyncio
-import collections
-import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -15,14 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from esad.detectors.alarms import AlarmRule
-from esad.errors import RequestError
 from esad.serve.bodies import RequestRows
 from esad.serve.metrics import Metrics
+from esad.serve.turns import Turns
 from esad.table.table import Table
 
 __all__ = ["Batcher", "RowScores"]
 
 _MAX_VALUES = 1 << 24  # of pictures in one pass
+_REQUEST_ROWS = 64  # what a request costs beside its rows, in rows: many small ones are no small thing
 _TELLING_ROWS = 512  # a pass of so many tells how long others will take
 
 
@@ -49,40 +48,30 @@ class Batcher:
     max_rows : int
         Of one pass; a larger request is a pass of its own.
     max_seconds : float
-        That a request may be expected to wait. Who would wait longer is refused with 503 at once, by how long the
-        passes took until now; those who came before keep their turn.
+        That a request may be expected to wait; see `esad.serve.turns.Turns`.
     """
 
     def __init__(self, metrics: Metrics, *, max_rows: int = 8192, max_seconds: float = 15.0) -> None:
-        self._metrics, self._max_rows, self._max_seconds = metrics, max_rows, max_seconds
-        self._row_seconds = 0.0  # of one row in a large pass, lately
+        self._metrics, self._max_rows = metrics, max_rows
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="esad-score")
-        self._jobs: collections.deque[_Job] = collections.deque()
+        self._turns: Turns[_Job] = Turns(max_seconds=max_seconds)
         self._n_waiting = 0
         self._runner: asyncio.Task[None] | None = None
 
-    async def score(self, rows: RequestRows) -> RowScores:
+    async def score(self, rows: RequestRows, *, caller: Hashable) -> RowScores:
         """Scores of some rows, with those of others who ask at the same time."""
-        if (seconds := self.expected_seconds) > self._max_seconds:
-            headers = {"retry-after": str(math.ceil(seconds - self._max_seconds))}
-            raise RequestError(503, "Too many rows are waiting. Try again in a moment.", headers)
         loop = asyncio.get_running_loop()
         job = _Job(rows, loop.create_future())
-        self._jobs.append(job)
+        self._turns.put(job, caller=caller, cost=rows.n_rows + _REQUEST_ROWS)
         self._count(rows.n_rows)
         if self._runner is None or self._runner.done():
             self._runner = loop.create_task(self._run())
         return await job.answer
 
     @property
-    def expected_seconds(self) -> float:
-        """How long a request would wait that came now."""
-        return self._n_waiting * self._row_seconds
-
-    @property
     def is_full(self) -> bool:
-        """Whether it would be refused."""
-        return self.expected_seconds > self._max_seconds
+        """Whether there is more to do than one may be expected to wait for."""
+        return self._turns.is_full
 
     def close(self) -> None:
         """Let the thread end."""
@@ -101,7 +90,7 @@ class Batcher:
             self._metrics.batch_rows.observe(n_rows)
             answers = await loop.run_in_executor(self._thread, _score_batch, [job.rows for job in batch])
             if n_rows >= _TELLING_ROWS:
-                self._row_seconds += ((loop.time() - began) / n_rows - self._row_seconds) / 4
+                self._turns.learn(loop.time() - began, cost=n_rows + _REQUEST_ROWS * len(batch))
             for job, answer in zip(batch, answers, strict=True):
                 if job.answer.done():  # given up meanwhile
                     continue
@@ -114,13 +103,13 @@ class Batcher:
         """The next jobs that fit into one pass."""
         batch: list[_Job] = []
         n_rows = 0
-        while self._jobs:
-            job = self._jobs[0]
+        while len(self._turns):
+            job = self._turns.peek()
             if batch and not (
                 n_rows + job.rows.n_rows <= self._max_rows_with(job.rows) and _can_join(batch[0].rows, job.rows)
             ):
                 break
-            self._jobs.popleft()
+            self._turns.pop()
             self._count(-job.rows.n_rows)
             if not job.answer.done():
                 batch.append(job)

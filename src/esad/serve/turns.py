@@ -1,0 +1,196 @@
+"""Whose turn it is: callers who ask at the same time get equal shares of the work, whatever the size of their requests.
+
+Self-clocked fair queueing (Golestani 1994). A request that costs c is stamped
+
+    F = max(V, F of the caller's request before) + c        V: the stamp of whoever was last let in
+
+and the smallest stamp goes first. One caller alone is served in the order of coming, equal callers in turns; a small
+request of another caller passes a pile of large ones, and moves on the clock V by which the large ones are due.
+"""
+
+import asyncio
+import collections
+import contextlib
+import heapq
+import itertools
+import math
+import time
+from collections.abc import AsyncIterator, Hashable
+from typing import Generic, TypeVar
+
+from esad.errors import RequestError
+
+__all__ = ["Gate", "Shares", "Turns"]
+
+T = TypeVar("T")
+_MEMORY = 0.8  # what counts of the seconds and costs before, each time that there are new ones
+
+
+class Turns(Generic[T]):
+    """A queue of things to do that is fair to callers, and refuses who would wait too long.
+
+    Parameters
+    ----------
+    max_seconds : float
+        That a request may be expected to wait, by how long others took until now.
+
+    Attributes
+    ----------
+    cost : float
+        Of all that wait.
+
+    Examples
+    --------
+    >>> turns = Turns(max_seconds=15.0)
+    >>> for name, caller, cost in [("large", "a", 100), ("large too", "a", 100), ("small", "b", 1)]:
+    ...     turns.put(name, caller=caller, cost=cost)
+    >>> [turns.pop() for _ in range(3)]
+    ['small', 'large', 'large too']
+    """
+
+    def __init__(self, *, max_seconds: float) -> None:
+        self._max_seconds = max_seconds
+        self._unit_seconds = 0.0  # of one unit of cost: seconds by costs, lately
+        self._past = (0.0, 0.0)
+        self._waiting: list[tuple[float, int, Hashable, float, T]] = []  # a heap by stamp, then by coming
+        self._numbers = itertools.count()
+        self._clock = 0.0
+        self._stamps: dict[Hashable, float] = {}  # the latest of every caller who waits
+        self.cost = 0.0
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether all that wait take longer than one may be expected to wait."""
+        return self.cost * self._unit_seconds > self._max_seconds
+
+    def put(self, item: T, *, caller: Hashable, cost: float) -> None:
+        """Let something wait for its turn.
+
+        Raises
+        ------
+        RequestError
+            503, with Retry-After: what is due before it takes too long.
+        """
+        stamp = max(self._clock, self._stamps.get(caller, 0.0)) + cost
+        ahead = sum(other[3] for other in self._waiting if other[0] <= stamp) if self.is_full else 0.0
+        if (late := ahead * self._unit_seconds - self._max_seconds) > 0:
+            headers = {"retry-after": str(math.ceil(late))}
+            raise RequestError(503, "Too much is waiting. Try again in a moment.", headers)
+        self._stamps[caller] = stamp
+        self.cost += cost
+        heapq.heappush(self._waiting, (stamp, next(self._numbers), caller, cost, item))
+
+    def peek(self) -> T:
+        """What is next."""
+        return self._waiting[0][-1]
+
+    def pop(self) -> T:
+        """Take what is next."""
+        self._clock, _, caller, cost, item = heapq.heappop(self._waiting)
+        self.cost -= cost
+        if self._stamps[caller] == self._clock:
+            del self._stamps[caller]
+        return item
+
+    def learn(self, seconds: float, *, cost: float) -> None:
+        """Note how long something took."""
+        before_seconds, before_cost = self._past
+        self._past = (_MEMORY * before_seconds + seconds, _MEMORY * before_cost + cost)
+        self._unit_seconds = self._past[0] / self._past[1]
+
+
+class Gate:
+    """Lets a few in at a time, in turns.
+
+    Parameters
+    ----------
+    n_places : int
+    max_seconds : float
+        As `Turns` has it.
+
+    Examples
+    --------
+    >>> async def pass_through(gate):
+    ...     async with gate.enter("a caller", cost=1):
+    ...         return "inside"
+    >>> asyncio.run(pass_through(Gate(1, max_seconds=15.0)))
+    'inside'
+    """
+
+    def __init__(self, n_places: int, *, max_seconds: float) -> None:
+        self._n_places = self._n_free = n_places
+        self._turns: Turns[asyncio.Future[None]] = Turns(max_seconds=max_seconds)
+
+    @property
+    def is_full(self) -> bool:
+        """As `Turns` has it."""
+        return self._turns.is_full
+
+    @contextlib.asynccontextmanager
+    async def enter(self, caller: Hashable, *, cost: float) -> AsyncIterator[None]:
+        """Wait for a turn; what is done inside tells how long others will wait."""
+        if not self._n_free:
+            turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._turns.put(turn, caller=caller, cost=cost)
+            try:
+                await turn
+            except asyncio.CancelledError:
+                if turn.done() and not turn.cancelled():  # it had just come
+                    self._leave()
+                raise
+        else:
+            self._n_free -= 1
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self._turns.learn((time.monotonic() - began) / self._n_places, cost=cost)
+            self._leave()
+
+    def _leave(self) -> None:
+        """Give the place to the next who still waits."""
+        self._n_free += 1
+        while len(self._turns):
+            turn = self._turns.pop()
+            if not turn.done():
+                self._n_free -= 1
+                turn.set_result(None)
+                return
+
+
+class Shares:
+    """Places that no caller can take away from the others.
+
+    Of n places and k callers who have some, each may have n / (k + 1): a newcomer always finds one.
+
+    Parameters
+    ----------
+    n_places : int
+
+    Examples
+    --------
+    >>> shares = Shares(4)
+    >>> [shares.take("a") for _ in range(3)], shares.take("b")
+    ([True, True, False], True)
+    """
+
+    def __init__(self, n_places: int) -> None:
+        self._n_places = n_places
+        self._taken: collections.Counter[Hashable] = collections.Counter()
+
+    def take(self, caller: Hashable) -> bool:
+        """Whether there is a place for one more; it is the caller's until `give_back`."""
+        n_callers = len(self._taken) + (caller not in self._taken)
+        if self._taken[caller] >= max(1, self._n_places // (n_callers + 1)):
+            return False
+        self._taken[caller] += 1
+        return True
+
+    def give_back(self, caller: Hashable) -> None:
+        """One place less."""
+        self._taken[caller] -= 1
+        if not self._taken[caller]:
+            del self._taken[caller]

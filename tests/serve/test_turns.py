@@ -1,0 +1,144 @@
+"""Turns: who asks for little, or with another key, does not wait for all that somebody else has asked for."""
+
+import asyncio
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from serving import KEY, bearer
+
+from esad.errors import RequestError
+from esad.serve.app import Service, ServiceSettings
+from esad.serve.keys import Keys
+from esad.serve.turns import Gate, Shares, Turns
+from esad.web.guard import Limits
+
+
+def order(requests):
+    turns = Turns(max_seconds=1.0)
+    for number, (caller, cost) in enumerate(requests):
+        turns.put((number, caller, cost), caller=caller, cost=cost)
+    return [turns.pop() for _ in requests]
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 1000)), max_size=30))
+def test_callers_keep_their_own_order_and_get_equal_shares(requests):
+    served = order(requests)
+    assert sorted(served) == [(number, *request) for number, request in enumerate(requests)]
+    left = {caller: sum(cost for _, other, cost in served if other == caller) for caller in "abc"}
+    largest = max((cost for _, _, cost in served), default=0)
+    got = dict.fromkeys("abc", 0)
+    for number, caller, cost in served:
+        assert all(
+            other < number for other, name, _ in served[: served.index((number, caller, cost))] if name == caller
+        )
+        got[caller] += cost
+        left[caller] -= cost
+        waiting = [name for name in "abc" if left[name]]
+        for one, other in itertools.permutations(waiting, 2):
+            assert got[one] - got[other] <= 2 * largest
+
+
+def test_one_caller_is_served_in_the_order_of_coming():
+    assert [number for number, _, _ in order([("a", 9), ("a", 1), ("a", 5)])] == [0, 1, 2]
+
+
+def test_who_would_wait_too_long_is_told_when_to_come_again_and_another_caller_is_let_in():
+    turns = Turns(max_seconds=10.0)
+    turns.learn(1.0, cost=1.0)
+    for _ in range(11):
+        turns.put(None, caller="greedy", cost=1)
+    assert turns.is_full
+    with pytest.raises(RequestError, match="waiting") as caught:
+        turns.put(None, caller="greedy", cost=1)
+    assert (caught.value.status, caught.value.headers) == (503, {"retry-after": "1"})
+    turns.put("modest", caller="modest", cost=0.5)
+    assert turns.pop() == "modest"
+
+
+def test_a_place_of_somebody_who_gave_up_is_not_lost():
+    async def once():
+        gate = Gate(1, max_seconds=1.0)
+        leave = asyncio.Event()
+        entered = []
+
+        async def enter(name):
+            async with gate.enter(name, cost=1):
+                entered.append(name)
+                await leave.wait()
+
+        tasks = [asyncio.create_task(enter(name)) for name in "abc"]
+        await asyncio.sleep(0)
+        tasks[1].cancel()
+        await asyncio.sleep(0)
+        leave.set()
+        await asyncio.wait(tasks)
+        async with gate.enter("d", cost=1):
+            return entered
+
+    assert asyncio.run(once()) == ["a", "c"]
+
+
+@given(st.integers(1, 40), st.lists(st.sampled_from("abcd"), max_size=80))
+def test_there_is_a_place_for_every_caller(n_places, askers):
+    shares = Shares(n_places)
+    taken = {}
+    for caller in askers:
+        if shares.take(caller):
+            taken[caller] = taken.get(caller, 0) + 1
+    assert set(taken) == set(askers)
+    for caller, n in taken.items():
+        for _ in range(n):
+            shares.give_back(caller)
+    assert shares.take("newcomer")
+
+
+OTHER = "another-key-of-tests"
+
+
+class Crowd:
+    """Requests that are sent at once, and the order in which they are answered."""
+
+    def __init__(self, service):
+        import httpx
+
+        self._transport = httpx.ASGITransport(service.guard, raise_app_exceptions=False)
+        self._httpx = httpx
+
+    def send(self, keys, rows):
+        async def once():
+            done = []
+            async with self._httpx.AsyncClient(transport=self._transport, base_url="http://127.0.0.1") as client:
+
+                async def ask(key):
+                    answer = await client.post("/score", json={"rows": rows[key]}, headers=bearer(key))
+                    done.append((key, answer))
+
+                await asyncio.gather(*map(ask, keys))
+            return done
+
+        return asyncio.run(once())
+
+
+def test_a_key_with_a_pile_of_requests_does_not_keep_another_waiting(numbers):
+    service = Service(numbers, ServiceSettings(keys=Keys([f"{KEY} greedy", f"{OTHER} modest"])))
+    rows = {KEY: [[1, 2, 3]] * 1500, OTHER: [[1, 2, 3]]}
+    answered = Crowd(service).send([KEY] * 40 + [OTHER], rows)
+    service.close()
+    assert {answer.status_code for _, answer in answered} == {200}
+    assert [key for key, _ in answered].index(OTHER) < 20
+
+
+def test_a_key_cannot_take_all_places(numbers):
+    settings = ServiceSettings(keys=Keys([f"{KEY} greedy", f"{OTHER} modest"]), limits=Limits(requests=20))
+    service = Service(numbers, settings)
+    rows = {KEY: [[1, 2, 3]] * 1500, OTHER: [[1, 2, 3]]}
+    answered = Crowd(service).send([KEY] * 18 + [OTHER], rows)
+    refused = [answer for key, answer in answered if key == KEY and answer.status_code == 503]
+    assert len(refused) == 8
+    assert all(answer.headers["retry-after"] == "1" for answer in refused)
+    assert [answer.status_code for key, answer in answered if key == OTHER] == [200]
+    again = Crowd(service).send([KEY] * 10, rows)  # places come back
+    service.close()
+    assert {answer.status_code for _, answer in again} == {200}
