@@ -109,7 +109,7 @@ def serve(
         seconds=timeout,
         watch_seconds=2.0 if watch else None,
         accept_new_columns=accept_new_columns,
-        limits=Limits(body_bytes=n_bytes, held_bytes=max(16 * n_bytes, 256 * 2**20)),
+        limits=Limits(body_bytes=n_bytes, held_bytes=max(16 * n_bytes, 256 * 2**20), requests=512),
     )
     service = Service(model, settings)
     with server.bind(host, port) as listener, _access_logged(access_log):
