@@ -15,7 +15,7 @@ sqrt(r), so that noise, error and norm weigh against each other as they do for t
 
 Columns that have nothing to do with the known anomalies weigh less, in every view of a table:
 
-    w_c = clip((C imp_c)^power, 0.1, 6),   sum_c imp_c = 1                                                 Eq. (c)
+    w_c = clip(C imp_c, 0.1, 6)^power,   sum_c imp_c = 1                                                   Eq. (c)
 
 with the power n / (n + C) for C columns and n known anomalies: few cannot tell which of many columns matter. imp_c is
 how much of the impurity the cuts at column c take away in bagged trees that tell known anomalies from unlabelled rows.
@@ -55,7 +55,7 @@ MIN_WIDTH, MIN_DEVIATION = 1e-6, 0.05  # of a bin, where columns have deviation 
 OUTSIDE = 1.0  # the outer bins go on for so many of their widths
 FAR = 1e30  # where no column goes
 AS_IT_IS = {"slope": 1.0, "shift": 0.0, "floor": -FAR, "ceiling": FAR, "exists": 1.0}  # the line of a column itself
-LEAST_WEIGHT, MOST_WEIGHT = 0.1, 6.0  # of a column
+LEAST_WEIGHT, MOST_WEIGHT = 0.1, 6.0  # of a column, where the power is 1
 N_TREES = 64  # that a member's columns are weighed by
 Sums = Callable[[Tensor], tuple[Tensor, Tensor]]
 
@@ -195,7 +195,7 @@ def weigh_columns(
         if (y[own] < 0).any() and (y[own] >= 0).any():
             trees = BaggedTreesModel(n_trees=N_TREES, unlabelled_ratio=4.0, min_unlabelled=64, max_features=1.0)
             importances = trees.fit(rows[own], y[own], seed=seed + member).importances()
-            weights[member] = np.clip((rows.shape[1] * importances) ** power, LEAST_WEIGHT, MOST_WEIGHT)
+            weights[member] = np.clip(rows.shape[1] * importances, LEAST_WEIGHT, MOST_WEIGHT) ** power
     return weights
 
 
