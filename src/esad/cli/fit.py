@@ -55,7 +55,7 @@ def fit(
     unlabelled_value: options.UnlabelledValue = None,
     labels_csv: options.LabelsCsv = None,
     resize: options.Resize = "auto",
-    method: options.MethodOrAuto = "esad",
+    method: options.MethodOrAuto = AUTO,
     members: options.Members = None,
     seed: options.Seed = 0,
     device: options.Device = "auto",
@@ -413,7 +413,9 @@ def _show_summary(summary: dict[str, Any], out: Path) -> None:
     if "n_labelled_anomaly" in summary:
         labelled = output.counted(summary["n_labelled_anomaly"], "labelled anomaly", "labelled anomalies")
         flagged += f", {summary['n_labelled_anomaly_flagged']:,} of the {labelled} among them"
+    judges = [("judges", summary["why"])] if summary["why"] else []
     pairs = [
+        *judges,
         ("model", f"{out} ({output.size_text(out.stat().st_size)})"),
         ("threshold", f"{summary['threshold']:.6g}"),
         ("flagged", flagged),

@@ -28,6 +28,7 @@ def _show(found: dict[str, Any]) -> None:
     pairs = [
         ("model", f"{found['file']} ({output.size_text(found['n_bytes'])})"),
         ("method", f"{found['method']}, written by esad {found['esad_version']} (format {found['format_version']})"),
+        *([("judges", found["why"])] if found["why"] else []),
         ("parameters", changed or "all at their defaults"),
         *((name, _flat(part)) for name, part in found["recipe"].items() if isinstance(part, dict)),
         ("weights", f"{found['n_weights']:,}" if found["n_weights"] else "none"),

@@ -166,8 +166,9 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
         "esad_version": manifest["esad_version"],
         "format_version": manifest["format_version"],
         "parameters": manifest["parameters"],
+        "why": manifest["model"].get("why"),
         "changed_parameters": _changed_parameters(detector, manifest["parameters"]),
-        "recipe": manifest["model"].get("objective", {}),
+        "recipe": _recipe_of(manifest["model"]),
         "n_weights": sum(tensor.size for name, tensor in tensors.items() if ".weights." in name),
         "takes": inputs.kind,
         "columns": [] if schema is None else schema.to_json()["columns"],
@@ -180,6 +181,14 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
         "notes": detector.notes_,
         "data_fingerprint": detector.fingerprint_,
     }
+
+
+def _recipe_of(model: dict[str, Any]) -> dict[str, Any]:
+    """How a method trained, or those of its judges that have a recipe."""
+    recipe: dict[str, Any] = dict(model.get("objective", {}))
+    for judge in model.get("judges", {}).values():
+        recipe |= _recipe_of(judge["model"])
+    return recipe
 
 
 def _rule_of(detector: Detector) -> str | None:

@@ -339,6 +339,7 @@ class TrainingData:
             "flagged_ratio": float(flagged.mean()),
             "n_sample": None if self.survey is None else len(self.X),
             "n_calibration": 0 if calibration is None else calibration.n_rows,
+            "why": getattr(detector, "why_", None),
         }
         if is_anomaly.any():
             found["n_labelled_anomaly_flagged"] = int(flagged[: len(is_anomaly)][is_anomaly].sum())
