@@ -173,7 +173,7 @@ def test_demo_trains_compares_and_leaves_working_files(esad, tmp_path, monkeypat
     for command in commands:
         result = esad(*command, *(("--repeats", 1) if command[0] == "compare" else ()))
         assert result.code == 0, command
-        assert result.err.startswith(said[command[0]]) if command[0] in said else result.err == "", (command, result.err)
+        assert result.err.startswith(said[command[0]]) if command[0] in said else result.err == "", command
 
 
 @pytest.mark.parametrize(
