@@ -9,6 +9,7 @@
     │   ├── DataFileError              a data file or picture cannot be read
     │   │   └── LimitError             it would become more than it may
     │   ├── ModelFileError             a model file is damaged, foreign or too new
+    │   │   └── SignatureError         it is not signed by somebody who is trusted
     │   ├── OutputError                a result cannot be written
     │   └── RequestError               a web request is refused; it carries the HTTP status
     ├── TrainingError (RuntimeError)   training diverged
@@ -28,6 +29,7 @@ __all__ = [
     "OutputError",
     "RequestError",
     "SchemaError",
+    "SignatureError",
     "TrainingError",
 ]
 
@@ -58,6 +60,10 @@ class LimitError(DataFileError):
 
 class ModelFileError(InputError):
     """A model file is damaged, foreign or written by a newer version."""
+
+
+class SignatureError(ModelFileError):
+    """A model file is not signed, not by a key that is trusted, or not the file that was signed."""
 
 
 class OutputError(InputError):

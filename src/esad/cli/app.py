@@ -33,6 +33,7 @@ from esad.cli import (
     review,
     score,
     serve,
+    sign,
 )
 from esad.errors import InputError
 
@@ -103,6 +104,8 @@ app.command("review", epilog=review.EXAMPLE)(_guarded(review.review))
 app.command("compare", epilog=compare.EXAMPLE)(_guarded(compare.compare))
 app.command("labels", epilog=labels.EXAMPLE)(_guarded(labels.labels))
 app.command("serve", epilog=serve.EXAMPLE)(_guarded(serve.serve))
+app.command("sign", epilog=sign.EXAMPLE)(_guarded(sign.sign))
+app.command("trust", epilog=sign.TRUST_EXAMPLE)(_guarded(sign.trust))
 app.command("export", epilog=export.EXAMPLE)(_guarded(export.export))
 app.command("inspect", epilog=inspect.EXAMPLE)(_guarded(inspect.inspect))
 app.command("methods", epilog=methods.EXAMPLE)(_guarded(methods.methods))

@@ -69,6 +69,12 @@ def serve(
             "--accept-new-columns", None, "Serve a new model file also if it takes other columns than the one before."
         ),
     ] = False,
+    require_signature: Annotated[
+        bool,
+        options.option(
+            "--require-signature", None, "Serve only model files that are signed by a trusted key; see esad trust."
+        ),
+    ] = False,
     access_log: Annotated[
         str | None,
         options.option(
@@ -109,6 +115,7 @@ def serve(
         seconds=timeout,
         watch_seconds=2.0 if watch else None,
         accept_new_columns=accept_new_columns,
+        require_signature=require_signature,
         limits=Limits(body_bytes=n_bytes, held_bytes=max(16 * n_bytes, 256 * 2**20), requests=512),
     )
     service = Service(model, settings)

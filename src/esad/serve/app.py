@@ -69,6 +69,8 @@ class ServiceSettings:
         How often to look for a new model file; None: only when told to.
     accept_new_columns : bool
         Whether a new model file may take other columns than the one that serves.
+    require_signature : bool
+        Whether model files count only with a signature by a trusted key.
     limits : Limits
         Of bytes and requests.
     """
@@ -80,6 +82,7 @@ class ServiceSettings:
     seconds: float = 30.0
     watch_seconds: float | None = 2.0
     accept_new_columns: bool = False
+    require_signature: bool = False
     limits: Limits = field(default_factory=lambda: Limits(body_bytes=16 * 2**20, requests=512))
 
 
@@ -114,7 +117,12 @@ class Service:
     def __init__(self, path: Path, settings: ServiceSettings | None = None) -> None:
         self._settings = settings or ServiceSettings()
         self.metrics = Metrics()
-        self.models = Models(path, self.metrics, accept_new_columns=self._settings.accept_new_columns)
+        self.models = Models(
+            path,
+            self.metrics,
+            accept_new_columns=self._settings.accept_new_columns,
+            require_signature=self._settings.require_signature,
+        )
         max_seconds = 0.8 * self._settings.seconds  # an answer that comes too late is work for nothing
         self._batcher = Batcher(self.metrics, max_seconds=max_seconds)
         self._reading = Gate(_N_THREADS, max_seconds=max_seconds)

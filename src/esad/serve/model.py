@@ -1,9 +1,12 @@
 """The model being served: where it came from, and how a new file takes its place."""
 
+import contextlib
 import datetime as dt
 import functools
 import hashlib
 import logging
+import shutil
+import tempfile
 import threading
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,13 +19,14 @@ from esad.detectors.base import Detector
 from esad.detectors.model_file import load
 from esad.errors import EsadError, ModelFileError, RequestError, SchemaError
 from esad.explain.reasons import plain_cell
+from esad.persist.signature import signature_path, verify
 from esad.serve.metrics import Metrics
 
 __all__ = ["Models", "Served"]
 
 _LOG = logging.getLogger(__name__)
 
-_Signature = tuple[int, int, int]
+_Stamp = tuple[int, int, int]
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,6 +114,8 @@ class Models:
     metrics : Metrics
     accept_new_columns : bool
         Whether a new file may ask for other columns than the model that serves.
+    require_signature : bool
+        Whether a file counts only with a signature by a trusted key.
 
     Attributes
     ----------
@@ -120,10 +126,13 @@ class Models:
         Why the file as it lies there now is not being served.
     """
 
-    def __init__(self, path: Path, metrics: Metrics, *, accept_new_columns: bool = False) -> None:
+    def __init__(
+        self, path: Path, metrics: Metrics, *, accept_new_columns: bool = False, require_signature: bool = False
+    ) -> None:
         self._path, self._metrics, self._accept_new_columns = path, metrics, accept_new_columns
+        self._require_signature = require_signature
         self._lock = threading.Lock()
-        self._seen = self._signature()
+        self._seen = self._stamps()
         self.problem: str | None = None
         self.current = self._read()
         self.previous: Served | None = None
@@ -131,12 +140,12 @@ class Models:
 
     def changed(self) -> bool:
         """Whether the file is another one than when it was last read, or tried to be, or is gone."""
-        return self._signature() != self._seen
+        return self._stamps() != self._seen
 
     def reload(self) -> Literal["replaced", "unchanged", "failed"]:
         """Read the file again; requests under way keep the model they began with."""
         with self._lock:
-            self._seen = self._signature()
+            self._seen = self._stamps()
             outcome: Literal["replaced", "unchanged", "failed"]
             try:
                 new = self._read()
@@ -177,32 +186,56 @@ class Models:
 
     def _read(self) -> Served:
         """Read the file, once more if it is replaced meanwhile."""
+        if self._require_signature:
+            return self._read_signed()
         for _ in range(3):
-            before = self._digest()
+            before = _digest(self._path)
             detector = load(self._path)
-            if detector.inputs_.kind == "images":
-                require("PIL.Image", extra="image")
-            if self._digest() == before:
-                now = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
-                return Served(detector, self._path.name, before[:16], now)
+            if _digest(self._path) == before:
+                return self._served(detector, before)
         raise ModelFileError(f"The model file {str(self._path)!r} keeps changing while it is read.")
 
-    def _digest(self) -> str:
-        if not self._path.is_file():  # opening a named pipe would wait for ever
-            return ""
-        try:
-            with self._path.open("rb") as file:
-                return hashlib.file_digest(file, "sha256").hexdigest()
-        except OSError:
-            return ""  # `load` says what is wrong
+    def _read_signed(self) -> Served:
+        """Read a copy that nobody else can write to: what was verified is what is loaded."""
+        with tempfile.TemporaryDirectory(prefix="esad-") as folder:
+            copy = Path(folder) / self._path.name
+            if self._path.is_file():  # otherwise `load` says what is wrong
+                with contextlib.suppress(OSError):
+                    shutil.copyfile(self._path, copy)
+                verify(copy, beside=self._path)
+            try:
+                return self._served(load(copy), _digest(copy))
+            except ModelFileError as error:
+                raise ModelFileError(str(error).replace(str(copy), str(self._path))) from error
 
-    def _signature(self) -> _Signature | None:
-        """What changes when a file is written or replaced; None if there is none."""
-        try:
-            status = self._path.stat()
-        except OSError:
-            return None
-        return status.st_ino, status.st_mtime_ns, status.st_size
+    def _served(self, detector: Detector, digest: str) -> Served:
+        if detector.inputs_.kind == "images":
+            require("PIL.Image", extra="image")
+        now = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
+        return Served(detector, self._path.name, digest[:16], now)
+
+    def _stamps(self) -> tuple[_Stamp | None, ...]:
+        """What changes when the file is written or replaced, or its signature, where that counts."""
+        paths = [self._path, *([signature_path(self._path)] if self._require_signature else [])]
+        return tuple(map(_stamp, paths))
+
+
+def _stamp(path: Path) -> _Stamp | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns, status.st_size
+
+
+def _digest(path: Path) -> str:
+    if not path.is_file():  # opening a named pipe would wait for ever
+        return ""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError:
+        return ""  # `load` says what is wrong
 
 
 def _check_columns(new: Served, current: Served) -> None:

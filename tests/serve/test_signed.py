@@ -1,0 +1,114 @@
+"""A service that takes signed model files only: at the start, and when a new file comes."""
+
+import re
+import shutil
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from serving import KEY, ROWS, bearer, refused
+
+pytest.importorskip("cryptography")
+
+import esad
+from esad.cli.app import run
+from esad.errors import SignatureError
+from esad.persist import signature
+from esad.serve.keys import Keys
+
+
+@pytest.fixture
+def signed(numbers, tmp_path, monkeypatch):
+    monkeypatch.setenv("ESAD_CONFIG", str(tmp_path / "config"))
+    path = tmp_path / "numbers.esad"
+    shutil.copy(numbers, path)
+    signature.new_key()
+    signature.trust(signature.public_line(name="ann"))
+    signature.sign(path)
+    return path
+
+
+def write_another(path):
+    esad.IsolationForest(n_trees=5, random_state=1).fit(np.random.default_rng(1).normal(size=(100, 3))).save(path)
+
+
+def test_a_new_file_waits_for_its_signature(asking, signed):
+    ask = asking(signed, keys=Keys([KEY]), require_signature=True)
+    before = ask("POST", "/score", json=ROWS, headers=bearer()).json()
+    write_another(signed)
+    assert "'ann' signed" in refused(ask("POST", "/reload", headers=bearer()), 422)
+    assert ask("POST", "/score", json=ROWS, headers=bearer()).json() == before
+    assert "changed since" in ask("GET", "/health").json()["problem"]
+    assert str(signed.parent) not in ask("GET", "/health").json()["problem"]
+    assert not ask.service.models.changed()
+    signature.sign(signed)  # the model file itself stays as it is
+    assert ask.service.models.changed()
+    assert ask("POST", "/reload", headers=bearer()).json()["outcome"] == "replaced"
+    scores = [row["score"] for row in ask("POST", "/score", json=ROWS, headers=bearer()).json()["rows"]]
+    assert scores == esad.load(signed).anomaly_score(ROWS["rows"]).tolist()
+
+
+@pytest.mark.parametrize(
+    ("harm", "words"),
+    [
+        (lambda path: signature.signature_path(path).unlink(), "is not signed"),
+        (lambda path: signature.distrust("ann"), "is not trusted"),
+        (lambda path: signature.signature_path(path).write_text("{}"), "no signature of esad"),
+        (lambda path: path.unlink(), "There is no model file"),
+        (lambda path: (path.write_bytes(b"hello"), signature.sign(path)), "no esad model"),
+    ],
+)
+def test_what_cannot_be_verified_leaves_the_model_as_it_was(asking, signed, harm, words):
+    ask = asking(signed, keys=Keys([KEY]), require_signature=True)
+    before = ask("POST", "/score", json=ROWS, headers=bearer()).json()
+    harm(signed)
+    refused(ask("POST", "/reload", headers=bearer()), 422)
+    assert ask("POST", "/score", json=ROWS, headers=bearer()).json() == before
+    if words != "no esad model":
+        assert words in ask("GET", "/health").json()["problem"]
+
+
+def test_a_service_does_not_start_with_a_file_that_is_not_signed(asking, signed):
+    signature.signature_path(signed).unlink()
+    with pytest.raises(SignatureError, match="is not signed"):
+        asking(signed, require_signature=True)
+    assert asking(signed)("GET", "/health").status_code == 200
+
+
+def test_signing_trusting_and_serving_as_commands(signed, tmp_path, monkeypatch, capfd):
+    monkeypatch.setenv("ESAD_CONFIG", str(tmp_path / "other"))  # another user, who trusts nobody yet
+    serve = ["serve", str(signed), "--port", "0", "--require-signature"]
+    assert run(serve) == 2
+    assert "is not trusted here" in capfd.readouterr().err
+    monkeypatch.setenv("ESAD_CONFIG", str(tmp_path / "config"))
+    assert run(["sign", str(signed), "--name", "ann"]) == 0
+    line = re.search(r"esad trust '(.*)'", capfd.readouterr().out)[1]
+    monkeypatch.setenv("ESAD_CONFIG", str(tmp_path / "other"))
+    (tmp_path / "ann.pub").write_text(f"{line}\n")
+    assert run(["trust", str(tmp_path / "ann.pub")]) == 0
+    assert capfd.readouterr().out.split()[0] == "ann"
+    command = [sys.executable, "-m", "esad", *serve]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert "Serving" in process.stdout.readline()
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert run(["trust", "--remove", "ann", "--json"]) == 0
+    assert '"keys": []' in capfd.readouterr().out
+
+
+def test_commands_that_are_refused(signed, tmp_path, monkeypatch, capfd):
+    assert run(["sign", str(signed), "--new-key"]) == 2
+    assert "already" in capfd.readouterr().err
+    assert run(["sign", str(signed), "--key", str(tmp_path / "none.pem")]) == 2
+    assert "esad sign --new-key" in capfd.readouterr().err
+    signed.write_bytes(b"no model")
+    assert run(["sign", str(signed)]) == 2
+    assert run(["trust", "nonsense"]) == 2
+    assert run(["trust", "nonsense", "--remove", "ann"]) == 2
+    monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.asymmetric.ed25519", None)
+    monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.serialization", None)
+    assert run(["trust", "ssh-ed25519 AAAA ann"]) == 2
+    assert "pip install 'esad[sign]'" in capfd.readouterr().err
