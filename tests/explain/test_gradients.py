@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import tiny
 
-from esad.explain.attribution import sum_by_unit
+from esad.explain.attribution import occlude, sum_by_unit
 from esad.explain.gradients import TOLERANCE, _along, carry_shares, integrate_gradients
-from esad.explain.occlusion import occlude
 
 
 def tensor(rows):

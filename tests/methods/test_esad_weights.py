@@ -9,7 +9,7 @@ from esad.methods.esad import ESAD
 from esad.methods.esad.loss import LossSettings
 from esad.methods.esad.views import LEAST_WEIGHT, MOST_WEIGHT, N_TREES, view_of, weigh_columns
 from esad.networks.spec import NetworkSpec
-from esad.solvers.bagged_trees import BaggedTreesModel
+from esad.solvers.trees import BaggedTreesModel
 
 
 @pytest.fixture(scope="module")

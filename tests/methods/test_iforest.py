@@ -6,7 +6,7 @@ from sklearn.ensemble import IsolationForest as Reference
 
 from esad import IsolationForest
 from esad.errors import InputError
-from esad.solvers.forest import _average_path
+from esad.solvers.trees import _average_path
 
 
 @pytest.mark.parametrize("n_rows", [3, 100, 700])

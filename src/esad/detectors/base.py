@@ -29,9 +29,8 @@ from esad.core.random import seed_from
 from esad.detectors import model_file
 from esad.detectors.decisions import Decider, Scores, TrainingScores
 from esad.errors import InputError, LabelError
-from esad.explain.attribution import Attribution
+from esad.explain.attribution import Attribution, occlude, patches
 from esad.explain.cases import Cases
-from esad.explain.occlusion import occlude, patches
 from esad.explain.reasons import HeatMaps, Reasons
 from esad.io.checks import check_texts
 from esad.preprocess.inputs import Inputs, Rows, read, reference_rows

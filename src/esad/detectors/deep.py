@@ -24,8 +24,8 @@ from esad.detectors.base import Detector, Scores, State, TrainingScores
 from esad.errors import InputError
 from esad.explain.attribution import Attribution
 from esad.explain.network import NetworkExplainer
+from esad.persist.contents import check_weights
 from esad.persist.graph import ObjectiveTerms
-from esad.persist.weights import check_weights
 from esad.preprocess.inputs import Rows, reference_rows
 from esad.score.splits import held_out_parts
 from esad.train import stopping

@@ -17,7 +17,7 @@ f_t(v)     weighted share of anomalies among the rows of D_t that reach the node
 
 Hidden anomalies among the unlabelled rows do little harm: a small draw has few of them, and each draw others. Eq. (5)
 gives the reasons: a step belongs to the column that is cut at v (Saabas 2014), so that shares add up exactly.
-`esad.solvers.bagged_trees` draws the bags and grows the trees.
+`esad.solvers.trees` draws the bags and grows the trees.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from esad.detectors.base import TrainingScores
 from esad.detectors.solved import ShallowDetector
 from esad.explain.attribution import Attribution, sum_by_unit
 from esad.preprocess.inputs import Rows
-from esad.solvers.bagged_trees import BaggedTreesModel
+from esad.solvers.trees import BaggedTreesModel
 from esad.train.callbacks import Callback
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ h(x)       depth of the leaf that x falls into, plus c(leaf size) for the cuts n
 c(n)       mean depth of an unsuccessful search in a tree of n rows
 =========  =======================================================================
 
-Labels are not used, except that labelled anomalies are left out of the sample. `esad.solvers.forest` grows and walks
+Labels are not used, except that labelled anomalies are left out of the sample. `esad.solvers.trees` grows and walks
 the trees.
 """
 
@@ -16,7 +16,7 @@ from typing import ClassVar
 
 from esad.core.arguments import with_parameters
 from esad.detectors.solved import ShallowDetector
-from esad.solvers.forest import ForestModel
+from esad.solvers.trees import ForestModel
 
 __all__ = ["IsolationForest"]
 

@@ -9,14 +9,14 @@ i = 1 .. n     unlabelled and normal rows; known anomalies are left out
 h, c           depth in a tree and its mean, see `esad.methods.iforest`
 =============  ====================================================================================
 
-Eq. (1) trains first, then the trees are grown on the codes: `esad.solvers.forest`.
+Eq. (1) trains first, then the trees are grown on the codes: `esad.solvers.trees`.
 """
 
 from typing import ClassVar
 
 from esad.core.arguments import with_parameters
 from esad.detectors.hybrid import HybridDetector
-from esad.solvers.forest import ForestModel
+from esad.solvers.trees import ForestModel
 
 __all__ = ["IFHybrid"]
 

@@ -50,7 +50,7 @@ from esad.io.images import as_images, is_images, read_folder
 from esad.networks.mlp import StackedMLP
 from esad.networks.resnet import N_FEATURES, ResNet18, read_weights
 from esad.networks.spec import NetworkSpec
-from esad.persist.weights import check_weights
+from esad.persist.contents import check_weights
 from esad.preprocess.image import ImagePreprocessor
 from esad.preprocess.inputs import Rows
 from esad.train.autoencoder import AutoencoderObjective

@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 import safetensors
 import safetensors.numpy
+from torch import Tensor, nn
 
-from esad.errors import InputError
+from esad.errors import InputError, ModelFileError
 
 __all__ = [
     "MAX_VALUES",
     "DamageError",
+    "check_weights",
     "n_values",
     "pack_manifest",
     "pack_tensors",
@@ -155,3 +157,19 @@ def _children(node: Any) -> list[Any]:
 def _one_line(error: Exception) -> str:
     """Return a foreign error text that can break neither the line nor the terminal."""
     return ascii(str(error))[1:-1][:200]
+
+
+def check_weights(module: nn.Module, weights: dict[str, Tensor]) -> None:
+    """Refuse weights that a module cannot be filled with: other names, shapes or types, numbers that are none."""
+    expected = module.state_dict()
+    if expected.keys() != weights.keys():
+        raise ModelFileError("its weights are not those of the network it describes")
+    for name, value in weights.items():
+        if value.shape != expected[name].shape:
+            raise ModelFileError(f"its weights {name!r} have another shape than the network it describes")
+        if value.is_floating_point() != expected[name].is_floating_point():
+            raise ModelFileError(f"its weights {name!r} have the wrong type")
+        if value.is_floating_point() and not value.isfinite().all():
+            raise ModelFileError(f"its weights {name!r} are not all finite")
+        if name.rpartition(".")[2].startswith(("variance", "running_var", "spread", "ratio")) and (value < 0).any():
+            raise ModelFileError(f"its weights {name!r} must not be negative")

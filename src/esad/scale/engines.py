@@ -6,23 +6,27 @@ several workers.
 """
 
 import functools
+import logging
+import os
 import pickle
 import queue
 import threading
 import time
+import warnings
 from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack
-from typing import Any, Generic, Self, TypeVar
+from contextlib import ExitStack, contextmanager
+from typing import Any, Final, Generic, Self, TypeVar
 
+from esad.core import extras
 from esad.core.worker import LostWorker, Worker
 from esad.errors import InputError
-from esad.scale import cluster
 
 __all__ = [
     "ENGINES",
     "MAX_ATTEMPTS",
+    "ONE_THREAD",
     "Engine",
     "InProcess",
     "LostWorker",
@@ -30,9 +34,60 @@ __all__ = [
     "Threads",
     "WorkerProcesses",
     "call_pickled",
+    "connected",
     "engine_for",
+    "first_line",
+    "n_cores",
     "results",
 ]
+
+ONE_THREAD: Final = {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
+
+
+@contextmanager
+def connected(n_jobs: int | None, *, address: str | None = None) -> Iterator[Any]:
+    """The module `ray`, connected to a cluster: one that runs already, or one on this machine for the time of a block.
+
+    Parameters
+    ----------
+    n_jobs : int or None
+        Cores of a cluster that is started here; None: all.
+    address : str, optional
+        Of the cluster; by default what the environment variable RAY_ADDRESS names. Without either, one is started on
+        this machine, which ends with the block.
+
+    Raises
+    ------
+    InputError
+        The cluster cannot be used.
+    """
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    ray = extras.require("ray", extra="ray")
+    where = address or os.environ.get("RAY_ADDRESS")
+    options = {"address": where} if where else {"num_cpus": n_jobs, "include_dashboard": False}
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # hints on settings of Ray to come
+            ray.init(log_to_driver=False, logging_level=logging.ERROR, **options)
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        raise InputError(f"Ray cannot be used at {where or 'this machine'}: {first_line(error)}") from error
+    try:
+        yield ray
+    finally:
+        ray.shutdown()
+
+
+def n_cores() -> int:
+    """Cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def first_line(error: Exception) -> str:
+    """What an error says, in short."""
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
 
 ENGINES = ("local", "ray", "threads")
 MAX_ATTEMPTS = 3  # workers that a job may cost
@@ -65,7 +120,7 @@ def engine_for(
         raise InputError(f"The engine must be one of {', '.join(ENGINES)}. Got {name!r}.")
     if name == "ray":
         return RayTasks(function, n_jobs, address)
-    n_workers = min(n_jobs or cluster.n_cores(), n_most or n_jobs or cluster.n_cores())
+    n_workers = min(n_jobs or n_cores(), n_most or n_jobs or n_cores())
     if n_workers <= 1:
         return InProcess(function)
     return Threads(function, n_workers) if name == "threads" else WorkerProcesses(function, n_workers)
@@ -200,7 +255,7 @@ class WorkerProcesses(Threads[J, R]):
     def __init__(self, function: Callable[[J], R], n_jobs: int) -> None:
         super().__init__(function, n_jobs)
         worker = f"{__name__}:{call_pickled.__name__}"
-        self.workers = [Worker(worker, environment=cluster.ONE_THREAD) for _ in range(n_jobs)]
+        self.workers = [Worker(worker, environment=ONE_THREAD) for _ in range(n_jobs)]
 
     def __exit__(self, *error: object) -> None:
         if error[0] is not None:
@@ -228,7 +283,7 @@ class RayTasks(Engine[J, R]):
         self._opened = ExitStack()
 
     def __enter__(self) -> Self:
-        self._ray = self._opened.enter_context(cluster.connected(self._n_jobs, address=self._address))
+        self._ray = self._opened.enter_context(connected(self._n_jobs, address=self._address))
         self.n_slots = self._n_jobs or int(self._ray.cluster_resources().get("CPU", 1))
         # Ray would try again by itself, but not say how often one and the same job has cost a worker.
         self._task = self._ray.remote(num_cpus=1, max_retries=0)(_call_alone)
@@ -250,7 +305,7 @@ class RayTasks(Engine[J, R]):
         except self._ray.exceptions.RayTaskError:
             raise  # the function's own doing
         except self._ray.exceptions.RayError as error:
-            return job, LostWorker(cluster.first_line(error))
+            return job, LostWorker(first_line(error))
         return job, result
 
 

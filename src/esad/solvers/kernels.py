@@ -1,14 +1,20 @@
-"""The Gaussian (RBF) kernel k(a, b) = exp(-gamma ||a - b||^2), in blocks: never a matrix of all rows by all rows."""
+"""The Gaussian (RBF) kernel k(a, b) = exp(-gamma ||a - b||^2), and scores by support vectors.
 
-from typing import Any
+The kernel is taken in blocks: never a matrix of all rows by all rows.
+"""
+
+from typing import Any, Self
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor, nn
 
 from esad.core.arguments import is_positive
-from esad.errors import InputError
+from esad.errors import InputError, ModelFileError
+from esad.solvers.base import RowModel, Rows, Scores, State, check_arrays
 
-__all__ = ["check_gamma", "kernel", "kernel_sum", "median_gamma"]
+__all__ = ["SupportVectors", "check_gamma", "kernel", "kernel_sum", "median_gamma"]
 
 Matrix = NDArray[np.float64]
 
@@ -68,3 +74,73 @@ def check_gamma(gamma: Any) -> None:
     """Refuse a width that is neither a number above 0 nor "auto"."""
     if not is_positive(gamma) and not (isinstance(gamma, str) and gamma == "auto"):
         raise InputError(f"`gamma` must be a number above 0 or 'auto'. Got {gamma!r}.")
+
+
+class SupportVectors(RowModel):
+    """S(x) = rho - sum_s weights_s k(x, support_s); `fit` finds the support vectors, their weights and rho.
+
+    Attributes
+    ----------
+    support : ndarray of float64, (n, features)
+    weights : ndarray of float64, (n,)
+    rho : ndarray of float64, (1,)
+    width : float
+        The kernel's gamma.
+    """
+
+    support: NDArray[np.float64]
+    weights: NDArray[np.float64]
+    rho: NDArray[np.float64]
+    width: float
+
+    def __init__(self, *, gamma: float | str) -> None:
+        check_gamma(gamma)
+        self.gamma = gamma
+
+    def _width(self, rows: NDArray[Any], *, seed: int) -> float:
+        """The width asked for, or the one that suits the rows."""
+        return median_gamma(rows, seed=seed) if isinstance(self.gamma, str) else float(self.gamma)
+
+    def score(self, rows: Rows) -> Scores:
+        """S, as written above."""
+        return np.asarray(self.rho - kernel_sum(rows, self.support, self.weights, self.width))
+
+    def module(self) -> nn.Module:
+        """S as a torch module."""
+        return _KernelScore(self.support, self.weights, self.rho, gamma=self.width)
+
+    def state(self) -> State:
+        """The support vectors with their weights, negative for known anomalies."""
+        return {"support": self.support, "weights": self.weights, "rho": self.rho}, {"gamma": self.width}
+
+    def restore(self, arrays: dict[str, NDArray[Any]], plain: Any, *, n_features: int) -> Self:
+        """Take back support vectors that fit together."""
+        check_arrays(arrays, {"support": (-1, n_features), "weights": (-1,), "rho": (1,)})
+        if len(arrays["support"]) != len(arrays["weights"]):
+            raise ModelFileError("its support vectors and their weights differ in number")
+        if not isinstance(plain, dict) or plain.keys() != {"gamma"} or not is_positive(plain["gamma"]):
+            raise ModelFileError("its kernel width must be a number above 0")
+        self.support, self.weights, self.rho = arrays["support"], arrays["weights"], arrays["rho"]
+        self.width = float(plain["gamma"])
+        return self
+
+
+class _KernelScore(nn.Module):
+    """rho - sum_s weights_s exp(-gamma ||x - support_s||^2)."""
+
+    support: Tensor
+    weights: Tensor
+    rho: Tensor
+    gamma: Tensor
+
+    def __init__(self, support: NDArray[Any], weights: NDArray[Any], rho: NDArray[Any], *, gamma: float) -> None:
+        super().__init__()
+        constants = {"support": support, "weights": weights, "rho": rho, "gamma": gamma}
+        for name, array in constants.items():  # buffers: torch writes plain numbers into ONNX files as float32
+            self.register_buffer(name, torch.from_numpy(np.array(array, dtype=np.float64)))
+
+    def forward(self, rows: Tensor) -> dict[str, Tensor]:
+        """The score by its name."""
+        x = rows.double()
+        squared = x.square().sum(1)[:, None] + self.support.square().sum(1) - 2 * (x @ self.support.T)
+        return {"score": (self.rho - (-self.gamma * squared.clamp(min=0)).exp() @ self.weights)[None]}

@@ -18,7 +18,7 @@ from sklearn.svm import OneClassSVM
 from esad.core.arguments import is_positive, is_whole
 from esad.errors import InputError
 from esad.solvers.base import Rows, presumed_normal_rows
-from esad.solvers.support import SupportVectors
+from esad.solvers.kernels import SupportVectors
 
 __all__ = ["OneClassSVMModel"]
 

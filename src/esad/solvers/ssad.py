@@ -38,7 +38,7 @@ from numpy.typing import NDArray
 
 from esad.core.arguments import NOT_NEGATIVE, POSITIVE, Rule, check, is_positive
 from esad.solvers.base import Rows
-from esad.solvers.support import SupportVectors
+from esad.solvers.kernels import SupportVectors
 from esad.solvers.working_set import Dual, Solution, solve
 
 __all__ = ["SSADModel"]

@@ -1,24 +1,27 @@
-"""Grown trees: scikit-learn grows and walks them; they are kept as plain arrays and checked before use, without pickle.
+"""Isolation Forest and bagged trees: scikit-learn grows and walks them; kept as plain arrays, without pickle.
 
 A file's trees are made into scikit-learn's own again only after every node was found to lead on to a leaf: compiled
 code follows children and columns without looking.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, Self
+from typing import Any, ClassVar, Final, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from sklearn.ensemble import IsolationForest as _Forest
 from sklearn.tree import ExtraTreeRegressor
 from torch import Tensor, nn
 
-from esad.errors import ModelFileError
+from esad import labels
+from esad.core.arguments import is_positive, is_whole
+from esad.errors import InputError, ModelFileError
+from esad.solvers.base import RowModel, Rows, Scores, State, presumed_normal_rows
 
-__all__ = ["TreeValues", "Trees"]
+__all__ = ["BaggedTreesModel", "ForestModel", "TreeValues", "Trees"]
 
 Arrays = dict[str, NDArray[Any]]
-Rows = NDArray[np.float32]
 Values = NDArray[np.float64]
 
 FIELDS: Final = {"feature": np.int32, "cut": np.float64, "left": np.int32, "right": np.int32, "value": np.float64}
@@ -182,3 +185,195 @@ def _check_trees(arrays: Arrays, n_features: int) -> None:
         raise ModelFileError("its trees hold numbers that are not finite")
     if _levels(arrays).max() > MAX_DEPTH:
         raise ModelFileError(f"its trees are deeper than {MAX_DEPTH} levels")
+
+
+EULER = 0.5772156649015329
+MIN_PATH = 1e-12  # a forest of single rows has a mean path of 0
+
+
+class ForestModel(RowModel):
+    """Isolation Forest: `n_trees` trees of `n_samples` rows each, drawn from unlabelled and normal rows.
+
+    S(x) = 2^(-E[h(x)] / c(n))                                        Eq. (1)
+    c(n) = 2 H(n - 1) - 2 (n - 1) / n,   H(i) ~ ln(i) + 0.5772        Eq. (2)
+    """
+
+    jumps: ClassVar[bool] = True
+
+    def __init__(self, *, n_trees: int, n_samples: int) -> None:
+        for name, value in {"n_trees": n_trees, "n_samples": n_samples}.items():
+            if not is_whole(value):
+                raise InputError(f"`{name}` must be a whole number above 0. Got {value!r}.")
+        self.n_trees, self.n_samples = int(n_trees), int(n_samples)
+
+    def fit(self, rows: Rows, y: NDArray[np.int8], *, seed: int) -> Self:
+        """Grow the trees."""
+        used = presumed_normal_rows(rows, y)
+        self.n_drawn = min(self.n_samples, len(used))
+        forest = _Forest(n_estimators=self.n_trees, max_samples=self.n_drawn, random_state=seed).fit(used)
+        grown = [estimator.tree_ for estimator in forest.estimators_]
+        self.trees = Trees.grown(grown, [_depths(tree) + _average_path(tree.n_node_samples) for tree in grown])
+        return self
+
+    def score(self, rows: Rows) -> Scores:
+        """Eq. (1)."""
+        return np.asarray(2.0 ** (-self.trees.mean(rows) / max(_average_path(self.n_drawn), MIN_PATH)))
+
+    def module(self) -> nn.Module:
+        """Eq. (1) as a torch module."""
+        return _ForestScore(self.trees, mean_path=float(_average_path(self.n_drawn)))
+
+    def state(self) -> State:
+        """The trees; a node's value is its depth."""
+        arrays = {"depth" if name == "value" else name: array for name, array in self.trees.arrays.items()}
+        return arrays, {"n_drawn": self.n_drawn}
+
+    def restore(self, arrays: dict[str, NDArray[Any]], plain: Any, *, n_features: int) -> Self:
+        """Take back trees that can be walked."""
+        named = {"value" if name == "depth" else name: array for name, array in arrays.items()}
+        self.trees = Trees.restored(named, n_features=n_features)
+        self.n_drawn = plain["n_drawn"]
+        if not isinstance(self.n_drawn, int) or not 0 < self.n_drawn < 2**31:
+            raise ModelFileError(f"its number of rows per tree must be positive. Got {self.n_drawn!r}")
+        return self
+
+
+class _ForestScore(nn.Module):
+    """2^(-E[h(x)] / c(n)), of trees whose values are depths."""
+
+    mean_path: Tensor
+
+    def __init__(self, trees: Trees, *, mean_path: float) -> None:
+        super().__init__()
+        self.depths = TreeValues(trees)
+        self.register_buffer("mean_path", torch.tensor(max(mean_path, MIN_PATH), dtype=torch.float64))
+
+    def forward(self, rows: Tensor) -> dict[str, Tensor]:
+        """The score by its name."""
+        return {"score": (2.0 ** (-self.depths(rows).mean(1) / self.mean_path))[None]}
+
+
+def _average_path(n: Any) -> Any:
+    """Eq. (2), elementwise."""
+    n = np.asarray(n, dtype=float)
+    safe = np.maximum(n, 3.0)
+    path = 2.0 * (np.log(safe - 1.0) + EULER) - 2.0 * (safe - 1.0) / safe
+    return np.where(n > 2, path, np.where(n == 2, 1.0, 0.0))
+
+
+def _depths(tree: Any) -> NDArray[np.float64]:
+    """Depth of every node; children come after their parent."""
+    depths = np.zeros(tree.node_count)
+    for node in np.flatnonzero(tree.children_left >= 0):
+        depths[tree.children_left[node]] = depths[tree.children_right[node]] = depths[node] + 1
+    return depths
+
+
+Numbers = NDArray[np.intp]
+
+BAG_SHARE: Final = 2 / 3  # of the known anomalies, and of the unlabelled rows at most, in a bag
+MIN_ANOMALIES: Final = 6  # with fewer, every bag has all of them
+MAX_ANOMALIES: Final = 1024  # in a bag: more trees learn more than larger ones
+GROWN_DEPTH: Final = 64
+
+
+class BaggedTreesModel(RowModel):
+    """`n_trees` trees, each grown on a bag of known anomalies and few other rows; the method's file has the equations.
+
+    Attributes
+    ----------
+    trees : Trees
+    out_of_bag : ndarray, (n,)
+        After `fit`: scores of the training rows by the trees that have not seen them, NaN where all have.
+    """
+
+    jumps: ClassVar[bool] = True
+
+    def __init__(self, *, n_trees: int, unlabelled_ratio: float, min_unlabelled: int, max_features: float) -> None:
+        for name, value in {"n_trees": n_trees, "min_unlabelled": min_unlabelled}.items():
+            if not is_whole(value):
+                raise InputError(f"`{name}` must be a whole number above 0. Got {value!r}.")
+        if not is_positive(unlabelled_ratio):
+            raise InputError(f"`unlabelled_ratio` must be a number above 0. Got {unlabelled_ratio!r}.")
+        if not is_positive(max_features) or max_features > 1:
+            raise InputError(f"`max_features` must be a share above 0, at most 1. Got {max_features!r}.")
+        self.n_trees, self.min_unlabelled = int(n_trees), int(min_unlabelled)
+        self.unlabelled_ratio, self.max_features = float(unlabelled_ratio), float(max_features)
+
+    def fit(self, rows: Rows, y: NDArray[np.int8], *, seed: int) -> Self:
+        """Grow the trees of Eqs. (1) and (2), and score every row by those without it, Eq. (4)."""
+        bags, grown = [], []
+        for anomalies, others, own_seed in self._draw(y, seed):
+            bag = np.concatenate([anomalies, others])
+            is_anomaly = (np.arange(len(bag)) < len(anomalies)).astype(np.float64)
+            weight = np.where(is_anomaly, max(1, len(others)) / len(anomalies), 1.0)
+            # for two classes the squared error cuts where Gini's index does, and is quicker
+            tree = ExtraTreeRegressor(max_features=self.max_features, max_depth=GROWN_DEPTH, random_state=own_seed)
+            X = np.ascontiguousarray(rows[bag], dtype=np.float32)
+            grown.append(tree.fit(X, is_anomaly, sample_weight=weight, check_input=False).tree_)
+            bags.append(bag)
+        self.trees = Trees.grown(grown, [tree.value[:, 0, 0] for tree in grown])
+        self.out_of_bag = _unseen_mean(self.trees, rows, bags)
+        return self
+
+    def _draw(self, y: NDArray[np.int8], seed: int) -> Iterator[tuple[Numbers, Numbers, int]]:
+        """For every tree, numbers of the anomalies and of the other rows in its bag, Eq. (1), and a seed."""
+        rng = np.random.default_rng(seed)
+        anomalies, unlabelled, normal = (
+            np.flatnonzero(y == label) for label in (labels.ANOMALY, labels.UNLABELLED, labels.NORMAL)
+        )
+        n_anomalies = len(anomalies)
+        if n_anomalies >= MIN_ANOMALIES:
+            n_anomalies = min(int(BAG_SHARE * n_anomalies), MAX_ANOMALIES)
+        n_others = max(self.min_unlabelled, round(self.unlabelled_ratio * n_anomalies))
+        n_unlabelled = min(n_others, max(1, int(BAG_SHARE * len(unlabelled))))
+
+        def drawn(numbers: Numbers, n_most: int) -> Numbers:
+            return numbers if len(numbers) <= n_most else rng.choice(numbers, n_most, replace=False)
+
+        for own_seed in rng.integers(2**31, size=self.n_trees).tolist():
+            others = np.concatenate([drawn(unlabelled, n_unlabelled), drawn(normal, n_others)])
+            yield drawn(anomalies, n_anomalies), others, own_seed
+
+    def score(self, rows: Rows) -> Scores:
+        """Eq. (3)."""
+        return self.trees.mean(rows)
+
+    def importances(self) -> NDArray[np.float64]:
+        """What share of the impurity the cuts at each column take away, after `fit`, (columns,); the sum is 1."""
+        total = np.sum([tree.compute_feature_importances() for tree in self.trees.walkers], axis=0)
+        return np.asarray(total / total.sum()) if total.sum() > 0 else np.full(len(total), 1 / len(total))
+
+    def module(self) -> nn.Module:
+        """Eq. (3) as a torch module."""
+        return _MeanValue(TreeValues(self.trees))
+
+    def state(self) -> State:
+        """The trees."""
+        return dict(self.trees.arrays), {}
+
+    def restore(self, arrays: dict[str, NDArray[Any]], plain: Any, *, n_features: int) -> Self:
+        """Take back trees that can be walked."""
+        self.trees = Trees.restored(arrays, n_features=n_features)
+        return self
+
+
+class _MeanValue(nn.Module):
+    """Rows (n, features) -> {"score": (1, n)}."""
+
+    def __init__(self, values: TreeValues) -> None:
+        super().__init__()
+        self.values = values
+
+    def forward(self, rows: Tensor) -> dict[str, Tensor]:
+        return {"score": self.values(rows).mean(1)[None]}
+
+
+def _unseen_mean(trees: Trees, rows: Rows, bags: list[Numbers]) -> Scores:
+    """The mean over the trees whose bag a row is not in, (n,); NaN where it is in all."""
+    total, n_unseen = np.zeros(len(rows)), np.full(len(rows), len(trees))
+    for bag, values in zip(bags, trees.values(rows), strict=True):
+        values[bag] = 0.0
+        n_unseen[bag] -= 1
+        total += values
+    return np.where(n_unseen > 0, total / np.maximum(n_unseen, 1), np.nan)

@@ -41,7 +41,7 @@ from esad.methods.esad.extras import Decoys, ExtraTerm
 from esad.methods.esad.turns import Turns
 from esad.networks.mlp import FrozenMLP, StackedMLP
 from esad.networks.spec import NetworkSpec
-from esad.solvers.bagged_trees import BaggedTreesModel
+from esad.solvers.trees import BaggedTreesModel
 from esad.train.objective import Batch
 from esad.train.transforms import permute_features, quarter_turns, random_turns, rotate, shift_and_flip, to_grey
 
