@@ -17,6 +17,7 @@ from esad.datasets.scenario import Scenario
 from esad.detectors.base import Detector, Scores
 from esad.detectors.deep import DeepDetector
 from esad.detectors.stacked import can_stack, fit_stack
+from esad.labels import Labels
 from esad.preprocess.inputs import read
 from esad.table.table import Table, take_rows
 from esad.train.callbacks import Callback
@@ -27,7 +28,6 @@ MAX_ROWS = 5000  # rows that cross-fitting uses; more of them change little and 
 MAX_MEMBERS = 1  # of each split's detector: the mean over splits does what members do
 
 RowNumbers = NDArray[np.intp]
-Labels = NDArray[np.int8]
 
 
 @dataclass(frozen=True)

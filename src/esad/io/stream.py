@@ -17,6 +17,7 @@ from esad import labels
 from esad.errors import DataFileError
 from esad.io.open import Part, TableFiles, as_text, find_tables
 from esad.io.picture_folder import Listing, list_folder
+from esad.labels import Labels
 
 __all__ = ["LabelledBlock", "PictureStream", "Stream", "TableStream", "open_stream"]
 
@@ -26,7 +27,6 @@ MAX_VALUES = 1 << 24  # of a block of pictures
 N_OPEN = 8  # parts of a table that are read from in turn, so that neighbours do not stay together
 _MAX_WORDS = 1000  # different labels that are looked at
 
-Labels = NDArray[np.int8]
 Meaning = Callable[[Any], Labels]
 
 

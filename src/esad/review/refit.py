@@ -23,6 +23,7 @@ from esad.core.random import seed_from
 from esad.detectors.base import Detector
 from esad.detectors.deep import DeepDetector
 from esad.errors import InputError
+from esad.labels import Labels
 from esad.review.ranking import Ranking
 from esad.review.training import RefitData
 from esad.table.table import take_rows
@@ -30,7 +31,7 @@ from esad.train.callbacks import Callback, WarmStart
 from esad.train.loop import LoopState
 
 __all__ = [
-    "Comparison",
+    "ModelComparison",
     "Refit",
     "TrainingStopped",
     "TrainingWatch",
@@ -50,8 +51,6 @@ N_SHOWN: Final = 10
 SCORING_SHARE: Final = 0.1  # of the bar, for scoring after the training
 TOP_RATIO: Final = 0.1  # rows that may be named as risen or fallen were or are among so many
 MAX_ROWS: Final = {"table": 5000, "images": 1000}  # of the cross-validation
-
-Labels = NDArray[np.int8]
 
 
 class TrainingStopped(Exception):  # noqa: N818  somebody asked for it
@@ -126,7 +125,7 @@ def refit_detector(
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ModelComparison:
     """What a new model changes.
 
     Attributes
@@ -249,7 +248,7 @@ class Refit:
     status: str = "training"
     progress: float = 0.0
     message: str = ""
-    comparison: Comparison | None = None
+    comparison: ModelComparison | None = None
     _stop: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
 
@@ -286,7 +285,7 @@ class Refit:
         except Exception as error:
             self.status, self.message = "failed", " ".join(str(error).split()) or type(error).__name__
             return
-        self.comparison = Comparison(self.old, ranking, self.y, was_warm, tuple(filter(None, remarks)))
+        self.comparison = ModelComparison(self.old, ranking, self.y, was_warm, tuple(filter(None, remarks)))
         self.progress, self.status = 1.0, "ready"
         self._validate()
 

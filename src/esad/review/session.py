@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from esad import labels
 from esad.advice.suggest import border
@@ -18,6 +17,7 @@ from esad.detectors.model_file import load
 from esad.errors import InputError
 from esad.explain.drawing import to_pixels, to_png
 from esad.io.provenance import DataSource, note_sources, sources_in
+from esad.labels import Labels
 from esad.review.dataset import ReviewDataset
 from esad.review.gain import JOIN_SECONDS, GainEstimator
 from esad.review.judgements import parse_csv, write_csv
@@ -39,8 +39,6 @@ __all__ = ["ReviewSession"]
 MAX_LISTED: Final = 500
 N_RECENT: Final = 8
 _WORDS: Final = {labels.ANOMALY: "anomaly", labels.NORMAL: "normal"}
-
-Labels = NDArray[np.int8]
 
 
 class ReviewSession:

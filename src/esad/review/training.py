@@ -15,13 +15,12 @@ from esad.detectors.base import Detector
 from esad.errors import DataFileError, EsadError
 from esad.io.checks import Remark
 from esad.io.provenance import DataSource, sources_in
+from esad.labels import Labels
 from esad.review.dataset import ReviewDataset
 from esad.review.store import Store
 from esad.table.table import take_rows
 
 __all__ = ["RefitData", "TrainingRows", "training_finder"]
-
-Labels = NDArray[np.int8]
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,7 +22,6 @@ from esad.solvers.base import RowModel, Rows, Scores, State, presumed_normal_row
 __all__ = ["BaggedTreesModel", "ForestModel", "TreeValues", "Trees"]
 
 Arrays = dict[str, NDArray[Any]]
-Values = NDArray[np.float64]
 
 FIELDS: Final = {"feature": np.int32, "cut": np.float64, "left": np.int32, "right": np.int32, "value": np.float64}
 MAX_DEPTH: Final = 512  # of a tree in a file: an exported graph has a step for each level
@@ -44,7 +43,7 @@ class Trees:
         self.walkers = walkers
 
     @classmethod
-    def grown(cls, trees: Sequence[Any], values: Sequence[Values]) -> Self:
+    def grown(cls, trees: Sequence[Any], values: Sequence[Scores]) -> Self:
         """Keep scikit-learn's trees, with a value for every node of each."""
         n_nodes = max(tree.node_count for tree in trees)
         arrays = {name: np.zeros((len(trees), n_nodes), dtype) for name, dtype in FIELDS.items()}
@@ -68,20 +67,20 @@ class Trees:
     def __len__(self) -> int:
         return len(self.walkers)
 
-    def values(self, rows: Rows) -> Iterator[Values]:
+    def values(self, rows: Rows) -> Iterator[Scores]:
         """Tree by tree, the value of the leaf that each row falls into, (n,)."""
         rows = np.ascontiguousarray(rows, dtype=np.float32)
         for walker, value in zip(self.walkers, self.arrays["value"], strict=True):
             yield value[walker.apply(rows)]
 
-    def mean(self, rows: Rows) -> Values:
+    def mean(self, rows: Rows) -> Scores:
         """The mean of `values` over the trees, (n,)."""
         total = np.zeros(len(rows))
         for values in self.values(rows):
             total += values
         return total / len(self)
 
-    def shares(self, rows: Rows) -> tuple[Values, float]:
+    def shares(self, rows: Rows) -> tuple[Scores, float]:
         """What each column adds to `mean` along the paths of a row, (n, columns), and the mean value of the roots.
 
         Each step from a node to its child adds the difference of their values to the share of the column that is cut

@@ -1,13 +1,19 @@
 """Data that ship with scikit-learn: nothing to download, good for a first try."""
 
+from typing import Final
+
 import numpy as np
 
 from esad.datasets.dataset import Dataset
-from esad.errors import InputError
 
 __all__ = ["NAMES", "load"]
 
 NAMES = ("breast_cancer", "wine", "digits")
+
+_TABLES: Final = {  # which class is the anomaly, and what it is
+    "breast_cancer": ("malignant", "Wisconsin breast cancer: 30 measures of cell nuclei; malignant = anomaly"),
+    "wine": ("class_2", "chemical analysis of wines from three cultivars; the rarest cultivar = anomaly"),
+}
 
 
 def load(name: str) -> Dataset:
@@ -19,39 +25,15 @@ def load(name: str) -> Dataset:
     >>> data.X.shape, int(data.truth.sum())
     ((569, 30), 212)
     """
-    if name == "breast_cancer":
-        return _breast_cancer()
-    if name == "wine":
-        return _wine()
+    from sklearn import datasets
+
     if name == "digits":
         return _digits()
-    raise InputError(f"`name` must be one of {', '.join(NAMES)}. Got {name!r}.")
-
-
-def _breast_cancer() -> Dataset:
-    from sklearn.datasets import load_breast_cancer
-
-    bunch = load_breast_cancer()
-    return Dataset(
-        name="breast_cancer",
-        X=bunch.data,
-        truth=bunch.target == list(bunch.target_names).index("malignant"),
-        description="Wisconsin breast cancer: 30 measures of cell nuclei; malignant = anomaly",
-        columns=tuple(str(column) for column in bunch.feature_names),
-    )
-
-
-def _wine() -> Dataset:
-    from sklearn.datasets import load_wine
-
-    bunch = load_wine()
-    return Dataset(
-        name="wine",
-        X=bunch.data,
-        truth=bunch.target == 2,
-        description="chemical analysis of wines from three cultivars; the rarest cultivar = anomaly",
-        columns=tuple(str(column) for column in bunch.feature_names),
-    )
+    bunch = datasets.load_wine() if name == "wine" else datasets.load_breast_cancer()
+    anomaly, description = _TABLES[name]
+    is_anomaly = bunch.target == list(bunch.target_names).index(anomaly)
+    columns = tuple(str(column) for column in bunch.feature_names)
+    return Dataset(name=name, X=bunch.data, truth=is_anomaly, description=description, columns=columns)
 
 
 def _digits() -> Dataset:

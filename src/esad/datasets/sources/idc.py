@@ -5,7 +5,6 @@ from typing import Final
 from esad.datasets.dataset import Dataset
 from esad.datasets.folder import read_arrays
 from esad.datasets.picture_sets import PictureSet, as_dataset
-from esad.errors import InputError
 
 __all__ = ["NAMES", "files", "load"]
 
@@ -15,16 +14,7 @@ _DESCRIPTION: Final = "stained breast tissue as colour pictures of 50 x 50 pixel
 
 
 def load(name: str) -> Dataset:
-    """Load `idc_breast` from the data folder; no patient is in both parts.
-
-    Examples
-    --------
-    >>> load("iris")
-    Traceback (most recent call last):
-    esad.errors.InputError: `name` must be one of idc_breast. Got 'iris'.
-    """
-    if name not in NAMES:
-        raise InputError(f"`name` must be one of {', '.join(NAMES)}. Got {name!r}.")
+    """Load `idc_breast` from the data folder; no patient is in both parts."""
     images, y, is_test = read_arrays(*files(name), ("images", "y", "test"))
     return as_dataset(name, PictureSet(images, y == 1, y == 1, is_test == 1), _DESCRIPTION)
 

@@ -22,7 +22,7 @@ from esad.datasets.dataset import Dataset
 from esad.datasets.download import Report
 from esad.datasets.folder import data_folder, read_arrays
 from esad.datasets.picture_sets import PictureSet, Split, as_dataset, make, read_names, read_set, write_set
-from esad.errors import DataFileError, InputError
+from esad.errors import DataFileError
 from esad.io.pictures import middle, read_bytes, shrunk
 
 __all__ = ["GETS", "LABELLED_RATIOS", "NAMES", "files", "get", "load", "read_split"]
@@ -48,16 +48,7 @@ _SUBSET_FROM: Final = (
 
 
 def load(name: str) -> Dataset:
-    """Load one of `NAMES` from the data folder, from the finished file or else from NIH's pictures.
-
-    Examples
-    --------
-    >>> load("iris")
-    Traceback (most recent call last):
-    esad.errors.InputError: `name` must be one of nih_part1, nih_pa, nih_ap, nih_subset. Got 'iris'.
-    """
-    if name not in NAMES:
-        raise InputError(f"`name` must be one of {', '.join(NAMES)}. Got {name!r}.")
+    """Load one of `NAMES` from the data folder, from the finished file or else from NIH's pictures."""
     path = data_folder() / f"{name}.npz"
     if name == "nih_part1":
         pictures = _part1()
