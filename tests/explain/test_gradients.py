@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from support import tiny
 
 from esad.explain.attribution import occlude, sum_by_unit
-from esad.explain.gradients import TOLERANCE, _along, carry_shares, integrate_gradients
+from esad.explain.network import TOLERANCE, _along, carry_shares, integrate_gradients
 
 
 def tensor(rows):
@@ -87,7 +87,7 @@ class TestOcclusion:
 
 
 class TestESAD:
-    """The equations of `esad.explain.gradients` in numpy, for a small trained ESAD."""
+    """The equations of `esad.explain.network` in numpy, for a small trained ESAD."""
 
     @pytest.fixture(params=["scaled", "sum"])
     def detector(self, request, rows):
