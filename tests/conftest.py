@@ -16,7 +16,7 @@ from hypothesis import settings  # noqa: E402
 from web import Site  # noqa: E402
 
 # The same examples in every run, so that a red test is never luck; HYPOTHESIS_PROFILE=explore looks further.
-settings.register_profile("repeatable", deadline=None, derandomize=True)
+settings.register_profile("repeatable", deadline=None, derandomize=True, max_examples=50)
 settings.register_profile("explore", deadline=None, max_examples=1000, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
