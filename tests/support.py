@@ -21,6 +21,10 @@ SMALL: dict[str, Any] = {
     "n_trees": 10,
     "reference": np.random.default_rng(4).integers(0, 256, size=(20, 10, 10), dtype=np.uint8),
     "transformations": "turns",
+    "features": "random",
+    "layer": "r11",
+    "pooled": "conv2d_1a",
+    "side": 75,
     "random_state": 0,
 }
 

@@ -67,6 +67,7 @@ def main() -> None:
         method = registry.method(name)
         has = method().get_params()
         settings = tiny | {"hidden": (2, 2), "pretrain_epochs": 2, "n_trees": 5, "reference": pictures}
+        settings |= {"features": "random", "layer": "r11", "pooled": "conv2d_1a", "side": 75}
         detector = method(**{key: value for key, value in settings.items() if key in has})
         if name not in ("esad", "iforest") and "table" in method.takes:
             write(f"{name}-table", detector.fit(table, y), table[:8], table[:8])

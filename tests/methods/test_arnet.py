@@ -8,20 +8,23 @@ from support import batch_of, pictures
 from esad.core.random import MemberRandom
 from esad.methods.arnet import ARNet, ARNetObjective
 from esad.networks.spec import NetworkSpec
+from esad.train.objective import TrainingData
 
 MEMBERS, N = 2, 8
 SHAPES = {"square": (3, 8, 8), "grey": (1, 8, 8), "oblong": (3, 8, 6)}
 
 
-def make(shape, *, kind="conv", n_members=MEMBERS):
+def make(shape, *, kind="conv", n_members=MEMBERS, normalize=True, skips=True):
     spec = NetworkSpec(kind, in_shape=shape, hidden=(3, 4), latent=5, n_members=n_members)
-    objective = ARNetObjective(spec).double()
+    objective = ARNetObjective(spec, skips=skips and kind == "conv", normalize=normalize).double()
     objective.reset(MemberRandom(range(n_members), dtype=torch.float64))
     return objective
 
 
 def restored(objective, erased):
-    return objective.restorer(objective.encoder(torch.from_numpy(np.ascontiguousarray(erased)))).detach().numpy()
+    erased = torch.from_numpy(np.ascontiguousarray(erased))
+    seen = objective.encoder.levels_of(erased) if objective.skips else objective.encoder(erased)
+    return objective.restorer(seen).detach().numpy()
 
 
 def grey(x):
@@ -33,7 +36,9 @@ def grey(x):
 def test_loss_is_the_squared_restoration_error_of_equation_2(shape, kind):
     objective, x = make(shape, kind=kind), pictures(MEMBERS, N, *shape)
     seen = {}
-    objective.encoder.register_forward_hook(lambda module, inputs, output: seen.update(input=inputs[0].numpy()))
+    look = "levels_of" if kind == "conv" else "forward"
+    plain = getattr(objective.encoder, look)
+    setattr(objective.encoder, look, lambda erased: seen.update(input=erased.numpy()) or plain(erased))
     got = objective.loss(batch_of(x))["restoration"].detach().numpy()
 
     original, erased = x.numpy(), seen["input"]
@@ -55,15 +60,38 @@ def test_loss_is_the_squared_restoration_error_of_equation_2(shape, kind):
     np.testing.assert_allclose(got, wanted, rtol=1e-9)
 
 
+@pytest.mark.parametrize("normalize", [True, False])
+@pytest.mark.parametrize("skips", [True, False])
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=list(SHAPES))
-def test_score_is_the_absolute_error_averaged_over_the_turns(shape):
-    objective, x = make(shape).eval(), pictures(N, *shape)
+def test_score_is_the_absolute_error_over_the_usual_one_averaged_over_the_turns(shape, skips, normalize):
+    objective, x = make(shape, skips=skips, normalize=normalize).eval(), pictures(N, *shape)
+    seen = pictures(7, *shape).flip(0) ** 2
+    objective.finish(TrainingData.shared(seen, torch.zeros(7, dtype=torch.int8), n_members=MEMBERS))
     got = objective.scorer()(x)["restoration"].detach()
-    original = np.stack([x.numpy()] * MEMBERS)
-    angles = (0, 1, 2, 3) if shape[1] == shape[2] else (0, 2)
+    wanted = turned_errors(objective, x.numpy())  # (turns, members, n)
+    if normalize:
+        wanted /= turned_errors(objective, seen.numpy()).mean(axis=2, keepdims=True)  # Eq. (4)
+    np.testing.assert_allclose(got, wanted.mean(axis=0), rtol=1e-9)
+    shares = objective.summands()(x)["restoration"].detach()
+    np.testing.assert_allclose(shares.flatten(2).sum(2), got, rtol=1e-9)
+
+
+def turned_errors(objective, x):
+    """Mean absolute errors of pictures (n, ...), (turns, members, n)."""
+    original = np.stack([x] * MEMBERS)
+    angles = (0, 1, 2, 3) if x.shape[-2] == x.shape[-1] else (0, 2)
     erased = [np.rot90(grey(2 * original - 1), turns, axes=(3, 4)) for turns in angles]
-    errors = [np.abs(restored(objective, one) - original) for one in erased]
-    np.testing.assert_allclose(got, np.mean(errors, axis=0).mean(axis=(2, 3, 4)), rtol=1e-9)
+    return np.stack([np.abs(restored(objective, one) - original).mean(axis=(2, 3, 4)) for one in erased])
+
+
+def test_a_decoder_with_skips_joins_every_level_with_its_twin_and_no_other_member():
+    objective, x = make((1, 8, 8)).eval(), pictures(MEMBERS, N, 1, 8, 8).requires_grad_()
+    levels = [level.detach().requires_grad_() for level in objective.encoder.levels_of(x)]
+    objective.restorer(levels)[0].sum().backward()
+    for level in levels:
+        first, second = level.grad.chunk(MEMBERS, dim=1)
+        assert first.abs().sum() > 0
+        assert second.abs().sum() == 0
 
 
 def test_a_member_trains_as_it_would_alone():

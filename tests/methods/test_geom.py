@@ -27,7 +27,8 @@ from esad.train.objective import Batch, TrainingData
 
 MEMBERS, N, SHAPE = 2, 6, (3, 8, 8)
 SPECS = {
-    kind: NetworkSpec(kind, in_shape=SHAPE, hidden=(3, 4), latent=5, n_members=MEMBERS) for kind in ("conv", "lenet")
+    kind: NetworkSpec(kind, in_shape=SHAPE, hidden=(3, 4), latent=5, n_members=MEMBERS)
+    for kind in ("conv", "lenet", "wide")
 }
 
 
@@ -248,3 +249,22 @@ def test_turned_pictures_are_anomalous():
 def test_unknown_transformations_are_refused(value):
     with pytest.raises(InputError, match="`transformations` must be one of all, mirrors, turns"):
         GEOM(transformations=value).fit(np.zeros((4, 8, 8), dtype=np.uint8))
+
+
+def test_shifts_are_as_many_pixels_as_asked_for_and_no_more_than_the_picture_has():
+    for shift, wanted in ((None, 8), (8, 8), (3, 3), (99, 32)):
+        assert {abs(one.down) for one in transformations_of("all", (3, 32, 32), shift)} == {0, wanted}
+    with pytest.raises(InputError, match=r"`shift` must be a whole number, 1 or more, or 'auto'\. Got 0"):
+        GEOM(shift=0).fit(np.zeros((4, 8, 8), dtype=np.uint8))
+
+
+def test_as_published_has_the_authors_network_and_shift():
+    detector = GEOM.as_published(n_epochs=1, random_state=0)
+    detector.fit(np.random.default_rng(0).integers(0, 256, size=(10, 12, 12, 3), dtype=np.uint8))
+    assert detector.network_.kind == "wide"
+    convolutions = [m for m in detector.objective_.encoder.modules() if isinstance(m, torch.nn.Conv2d)]
+    widths = [tuple(m.weight.shape[:2]) for m in convolutions if m.kernel_size == (3, 3)]
+    assert widths == [(16, 3), (64, 16), (64, 64), (128, 64), (128, 128), (256, 128), (256, 256)]
+    assert [m.stride[0] for m in convolutions if m.kernel_size == (1, 1)] == [1, 2, 2]
+    assert GEOM.as_published().get_params() == GEOM().get_params() | geom.PUBLISHED
+    assert {abs(one.down) for one in detector.objective_.transformations} == {0, 8}

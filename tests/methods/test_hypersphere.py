@@ -238,7 +238,8 @@ class TestTLSAD:
         rng = np.random.default_rng(0)
         classes = rng.integers(0, 3, 15)
         reference = Reference.read(rng.random((15, 12, 12)), classes, (1, 12, 12))
-        objective, random = made(TLSADObjective(spec, eta=1.0, mu=0.5, n_classes=3, reference=reference))
+        made_of = TLSADObjective(spec, eta=1.0, mu=0.5, n_classes=3, reweight=False, reference=reference)
+        objective, random = made(made_of)
         objective.eval()
         objective.centre.fill_(0.2)
         x = random.normal(6, 1, 12, 12)
@@ -255,6 +256,49 @@ class TestTLSAD:
             assert found["reference"][member].item() == pytest.approx(0.5 * wanted, rel=1e-9)
         distance = ((objective.encoder(x) - 0.2) ** 2).sum(2).mean(1)
         torch.testing.assert_close(found["unlabelled"], distance)
+
+    @pytest.mark.parametrize("m", [4, 0])
+    def test_far_pictures_weigh_less_and_both_kinds_have_losses_of_one_size(self, m):
+        objective, random = made(TLSADObjective(SPEC, eta=0.7, mu=1.0, n_classes=0))
+        objective.eval()
+        objective.centre.fill_(0.2)
+        batch = batch_of(random, n=9, m=m)
+        found = {name: term.detach().numpy() for name, term in objective.loss(batch).items()}
+        for member in range(MEMBERS):
+            near = ((encoded(objective.encoder, batch.unlabelled[member].numpy(), member) - 0.2) ** 2).sum(1)
+            tau = 1e-6 + np.median(near)  # Eq. (2), of nine
+            weight = tau / (tau + near)
+            unlabelled = (weight * near).sum() / weight.sum()  # Eq. (3)
+            np.testing.assert_allclose(found["unlabelled"][member], unlabelled, rtol=1e-9)
+            np.testing.assert_allclose(found["labelled"][member], 0.7 * unlabelled if m else 0, rtol=1e-9)
+
+    def test_gradients_take_the_weights_and_the_balance_for_constants(self):
+        objective, random = made(TLSADObjective(SPEC, eta=0.7, mu=1.0, n_classes=0))
+        objective.eval()
+        objective.centre.fill_(0.2)
+        batch = batch_of(random, n=9)
+        weights = list(objective.encoder.parameters())
+        got = torch.autograd.grad(sum(term.sum() for term in objective.loss(batch).values()), weights)
+        squared = objective.squared_distance(torch.cat([batch.unlabelled, batch.labelled], dim=1))
+        near, known = squared[:, :9], squared[:, 9:]
+        tau = 1e-6 + near.median(1, keepdim=True).values
+        weight = (tau / (tau + near)).detach()
+        unlabelled = (weight * near).sum(1) / weight.sum(1)
+        labelled = torch.where(batch.y < 0, 1 / (known + 1e-6), known + 1e-6).mean(1)
+        wanted = torch.autograd.grad((unlabelled + 0.7 * unlabelled.detach() * labelled.log()).sum(), weights)
+        for own, theirs in zip(got, wanted, strict=True):
+            torch.testing.assert_close(own, theirs)
+
+    def test_pollution_pulls_the_less_the_farther_it_lies(self):
+        rng = np.random.default_rng(0)
+        pictures = rng.integers(0, 60, size=(120, 8, 8), dtype=np.uint8)
+        pictures[:100, :3] += 150  # bright above; the others are the pollution
+        settings = {"reference": rng.random((30, 8, 8)), "n_epochs": 30, "pretrain_epochs": 5, "random_state": 0}
+        gaps = []
+        for reweight in (True, False):
+            score = TLSAD(**settings, reweight=reweight).fit(pictures).anomaly_score(pictures)
+            gaps.append(np.median(score[100:]) / np.median(score[:100]))
+        assert gaps[0] > 1.2 * gaps[1] > 1.2
 
     def test_a_reference_of_another_size_and_colour_is_made_like_the_pictures(self):
         colour = np.zeros((4, 20, 30, 3), dtype=np.uint8)

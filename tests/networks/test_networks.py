@@ -44,7 +44,7 @@ def test_conv_widths_are_the_papers_table():
     assert kernels == {(3, 3)}
 
 
-@pytest.mark.parametrize("kind", ["mlp", "conv", "lenet", "dcgan"])
+@pytest.mark.parametrize("kind", ["mlp", "conv", "lenet", "dcgan", "wide", "residual"])
 def test_a_member_never_sees_another_members_rows(kind):
     in_shape = (6,) if kind == "mlp" else (1, 16, 16)
     spec = NetworkSpec(kind, in_shape=in_shape, hidden=(5, 4), latent=3, n_members=2)
@@ -110,3 +110,26 @@ def test_initial_weights_are_uniform_with_the_linear_layers_bound():
     first = network.layers()[0][0].detach().numpy()
     assert np.abs(first).max() <= 0.1
     assert np.std(first) == pytest.approx(0.1 / np.sqrt(3), rel=0.05)
+
+
+def test_a_wide_network_is_torchs_layers_in_the_order_of_its_paper():
+    spec = NetworkSpec("wide", in_shape=(3, 10, 9), hidden=(3, 4), latent=5)
+    encoder = spec.encoder().double()
+    encoder.reset(MemberRandom([1], dtype=torch.float64))
+    x = torch.rand(1, 6, 3, 10, 9, dtype=torch.float64)
+    weights = [module.weight for module in encoder.modules() if isinstance(module, torch.nn.Conv2d)]
+    first, *rest = weights
+    conv, relu = torch.nn.functional.conv2d, torch.relu
+
+    def normal(h):
+        mean, variance = h.mean((0, 2, 3), keepdim=True), h.var((0, 2, 3), correction=0, keepdim=True)
+        return (h - mean) / (variance + 1e-5).sqrt()
+
+    h = conv(x[0], first, padding=1)
+    for stride, (one, two, shortcut) in zip((1, 2), (rest[:3], rest[3:]), strict=True):
+        seen = relu(normal(h))
+        h = conv(relu(normal(conv(seen, one, stride=stride, padding=1))), two, padding=1)
+        h = h + conv(seen, shortcut, stride=stride)
+    torch.testing.assert_close(encoder(x)[0], relu(normal(h)).mean((2, 3)))
+    with pytest.raises(InputError, match="cannot rebuild"):
+        spec.decoder()

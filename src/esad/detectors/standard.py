@@ -20,6 +20,7 @@ from esad.train.objective import Objective
 
 __all__ = ["PRETRAIN_LR", "StandardDetector"]
 
+SCHEDULES = ("cosine", "constant")  # of learning rates
 PRETRAIN_LR = 1e-3  # of the autoencoder that a method starts from
 
 
@@ -83,6 +84,7 @@ class StandardDetector(DeepDetector):
     # no arguments, unless a method makes them its own
     n_members = 1
     scaling = "standard"
+    schedule = "cosine"
     labelled_batch_size = 32
 
     @abstractmethod
@@ -100,7 +102,7 @@ class StandardDetector(DeepDetector):
     def _check(self, kind: str) -> None:
         parameters = self.get_params(deep=False)
         rules = dict.fromkeys(("n_members", "batch_size", "labelled_batch_size"), WHOLE) | self._rules()
-        arguments.check(parameters, words={"scaling": SCALINGS} | self._words(), rules=rules)
+        arguments.check(parameters, words={"scaling": SCALINGS, "schedule": SCHEDULES} | self._words(), rules=rules)
         what = "a table" if kind == "table" else "pictures"
         arguments.check(parameters, words={"network": ("auto", *self.networks[kind])}, where=f" for {what}")
 
@@ -128,7 +130,7 @@ class StandardDetector(DeepDetector):
         lr: float | None = None,
         auto_epochs: int | None = None,
     ) -> Settings:
-        """Adam with a cosine schedule.
+        """Adam, with a cosine schedule unless the method has another.
 
         `y` are the labels as the phase sees them, `lr` and `auto_epochs` what "auto" stands for, if not the method's
         own.
@@ -146,6 +148,7 @@ class StandardDetector(DeepDetector):
             batch_size=int(self.batch_size),
             labelled_batch_size=int(self.labelled_batch_size),
             lr=(lr or self.learning_rates[kind]) if isinstance(self.lr, str) else self.lr,
+            schedule=self.schedule,
             weight_decay=float(self.weight_decay),
             precision=self.precision,
         )

@@ -4,38 +4,43 @@ r"""ARNet (Ye et al. 2020): restore a picture whose colour and orientation were 
     x^_t = Dec(Enc(x~_t))                                                                               Eq. (2)
     L    = 1/(n k) sum_i sum_t ||x^_it - x_i||^2 / d                                                    Eq. (3)
 
-    S(x) = 1/k sum_t ||x^_t - x||_1 / d                                                                 Eq. (4)
+    e_t  = 1/n sum_i ||x^_it - x_i||_1 / d,  after training                                             Eq. (4)
+    S(x) = 1/k sum_t ||x^_t - x||_1 / (d e_t)                                                           Eq. (5)
 
 =============  ==============================================================================================
 i = 1 .. n     unlabelled and normal pictures; known anomalies are left out
 grey           the mean of the channels in every channel
 T_1 .. T_k     turned by 0, 90, 180 or 270 degrees; by 0 or 180 where pictures are not square
+Enc, Dec       "conv": what each level of Enc gives goes to its twin in Dec too
 d              pixels times channels
 =============  ==============================================================================================
 
 The encoder sees pixels in [-1, 1]; the decoder's and the errors are in [0, 1]. A step draws one turn for every picture
-and mirrors half of them left to right. The paper trains with SGD, this with Adam.
+and mirrors half of them left to right. The paper trains with SGD, this with Adam. Eq. (4) takes at most 1,024 pictures.
 """
 
 from collections.abc import Callable, Iterator
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from esad.core.arguments import with_parameters
+from esad.core.arguments import TRUTH, Rule, is_truth, with_parameters
 from esad.core.random import MemberRandom
 from esad.detectors.deep import Phase
 from esad.detectors.standard import StandardDetector
-from esad.networks.inference import inference
+from esad.errors import ModelFileError
 from esad.networks.spec import NetworkSpec
 from esad.preprocess.inputs import Rows
-from esad.train.objective import Batch, Objective, Scorer, presumed_normal
+from esad.train.objective import Batch, Objective, Scorer, TrainingData, presumed_normal
 from esad.train.transforms import quarter_turns, random_turns, rotate, shift_and_flip, to_grey
 
 __all__ = ["ARNet", "ARNetObjective"]
+
+MAX_MEASURED = 1024  # pictures per member that Eq. (4) takes
+BLOCK_PICTURES = 256
 
 
 @with_parameters
@@ -48,6 +53,10 @@ class ARNet(StandardDetector):
         Auto: "conv", narrow on a CPU.
     hidden, latent : sequence of int and int, or "auto"
         Channels per level, and channels ("conv") or size ("lenet") of the code.
+    skips : bool
+        Whether the decoder of "conv" sees what every level of the encoder gives, as in the paper, or the code alone.
+    normalize : bool
+        Whether errors are divided by those of the training, turn by turn: e_t, as in the paper, or 1.
     ... : those of `StandardDetector`
 
     Examples
@@ -66,25 +75,44 @@ class ARNet(StandardDetector):
     labels_used: ClassVar[tuple[str, ...]] = ("unlabelled", "normal")
     networks: ClassVar[dict[str, tuple[str, ...]]] = {"images": ("conv", "lenet")}
 
+    skips: bool = True
+    normalize: bool = True
     n_members: int = 1
 
+    def _rules(self) -> dict[str, Rule]:
+        return dict.fromkeys(("skips", "normalize"), TRUTH)
+
     def _objective(self, spec: NetworkSpec) -> Objective:
-        return ARNetObjective(spec)
+        return ARNetObjective(spec, **self.parts_)
 
     def _phases(self, rows: Rows, y: NDArray[np.int8], device: torch.device) -> list[Phase]:
         seen = presumed_normal(y)
-        objective = self._objective(self._make_network(rows.shape[1:], device))
-        return [Phase(objective, self._settings(seen, device, n_epochs=self.n_epochs), seen)]
+        spec = self._make_network(rows.shape[1:], device)
+        self.parts_ = {"skips": bool(self.skips) and spec.kind == "conv", "normalize": bool(self.normalize)}
+        return [Phase(self._objective(spec), self._settings(seen, device, n_epochs=self.n_epochs), seen)]
+
+    def _describe(self) -> dict[str, Any]:
+        return super()._describe() | {"parts": self.parts_}
+
+    def _rebuild(self, plain: Any) -> Objective:
+        self.parts_ = plain.get("parts", {"skips": False, "normalize": False})  # files from before they were there
+        if self.parts_.keys() != {"skips", "normalize"} or not all(map(is_truth, self.parts_.values())):
+            raise ModelFileError(f"its parts must be `skips` and `normalize`, true or false. Got {self.parts_!r}")
+        return super()._rebuild(plain)
 
 
 class ARNetObjective(Objective):
-    """An encoder and a decoder that undo turns and greyness."""
+    """An encoder and a decoder that undo turns and greyness, and how large their errors usually are."""
 
-    def __init__(self, spec: NetworkSpec) -> None:
+    usual_errors: Tensor | None
+
+    def __init__(self, spec: NetworkSpec, *, skips: bool, normalize: bool) -> None:
         super().__init__()
-        self.n_members = spec.n_members
+        self.n_members, self.skips = spec.n_members, skips
         self.encoder = spec.encoder()
-        self.restorer = spec.decoder()
+        self.restorer = spec.decoder(skips=skips)
+        n_turns = len(quarter_turns(spec.in_shape))
+        self.register_buffer("usual_errors", torch.ones(spec.n_members, n_turns) if normalize else None)
 
     def reset(self, random: MemberRandom) -> None:
         """Draw the initial weights."""
@@ -95,35 +123,51 @@ class ARNetObjective(Objective):
         """Eq. (3) with one turn drawn for every picture, (members,)."""
         x = shift_and_flip(batch.unlabelled, 0, batch.random)
         erased = rotate(to_grey(2 * x - 1), random_turns(x, batch.random, identity=True))
-        return {"restoration": (self.restorer(self.encoder(erased)) - x).square().flatten(1).mean(1)}
+        return {"restoration": (self._restore(erased) - x).square().flatten(1).mean(1)}
+
+    @torch.no_grad()
+    def finish(self, data: TrainingData) -> None:
+        """Eq. (4) on pictures evenly spread over those that a member may draw."""
+        if self.usual_errors is None:
+            return
+        rows = data.unlabelled[:, :: -(-data.n_unlabelled // MAX_MEASURED)]  # (members, n)
+        total = torch.zeros_like(self.usual_errors)
+        for block in torch.split(rows, BLOCK_PICTURES, dim=1):
+            x = data.x[block]
+            errors = [(one - x).abs().flatten(2).mean(2).sum(1) for one in self._restorations(x)]
+            total += torch.stack(errors, dim=1) / rows.shape[1]
+        self.usual_errors.copy_(total.clamp(min=torch.finfo(total.dtype).tiny))
 
     def scorer(self) -> Scorer:
-        """A function giving Eq. (4), (members, batch)."""
-        restored = self._restored()
-
-        def score(x: Tensor) -> dict[str, Tensor]:
-            errors = [(one - x).abs().flatten(2).mean(2) for one in restored(x)]
-            return {"restoration": torch.stack(errors).mean(0)}
-
-        return score
+        """A function giving Eq. (5), (members, batch)."""
+        return lambda x: {"restoration": self._weighted_errors(x).flatten(2).mean(2)}
 
     def summands(self) -> Scorer:
-        """Eq. (4) pixel by pixel."""
-        restored = self._restored()
-        return lambda x: {"restoration": torch.stack([(one - x).abs() for one in restored(x)]).mean(0) / x[0].numel()}
+        """Eq. (5) pixel by pixel."""
+        return lambda x: {"restoration": self._weighted_errors(x) / x[0].numel()}
 
     def rebuilder(self) -> Callable[[Tensor], Tensor]:
         """A function giving the mean of x^_t over the turns, (members, batch, *features)."""
-        restored = self._restored()
-        return lambda x: torch.stack(list(restored(x))).mean(0)
+        return lambda x: torch.stack(list(self._restorations(self._for_all(x)))).mean(0)
 
-    def _restored(self) -> Callable[[Tensor], Iterator[Tensor]]:
-        """A function giving Eq. (2) for one turn after the other."""
-        encode, restore = inference(self.encoder), inference(self.restorer)
+    def _weighted_errors(self, x: Tensor) -> Tensor:
+        """|x^_t - x| / e_t, mean over the turns, (members, batch, *features)."""
+        errors = [(one - x).abs() for one in self._restorations(self._for_all(x))]
+        if self.usual_errors is not None:
+            each = self.usual_errors.T.to(x.dtype)[:, :, None, None, None, None]  # (turns, members, 1, ...)
+            errors = [error / usual for error, usual in zip(errors, each, strict=True)]
+        return torch.stack(errors).mean(0)
 
-        def each(x: Tensor) -> Iterator[Tensor]:
-            grey = to_grey(2 * x - 1)[None]
-            for turns in quarter_turns(x.shape):
-                yield restore(encode(torch.rot90(grey, turns, dims=(-2, -1))))
+    def _for_all(self, x: Tensor) -> Tensor:
+        """The same pictures for every member."""
+        return x.expand(self.n_members, *x.shape)
 
-        return each
+    def _restorations(self, x: Tensor) -> Iterator[Tensor]:
+        """Eq. (2) of pictures (members, batch, *features), for one turn after the other."""
+        grey = to_grey(2 * x - 1)
+        for turns in quarter_turns(x.shape):
+            yield self._restore(torch.rot90(grey, turns, dims=(-2, -1)))
+
+    def _restore(self, erased: Tensor) -> Tensor:
+        restored: Tensor = self.restorer(self.encoder.levels_of(erased) if self.skips else self.encoder(erased))  # type: ignore[operator]
+        return restored

@@ -8,27 +8,31 @@ r"""GEOM (Golan & El-Yaniv 2018): tell how a picture was mirrored, shifted and t
 
 =============  ==============================================================================================
 i = 1 .. n     unlabelled and normal pictures; known anomalies are left out
-T_1 .. T_k     mirrored or not, shifted by a quarter of the picture up, down or not, left, right or not, turned
-               by 0, 90, 180 or 270 degrees: 2 x 3 x 3 x 4 = 72
+T_1 .. T_k     mirrored or not, shifted by `shift` pixels up, down or not, left, right or not, turned by 0, 90, 180
+               or 270 degrees: 2 x 3 x 3 x 4 = 72
 Head           one linear layer
 =============  ==============================================================================================
 
 A step draws one transformation for every picture. Eq. (4) is the negative log-likelihood under Eq. (3) without what
 does not depend on x; the paper has the sum where this is the mean.
+
+`GEOM.as_published()` has the settings of the authors' code: WRN-10-4, 8 pixels, Adam at 1e-3, batches of 128 and three
+passes over all 72 transformations of every picture, which are 216 epochs of one transformation each. They pad grey
+pictures to 32 x 32, this does not.
 """
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from esad.core.arguments import with_parameters
+from esad.core.arguments import Rule, is_whole, with_parameters
 from esad.core.random import MemberRandom
 from esad.detectors.deep import Phase
 from esad.detectors.standard import StandardDetector
@@ -54,6 +58,13 @@ MAX_FITTED = 1024  # pictures per member that Eq. (3) takes; each goes through t
 BLOCK_PICTURES = 256
 AT_ONCE = 8  # transformations in one pass through the network while scoring
 KINDS = ("all", "mirrors", "turns")
+PUBLISHED: dict[str, Any] = {
+    "network": "wide",
+    "shift": 8,
+    "schedule": "constant",
+    "n_epochs": 216,
+    "weight_decay": 5e-4,
+}
 MIN_SUM, MAX_SUM = 1e-6, 1e6  # where all vectors are alike, the likelihood has no maximum and the sum is the largest
 N_HALVINGS = 50  # of the interval of log s; 1e-14 is left of it
 EULER = 0.5772156649015329  # -psi(1)
@@ -71,10 +82,14 @@ class GEOM(StandardDetector):
     transformations : {"all", "mirrors", "turns"}
         "all": the paper's 72. "mirrors": 8, turned and mirrored. "turns": 4. Pictures that are not square are turned
         by 180 degrees only, which halves the numbers.
-    network : {"auto", "conv", "lenet"}
-        Auto: "conv", narrow on a CPU. The paper has a wide residual network.
+    shift : int or "auto"
+        Pixels that "all" shifts by. Auto: a quarter of the picture.
+    network : {"auto", "conv", "lenet", "wide"}
+        Auto: "conv", narrow on a CPU. "wide" is the paper's wide residual network, WRN-10-4.
     hidden, latent : sequence of int and int, or "auto"
         Channels per level, and channels ("conv") or size ("lenet") of the code.
+    schedule : {"cosine", "constant"}
+        Of the learning rate.
     ... : those of `StandardDetector`
 
     Examples
@@ -91,16 +106,32 @@ class GEOM(StandardDetector):
     summary: ClassVar[str] = "Classifier of geometric transformations, for pictures (Golan & El-Yaniv 2018)"
     takes: ClassVar[tuple[str, ...]] = ("images",)
     labels_used: ClassVar[tuple[str, ...]] = ("unlabelled", "normal")
-    networks: ClassVar[dict[str, tuple[str, ...]]] = {"images": ("conv", "lenet")}
+    networks: ClassVar[dict[str, tuple[str, ...]]] = {"images": ("conv", "lenet", "wide")}
 
     transformations: str = "all"
+    shift: int | str = "auto"
+    schedule: str = "cosine"
     n_members: int = 1
+
+    @classmethod
+    def as_published(cls, **changes: Any) -> Self:
+        """The settings of the authors' code.
+
+        Examples
+        --------
+        >>> GEOM.as_published(random_state=0).network
+        'wide'
+        """
+        return cls(**PUBLISHED | changes)
 
     def _words(self) -> dict[str, tuple[str, ...]]:
         return {"transformations": KINDS}
 
+    def _rules(self) -> dict[str, Rule]:
+        return {"shift": Rule("a whole number, 1 or more, or 'auto'", is_whole, ("auto",))}
+
     def _objective(self, spec: NetworkSpec) -> Objective:
-        return GEOMObjective(spec, self.transformations)
+        return GEOMObjective(spec, self.transformations, None if isinstance(self.shift, str) else int(self.shift))
 
     def _phases(self, rows: Rows, y: NDArray[np.int8], device: torch.device) -> list[Phase]:
         seen = presumed_normal(y)
@@ -113,10 +144,10 @@ class GEOMObjective(Objective):
 
     alpha: Tensor
 
-    def __init__(self, spec: NetworkSpec, kind: str) -> None:
+    def __init__(self, spec: NetworkSpec, kind: str, shift: int | None = None) -> None:
         super().__init__()
         self.n_members, self.in_shape = spec.n_members, spec.in_shape
-        self.transformations = transformations_of(kind, spec.in_shape)
+        self.transformations = transformations_of(kind, spec.in_shape, shift)
         k = len(self.transformations)
         self.encoder = spec.encoder()
         self.head = StackedMLP([spec.n_codes, k], n_members=spec.n_members)
@@ -209,11 +240,11 @@ class Transformation:
         return torch.rot90(x, self.turns, dims=(-2, -1)) if self.turns else x
 
 
-def transformations_of(kind: str, shape: tuple[int, ...]) -> tuple[Transformation, ...]:
+def transformations_of(kind: str, shape: tuple[int, ...], shift: int | None = None) -> tuple[Transformation, ...]:
     """The transformations of pictures (..., height, width), the identity first.
 
     "turns": quarter turns, or half turns where pictures are not square. "mirrors": those, mirrored or not. "all":
-    those, shifted by a quarter of the height and of the width or not.
+    those, shifted or not: by `shift` pixels, by default a quarter of the height and of the width, at most all of it.
 
     Examples
     --------
@@ -221,7 +252,8 @@ def transformations_of(kind: str, shape: tuple[int, ...]) -> tuple[Transformatio
     [4, 8, 72]
     """
     down, right = (
-        (0, -reach, reach) if kind == "all" else (0,) for reach in (max(1, side // 4) for side in shape[-2:])
+        (0, -reach, reach) if kind == "all" else (0,)
+        for reach in (max(1, min(shift or side // 4, side)) for side in shape[-2:])
     )
     mirrored = (False,) if kind == "turns" else (False, True)
     return tuple(Transformation(*choice) for choice in product(mirrored, down, right, quarter_turns(shape)))

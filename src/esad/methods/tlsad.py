@@ -2,11 +2,13 @@ r"""TLSAD: Deep SAD whose features are also learned from a reference data set.
 
     d(x)  = ||Enc(x) - c||^2                                                                            Eq. (1)
 
-    L_SAD = 1/(n+m) sum_i d(x_i) + eta/(n+m) sum_j (d(x_j) + 1e-6)^(y_j)                                Eq. (2)
-    L_ref = 1/r sum_k CE(A Enc(x_k) + b, t_k)                                                           Eq. (3)
-    L     = L_SAD + mu L_ref + lambda/2 ||W||^2                                                         Eq. (4)
+    w_i   = tau / (tau + d(x_i)),  tau = 1e-6 + the median of d(x_1) .. d(x_n)                          Eq. (2)
+    L_u   = sum_i w_i d(x_i) / sum_i w_i                                                                Eq. (3)
+    L_l   = 1/m sum_j (d(x_j) + 1e-6)^(y_j)                                                             Eq. (4)
+    L_ref = 1/r sum_k CE(A Enc(x_k) + b, t_k)                                                           Eq. (5)
+    L     = L_u + eta [L_u / L_l] L_l + mu L_ref + lambda/2 ||W||^2                                     Eq. (6)
 
-    S(x)  = ||Enc(x) - c||                                                                              Eq. (5)
+    S(x)  = ||Enc(x) - c||                                                                              Eq. (7)
 
 =============  ========================================================================================
 i = 1 .. n     unlabelled pictures
@@ -14,17 +16,21 @@ j = 1 .. m     labelled pictures, y_j = -1 anomaly, +1 normal
 k = 1 .. r     reference pictures, of any subject
 t_k            the class of a reference picture; without classes, the quarter turns it was rotated by
 c              mean code of the user's pictures after pretraining as an autoencoder on both sets
+w_i, [...]     constants for the gradient
 A, b           a linear classifier that only training needs
 CE             cross-entropy
 =============  ========================================================================================
 
-The paper of ESAD prints TLSAD's results and not its loss; it says that TLSAD is "a transfer learning framework, which
-relied on an additional large-scale reference dataset". Eqs. (3) and (4) are our reading: one encoder must be
-compact on the user's pictures and descriptive on the reference, as in Perera and Patel (2019).
-docs/decisions/0007-tlsad.md weighs the other readings.
+TLSAD (Feng et al. 2021) is published in full where we cannot read it. Its abstract promises features from a transfer of
+learning, a loss in which "the contribution of pollution can be well suppressed" by weights of samples, and "a
+harmonious balance in magnitude of loss/gradient between unlabeled and labeled samples". The equations are our reading:
+Eqs. (2) and (3) weigh a picture the less the farther it lies out, Eq. (6) gives both kinds of pictures losses of one
+size, and one encoder must be compact on the user's pictures and descriptive on the reference, as in Perera and Patel
+(2019). `reweight=False` has Deep SAD's two sums in place of L_u and L_l. docs/decisions/0007-tlsad.md weighs other
+readings.
 
 Instead of a reference data set, weights that torchvision trained on ImageNet may be given: the features of their
-ResNet-18 are then fixed, and Eq. (2) trains a small network on them.
+ResNet-18 are then fixed, and the other terms train a small network on them.
 """
 
 import copy
@@ -40,7 +46,7 @@ import torch.nn.functional as F  # noqa: N812
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from esad.core.arguments import NOT_NEGATIVE, Rule, is_whole, with_parameters
+from esad.core.arguments import NOT_NEGATIVE, TRUTH, Rule, is_whole, with_parameters
 from esad.core.random import MemberRandom
 from esad.detectors.base import Scores, State, TrainingScores
 from esad.detectors.deep import Phase
@@ -48,6 +54,7 @@ from esad.detectors.standard import PRETRAIN_LR, StandardDetector
 from esad.errors import InputError, ModelFileError
 from esad.io.images import as_images, is_images, read_folder
 from esad.networks.mlp import StackedMLP
+from esad.networks.pretrained import extract
 from esad.networks.resnet import N_FEATURES, ResNet18, read_weights
 from esad.networks.spec import NetworkSpec
 from esad.persist.contents import check_weights
@@ -55,10 +62,9 @@ from esad.preprocess.image import ImagePreprocessor
 from esad.preprocess.inputs import Rows
 from esad.train.autoencoder import AutoencoderObjective
 from esad.train.callbacks import Callback
-from esad.train.hypersphere import HypersphereObjective
+from esad.train.hypersphere import EPS, HypersphereObjective
 from esad.train.loop import Settings
-from esad.train.objective import Batch, Objective, TrainingData, all_unlabelled
-from esad.train.runtime import BLOCK_PICTURES
+from esad.train.objective import Batch, Objective, TrainingData, all_unlabelled, mean_over_rows
 from esad.train.transforms import quarter_turns, random_turns, rotate
 
 __all__ = ["TLSAD", "Reference", "TLSADObjective", "TransferAutoencoder"]
@@ -83,6 +89,8 @@ class TLSAD(StandardDetector):
         Weight of a labelled picture against an unlabelled one.
     mu : float
         Weight of the reference term.
+    reweight : bool
+        Whether pictures are weighed against pollution, Eqs. (2) to (4), or alike as in Deep SAD.
     network : {"auto", "lenet", "conv"}
         Auto: "lenet". With `weights` a perceptron is trained on the features instead.
     hidden, latent : sequence of int and int, or "auto"
@@ -118,13 +126,14 @@ class TLSAD(StandardDetector):
     weights: Any = None
     eta: float = 1.0
     mu: float = 1.0
+    reweight: bool = True
     n_members: int = 1
     pretrain_epochs: int | str = "auto"
     labelled_batch_size: int = 32
     early_stopping: bool | str = False
 
     def _rules(self) -> dict[str, Rule]:
-        return dict.fromkeys(("eta", "mu"), NOT_NEGATIVE)
+        return dict.fromkeys(("eta", "mu"), NOT_NEGATIVE) | {"reweight": TRUTH}
 
     def _fit_rows(self, rows: Rows, y: NDArray[np.int8], callbacks: Sequence[Callback]) -> TrainingScores:
         if (self.reference is None) == (self.weights is None):
@@ -158,6 +167,7 @@ class TLSAD(StandardDetector):
             spec,
             eta=float(self.eta),
             mu=float(self.mu),
+            reweight=bool(self.reweight),
             n_classes=self.n_classes_,
             reference=getattr(self, "reference_", None),
         )
@@ -166,14 +176,7 @@ class TLSAD(StandardDetector):
         """The pictures themselves, or their ResNet-18 features, (n, 512)."""
         if self.backbone_ is None:
             return rows
-        backbone = self.backbone_.to(self._device_here())
-        device = next(backbone.parameters()).device
-        features = np.empty((len(rows), N_FEATURES), dtype=np.float32)
-        with torch.inference_mode():
-            for first in range(0, len(rows), BLOCK_PICTURES):
-                block = torch.from_numpy(rows[first : first + BLOCK_PICTURES]).to(device)
-                features[first : first + BLOCK_PICTURES] = backbone(block).cpu().numpy()
-        return features
+        return extract(self.backbone_.to(self._device_here()), rows, N_FEATURES)
 
     def _front_in_double(self) -> Callable[[Tensor], Tensor] | None:
         if self.backbone_ is None:
@@ -306,13 +309,20 @@ class TransferAutoencoder(AutoencoderObjective):
 
 
 class TLSADObjective(HypersphereObjective):
-    """Eq. (4); the weights' term is the optimiser's weight decay. With 0 classes there is no reference term."""
+    """Eq. (6); the weights' term is the optimiser's weight decay. With 0 classes there is no reference term."""
 
     def __init__(
-        self, spec: NetworkSpec, *, eta: float, mu: float, n_classes: int, reference: Reference | None = None
+        self,
+        spec: NetworkSpec,
+        *,
+        eta: float,
+        mu: float,
+        n_classes: int,
+        reweight: bool = True,
+        reference: Reference | None = None,
     ) -> None:
         super().__init__(spec)
-        self.eta, self.mu = eta, mu
+        self.eta, self.mu, self.reweight = eta, mu, reweight
         self.head = StackedMLP([spec.n_codes, n_classes], n_members=spec.n_members) if n_classes else None
         if reference is not None:
             self.register_buffer("reference", reference.x, persistent=False)
@@ -325,14 +335,32 @@ class TLSADObjective(HypersphereObjective):
             self.head.reset(random)
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        """The sums of Eq. (2) and, with a reference, the weighted Eq. (3), each (members,)."""
+        """The terms of Eq. (6), each (members,)."""
+        own = self._balanced(batch) if self.reweight else self.near_and_far(batch, eta=self.eta)
         if self.head is None:
-            return self.near_and_far(batch, eta=self.eta)
+            return own
         drawn = batch.random.integers(len(self.get_buffer("reference")), max(1, batch.unlabelled.shape[1]))
         x, wanted = self._reference_batch(drawn, batch.random)
         logits = self.head(self.encoder(x))  # (members, r, classes)
         entropy = F.cross_entropy(logits.transpose(1, 2), wanted, reduction="none").mean(1)
-        return self.near_and_far(batch, eta=self.eta) | {"reference": self.mu * entropy}
+        return own | {"reference": self.mu * entropy}
+
+    def _balanced(self, batch: Batch) -> dict[str, Tensor]:
+        """The first two terms of Eq. (6); a part without pictures drops out, and there is nothing to balance then."""
+        n, m = batch.unlabelled.shape[1], batch.labelled.shape[1]
+        squared = self.squared_distance(torch.cat([batch.unlabelled, batch.labelled], dim=1))
+        near, known = torch.split(squared, [n, m], dim=1)
+        inverted = torch.where(batch.y < 0, 1 / (known + EPS), known + EPS)
+        terms = {"unlabelled": near.sum(1), "labelled": self.eta * mean_over_rows(inverted)}  # of no rows: 0
+        if n:
+            everyone = batch.processes.rows_of_all(near.detach())
+            tau = everyone.median(1, keepdim=True).values + EPS
+            weight, weights = tau / (tau + near.detach()), tau / (tau + everyone)  # Eq. (2)
+            terms["unlabelled"] = (weight / weights.mean(1, keepdim=True) * near).mean(1)  # Eq. (3)
+        if n and m:
+            size = batch.processes.mean(terms["unlabelled"].detach())
+            terms["labelled"] = terms["labelled"] * size / batch.processes.mean(mean_over_rows(inverted).detach())
+        return terms
 
     def finish(self, data: TrainingData) -> None:
         """Let go of the reference pictures: scoring does not need them."""

@@ -7,15 +7,16 @@ padded, without bias, with batch norm and ReLU. Pictures are padded to a multipl
 """
 
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 
+import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from esad.core.random import MemberRandom
 from esad.networks.layers import StackedConv, crop, fold_members, pad_to_multiple, reset_weights, unfold_members
 
-__all__ = ["ConvDecoder", "ConvEncoder"]
+__all__ = ["ConvDecoder", "ConvEncoder", "SkipDecoder"]
 
 
 class ConvEncoder(nn.Module):
@@ -54,7 +55,9 @@ class ConvEncoder(nn.Module):
 class ConvDecoder(nn.Module):
     """(members, batch, code) -> (members, batch, channels, H, W), the mirror of `ConvEncoder`."""
 
-    def __init__(self, in_shape: tuple[int, int, int], widths: Sequence[int], *, n_members: int) -> None:
+    def __init__(
+        self, in_shape: tuple[int, int, int], widths: Sequence[int], *, n_members: int, skips: Sequence[int] = ()
+    ) -> None:
         super().__init__()
         channels, self.height, self.width = in_shape
         self.n_members = n_members
@@ -64,10 +67,10 @@ class ConvDecoder(nn.Module):
         up = [*reversed(widths[:-2]), widths[0]]
         self.levels = nn.ModuleList(
             nn.Sequential(
-                StackedConv(n_in, n_out, n_members=n_members),
+                StackedConv(n_in + n_skipped, n_out, n_members=n_members),
                 StackedConv(n_out, n_out, n_members=n_members),
             )
-            for n_in, n_out in pairwise([widths[-1], *up])
+            for (n_in, n_out), n_skipped in zip_longest(pairwise([widths[-1], *up]), skips, fillvalue=0)
         )
         self.last = StackedConv(up[-1], channels, n_members=n_members, plain=True)
 
@@ -81,3 +84,19 @@ class ConvDecoder(nn.Module):
         for level in self.levels:
             h = level(F.interpolate(h, scale_factor=2))
         return unfold_members(crop(self.last(h), self.height, self.width), self.n_members)
+
+
+class SkipDecoder(ConvDecoder):
+    """What the levels of a `ConvEncoder` gave -> (members, batch, channels, H, W); each level also sees its twin's."""
+
+    def __init__(self, in_shape: tuple[int, int, int], widths: Sequence[int], *, n_members: int) -> None:
+        super().__init__(in_shape, widths, n_members=n_members, skips=tuple(reversed(widths[:-1])))
+
+    def forward(self, levels: list[Tensor]) -> Tensor:  # type: ignore[override]
+        """The restored pictures, from `ConvEncoder.levels_of`."""
+        *skipped, h = (torch.unflatten(level, 1, (self.n_members, -1)) for level in levels)
+        for level, twin in zip(self.levels, reversed(skipped), strict=True):
+            grown = F.interpolate(h.flatten(1, 2), scale_factor=2)
+            joined = torch.cat([torch.unflatten(grown, 1, (self.n_members, -1)), twin], dim=2)
+            h = torch.unflatten(level(joined.flatten(1, 2)), 1, (self.n_members, -1))
+        return unfold_members(crop(self.last(h.flatten(1, 2)), self.height, self.width), self.n_members)

@@ -8,10 +8,11 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
+from esad.core.processes import Processes
 from esad.core.random import MemberRandom
 from esad.networks.norm import OverProcesses, batch_norm_of_all
 
-__all__ = ["StackedConv", "crop", "fold_members", "pad_to_multiple", "reset_weights", "unfold_members"]
+__all__ = ["StackedConv", "StackedNorm", "crop", "fold_members", "pad_to_multiple", "reset_weights", "unfold_members"]
 
 
 class StackedConv(OverProcesses, nn.Module):
@@ -68,13 +69,30 @@ class StackedConv(OverProcesses, nn.Module):
         x = self.convolution(x)
         if self.plain:
             return x
-        if self.norm is None:
-            return F.leaky_relu_(x, self.slope)
-        if self.training and x[:, 0].numel() * self.processes.size == 1:  # one value has no variance
-            return F.leaky_relu_(_with_running_statistics(self.norm, x), self.slope)
-        if self.training and not self.processes.is_alone:
-            return F.leaky_relu_(batch_norm_of_all(self.norm, x, self.processes), self.slope)
-        return F.leaky_relu_(self.norm(x), self.slope)
+        return F.leaky_relu_(x if self.norm is None else _normalise(x, self.norm, self.processes), self.slope)
+
+
+class StackedNorm(OverProcesses, nn.Module):
+    """Batch norm and an activation, per member, in front of a convolution."""
+
+    def __init__(self, n_channels: int, *, n_members: int, slope: float = 0.0) -> None:
+        super().__init__()
+        self.slope = slope
+        self.norm = nn.BatchNorm2d(n_channels * n_members)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(batch, members * channels, H, W), of the same shape."""
+        return F.leaky_relu_(_normalise(x, self.norm, self.processes), self.slope)
+
+
+def _normalise(x: Tensor, norm: nn.BatchNorm2d, processes: Processes) -> Tensor:
+    """Batch norm; in training by the statistics of the whole batch."""
+    if norm.training and x[:, 0].numel() * processes.size == 1:  # one value has no variance
+        return F.batch_norm(x, norm.running_mean, norm.running_var, norm.weight, norm.bias, eps=norm.eps)
+    if norm.training and not processes.is_alone:
+        return batch_norm_of_all(norm, x, processes)
+    normal: Tensor = norm(x)
+    return normal
 
 
 def _convolution(
@@ -90,10 +108,6 @@ def _convolution(
             n_in, n_out, kernel, stride=2, padding=pad, output_padding=kernel % 2, groups=groups, bias=bias
         )
     return nn.Conv2d(n_in, n_out, kernel, stride=2 if resize == "halve" else 1, padding=pad, groups=groups, bias=bias)
-
-
-def _with_running_statistics(norm: nn.BatchNorm2d, x: Tensor) -> Tensor:
-    return F.batch_norm(x, norm.running_mean, norm.running_var, norm.weight, norm.bias, training=False, eps=norm.eps)
 
 
 def reset_weights(network: nn.Module, random: MemberRandom, *, deviation: float | None = None) -> None:

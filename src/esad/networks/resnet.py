@@ -1,23 +1,18 @@
-"""ResNet-18 (He et al. 2016) as a fixed feature extractor, with the names torchvision gives its weights.
-
-Weights that torchvision published can be read from their file, without torchvision: it would have to match the torch
-release to the digit, and only one of its networks is needed.
-"""
+"""ResNet-18 (He et al. 2016) as a fixed feature extractor, with the names torchvision gives its weights."""
 
 import os
-import pickle
 from itertools import pairwise
-from pathlib import Path
+from typing import Final
 
 import torch
 import torch.nn.functional as F  # noqa: N812
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from esad.errors import DataFileError
+from esad.datasets.download import Remote
+from esad.networks.pretrained import PublishedWeights
+from esad.networks.pretrained import read_weights as read_published
 
-__all__ = ["N_FEATURES", "ResNet18", "read_weights"]
+__all__ = ["N_FEATURES", "WEIGHTS", "ResNet18", "read_weights"]
 
 N_FEATURES = 512
 MIN_SIDE = 64  # smaller pictures are enlarged: five halvings need something to halve
@@ -67,25 +62,14 @@ class ResNet18(nn.Module):
         return h.mean((-2, -1))
 
 
+WEIGHTS: Final = PublishedWeights(
+    "a ResNet-18",
+    Remote(("https://download.pytorch.org/models/resnet18-f37072fd.pth",), sha256="f37072fd"),
+    ResNet18,
+    ("fc.",),
+)
+
+
 def read_weights(path: str | os.PathLike[str]) -> dict[str, Tensor]:
     """The weights of torchvision's ResNet-18 from its .pth file, or from a .safetensors file; nothing in it can run."""
-    named = f"The weights {str(path)!r}"
-    try:
-        if Path(path).suffix == ".safetensors":
-            read = load_file(path)
-        else:
-            read = torch.load(path, map_location="cpu", weights_only=True)
-    except (OSError, RuntimeError, ValueError, EOFError, pickle.UnpicklingError, SafetensorError) as error:
-        said = (str(error) or repr(error)).splitlines()[0]
-        raise DataFileError(f"{named} cannot be read: {said}") from error
-    with torch.device("meta"):
-        expected = ResNet18().state_dict()
-    if not isinstance(read, dict):
-        raise DataFileError(f"{named} are not those of a ResNet-18.")
-    weights = {name: value for name, value in read.items() if not str(name).startswith("fc.")}
-    if weights.keys() != expected.keys():
-        raise DataFileError(f"{named} are not those of a ResNet-18.")
-    for name, value in weights.items():
-        if not isinstance(value, Tensor) or value.shape != expected[name].shape:
-            raise DataFileError(f"{named} are not those of a ResNet-18: {name!r} has another shape.")
-    return weights
+    return read_published(path, WEIGHTS)

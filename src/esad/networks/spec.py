@@ -9,16 +9,19 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from esad.errors import InputError
-from esad.networks.conv import ConvDecoder, ConvEncoder
+from esad.networks.conv import ConvDecoder, ConvEncoder, SkipDecoder
 from esad.networks.dcgan import DCGANDecoder, DCGANEncoder
 from esad.networks.lenet import LeNetDecoder, LeNetEncoder
 from esad.networks.mlp import StackedMLP
+from esad.networks.residual import ResidualDecoder, ResidualEncoder, n_levels_for
+from esad.networks.wide import WideEncoder
 
 __all__ = ["CONV_NARROW", "KINDS", "NetworkSpec"]
 
-KINDS = ("mlp", "conv", "lenet", "dcgan")
+KINDS = ("mlp", "conv", "lenet", "dcgan", "wide", "residual", "residual18")
 CONV_PUBLISHED = (64, 128, 256, 512, 512)
 CONV_NARROW = (8, 16, 32, 64, 64)  # some fifty times cheaper, for a CPU
+RESIDUAL_BLOCKS = {"residual": 1, "residual18": 2}  # per level
 MAX_SIZES = 64  # layers and axes a description may name
 
 
@@ -28,13 +31,13 @@ class NetworkSpec:
 
     Attributes
     ----------
-    kind : {"mlp", "conv", "lenet", "dcgan"}
+    kind : {"mlp", "conv", "lenet", "dcgan", "wide", "residual", "residual18"}
     in_shape : tuple of int
         (features,) or (channels, height, width).
     hidden : tuple of int
         Widths of the hidden layers, or channels of the levels.
     latent : int
-        Size of the code ("mlp", "lenet", "dcgan") or its channels ("conv").
+        Size of the code, or its channels ("conv").
     n_members : int
     slope : float
         Of the leaky ReLU in "mlp".
@@ -77,13 +80,16 @@ class NetworkSpec:
             raise InputError(f"`bias` and `sigmoid` must be true or false. Got {self.bias!r} and {self.sigmoid!r}.")
         if self.kind == "conv" and len(self.hidden) < 2:
             raise InputError(f"The network 'conv' needs two or more hidden widths. Got {self.hidden}.")
-        n_halvings = 0 if self.kind == "mlp" else len(self.hidden)
+        n_kept = {"mlp": len(self.hidden), "conv": 0, "lenet": 0, "dcgan": 0}.get(
+            self.kind, 1
+        )  # levels that do not halve
+        n_halvings = len(self.hidden) - n_kept
         if n_halvings and 2**n_halvings > max(16, 2 * max(self.in_shape[1:])):
             raise InputError(
                 f"The network {self.kind!r} with {len(self.hidden)} hidden widths halves a picture {n_halvings} times. "
                 f"Pictures of {self.in_shape[1]} x {self.in_shape[2]} pixels need fewer."
             )
-        if self.kind in ("lenet", "dcgan") and not self.hidden:
+        if self.kind not in ("mlp", "conv") and not self.hidden:
             raise InputError(f"The network {self.kind!r} needs one or more hidden widths. Got none.")
 
     def encoder(self) -> nn.Module:
@@ -93,16 +99,37 @@ class NetworkSpec:
             return StackedMLP(sizes, n_members=self.n_members, slope=self.slope, bias=self.bias)
         if self.kind == "conv":
             return ConvEncoder(self.picture, (*self.hidden, self.latent), n_members=self.n_members)
+        if self.kind in RESIDUAL_BLOCKS:
+            return ResidualEncoder(
+                self.picture,
+                self.hidden,
+                self.latent,
+                n_members=self.n_members,
+                n_blocks=RESIDUAL_BLOCKS[self.kind],
+            )
+        if self.kind == "wide":
+            return WideEncoder(self.picture, (*self.hidden, self.latent), n_members=self.n_members)
         kind = LeNetEncoder if self.kind == "lenet" else DCGANEncoder
         return kind(self.picture, self.hidden, (*self.dense, self.latent), n_members=self.n_members)
 
-    def decoder(self) -> nn.Module:
-        """A new decoder, the mirror of the encoder."""
+    def decoder(self, *, skips: bool = False) -> nn.Module:
+        """A new decoder, the mirror of the encoder; with skips, of "conv" only, it also sees what each level gave."""
         if self.kind == "mlp":
             sizes = [self.latent, *reversed(self.hidden), *self.in_shape]
             return StackedMLP(sizes, n_members=self.n_members, slope=self.slope, bias=self.bias, sigmoid=self.sigmoid)
         if self.kind == "conv":
-            return ConvDecoder(self.picture, (*self.hidden, self.latent), n_members=self.n_members)
+            kind = SkipDecoder if skips else ConvDecoder
+            return kind(self.picture, (*self.hidden, self.latent), n_members=self.n_members)
+        if self.kind in RESIDUAL_BLOCKS:
+            return ResidualDecoder(
+                self.picture,
+                self.hidden,
+                self.latent,
+                n_members=self.n_members,
+                n_blocks=RESIDUAL_BLOCKS[self.kind],
+            )
+        if self.kind == "wide":
+            raise InputError("The network 'wide' tells pictures apart and cannot rebuild them. Take 'conv' or 'lenet'.")
         if self.kind == "dcgan":
             return DCGANDecoder(self.picture, self.hidden, (*self.dense, self.latent), n_members=self.n_members)
         return LeNetDecoder(
@@ -117,7 +144,10 @@ class NetworkSpec:
     def published(
         cls, kind: str, in_shape: tuple[int, ...], *, n_members: int = 1, narrow: bool = False
     ) -> "NetworkSpec":
-        """The shapes of the papers: Deep SAD's "mlp" and "lenet", ESAD's deep "conv", which may be made narrower.
+        """The shapes of the papers.
+
+        "mlp" and "lenet" are Deep SAD's, "wide" GEOM's, "residual18" DPA's, "residual" PIAD's and "conv", which may be
+        made narrower, ESAD's.
 
         Examples
         --------
@@ -133,6 +163,10 @@ class NetworkSpec:
             hidden, dense, latent = (16, 32), (128,), 64
         elif kind == "lenet":
             hidden, latent = (32, 64, 128), 128
+        elif kind == "wide":
+            hidden, latent = (16, 64, 128), 256
+        elif kind in RESIDUAL_BLOCKS:
+            hidden, latent = (32,) * (n_levels_for(in_shape) + 1), 32
         else:
             *levels, latent = CONV_NARROW if narrow else CONV_PUBLISHED
             hidden = tuple(levels)

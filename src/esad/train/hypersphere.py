@@ -16,7 +16,7 @@ from esad.networks.spec import NetworkSpec
 from esad.train.autoencoder import AutoencoderObjective
 from esad.train.objective import Batch, Objective, Scorer, TrainingData
 
-__all__ = ["HypersphereObjective"]
+__all__ = ["EPS", "HypersphereObjective"]
 
 BLOCK_ROWS = 1024  # rows per forward pass when the centre is sought
 EPS = 1e-6  # keeps the inverse of a distance finite

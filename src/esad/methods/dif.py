@@ -1,0 +1,137 @@
+r"""DIF (Ouardini et al. 2019): an Isolation Forest on what a network trained on ImageNet sees in pictures.
+
+    f(x) = the mean over pixels of what a layer of Inception-ResNet-v2 gives                            Eq. (1)
+
+    S(x) = 2^(-E[h(f(x))] / c(n))                                                                       Eq. (2)
+
+=============  ====================================================================================
+h, c           depth in a tree and its mean, see `esad.methods.iforest`
+=============  ====================================================================================
+
+The layer is the last one, "conv2d_7b", one of those before it, or all of them side by side, "concat". Pictures are
+resized to 299 x 299. The sources choose the layer by labelled anomalies; nothing is chosen here.
+"""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from esad.core import arguments
+from esad.core.arguments import Rule, is_whole, with_parameters
+from esad.core.random import seed_from
+from esad.detectors.base import Scores, State, TrainingScores
+from esad.detectors.solved import ShallowDetector
+from esad.errors import InputError
+from esad.networks.inception import LAYERS, MIN_SIDE, WEIGHTS, InceptionResNetV2
+from esad.networks.pretrained import FEATURES, extract, fill, portable
+from esad.persist.weights import check_weights
+from esad.preprocess.inputs import Rows
+from esad.solvers.forest import ForestModel
+from esad.train.callbacks import Callback
+from esad.train.runtime import resolve_device
+
+__all__ = ["DIF"]
+
+BLOCK_PICTURES = 16  # at once through the network, which makes much of little
+_BACKBONE = "backbone."  # what the names of the network's arrays begin with in a model file
+
+
+@with_parameters
+class DIF(ShallowDetector):
+    """Isolation Forest on fixed features of pictures.
+
+    Parameters
+    ----------
+    features : {"imagenet", "random"} or path
+        Weights of the Inception-ResNet-v2: the published ones, downloaded once into the data folder; none, which is a
+        stand-in of other results; or a file with the published ones (.pth or .safetensors).
+    pooled : str
+        "conv2d_7b", another of the network's layers, or "concat" for all of them.
+    side : int
+        Pixels a side that pictures are resized to, 75 or more. The published weights expect 299; less is quicker.
+    n_trees : int
+    n_samples : int
+        Pictures per tree, at most all there are.
+    device : str
+        Of the network: "auto", "cpu", "cuda", ...
+    ... : those of `ShallowDetector`
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> pictures = np.random.default_rng(0).integers(0, 99, size=(40, 8, 8), dtype=np.uint8)
+    >>> bright = np.full((1, 8, 8), 255, dtype=np.uint8)
+    >>> detector = DIF(features="random", pooled="conv2d_1a", side=75, random_state=0).fit(pictures)
+    >>> bool(detector.anomaly_score(bright)[0] > detector.anomaly_score(pictures).max())
+    True
+    """
+
+    summary: ClassVar[str] = "DIF: an Isolation Forest on features of Inception-ResNet-v2 (Ouardini et al. 2019)"
+    takes: ClassVar[tuple[str, ...]] = ("images",)
+    labels_used: ClassVar[tuple[str, ...]] = ("unlabelled", "normal")
+    can_export: ClassVar[bool] = False  # its score jumps where features that another runtime convolved cross a cut
+
+    features: Any = "imagenet"
+    pooled: str = "conv2d_7b"
+    side: int = 299
+    n_trees: int = 100
+    n_samples: int = 256
+    device: str = "auto"
+
+    def _model(self) -> ForestModel:
+        return ForestModel(n_trees=self.n_trees, n_samples=self.n_samples)
+
+    def n_leaving_out(self, kind: str) -> int:
+        """None: most trees have not seen a given picture."""
+        return 0
+
+    def _backbone(self) -> InceptionResNetV2:
+        """The network with weights still to be filled."""
+        side = Rule(f"a whole number, {MIN_SIDE} or more", lambda value: is_whole(value, MIN_SIDE))
+        arguments.check(
+            self.get_params(deep=False),
+            words={"pooled": (*LAYERS, "concat")},
+            rules={"features": FEATURES, "side": side},
+        )
+        return InceptionResNetV2(self.pooled, int(self.side)).eval().requires_grad_(False)
+
+    def _fit_rows(self, rows: Rows, y: NDArray[np.int8], callbacks: Sequence[Callback]) -> TrainingScores:
+        self._model()  # refuses wrong arguments before anything is computed
+        backbone = self._backbone()
+        fill(backbone, WEIGHTS, self.features, seed=seed_from(self.random_state))
+        self.backbone_ = backbone.to(resolve_device(self.device))
+        return super()._fit_rows(self._features(rows), y, callbacks)
+
+    def _features(self, rows: Rows) -> Rows:
+        """Eq. (1), (n, features)."""
+        features: Rows = extract(self.backbone_, rows, self.backbone_.n_features, block=BLOCK_PICTURES)
+        return features
+
+    def _contributions(self, rows: Rows) -> dict[str, Scores]:
+        return super()._contributions(self._features(rows))
+
+    def plain_parameters(self) -> dict[str, Any]:
+        """Without paths of this machine."""
+        return super().plain_parameters() | {"features": portable(self.features)}
+
+    def _state(self) -> State:
+        arrays, plain = super()._state()
+        weights = self.backbone_.state_dict()
+        return arrays | {f"{_BACKBONE}{name}": value.cpu().numpy() for name, value in weights.items()}, plain
+
+    def _restore(self, arrays: dict[str, NDArray[Any]], plain: Any) -> None:
+        own = {name: value for name, value in arrays.items() if name.startswith(_BACKBONE)}
+        weights = {name.removeprefix(_BACKBONE): torch.from_numpy(value) for name, value in own.items()}
+        with torch.device("meta"):  # nothing is allocated for sizes that a forged file claims
+            backbone = self._backbone()
+        check_weights(backbone, weights)
+        backbone.load_state_dict(weights, assign=True)
+        try:
+            self.backbone_ = backbone.to(resolve_device(self.device))
+        except InputError:  # loaded on a machine without it
+            self.backbone_ = backbone
+        solved = {name: value for name, value in arrays.items() if name not in own}
+        self.model_ = self._model().restore(solved, plain, n_features=backbone.n_features)

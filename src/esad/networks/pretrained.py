@@ -1,0 +1,144 @@
+"""Fixed networks that others trained on ImageNet: weights from a file, from the web with a checksum, or none at all.
+
+Files are read without the packages that made them, which would have to match the torch release to the digit; a network
+here has the names and the numbers of its official one. Nothing in a file can run.
+"""
+
+import logging
+import os
+import pickle
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from esad.core.arguments import Rule
+from esad.core.random import MemberRandom
+from esad.datasets.download import Remote, fetch
+from esad.datasets.folder import data_folder, locked
+from esad.errors import DataFileError
+from esad.train.runtime import BLOCK_PICTURES
+
+__all__ = ["FEATURES", "PublishedWeights", "extract", "fill", "get_weights", "portable", "read_weights"]
+
+logger = logging.getLogger("esad")
+
+FEATURES = Rule(
+    "'imagenet', 'random' or the path of a file with weights", lambda value: isinstance(value, str | os.PathLike)
+)
+"""What an argument `features` may be."""
+
+_COUNTER = "num_batches_tracked"  # of batch norm in training; files from before torch 0.4.1 have none
+
+
+@dataclass(frozen=True)
+class PublishedWeights:
+    """Where the official weights of a network are, and what their file holds.
+
+    Attributes
+    ----------
+    name : str
+        What the network is called.
+    remote : Remote
+    build : callable
+        Gives the whole network, of which a method may use the first layers only.
+    unused : tuple of str
+        Beginnings of the names of other weights in the file: the classifier of ImageNet.
+    """
+
+    name: str
+    remote: Remote
+    build: Callable[[], nn.Module]
+    unused: tuple[str, ...]
+
+
+def fill(network: nn.Module, published: PublishedWeights, features: Any, *, seed: int) -> None:
+    """Give a network its fixed weights: "imagenet" gets the official ones, "random" draws some, else it is a file."""
+    if features == "random":
+        logger.warning("%s is untrained: its random features are a stand-in, with results of their own", published.name)
+        _draw(network, seed)
+        return
+    path = get_weights(published) if features == "imagenet" else features
+    read = read_weights(path, published)
+    network.load_state_dict({name: read[name] for name in network.state_dict() if name in read}, strict=False)
+
+
+def portable(features: Any) -> Any:
+    """The argument as a model file may hold it: a path of this machine has the official weights, by another way."""
+    return features if features in ("imagenet", "random") else "imagenet"
+
+
+def get_weights(published: PublishedWeights) -> Path:
+    """The file with the official weights, in the folder `weights` of the data folder; downloaded if it is not there."""
+    folder, remote = data_folder() / "weights", published.remote
+    path = folder / remote.file
+    if path.is_file():
+        return path
+    with locked(folder):
+        if not path.is_file():  # another process may have brought it meanwhile
+            logger.info("getting the weights of %s from %s", published.name, remote.urls[0])
+            try:
+                fetch(remote.urls[0], path, md5=remote.md5, sha256=remote.sha256)
+            except DataFileError as error:
+                raise DataFileError(
+                    f"{error} The weights of {published.name} can also be given as a file, features='PATH'; "
+                    "features='random' does without, and gives other results."
+                ) from error
+    return path
+
+
+def read_weights(path: str | os.PathLike[str], published: PublishedWeights) -> dict[str, Tensor]:
+    """The official weights from their .pth file, or from a .safetensors file, less those of the classifier."""
+    named, wrong = f"The weights {str(path)!r}", f"are not those of {published.name}"
+    try:
+        if Path(path).suffix == ".safetensors":
+            read = load_file(path)
+        else:
+            read = torch.load(path, map_location="cpu", weights_only=True)
+    except (OSError, RuntimeError, ValueError, EOFError, pickle.UnpicklingError, SafetensorError) as error:
+        said = (str(error) or repr(error)).splitlines()[0]
+        raise DataFileError(f"{named} cannot be read: {said}") from error
+    if not isinstance(read, dict):
+        raise DataFileError(f"{named} {wrong}.")
+    with torch.device("meta"):
+        expected = {name: value.shape for name, value in published.build().state_dict().items()}
+    weights = {name: value for name, value in read.items() if not str(name).startswith(published.unused)}
+    if {name for name in weights if not str(name).endswith(_COUNTER)} != {
+        name for name in expected if not name.endswith(_COUNTER)
+    }:
+        raise DataFileError(f"{named} {wrong}.")
+    for name, value in weights.items():
+        if not isinstance(value, Tensor) or value.shape != expected[name]:
+            raise DataFileError(f"{named} {wrong}: {name!r} has another shape.")
+    return weights
+
+
+def extract(network: nn.Module, rows: NDArray[np.float32], n_features: int, *, block: int = BLOCK_PICTURES) -> Any:
+    """What a fixed network gives for pictures (n, channels, H, W), (n, n_features) of float32, block by block."""
+    device = next(network.parameters()).device
+    features: NDArray[np.float32] = np.empty((len(rows), n_features), dtype=np.float32)
+    with torch.inference_mode():
+        for first in range(0, len(rows), block):
+            features[first : first + block] = network(torch.from_numpy(rows[first : first + block]).to(device)).cpu()
+            if first and first // block % 20 == 0:
+                logger.info("features of %d of %d pictures", first, len(rows))
+    return features
+
+
+@torch.no_grad()
+def _draw(network: nn.Module, seed: int) -> None:
+    """Weights of N(0, 2 / fan in), which suits ReLU; no bias."""
+    random = MemberRandom([seed])
+    for module in network.modules():
+        if isinstance(module, nn.Conv2d):
+            drawn = random.normal(module.weight.numel()) * (2 / module.weight[0].numel()) ** 0.5
+            module.weight.copy_(drawn.view(module.weight.shape))
+            if module.bias is not None:
+                module.bias.zero_()

@@ -1,0 +1,155 @@
+"""Residual autoencoders without batch norm, which can grow: DPA's and PIAD's networks.
+
+A block is two 3x3 convolutions with leaky ReLU in front of each, beside a shortcut. Encoder: an entry from the picture,
+then levels that halve it by mean pooling, then one layer that sees the whole map. The decoder is its mirror, with
+doubled pixels. Pictures are padded to a multiple of 2^levels and cropped back.
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+
+from esad.core.random import MemberRandom
+from esad.networks.layers import crop, fold_members, pad_to_multiple, reset_weights, unfold_members
+
+__all__ = ["CodeCritic", "ResidualDecoder", "ResidualEncoder", "n_levels_for"]
+
+SLOPE = 0.2
+MAP_SIDE = 4  # of the deepest map in the papers
+
+
+def n_levels_for(shape: tuple[int, ...]) -> int:
+    """How often pictures (..., height, width) are halved until they have four pixels a side.
+
+    Examples
+    --------
+    >>> n_levels_for((28, 28)), n_levels_for((32, 32)), n_levels_for((64, 64))
+    (3, 3, 4)
+    """
+    return max(0, (-(-max(shape[-2:]) // MAP_SIDE) - 1).bit_length())
+
+
+class ResidualEncoder(nn.Module):
+    """(members, batch, channels, H, W) -> (members, batch, code); `widths` of the entry and of each level."""
+
+    def __init__(
+        self, in_shape: tuple[int, int, int], widths: Sequence[int], n_codes: int, *, n_members: int, n_blocks: int
+    ) -> None:
+        super().__init__()
+        self.n_members, self.multiple = n_members, 2 ** (len(widths) - 1)
+        self.entry = nn.Sequential(
+            _convolution(in_shape[0], widths[0], 3, n_members),
+            *(_Block(widths[0], widths[0], n_members) for _ in range(n_blocks if n_blocks > 1 else 0)),
+        )
+        self.levels = nn.ModuleList(_level(*pair, n_members, n_blocks, "halve") for pair in pairwise(widths))
+        self.last = nn.Conv2d(
+            widths[-1] * n_members, n_codes * n_members, _map_size(in_shape, self.multiple), groups=n_members
+        )
+
+    def reset(self, random: MemberRandom) -> None:
+        """Draw the initial weights; biases begin at 0."""
+        reset_weights(self, random)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The code of every picture."""
+        h = self.entry(pad_to_multiple(fold_members(x), self.multiple))
+        for level in self.levels:
+            h = level(h)
+        return self.finish(h)
+
+    def finish(self, h: Tensor) -> Tensor:
+        """The code from what the deepest level gave."""
+        return unfold_members(self.last(F.leaky_relu(h, SLOPE)), self.n_members).flatten(2)
+
+
+class ResidualDecoder(nn.Module):
+    """(members, batch, code) -> (members, batch, channels, H, W), the mirror of `ResidualEncoder`."""
+
+    def __init__(
+        self, in_shape: tuple[int, int, int], widths: Sequence[int], n_codes: int, *, n_members: int, n_blocks: int
+    ) -> None:
+        super().__init__()
+        channels, self.height, self.width = in_shape
+        self.n_members = n_members
+        size = _map_size(in_shape, 2 ** (len(widths) - 1))
+        self.first = nn.ConvTranspose2d(n_codes * n_members, widths[-1] * n_members, size, groups=n_members)
+        self.levels = nn.ModuleList(_level(*pair, n_members, n_blocks, "double") for pair in pairwise(widths[::-1]))
+        self.exit = nn.Sequential(nn.LeakyReLU(SLOPE), _convolution(widths[0], channels, 3, n_members))
+
+    def reset(self, random: MemberRandom) -> None:
+        """Draw the initial weights; biases begin at 0."""
+        reset_weights(self, random)
+
+    def start(self, code: Tensor) -> Tensor:
+        """The deepest map, of codes (members, batch, code)."""
+        start: Tensor = self.first(fold_members(code[..., None, None]))
+        return start
+
+    def forward(self, code: Tensor) -> Tensor:
+        """The rebuilt pictures."""
+        h = self.start(code)
+        for level in self.levels:
+            h = level(h)
+        return self.finish(self.exit(h))
+
+    def finish(self, h: Tensor) -> Tensor:
+        """Pictures as they came, from what the exit gave."""
+        return unfold_members(crop(h, self.height, self.width), self.n_members)
+
+
+class CodeCritic(nn.Module):
+    """(members, batch, code) -> (members, batch, 1): a perceptron without batch norm, so that rows are judged apart."""
+
+    def __init__(self, n_codes: int, widths: Sequence[int], *, n_members: int) -> None:
+        super().__init__()
+        self.n_members = n_members
+        self.layers = nn.ModuleList(_convolution(*pair, 1, n_members) for pair in pairwise([n_codes, *widths, 1]))
+
+    def reset(self, random: MemberRandom) -> None:
+        """Draw the initial weights; biases begin at 0."""
+        reset_weights(self, random)
+
+    def forward(self, code: Tensor) -> Tensor:
+        """What it says of every code."""
+        first, *others = self.layers
+        h = first(fold_members(code[..., None, None]))
+        for layer in others:
+            h = layer(F.leaky_relu(h, SLOPE))
+        return unfold_members(h, self.n_members).flatten(2)
+
+
+class _Block(nn.Module):
+    """Two convolutions beside a shortcut, at the same size, half of it or twice of it."""
+
+    def __init__(self, n_in: int, n_out: int, n_members: int, resize: str = "same") -> None:
+        super().__init__()
+        self.resize = resize
+        self.first = _convolution(n_in, n_out, 3, n_members)
+        self.second = _convolution(n_out, n_out, 3, n_members)
+        self.shortcut = nn.Identity() if n_in == n_out else _convolution(n_in, n_out, 1, n_members)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self._resized(F.leaky_relu(x, SLOPE))
+        out: Tensor = self.shortcut(self._resized(x)) + self.second(F.leaky_relu(self.first(h), SLOPE))
+        return out
+
+    def _resized(self, x: Tensor) -> Tensor:
+        if self.resize == "same":
+            return x
+        return F.avg_pool2d(x, 2) if self.resize == "halve" else F.interpolate(x, scale_factor=2)
+
+
+def _level(n_in: int, n_out: int, n_members: int, n_blocks: int, resize: str) -> nn.Sequential:
+    others = (_Block(n_out, n_out, n_members) for _ in range(n_blocks - 1))
+    return nn.Sequential(_Block(n_in, n_out, n_members, resize), *others)
+
+
+def _convolution(n_in: int, n_out: int, kernel: int, n_members: int) -> nn.Conv2d:
+    return nn.Conv2d(n_in * n_members, n_out * n_members, kernel, padding=kernel // 2, groups=n_members)
+
+
+def _map_size(in_shape: tuple[int, int, int], multiple: int) -> tuple[int, int]:
+    """Height and width of the deepest map."""
+    return -(-in_shape[1] // multiple), -(-in_shape[2] // multiple)
