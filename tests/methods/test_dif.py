@@ -9,7 +9,7 @@ from sklearn.metrics import roc_auc_score
 import esad
 from esad.errors import InputError
 from esad.methods.dif import DIF
-from esad.solvers.forest import ForestModel
+from esad.solvers.trees import ForestModel
 
 QUICK = {"features": "random", "pooled": "maxpool_3a", "side": 75, "random_state": 0}
 
@@ -46,7 +46,7 @@ def test_digits_that_it_was_not_shown_score_higher(digits, tmp_path):
     ("given", "said"),
     [
         ({"pooled": "fc"}, "`pooled` must be one of conv2d_1a"),
-        ({"side": 32}, "`side` must be a whole number, 75 or more. Got 32"),
+        ({"side": 32}, "`side` must be a whole number from 75 to 1024. Got 32"),
         ({"n_trees": 0}, "`n_trees` must be"),
     ],
 )

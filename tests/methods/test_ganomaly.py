@@ -12,23 +12,28 @@ from esad.networks.spec import NetworkSpec
 from esad.persist import bundle
 
 MEMBERS, N, SHAPE = 2, 6, (1, 8, 8)
-KINDS = ("conv", "lenet")
+KINDS = ("conv", "lenet", "dcgan")
 GENERATOR_TERMS = ("adversarial", "context", "encoding")
 
 
-def make(kind="conv", *, n_members=MEMBERS, weights=(1.0, 50.0, 1.0)):
+def make(kind="conv", *, n_members=MEMBERS, weights=(1.0, 50.0, 1.0), squared=False):
     dense = (6,) if kind == "lenet" else ()  # a hidden layer with batch norm of its own
     spec = NetworkSpec(kind, in_shape=SHAPE, hidden=(3, 4), latent=5, n_members=n_members, dense=dense)
-    objective = GANomalyObjective(spec, *weights).double()
+    objective = GANomalyObjective(spec, *weights, squared=squared).double()
     objective.reset(MemberRandom(range(n_members), dtype=torch.float64))
     return objective
+
+
+def decoded(objective, code):
+    picture = objective.decoder(code)
+    return 2 * (picture.sigmoid() if objective.has_logits else picture) - 1
 
 
 def numpy_pass(objective, x):
     """x, z, x^, z^, f(x), f(x^), and the discriminator's answers to both."""
     signed = 2 * x - 1
     code = objective.encoder_1(signed)
-    rebuilt = 2 * objective.decoder(code) - 1
+    rebuilt = decoded(objective, code)
     second_code = objective.encoder_2(rebuilt)
     features = [objective.features(pictures) for pictures in (signed, rebuilt)]
     answers = [objective.head(some) for some in features]
@@ -52,11 +57,26 @@ def test_losses_are_equations_3_to_7(kind):
         np.testing.assert_allclose(got[name], term, rtol=1e-9, err_msg=name)
 
 
-def test_score_is_the_distance_of_the_two_codes():
-    objective, x = make().eval(), pictures(N, *SHAPE)
+@pytest.mark.parametrize("squared", [False, True])
+def test_score_is_the_distance_of_the_two_codes(squared):
+    objective, x = make(squared=squared).eval(), pictures(N, *SHAPE)
     got = objective.scorer()(x)["encoding"].detach()
     _, code, _, second_code, *_ = numpy_pass(objective, x.expand(MEMBERS, *x.shape))
-    np.testing.assert_allclose(got, np.abs(second_code - code).mean(2), rtol=1e-9)
+    apart = np.abs(second_code - code)
+    np.testing.assert_allclose(got, (apart**2 if squared else apart).mean(2), rtol=1e-9)
+
+
+def test_as_published_has_the_authors_networks_and_settings():
+    with torch.device("meta"):
+        detector = GANomaly.as_published()
+        seen = np.zeros(640, dtype=np.int8)
+        (phase,) = detector._phases(np.empty((640, 3, 32, 32), dtype=np.float32), seen, torch.device("cpu"))
+    widths = [tuple(m.weight.shape) for m in phase.objective.encoder_1.modules() if isinstance(m, torch.nn.Conv2d)]
+    assert widths == [(64, 3, 4, 4), (128, 64, 4, 4), (256, 128, 4, 4), (100, 256, 4, 4)]
+    assert sum(p.numel() for p in phase.objective.head.parameters()) == 256 * 4 * 4 + 1
+    settings = phase.settings
+    assert (settings.n_steps, settings.batch_size, settings.lr) == (150, 64, 2e-4)
+    assert (settings.beta_1, settings.schedule, settings.clip) == (0.5, "constant", None)
 
 
 def parameters(objective):
@@ -87,7 +107,7 @@ def test_one_backward_pass_gives_the_gradients_of_the_two_losses(kind):
 
     signed = 2 * x - 1
     code = objective.encoder_1(signed)
-    rebuilt = 2 * objective.decoder(code) - 1
+    rebuilt = decoded(objective, code)
     second_code = objective.encoder_2(rebuilt)
     real, fake = objective.features(signed), objective.features(rebuilt)
     generators_loss = (

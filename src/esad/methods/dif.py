@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import nn
 
 from esad.core import arguments
 from esad.core.arguments import Rule, is_whole, with_parameters
@@ -25,11 +26,11 @@ from esad.core.random import seed_from
 from esad.detectors.base import Scores, State, TrainingScores
 from esad.detectors.solved import ShallowDetector
 from esad.errors import InputError
-from esad.networks.inception import LAYERS, MIN_SIDE, WEIGHTS, InceptionResNetV2
+from esad.networks.inception import LAYERS, MAX_SIDE, MIN_SIDE, WEIGHTS, InceptionResNetV2
 from esad.networks.pretrained import FEATURES, extract, fill, portable
-from esad.persist.weights import check_weights
+from esad.persist.contents import check_weights
 from esad.preprocess.inputs import Rows
-from esad.solvers.forest import ForestModel
+from esad.solvers.trees import ForestModel
 from esad.train.callbacks import Callback
 from esad.train.runtime import resolve_device
 
@@ -51,7 +52,7 @@ class DIF(ShallowDetector):
     pooled : str
         "conv2d_7b", another of the network's layers, or "concat" for all of them.
     side : int
-        Pixels a side that pictures are resized to, 75 or more. The published weights expect 299; less is quicker.
+        Pixels a side that pictures are resized to, 75 to 1,024. The published weights expect 299; less is quicker.
     n_trees : int
     n_samples : int
         Pictures per tree, at most all there are.
@@ -72,7 +73,6 @@ class DIF(ShallowDetector):
     summary: ClassVar[str] = "DIF: an Isolation Forest on features of Inception-ResNet-v2 (Ouardini et al. 2019)"
     takes: ClassVar[tuple[str, ...]] = ("images",)
     labels_used: ClassVar[tuple[str, ...]] = ("unlabelled", "normal")
-    can_export: ClassVar[bool] = False  # its score jumps where features that another runtime convolved cross a cut
 
     features: Any = "imagenet"
     pooled: str = "conv2d_7b"
@@ -90,7 +90,10 @@ class DIF(ShallowDetector):
 
     def _backbone(self) -> InceptionResNetV2:
         """The network with weights still to be filled."""
-        side = Rule(f"a whole number, {MIN_SIDE} or more", lambda value: is_whole(value, MIN_SIDE))
+        side = Rule(
+            f"a whole number from {MIN_SIDE} to {MAX_SIDE}",
+            lambda value: is_whole(value, MIN_SIDE) and value <= MAX_SIDE,
+        )
         arguments.check(
             self.get_params(deep=False),
             words={"pooled": (*LAYERS, "concat")},
@@ -107,11 +110,16 @@ class DIF(ShallowDetector):
 
     def _features(self, rows: Rows) -> Rows:
         """Eq. (1), (n, features)."""
-        features: Rows = extract(self.backbone_, rows, self.backbone_.n_features, block=BLOCK_PICTURES)
-        return features
+        return extract(self.backbone_, rows, self.backbone_.n_features, block=BLOCK_PICTURES)
 
     def _contributions(self, rows: Rows) -> dict[str, Scores]:
         return super()._contributions(self._features(rows))
+
+    def _terms_module(self) -> nn.Module:
+        raise InputError(
+            "DIF of pictures cannot be exported: its score jumps where a feature crosses a cut, and features that "
+            "another runtime has convolved differ in their last digits."
+        )
 
     def plain_parameters(self) -> dict[str, Any]:
         """Without paths of this machine."""
@@ -130,8 +138,9 @@ class DIF(ShallowDetector):
         check_weights(backbone, weights)
         backbone.load_state_dict(weights, assign=True)
         try:
-            self.backbone_ = backbone.to(resolve_device(self.device))
+            device = resolve_device(self.device)
         except InputError:  # loaded on a machine without it
-            self.backbone_ = backbone
+            device = torch.device("cpu")
+        self.backbone_ = backbone.to(device, torch.float32)
         solved = {name: value for name, value in arrays.items() if name not in own}
         self.model_ = self._model().restore(solved, plain, n_features=backbone.n_features)

@@ -160,12 +160,13 @@ class DPAObjective(Objective):
 
     def prepare(self, data: TrainingData) -> None:
         """Learn the usual features of the pictures at this size."""
-        x = data.x[data.unlabelled.unique()] if data.n_unlabelled else data.x
+        x = data.x[torch.unique(data.unlabelled)] if data.n_unlabelled else data.x
         self.distance.standardise(self._at_size(x[None])[0])
 
     def forward(self, x: Tensor) -> Tensor:
         """Eq. (1), of pictures (members, batch, ...) within [0, 1]."""
-        return (self.decoder(self.encoder(2 * x - 1)) + 1) / 2
+        rebuilt: Tensor = self.decoder(self.encoder(2 * x - 1))
+        return (rebuilt + 1) / 2
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """Eq. (3), (members,)."""

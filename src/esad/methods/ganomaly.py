@@ -22,10 +22,17 @@ Pixels are in [-1, 1]. Generator and discriminator take their steps at the same 
 L_G + L_D: L_G sees the discriminator's weights and L_D sees x^ as constants. The paper takes the steps in turn.
 The loop clips the gradients of both together; without that the codes tell far less. The discriminator is not kept after
 training.
+
+`GANomaly.as_published()` has the settings of the authors' code: DCGAN's networks, Adam at 2e-4 with beta_1 .5, neither
+clipping nor schedule, 15 epochs, f the last map of the discriminator, and ||z - z^||^2 / d_z for Eq. (8). Their steps
+too are taken at the same time. They draw a discriminator anew whose loss falls below 1e-5, keep the epoch that is best
+on the test set, and resize pictures to 32 x 32; this does none of it.
 """
 
+import math
 from collections.abc import Callable
-from typing import Any, ClassVar
+from dataclasses import replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -38,12 +45,21 @@ from esad.core.arguments import NOT_NEGATIVE, Rule, with_parameters
 from esad.core.random import MemberRandom
 from esad.detectors.deep import Phase
 from esad.detectors.standard import StandardDetector
+from esad.networks.dcgan import DCGANEncoder
 from esad.networks.mlp import StackedMLP
 from esad.networks.spec import NetworkSpec
 from esad.preprocess.inputs import Rows
 from esad.train.objective import Batch, Objective, Scorer, TrainingData, presumed_normal
 
 __all__ = ["GANomaly", "GANomalyObjective"]
+
+PUBLISHED: dict[str, Any] = {
+    "recipe": "published",
+    "network": "dcgan",
+    "lr": 2e-4,
+    "n_epochs": 15,
+    "weight_decay": 0.0,
+}
 
 
 @with_parameters
@@ -54,8 +70,10 @@ class GANomaly(StandardDetector):
     ----------
     lambda_adversarial, lambda_context, lambda_encoding : float
         Weights of L_adv, L_con and L_enc.
-    network : {"auto", "conv", "lenet"}
-        Auto: "conv", narrow on a CPU.
+    recipe : {"auto", "published"}
+        How to train, and how to measure the distance of codes: see `as_published` for the whole of it.
+    network : {"auto", "conv", "lenet", "dcgan"}
+        Auto: "conv", narrow on a CPU. "dcgan" is the authors'.
     hidden, latent : sequence of int and int, or "auto"
         Channels per level, and channels ("conv") or size ("lenet") of the code.
     n_epochs : int or "auto"
@@ -78,25 +96,44 @@ class GANomaly(StandardDetector):
     )
     takes: ClassVar[tuple[str, ...]] = ("images",)
     labels_used: ClassVar[tuple[str, ...]] = ("unlabelled", "normal")
-    networks: ClassVar[dict[str, tuple[str, ...]]] = {"images": ("conv", "lenet")}
+    networks: ClassVar[dict[str, tuple[str, ...]]] = {"images": ("conv", "lenet", "dcgan")}
     auto_epochs: ClassVar[int] = 50
 
+    recipe: str = "auto"
     lambda_adversarial: float = 1.0
     lambda_context: float = 50.0
     lambda_encoding: float = 1.0
     n_members: int = 1
     batch_size: int = 64
 
+    @classmethod
+    def as_published(cls, **changes: Any) -> Self:
+        """The settings of the authors' code.
+
+        Examples
+        --------
+        >>> GANomaly.as_published(random_state=0).network
+        'dcgan'
+        """
+        return cls(**PUBLISHED | changes)
+
+    def _words(self) -> dict[str, tuple[str, ...]]:
+        return {"recipe": ("auto", "published")}
+
     def _rules(self) -> dict[str, Rule]:
         return dict.fromkeys(("lambda_adversarial", "lambda_context", "lambda_encoding"), NOT_NEGATIVE)
 
     def _objective(self, spec: NetworkSpec) -> Objective:
-        return GANomalyObjective(spec, self.lambda_adversarial, self.lambda_context, self.lambda_encoding)
+        weights = self.lambda_adversarial, self.lambda_context, self.lambda_encoding
+        return GANomalyObjective(spec, *weights, squared=self.recipe == "published")
 
     def _phases(self, rows: Rows, y: NDArray[np.int8], device: torch.device) -> list[Phase]:
         seen = presumed_normal(y)
         objective = self._objective(self._make_network(rows.shape[1:], device))
-        return [Phase(objective, self._settings(seen, device, n_epochs=self.n_epochs), seen)]
+        settings = self._settings(seen, device, n_epochs=self.n_epochs)
+        if self.recipe == "published":
+            settings = replace(settings, schedule="constant", warmup_ratio=0.0, clip=None, beta_1=0.5)
+        return [Phase(objective, settings, seen)]
 
     def _rebuild(self, plain: Any) -> Objective:
         objective = super()._rebuild(plain)
@@ -108,15 +145,23 @@ class GANomaly(StandardDetector):
 class GANomalyObjective(Objective):
     """A generator, which scores, and until the training has ended a discriminator."""
 
-    def __init__(self, spec: NetworkSpec, adversarial: float, context: float, encoding: float) -> None:
+    def __init__(
+        self, spec: NetworkSpec, adversarial: float, context: float, encoding: float, *, squared: bool = False
+    ) -> None:
         super().__init__()
-        self.n_members = spec.n_members
+        self.n_members, self.squared = spec.n_members, squared
+        self.has_logits = spec.kind == "dcgan"  # whose decoder leaves the last sigmoid to others
         self.weights = {"adversarial": adversarial, "context": context, "encoding": encoding}
         self.encoder_1 = spec.encoder()
         self.decoder = spec.decoder()
         self.encoder_2 = spec.encoder()
-        self.features = spec.encoder()
-        self.head = StackedMLP([spec.n_codes, 1], n_members=spec.n_members)
+        n_features = spec.n_codes
+        if spec.kind == "dcgan":
+            self.features: nn.Module = DCGANEncoder(spec.picture, spec.hidden, n_members=spec.n_members)
+            n_features = spec.hidden[-1] * math.prod(-(-side // 2 ** len(spec.hidden)) for side in spec.in_shape[1:])
+        else:
+            self.features = spec.encoder()
+        self.head = StackedMLP([n_features, 1], n_members=spec.n_members)
 
     def reset(self, random: MemberRandom) -> None:
         """Draw the initial weights."""
@@ -126,7 +171,8 @@ class GANomalyObjective(Objective):
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Eq. (1): z, x^, z^, all (members, batch, ...)."""
         code = self.encoder_1(x)
-        reconstruction = 2 * self.decoder(code) - 1
+        picture = self.decoder(code)
+        reconstruction = 2 * (picture.sigmoid() if self.has_logits else picture) - 1
         return code, reconstruction, self.encoder_2(reconstruction)
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
@@ -162,7 +208,8 @@ class GANomalyObjective(Objective):
 
     def _score(self, x: Tensor) -> dict[str, Tensor]:
         code, _, second_code = self((2 * x - 1).expand(self.n_members, *x.shape))
-        return {"encoding": (second_code - code).abs().mean(2, dtype=x.dtype)}
+        apart = second_code - code
+        return {"encoding": (apart.square() if self.squared else apart.abs()).mean(2, dtype=x.dtype)}
 
 
 def _with_fixed_weights(network: nn.Module, x: Tensor) -> Tensor:

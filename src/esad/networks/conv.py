@@ -7,7 +7,7 @@ padded, without bias, with batch norm and ReLU. Pictures are padded to a multipl
 """
 
 from collections.abc import Sequence
-from itertools import pairwise, zip_longest
+from itertools import pairwise
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -70,7 +70,7 @@ class ConvDecoder(nn.Module):
                 StackedConv(n_in + n_skipped, n_out, n_members=n_members),
                 StackedConv(n_out, n_out, n_members=n_members),
             )
-            for (n_in, n_out), n_skipped in zip_longest(pairwise([widths[-1], *up]), skips, fillvalue=0)
+            for (n_in, n_out), n_skipped in zip(pairwise([widths[-1], *up]), skips or [0] * len(up), strict=True)
         )
         self.last = StackedConv(up[-1], channels, n_members=n_members, plain=True)
 

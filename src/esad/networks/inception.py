@@ -4,6 +4,7 @@ Stem, then levels of residual blocks whose branches of convolutions lie side by 
 """
 
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Final
 
 import torch
@@ -13,9 +14,9 @@ from torch import Tensor, nn
 from esad.datasets.download import Remote
 from esad.networks.pretrained import PublishedWeights
 
-__all__ = ["LAYERS", "MIN_SIDE", "WEIGHTS", "InceptionResNetV2"]
+__all__ = ["LAYERS", "MAX_SIDE", "MIN_SIDE", "WEIGHTS", "InceptionResNetV2"]
 
-MIN_SIDE: Final = 75  # of a picture: smaller ones vanish on the way
+MIN_SIDE, MAX_SIDE = 75, 1024  # of a picture: smaller ones vanish on the way, larger ones fill the memory
 Kernel = int | tuple[int, int]
 
 # name of a layer -> channels that it gives; the stages between have features too, but the authors pool none of them
@@ -95,39 +96,38 @@ def _block_8(scale: float = 0.2, *, relu: bool = True) -> nn.Module:
     return _Residual(_Conv(2080, 192, 1), nn.Sequential(*across), n_joined=448, width=2080, scale=scale, relu=relu)
 
 
-def _stages() -> dict[str, nn.Module]:
-    """All stages by their official names, in order."""
-    return {
-        "conv2d_1a": _Conv(3, 32, 3, stride=2),
-        "conv2d_2a": _Conv(32, 32, 3),
-        "conv2d_2b": _Conv(32, 64, 3, padding=1),
-        "maxpool_3a": nn.MaxPool2d(3, stride=2),
-        "conv2d_3b": _Conv(64, 80, 1),
-        "conv2d_4a": _Conv(80, 192, 3),
-        "maxpool_5a": nn.MaxPool2d(3, stride=2),
-        "mixed_5b": _Branches(
-            _Conv(192, 96, 1),
-            nn.Sequential(_Conv(192, 48, 1), _Conv(48, 64, 5, padding=2)),
-            nn.Sequential(_Conv(192, 64, 1), _Conv(64, 96, 3, padding=1), _Conv(96, 96, 3, padding=1)),
-            nn.Sequential(nn.AvgPool2d(3, stride=1, padding=1, count_include_pad=False), _Conv(192, 64, 1)),
-        ),
-        "repeat": nn.Sequential(*(_block_35() for _ in range(10))),
-        "mixed_6a": _Branches(
-            _Conv(320, 384, 3, stride=2),
-            nn.Sequential(_Conv(320, 256, 1), _Conv(256, 256, 3, padding=1), _Conv(256, 384, 3, stride=2)),
-            nn.MaxPool2d(3, stride=2),
-        ),
-        "repeat_1": nn.Sequential(*(_block_17() for _ in range(20))),
-        "mixed_7a": _Branches(
-            nn.Sequential(_Conv(1088, 256, 1), _Conv(256, 384, 3, stride=2)),
-            nn.Sequential(_Conv(1088, 256, 1), _Conv(256, 288, 3, stride=2)),
-            nn.Sequential(_Conv(1088, 256, 1), _Conv(256, 288, 3, padding=1), _Conv(288, 320, 3, stride=2)),
-            nn.MaxPool2d(3, stride=2),
-        ),
-        "repeat_2": nn.Sequential(*(_block_8() for _ in range(9))),
-        "block8": _block_8(1.0, relu=False),
-        "conv2d_7b": _Conv(2080, 1536, 1),
-    }
+# all stages by their official names, in order
+_STAGES: Final[dict[str, Callable[[], nn.Module]]] = {
+    "conv2d_1a": lambda: _Conv(3, 32, 3, stride=2),
+    "conv2d_2a": lambda: _Conv(32, 32, 3),
+    "conv2d_2b": lambda: _Conv(32, 64, 3, padding=1),
+    "maxpool_3a": lambda: nn.MaxPool2d(3, stride=2),
+    "conv2d_3b": lambda: _Conv(64, 80, 1),
+    "conv2d_4a": lambda: _Conv(80, 192, 3),
+    "maxpool_5a": lambda: nn.MaxPool2d(3, stride=2),
+    "mixed_5b": lambda: _Branches(
+        _Conv(192, 96, 1),
+        nn.Sequential(_Conv(192, 48, 1), _Conv(48, 64, 5, padding=2)),
+        nn.Sequential(_Conv(192, 64, 1), _Conv(64, 96, 3, padding=1), _Conv(96, 96, 3, padding=1)),
+        nn.Sequential(nn.AvgPool2d(3, stride=1, padding=1, count_include_pad=False), _Conv(192, 64, 1)),
+    ),
+    "repeat": lambda: nn.Sequential(*(_block_35() for _ in range(10))),
+    "mixed_6a": lambda: _Branches(
+        _Conv(320, 384, 3, stride=2),
+        nn.Sequential(_Conv(320, 256, 1), _Conv(256, 256, 3, padding=1), _Conv(256, 384, 3, stride=2)),
+        nn.MaxPool2d(3, stride=2),
+    ),
+    "repeat_1": lambda: nn.Sequential(*(_block_17() for _ in range(20))),
+    "mixed_7a": lambda: _Branches(
+        nn.Sequential(_Conv(1088, 256, 1), _Conv(256, 384, 3, stride=2)),
+        nn.Sequential(_Conv(1088, 256, 1), _Conv(256, 288, 3, stride=2)),
+        nn.Sequential(_Conv(1088, 256, 1), _Conv(256, 288, 3, padding=1), _Conv(288, 320, 3, stride=2)),
+        nn.MaxPool2d(3, stride=2),
+    ),
+    "repeat_2": lambda: nn.Sequential(*(_block_8() for _ in range(9))),
+    "block8": lambda: _block_8(1.0, relu=False),
+    "conv2d_7b": lambda: _Conv(2080, 1536, 1),
+}
 
 
 class InceptionResNetV2(nn.Module):
@@ -142,8 +142,8 @@ class InceptionResNetV2(nn.Module):
         self.side = side
         self.pooled = tuple(LAYERS) if layer == "concat" else (layer,)
         self.n_features = sum(LAYERS[name] for name in self.pooled)
-        for name, stage in _stages().items():
-            self.add_module(name, stage)
+        for name, build in _STAGES.items():
+            self.add_module(name, build())
             if name == self.pooled[-1]:
                 break
 

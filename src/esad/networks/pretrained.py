@@ -120,7 +120,9 @@ def read_weights(path: str | os.PathLike[str], published: PublishedWeights) -> d
     return weights
 
 
-def extract(network: nn.Module, rows: NDArray[np.float32], n_features: int, *, block: int = BLOCK_PICTURES) -> Any:
+def extract(
+    network: nn.Module, rows: NDArray[np.float32], n_features: int, *, block: int = BLOCK_PICTURES
+) -> NDArray[np.float32]:
     """What a fixed network gives for pictures (n, channels, H, W), (n, n_features) of float32, block by block."""
     device = next(network.parameters()).device
     features: NDArray[np.float32] = np.empty((len(rows), n_features), dtype=np.float32)

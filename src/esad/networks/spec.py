@@ -72,7 +72,7 @@ class NetworkSpec:
         if len(self.in_shape) != wanted:
             takes = "tables" if wanted == 1 else "pictures"
             raise InputError(f"The network {self.kind!r} takes {takes}; the data has shape {self.in_shape} per row.")
-        if not all(isinstance(w, int) and w > 0 for w in self._sizes) or len(self._sizes) > MAX_SIZES:
+        if not all(type(w) is int and w > 0 for w in self._sizes) or len(self._sizes) > MAX_SIZES:
             raise InputError(f"Widths and members must be positive whole numbers. Got {self}.")
         if not isinstance(self.slope, float | int) or not 0 <= self.slope <= 1:
             raise InputError(f"The slope of a leaky ReLU must be between 0 and 1. Got {self.slope!r}.")
@@ -146,8 +146,8 @@ class NetworkSpec:
     ) -> "NetworkSpec":
         """The shapes of the papers.
 
-        "mlp" and "lenet" are Deep SAD's, "wide" GEOM's, "residual18" DPA's, "residual" PIAD's and "conv", which may be
-        made narrower, ESAD's.
+        "mlp" and "lenet" are Deep SAD's, "wide" GEOM's, "dcgan" GANomaly's, "residual18" DPA's, "residual" PIAD's and
+        "conv", which may be made narrower, ESAD's.
 
         Examples
         --------
@@ -165,6 +165,8 @@ class NetworkSpec:
             hidden, latent = (32, 64, 128), 128
         elif kind == "wide":
             hidden, latent = (16, 64, 128), 256
+        elif kind == "dcgan":
+            hidden, latent = tuple(64 * 2**level for level in range(max(1, n_levels_for(in_shape)))), 100
         elif kind in RESIDUAL_BLOCKS:
             hidden, latent = (32,) * (n_levels_for(in_shape) + 1), 32
         else:

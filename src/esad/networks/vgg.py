@@ -91,5 +91,5 @@ class PerceptualDistance(nn.Module):
 
     def _features(self, x: Tensor) -> Tensor:
         """f, (members, batch, features)."""
-        features = (self.network(x.flatten(0, 1)) - self.mean) / self.spread
-        return features.flatten(1).unflatten(0, x.shape[:2])
+        features: Tensor = (self.network(x.flatten(0, 1)) - self.mean) / self.spread
+        return features.reshape(*x.shape[:2], -1)

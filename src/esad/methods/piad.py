@@ -1,0 +1,221 @@
+r"""PIAD (Tuluptceva et al. 2019), perceptual image anomaly detection: VGG19 judges an adversarial autoencoder.
+
+    d(x, y) = ||f(x) - f(y)||_1 / ||f(x)||_1                                                            Eq. (1)
+    L_rec   = 1/n sum_i d(x_i, Gen(Enc(x_i)))                                                           Eq. (2)
+    L_x     = - 1/n sum_i C_x(Gen(u_i)),   L_z = - 1/n sum_i C_z(Enc(x_i)),   u_i ~ N(0, I)             Eq. (3)
+
+    L_Gen   = L_x + gamma_Gen L_rec,   L_Enc = L_z + gamma_Enc L_rec                                    Eq. (4)
+
+    L_C     = 1/n sum_i C(b_i) - C(a_i) + penalty (||grad C(c_i)|| - 1)^2 + drift (C(a_i)^2 + C(b_i)^2) Eq. (5)
+
+    S(x)    = d(x, Gen(Enc(x)))                                                                         Eq. (6)
+
+================  ===========================================================================================
+i = 1 .. n        unlabelled and normal pictures; known anomalies are left out
+f                 what a layer of a fixed VGG19 gives, every channel with mean 0 and deviation 1 on the pictures
+C_x, C_z          critics of pictures and of codes. In Eq. (5) a, b are x_i, Gen(u_i) for C_x and u_i, Enc(x_i) for
+                  C_z; c_i lies between a_i and b_i, drawn anew
+gamma             the median over the layers of a network of s(L_adv) / s(L_rec), s the deviation of a loss's
+                  gradient by the weights of a layer; every 100 steps, smoothed
+================  ===========================================================================================
+
+A step is a move of both critics, twice, and one of Enc and Gen. This follows the authors' code, but for these: features
+are standardised on the training pictures instead of on ImageNet; gamma is the newest smoothed ratio, not the median of
+the last 200; the picture's critic sees no deviation over the batch; all networks have one learning rate. The critics
+are not kept after training.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from esad.core.arguments import NOT_NEGATIVE, Rule, with_parameters
+from esad.core.processes import Processes
+from esad.core.random import MemberRandom
+from esad.detectors.deep import Phase
+from esad.detectors.perceptual import PerceptualDetector
+from esad.networks.residual import CodeCritic, ResidualDecoder, ResidualEncoder
+from esad.networks.spec import NetworkSpec
+from esad.networks.vgg import PerceptualDistance
+from esad.preprocess.inputs import Rows
+from esad.train.critics import critic_loss
+from esad.train.objective import Batch, Move, Objective, Scorer, TrainingData, mean_over_rows, presumed_normal
+
+__all__ = ["PIAD", "PIADObjective"]
+
+LOOK_EVERY = 100  # steps between two looks at the gradients
+SMOOTHING = 0.05  # weight of the newest look
+CRITIC_STEPS = 2
+CODE_CRITIC = (128, 128)  # widths
+
+
+@with_parameters
+class PIAD(PerceptualDetector):
+    """Perceptual error of an autoencoder that is trained against critics of pictures and of codes; for pictures.
+
+    Parameters
+    ----------
+    gradient_penalty : float
+        `penalty` of Eq. (5).
+    norm_penalty : float
+        `drift` of Eq. (5): the weight of the critics' squared answers, which keeps them near 0.
+    network : {"auto", "residual"}
+    hidden, latent : sequence of int and int, or "auto"
+        Channels of the entry and of each level that halves the picture, and the size of the code. Auto: 32 each, as the
+        authors have for grey pictures; for colour they have (64, 128, 256, 256) and 256.
+    lr : float or "auto"
+        Of Adam, constant. Auto: 2e-4.
+    ... : those of `PerceptualDetector`
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> pictures = np.random.default_rng(0).integers(0, 50, size=(40, 8, 8), dtype=np.uint8)
+    >>> detector = PIAD(features="random", layer="r11", hidden=(4, 4), latent=4, n_epochs=2, random_state=0)
+    >>> detector.fit(pictures).anomaly_score(pictures).shape
+    (40,)
+    """
+
+    summary: ClassVar[str] = "PIAD: an adversarial autoencoder, its error seen by VGG19 (Tuluptceva et al. 2019)"
+    networks: ClassVar[dict[str, tuple[str, ...]]] = {"images": ("residual",)}
+    learning_rates: ClassVar[dict[str, float]] = {"images": 2e-4}
+
+    gradient_penalty: float = 10.0
+    norm_penalty: float = 1e-3
+    batch_size: int = 32
+    weight_decay: float = 1e-8
+
+    def _rules(self) -> dict[str, Rule]:
+        return super()._rules() | dict.fromkeys(("gradient_penalty", "norm_penalty"), NOT_NEGATIVE)
+
+    def _objective(self, spec: NetworkSpec) -> Objective:
+        weights = {"penalty": float(self.gradient_penalty), "drift": float(self.norm_penalty)}
+        return PIADObjective(spec, self.layer_, **weights)
+
+    def _phases(self, rows: Rows, y: NDArray[np.int8], device: torch.device) -> list[Phase]:
+        seen = presumed_normal(y)
+        objective = self._objective(self._make_network(rows.shape[1:], device))
+        settings = self._settings(seen, device, n_epochs=self.n_epochs)
+        settings = replace(settings, schedule="constant", warmup_ratio=0.0, clip=None, beta_1=0.5, beta_2=0.99)
+        return self._fill([Phase(objective, settings, seen)])
+
+    def _rebuild(self, plain: Any) -> Objective:
+        objective = super()._rebuild(plain)
+        assert isinstance(objective, PIADObjective)
+        del objective.game
+        return objective
+
+
+class PIADObjective(Objective):
+    """An encoder and a generator, which score, and until the training has ended their critics."""
+
+    encoder: ResidualEncoder
+    generator: ResidualDecoder
+    game: "_Game"
+
+    def __init__(self, spec: NetworkSpec, layer: str, *, penalty: float, drift: float) -> None:
+        super().__init__()
+        self.n_members, self.n_codes = spec.n_members, spec.latent
+        self.weights = {"penalty": penalty, "drift": drift}
+        self.encoder, self.generator = spec.encoder(), spec.decoder()  # type: ignore[assignment]
+        self.distance = PerceptualDistance(layer)
+        self.game = _Game(spec, self)
+
+    def reset(self, random: MemberRandom) -> None:
+        """Draw the initial weights."""
+        for network in (self.encoder, self.generator, self.game.pictures, self.game.codes):
+            network.reset(random)
+
+    def prepare(self, data: TrainingData) -> None:
+        """Learn the usual features of the pictures."""
+        self.distance.standardise(data.x[torch.unique(data.unlabelled)] if data.n_unlabelled else data.x)
+
+    def moves(self) -> tuple[Move, ...]:
+        """Two of both critics, one of the autoencoder."""
+        judge = Move(self.critics_loss, (self.game.pictures, self.game.codes))
+        return *[judge] * CRITIC_STEPS, Move(self.loss, (self.encoder, self.generator))
+
+    def critics_loss(self, batch: Batch) -> dict[str, Tensor]:
+        """Eq. (5) of both critics, each (members,)."""
+        x = 2 * batch.unlabelled - 1
+        prior = self._draw(batch)
+        with torch.no_grad():
+            made, code = self.generator(prior), self.encoder(x)
+        return {
+            "critic of pictures": critic_loss(self.game.pictures, x, made, batch.random, **self.weights),
+            "critic of codes": critic_loss(self.game.codes, prior, code, batch.random, **self.weights),
+        }
+
+    def loss(self, batch: Batch) -> dict[str, Tensor]:
+        """Eqs. (2) and (3) with the weights of Eq. (4), each (members,)."""
+        x = batch.unlabelled
+        code = self.encoder(2 * x - 1)
+        terms = {
+            "pictures": -mean_over_rows(self.game.pictures(self.generator(self._draw(batch)))[..., 0]),
+            "codes": -mean_over_rows(self.game.codes(code)[..., 0]),
+        }
+        of_generator, of_encoder = self.game.gamma.clone()
+        factor = of_encoder / of_generator  # what goes back to the encoder has passed the generator
+        rebuilt = (self.generator(code * factor + (code * (1 - factor)).detach()) + 1) / 2
+        error = self.distance(x, rebuilt).mean(1)
+        if int(self.game.step) % LOOK_EVERY == 0:
+            self.game.look(self.generator, terms["pictures"], error, 0, factor.new_ones(()), batch.processes)
+            self.game.look(self.encoder, terms["codes"], error, 1, factor, batch.processes)
+        self.game.step += 1
+        return terms | {"perception": of_generator * error}
+
+    def finish(self, data: TrainingData) -> None:
+        """Scoring does without the critics."""
+        del self.game
+
+    def scorer(self) -> Scorer:
+        """A function giving Eq. (6), (members, batch)."""
+        rebuild = self.rebuilder()
+        return lambda x: {"perception": self.distance(x.expand(self.n_members, *x.shape), rebuild(x))}
+
+    def rebuilder(self) -> Callable[[Tensor], Tensor]:
+        """A function giving Gen(Enc(x)), pixels in [0, 1], (members, batch, *features)."""
+        return lambda x: (self.generator(self.encoder((2 * x - 1).expand(self.n_members, *x.shape))) + 1) / 2
+
+    def _draw(self, batch: Batch) -> Tensor:
+        """u, as many as there are pictures."""
+        return batch.random.normal(batch.unlabelled.shape[1], self.n_codes)
+
+
+class _Game(nn.Module):
+    """What only the training needs: both critics, and how L_rec weighs against what they say."""
+
+    gamma: Tensor
+    step: Tensor
+
+    def __init__(self, spec: NetworkSpec, players: PIADObjective) -> None:
+        super().__init__()
+        self.pictures = ResidualEncoder(spec.picture, spec.hidden, 1, n_members=spec.n_members, n_blocks=1)
+        self.codes = CodeCritic(spec.latent, CODE_CRITIC, n_members=spec.n_members)
+        self.register_buffer("gamma", torch.ones(2))  # of the generator, of the encoder
+        self.register_buffer("step", torch.zeros((), dtype=torch.int64))
+        for number, network in enumerate((players.generator, players.encoder)):
+            self.register_buffer(f"deviations_{number}", torch.zeros(2, len(_layers(network))))
+
+    def look(
+        self, network: nn.Module, adversarial: Tensor, error: Tensor, number: int, factor: Tensor, processes: Processes
+    ) -> None:
+        """Weigh the error anew by the gradients of both losses, for the generator (0) or the encoder (1)."""
+        found = [
+            torch.stack([part.std() for part in torch.autograd.grad(loss.sum(), _layers(network), retain_graph=True)])
+            for loss in (adversarial, error)
+        ]
+        now = processes.mean(torch.stack([found[0], found[1] / factor]))
+        smooth = self.get_buffer(f"deviations_{number}")
+        smooth.copy_(torch.lerp(smooth, now, SMOOTHING) if int(self.step) else now)
+        self.gamma[number] = (smooth[0] / smooth[1].clamp(min=torch.finfo(smooth.dtype).tiny)).median()
+
+
+def _layers(network: nn.Module) -> list[Tensor]:
+    """The weights of a network's layers, without biases."""
+    return [parameter for parameter in network.parameters() if parameter.dim() == 4]
