@@ -1,5 +1,7 @@
 """The four threshold rules: what they promise, on any scores."""
 
+import json
+
 import numpy as np
 import pytest
 from hypothesis import assume, given
@@ -7,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from esad.errors import InputError, LabelError
-from esad.score.threshold import Threshold
+from esad.score.threshold import Applied, Threshold
 
 any_scores = hnp.arrays(
     np.float64, st.integers(1, 60), elements=st.floats(allow_nan=False, allow_infinity=False, width=64)
@@ -96,33 +98,43 @@ def test_auto_flags_nothing_when_all_scores_are_equal(constant, n_rows):
 def test_auto_is_three_sigmas_above_the_median_whatever_the_upper_tail():
     clean = np.random.default_rng(2).normal(size=100_000)
     polluted = clean.copy()
-    polluted[clean > 0.5] = 1e6  # three rows in ten
+    polluted[clean > 1.5] += 1e6  # seven rows in a hundred
     assert Threshold("auto").fit(clean) == pytest.approx(3.0, abs=0.03)
     assert Threshold("auto").fit(polluted) == Threshold("auto").fit(clean)
 
 
+def test_auto_flags_a_tenth_at_most_where_no_label_speaks_for_more():
+    skewed = np.random.default_rng(2).lognormal(sigma=2.0, size=2000)  # the rule alone would flag a third
+    assert np.mean(skewed > Threshold().fit(skewed)) == pytest.approx(0.1, abs=0.001)
+    tied = np.r_[np.linspace(0.0, 1.0, 70), np.full(30, 9.0)]  # a tenth of these cannot be told from the others
+    assert np.mean(tied > Threshold().fit(tied)) == 0.3
+
+
 def test_auto_does_not_flag_all_above_a_common_score():
     scores = np.r_[np.zeros(60), np.linspace(0.5, 1.5, 40)]
-    assert np.count_nonzero(scores > Threshold("auto").fit(scores)) == 0
+    assert np.count_nonzero(scores > Threshold("auto").fit(scores)) <= 10
 
 
 def test_auto_looks_at_unlabelled_rows_then_normals_then_all():
     scores = np.r_[np.arange(10.0), 100 + np.arange(10.0)]
-    assert Threshold().fit(scores, np.repeat([0, -1], 10)) == Threshold().fit(scores[:10])
-    assert Threshold().fit(scores, np.repeat([1, -1], 10)) == Threshold().fit(scores[:10])
+    seen = np.zeros(20, dtype=bool)
+    few = np.r_[np.zeros(18), -1, -1]  # too few to have a say
+    assert Threshold().fit(scores, few) == Threshold().fit(scores[:18])
+    assert Threshold().fit(scores, np.where(few == 0, 1, -1)) == Threshold().fit(scores[:18])
     assert Threshold().fit(scores, np.full(20, -1)) == Threshold().fit(scores)
+    assert 8 < Threshold().apply(scores, np.repeat([0, -1], 10), unseen=seen).value < 100
 
 
 @given(any_scores, st.data())
-def test_labels_lower_auto_only_where_they_contradict_it(scores, data):
+def test_labels_that_were_trained_on_lower_auto_only_where_they_contradict_it(scores, data):
     y = data.draw(hnp.arrays(np.int8, len(scores), elements=st.sampled_from([-1, 0])))
-    assume((y == 0).any())
+    assume((y == 0).any() and (y < 0).sum() < 10)
     anomalies, others = scores[y == -1], scores[y == 0]
-    without, applied = Threshold().fit(others), Threshold().apply(scores, y)
+    without = Threshold().fit(others)
+    applied = Threshold().apply(scores, y, unseen=np.zeros(len(y), dtype=bool))
     value = applied.value
-    assert value == Threshold().fit(scores, y)
-    assert value <= without
-    assert applied.lowered_from == (without if value < without else None)
+    assert value <= without == applied.usual
+    assert applied.chosen_by == ("missed anomalies" if value < without else "unlabelled")
     if len(anomalies) < 3 or np.mean(anomalies > without) >= 0.5:
         assert value == without
     if value < without:
@@ -135,9 +147,84 @@ def test_auto_goes_down_to_the_labelled_anomalies_it_would_miss():
     scores = np.r_[rng.normal(size=500), np.linspace(1.9, 2.6, 8)]  # hidden ones above 3 would not change this
     y = np.r_[np.zeros(500), -np.ones(8)]
     assert not (scores[y == -1] > Threshold().fit(scores[:500])).any()
-    assert (scores[y == -1] > Threshold().fit(scores, y)).mean() >= 0.75
+    for unseen in (np.ones(508, dtype=bool), np.zeros(508, dtype=bool)):
+        assert (scores[y == -1] > Threshold().apply(scores, y, unseen=unseen).value).mean() >= 0.75
     deep = np.r_[scores[:500], np.full(3, -1.0)]  # three slips: a fifth of the rows are flagged at most
-    assert np.mean(scores[:500] > Threshold().fit(deep, y[:503])) == pytest.approx(0.2, abs=0.002)
+    applied = Threshold().apply(deep, y[:503], unseen=np.zeros(503, dtype=bool))
+    assert np.mean(scores[:500] > applied.value) == pytest.approx(0.2, abs=0.002)
+
+
+@pytest.mark.parametrize("anomaly_ratio", [0.005, 0.05, 0.3])
+def test_labels_that_were_not_trained_on_find_the_anomalies_nobody_labelled(anomaly_ratio):
+    rng = np.random.default_rng(4)
+    n_odd = int(2000 * anomaly_ratio)
+    scores = np.r_[rng.lognormal(sigma=2.0, size=2000 - n_odd), 4000 + 100 * rng.normal(size=n_odd + 12)]
+    y = np.r_[np.zeros(2000), -np.ones(12)]
+    applied = Threshold().apply(scores, y)
+    assert applied.chosen_by == "unseen anomalies"
+    alarms, truth = scores[:2000] > applied.value, np.arange(2000) >= 2000 - n_odd
+    assert alarms[truth].mean() > 0.8
+    assert alarms[~truth].mean() < 0.01
+
+
+@given(any_scores, st.data())
+def test_labels_never_flag_more_than_can_be_defended(scores, data):
+    y = data.draw(hnp.arrays(np.int8, len(scores), elements=st.sampled_from([-1, 0])))
+    applied = Threshold().apply(scores, y)
+    if applied.chosen_by == "unseen anomalies":
+        believed = max(0.2, ((y < 0).sum() + 1) / len(y))
+        assert np.mean(scores > applied.value) <= believed + 0.1 + 1e-9
+        assert (scores[y < 0] > applied.value).any()
+
+
+def test_few_labels_that_were_trained_on_do_not_raise_the_threshold():
+    rng = np.random.default_rng(5)
+    scores = np.r_[rng.normal(size=300), np.full(5, 50.0)]  # learned by heart: far above all others
+    y = np.r_[np.zeros(300), -np.ones(5)]
+    seen = np.zeros(305, dtype=bool)
+    assert Threshold().apply(scores, y, unseen=seen).value == Threshold().fit(scores[:300])
+    assert (scores[:300] > Threshold().apply(scores, y, unseen=~seen).value).sum() <= 1
+
+
+def test_a_forecast_counts_what_was_not_trained_on():
+    scores = np.r_[np.arange(100.0), 95.0, 200.0, 200.0, 300.0]
+    y, unseen = np.r_[np.zeros(100), -np.ones(4)], np.r_[np.ones(102, dtype=bool), False, False]
+    found = Threshold("contamination", 0.1).apply(scores, y, unseen=unseen).forecast
+    assert (found.n_rows, found.n_anomalies, found.n_found) == (100, 2, 2)
+    assert found.n_alarms == (scores[:100] > Threshold("contamination", 0.1).fit(scores, y)).sum()
+    low, high = found.alarm_interval
+    assert 0 < low < found.n_alarms / 100 < high < 0.2
+    assert found.recall_interval[0] < 0.2
+    assert "by 2 of them: uncertain" in str(found)
+    hopeful = Threshold().apply(scores, y, unseen=np.zeros(104, dtype=bool)).forecast
+    assert hopeful.is_hopeful
+    assert hopeful.recall_interval is None
+    assert "were trained on" in str(hopeful)
+
+
+@given(any_scores, st.data())
+def test_how_a_threshold_came_about_survives_json(scores, data):
+    y = data.draw(hnp.arrays(np.int8, len(scores), elements=st.sampled_from([-1, 0, 1])))
+    applied = Threshold().apply(scores, y, basis="training")
+    again = Applied.from_json(json.loads(json.dumps(applied.to_json())))
+    assert again == applied
+    assert str(again) == str(applied)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"chosen_by": "nobody"},
+        {"forecast": {"n_rows": 3, "n_alarms": 4}},
+        {"forecast": {"n_rows": "3", "n_alarms": 1}},
+        {"forecast": {"n_rows": 3, "n_alarms": 1, "n_anomalies": 0, "n_found": 1}},
+        {"basis": "a guess"},
+    ],
+)
+def test_a_damaged_account_of_a_threshold_is_refused(damage):
+    plain = Threshold().apply(np.arange(30.0)).to_json()
+    with pytest.raises(InputError, match="damaged"):
+        Applied.from_json(plain | damage)
 
 
 def f1_score(truth, flagged):

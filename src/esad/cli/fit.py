@@ -134,7 +134,7 @@ def fit(
                 training.fit(detector, rule=rule, callbacks=[checkpoint, watch, stop], **calibration)
             if not failures.is_first():  # of several processes only the first goes on after the training
                 return
-            _mention_lowered(detector)
+            _mention_labels(detector)
             summary = training.summarize(detector)
             detector.save(out, with_cases=keep_cases)
         except KeyboardInterrupt as interrupt:
@@ -385,13 +385,14 @@ def _warn_of_labels(training: "TrainingData") -> None:
 # ---------------------------------------------------------------------- what came out
 
 
-def _mention_lowered(detector: "Detector") -> None:
-    """Say when labels have lowered the automatic threshold."""
-    usual = None if detector.applied_ is None else detector.applied_.lowered_from
-    if usual is not None:
+def _mention_labels(detector: "Detector") -> None:
+    """Say when labelled anomalies that would be missed have lowered the automatic threshold."""
+    applied = detector.applied_
+    if applied is not None and applied.chosen_by == "missed anomalies" and applied.usual is not None:
         anomalies = detector.training_scores_[detector.training_labels_ < 0]
         known = output.counted(len(anomalies), "labelled anomaly", "labelled anomalies")
-        output.note(f"the usual threshold would flag {(anomalies > usual).sum():,} of the {known}: they lower it.")
+        n_flagged = (anomalies > applied.usual).sum()
+        output.note(f"the usual threshold would flag {n_flagged:,} of the {known}: they lower it.")
 
 
 def _warn_of_misses(summary: dict[str, Any]) -> None:
@@ -417,7 +418,8 @@ def _show_summary(summary: dict[str, Any], out: Path) -> None:
     pairs = [
         *judges,
         ("model", f"{out} ({output.size_text(out.stat().st_size)})"),
-        ("threshold", f"{summary['threshold']:.6g}"),
+        ("threshold", f"{summary['threshold']:.6g}: {summary['threshold_rule']}"),
+        ("expected", summary["forecast"]["text"]),
         ("flagged", flagged),
     ]
     if n_rows := summary["n_calibration"]:

@@ -38,6 +38,7 @@ def _show(found: dict[str, Any]) -> None:
             f"{labels['n_anomaly']:,} anomaly, {labels['n_normal']:,} normal, {labels['n_unlabelled']:,} unlabelled",
         ),
         ("threshold", f"{found['threshold']:.6g}{rule}: rows with a higher score are flagged"),
+        ("expected", "not known" if found["forecast"] is None else found["forecast"]["text"]),
         ("calibration", found["calibration"] or "none, so there are no p-values"),
         *((name.replace("_", " "), _listed(value)) for name, value in notes.items() if not _is_empty(value)),
         ("fingerprint", f"{found['data_fingerprint']} of the training data"),

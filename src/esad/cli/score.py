@@ -193,6 +193,8 @@ def _show(found: "ScoredFile") -> None:
         output.show_table(title, names, cells, right=["score", "p_value"])
     flagged = f"{found.n_flagged:,} flagged ({output.percent(found.flagged_ratio)})"
     output.say(f"{output.counted(found.n_rows, 'row')} scored, {flagged} {found.rule.describe(found.n_flagged)}.")
+    if found.rule.forecast is not None:
+        output.say(f"Expected: {found.rule.forecast}.")
     if found.out is not None:
         output.say(f"Scores: {found.out}")
 

@@ -15,6 +15,7 @@ from esad.io.checks import Remark
 if TYPE_CHECKING:
     from esad.detectors.base import Detector
     from esad.score.conformal import Calibration
+    from esad.score.threshold import Forecast
 
 __all__ = ["AlarmRule"]
 
@@ -31,6 +32,8 @@ class AlarmRule:
         The largest p-value of an alarm, as `Calibration.ranks` counts; None: by the threshold.
     alpha, fdr : float or None
         What was asked for.
+    forecast : Forecast or None
+        What the threshold is expected to do; None for other rules and where the model does not say.
 
     Examples
     --------
@@ -48,6 +51,7 @@ class AlarmRule:
     last_rank: int | None = None
     alpha: float | None = None
     fdr: float | None = None
+    forecast: "Forecast | None" = None
 
     @classmethod
     def of(cls, detector: "Detector", *, alpha: float | None = None, fdr: float | None = None) -> "AlarmRule":
@@ -66,7 +70,8 @@ class AlarmRule:
                 )
             calibration.check_level(share, name=name)
             last_rank = calibration.last_rank(alpha) if alpha is not None else None
-        return cls(detector.threshold_, calibration, last_rank, alpha, fdr)
+        forecast = detector.forecast_ if alpha is None and fdr is None else None
+        return cls(detector.threshold_, calibration, last_rank, alpha, fdr, forecast)
 
     def for_file(self, p_values: Iterable[NDArray[np.float64]]) -> "AlarmRule":
         """The rule for the rows of a file, by all their p-values, where a false-discovery rate was asked for."""
@@ -135,4 +140,4 @@ class AlarmRule:
             found["calibration"] = {"kind": self.calibration.kind, "n_rows": self.calibration.n_rows}
             if self.last_rank is not None:
                 found["largest_p_value"] = self.last_rank / (self.calibration.n_rows + 1)
-        return found
+        return found if self.forecast is None else found | {"forecast": self.forecast.to_json()}

@@ -218,14 +218,14 @@ class Detector(Decider, OutlierMixin, BaseEstimator):  # type: ignore[misc]  # s
         threshold = self._threshold_rule()
         self.training_scores_, self.training_labels_ = scores.held_out, checked
         self.training_totals_ = scores.total
-        self.training_unseen_by_ = scores.unseen_by
+        self.training_unseen_by_, self.training_unseen_ = scores.unseen_by, scores.is_unseen()
         if threshold.rule == "contamination":  # a share of these very rows, as scikit-learn means it
             applied = threshold.apply(scores.total, checked, basis="training")
         else:
             applied = self._applied_to_training(threshold)
         if threshold.rule == "auto":  # a rule under which nothing known is an alarm, or most of it, says nothing
             applied = replace(applied, value=among_known(applied.value, scores.total, checked))
-        self._set_threshold(applied)
+        self._set_threshold(replace(applied, forecast=self._forecast(applied.value)))
         if held_out is not None:
             held_out_scores = self.score_rows(self.inputs_.rows_of(held_out, estimator=type(self).__name__))
             self.calibration_ = Calibration.of([held_out_scores], "held out")

@@ -111,7 +111,7 @@ class CommitteeDetector(Detector):
             unlabelled = known & (y == labels.UNLABELLED)
             self.scales_[name] = Surprisal.of(own.held_out[unlabelled if unlabelled.any() else known])
         each = {name: self.scales_[name](own.held_out) for name, own in found.items()}
-        unseen = np.logical_and.reduce([_is_unseen(own) for own in found.values()])
+        unseen = np.logical_and.reduce([own.is_unseen() for own in found.values()])
         is_anomaly = y == labels.ANOMALY
         self.weights_ = self._weigh(
             {name: own[unseen & is_anomaly] for name, own in each.items()},
@@ -121,7 +121,7 @@ class CommitteeDetector(Detector):
         held_out = np.sum([self.weights_[name] * own for name, own in each.items()], axis=0)
         members = [own.unseen_by for own in found.values() if own.unseen_by is not None]
         unseen_by = np.where(unseen, np.maximum.reduce(members), -1) if members else None  # a single member is number 0
-        return TrainingScores(self.score_rows(rows), held_out, unseen_by)
+        return TrainingScores(self.score_rows(rows), held_out, unseen_by, unseen)
 
     # ------------------------------------------------------------------ score
 
@@ -217,11 +217,6 @@ class CommitteeDetector(Detector):
             raise ModelFileError("its judges are not those of a committee")
         if len(self.scales_) != (len(self.judges_) if len(self.judges_) > 1 else 0):
             raise ModelFileError("its judges lack a common scale")
-
-
-def _is_unseen(scores: TrainingScores) -> NDArray[np.bool_]:
-    """Where `held_out` is by a member that has not seen the row."""
-    return np.zeros(len(scores.total), dtype=bool) if scores.unseen_by is None else scores.unseen_by >= 0
 
 
 _SCALE = "scale."  # what the names of a scale's arrays begin with in a model file

@@ -147,7 +147,8 @@ class DeepDetector(Detector):
         nobody = np.full(len(portion.y), -1)
         self._train(phases, x, portion.y, nobody, callbacks=callbacks, refill=refill)
         nobody = np.full(len(portion.scored_y), -1)
-        return self._training_scores(portion.scored, portion.scored_y, nobody, drawn=nobody == 0)
+        scores = self._training_scores(portion.scored, portion.scored_y, nobody, drawn=nobody == 0)
+        return replace(scores, unseen=portion.scored_y == 0)
 
     def _training_scores(
         self, rows: Rows, y: NDArray[np.int8], unseen_by: NDArray[np.int64], *, drawn: NDArray[np.bool_]

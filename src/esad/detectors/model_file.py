@@ -177,6 +177,7 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
         "labels": manifest["label_counts"],
         "threshold": detector.threshold_,
         "threshold_rule": _rule_of(detector),
+        "forecast": None if detector.forecast_ is None else detector.forecast_.to_json(),
         "calibration": None if calibration is None else str(calibration),
         "notes": detector.notes_,
         "data_fingerprint": detector.fingerprint_,

@@ -333,8 +333,11 @@ class TrainingData:
         if self.survey is None and calibration is not None and calibration.kind == "held out":
             scores = np.append(scores, calibration.parts[0])
         flagged, is_anomaly = scores > detector.threshold_, detector.training_labels_ < 0
+        assert detector.applied_ is not None and detector.applied_.forecast is not None
         found: dict[str, Any] = {
             "threshold": detector.threshold_,
+            "threshold_rule": str(detector.applied_),
+            "forecast": detector.applied_.forecast.to_json(),
             "n_flagged": int(flagged.sum()),
             "flagged_ratio": float(flagged.mean()),
             "n_sample": None if self.survey is None else len(self.X),

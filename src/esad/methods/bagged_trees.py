@@ -116,7 +116,7 @@ class BaggedTrees(ShallowDetector):
         """Grow the trees on a sample of the stream and all labelled rows; bags are small draws anyway."""
         self._fit_rows(portion.rows, portion.y, callbacks)
         scores = self.model_.score(portion.scored)
-        return TrainingScores(scores, scores)
+        return TrainingScores(scores, scores, unseen=portion.scored_y == 0)
 
     def _attribute(self, rows: Rows, expected: Rows) -> Attribution:
         """Eq. (5)."""

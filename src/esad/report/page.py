@@ -425,6 +425,8 @@ def _describe_about(found: Findings) -> list[Element]:
         ["threshold", f"{detector.threshold_:.6g}: rows with a higher score are alarms"],
         ["training data", f"fingerprint {detector.fingerprint_}"],
     ]
+    if detector.forecast_ is not None:
+        facts[3:3] = [["how it was set", str(detector.applied_)], ["expected", str(detector.forecast_)]]
     if found.n_bytes is not None:
         facts.append(["model file", f"{found.model_name}, {found.n_bytes:,} bytes"])
     limits = (

@@ -1,8 +1,19 @@
-"""Where an alarm begins: four rules that turn training scores into one threshold, and how one came about."""
+"""Where an alarm begins: four rules that turn training scores into one threshold, how one came about, how sure it is.
+
+The automatic rule, where labelled anomalies are at hand that the model has not seen:
+
+    r(t)  = share of them that score above t                    Q(t) = share of all rows given that do
+    pi    = min over t of Q(t) / (r(t) - one standard error),   1 / 5 at most, (m + 1) / n at least          Eq. (1)
+    t*    = argmax 2 min(pi r(t), Q(t)) / (pi + Q(t))   with   Q(t) - min(pi r(t), Q(t)) <= 1 / 10             Eq. (2)
+
+Alarms hold all hits, so the share of anomalies pi cannot be larger than Q(t) / r(t) at any t (Blanchard, Lee and Scott
+2010); the value to be as large as it can is F1 with pi for the anomalies that nobody has labelled. m of the n rows are
+labelled anomalies. docs/decisions/0033-threshold.md has what was measured.
+"""
 
 import math
 import sys
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Literal, Self, get_args
 
 import numpy as np
@@ -11,16 +22,21 @@ from numpy.typing import ArrayLike, NDArray
 from esad import labels
 from esad.errors import InputError, LabelError
 
-__all__ = ["ONE_SIGMA_BELOW", "Applied", "Basis", "Threshold", "ThresholdRule", "among_known"]
+__all__ = ["ONE_SIGMA_BELOW", "Applied", "Basis", "Forecast", "Threshold", "ThresholdRule", "Voice", "among_known"]
 
 ThresholdRule = Literal["auto", "contamination", "false_alarm", "labels"]
 Basis = Literal["training", "calibration", "given"]
+Voice = Literal["unlabelled", "unseen anomalies", "seen anomalies", "missed anomalies"]
 Scores = NDArray[np.float64]
 
 _MAX_LEVEL: Final = {"contamination": 0.5, "false_alarm": 1.0}  # the rules that need a level
 _N_SIGMAS: Final = 3.0
-_MIN_ANOMALIES: Final = 3  # labelled ones that can contradict "auto": a single one may be a slip
-_MAX_FLAGGED: Final = 0.2  # of the other rows, when labels lower the threshold of "auto"
+_MIN_ANOMALIES: Final = 3  # labelled ones that have a say in "auto": a single one may be a slip
+_MIN_SEEN: Final = 10  # of those that were trained on: fewer are learned by heart and score above all others
+_MAX_USUAL: Final = 0.1  # share of the rows that is flagged without labels that speak for more
+_MAX_FALSE: Final = 0.1  # share of the rows that may be false alarms for all we know, when labels speak
+_MAX_ANOMALIES: Final = 0.2  # share of the rows that are believed to be anomalies; and flagged, when labels are missed
+_FEW_LABELS: Final = 10  # labelled anomalies from which on a share of them says something
 ONE_SIGMA_BELOW: Final = 0.15865525393145707  # share of a Gaussian more than one standard deviation under its median
 _SIGMA_PER_MEAN_DEVIATION: Final = math.sqrt(math.pi / 2.0)  # of a Gaussian
 _LARGEST: Final = sys.float_info.max
@@ -33,11 +49,12 @@ class Threshold:
     Parameters
     ----------
     rule : {"auto", "contamination", "false_alarm", "labels"}
-        - "auto": median plus three robust standard deviations of the unlabelled scores. The deviation is measured
-          below the median only (median minus 15.87th percentile), where hidden anomalies cannot stretch it. Where
-          labels contradict it, three or more labelled anomalies of which it would flag fewer than half, they lower it:
-          to the best F1 of the labelled anomalies against all other rows, though a fifth of those is flagged at most.
-          A detector lowers it below the highest score of its training rows.
+        - "auto": with three or more labelled anomalies that the model has not seen, or ten that it has, the best
+          estimated F1 over all rows, hidden anomalies included. Else the median plus three robust standard deviations
+          of the unlabelled scores, though at most a tenth of them is flagged; the deviation is measured below the
+          median only (median minus 15.87th percentile), where hidden anomalies cannot stretch it. If that would flag
+          fewer than half of three to nine labelled anomalies that were trained on, they lower it to the best F1 of
+          these against all other rows, though a fifth of those is flagged at most.
         - "contamination": the share `level` of all rows given is flagged.
         - "false_alarm": at most the share `level` of further normal rows is flagged, on average over samples:
           the score of rank ceil((n + 1)(1 - level)) among the n unlabelled and normal rows. Anomalies hidden among
@@ -90,8 +107,17 @@ class Threshold:
         """
         return self.apply(scores, y).value
 
-    def apply(self, scores: ArrayLike, y: ArrayLike | None = None, *, basis: Basis = "given") -> "Applied":
+    def apply(
+        self,
+        scores: ArrayLike,
+        y: ArrayLike | None = None,
+        *,
+        basis: Basis = "given",
+        unseen: NDArray[np.bool_] | None = None,
+    ) -> "Applied":
         """Find the threshold as `fit` does, and say how it came about.
+
+        `unseen`, (n_rows,), says which scores are by a model that was not trained on the row; None: all.
 
         Examples
         --------
@@ -99,7 +125,8 @@ class Threshold:
         '20 % of the rows flagged'
         """
         checked, y_checked = _check(scores, y)
-        lowered_from = None
+        unseen = np.ones(len(checked), dtype=bool) if unseen is None else unseen
+        chosen_by, usual = None, None
         if self.rule == "contamination":  # scikit-learn's cut, which sees scores with the sign turned
             value = -_quantile(-checked, self.level or 0.0)
         elif self.rule == "false_alarm":
@@ -107,15 +134,111 @@ class Threshold:
         elif self.rule == "labels":
             value = _from_labels(checked, y_checked)
         else:
-            usual = _finite(_robust(_reference(checked, y_checked)))
-            value = _lowered(usual, checked, y_checked)
-            lowered_from = usual if value < usual else None
-        return Applied(self, basis, _finite(value), lowered_from)
+            usual = _finite(_usual(_reference(checked, y_checked)))
+            value, chosen_by = _by_labels(usual, checked, y_checked, unseen)
+        return Applied(self, basis, _finite(value), chosen_by, usual, Forecast.of(value, checked, y_checked, unseen))
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What a threshold is expected to do on new rows, by what it does to rows that the model had not seen.
+
+    Attributes
+    ----------
+    n_rows, n_alarms : int
+        Unlabelled rows (without any: all), and how many of them score above the threshold. Hidden anomalies are among
+        both, so that the share of normal rows that do is lower, if anything.
+    n_anomalies, n_found : int
+        Labelled anomalies that were not trained on, and how many of them score above it.
+    is_hopeful : bool
+        Whether the unlabelled rows were trained on, which makes their scores lower than those of new rows.
+
+    Examples
+    --------
+    >>> print(Forecast(n_rows=1000, n_alarms=30, n_anomalies=20, n_found=16))
+    at most 3 % of normal rows are false alarms (95 %: up to 4.3 %); 80 % of anomalies like the known ones are found \
+(95 %: 56 % to 94 %)
+    >>> print(Forecast(n_rows=50, n_alarms=5))
+    at most 10 % of normal rows are false alarms (95 %: up to 22 %); how many anomalies are found is not known
+    """
+
+    n_rows: int
+    n_alarms: int
+    n_anomalies: int = 0
+    n_found: int = 0
+    is_hopeful: bool = False
+
+    def __post_init__(self) -> None:
+        counts = (self.n_rows, self.n_alarms, self.n_anomalies, self.n_found)
+        if not all(type(count) is int for count in counts) or type(self.is_hopeful) is not bool:
+            raise InputError("what its threshold is expected to do is damaged")
+        if not 0 <= self.n_alarms <= self.n_rows or not 0 <= self.n_found <= self.n_anomalies:
+            raise InputError("what its threshold is expected to do is damaged")
+
+    @classmethod
+    def of(cls, value: float, scores: Scores, y: NDArray[np.int8], unseen: NDArray[np.bool_]) -> "Forecast":
+        """Count what is above the threshold."""
+        fresh = unseen & np.isfinite(scores)
+        for rows in (fresh & (y == labels.UNLABELLED), np.isfinite(scores) & (y == labels.UNLABELLED), fresh):
+            if rows.any():
+                break
+        anomalies = scores[fresh & (y == labels.ANOMALY)]
+        return cls(
+            n_rows=int(rows.sum()),
+            n_alarms=int((scores[rows] > value).sum()),
+            n_anomalies=len(anomalies),
+            n_found=int((anomalies > value).sum()),
+            is_hopeful=not bool((rows & unseen).any()),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The counts, the intervals and the sentence as plain values."""
+        intervals = {"alarm_interval": self.alarm_interval, "recall_interval": self.recall_interval}
+        return asdict(self) | intervals | {"text": str(self)}
+
+    @property
+    def alarm_interval(self) -> tuple[float, float]:
+        """Between which shares of rows like the unlabelled ones are alarms, with 95 % confidence."""
+        return _interval(self.n_alarms, self.n_rows)
+
+    @property
+    def recall_interval(self) -> tuple[float, float] | None:
+        """Between which shares of anomalies like the labelled ones are found; None without labels that say so."""
+        return _interval(self.n_found, self.n_anomalies) if self.n_anomalies else None
+
+    def __str__(self) -> str:
+        if not self.n_rows:
+            return "not known: no rows were held out"
+        share, most = _percent(self.n_alarms / self.n_rows), _percent(self.alarm_interval[1])
+        bound = "at least" if self.is_hopeful else "at most"
+        told = f"{bound} {share} of normal rows are false alarms"
+        told += ", since these rows were trained on" if self.is_hopeful else f" (95 %: up to {most})"
+        if self.recall_interval is None:
+            return f"{told}; how many anomalies are found is not known"
+        low, high = (_percent(limit) for limit in self.recall_interval)
+        told += f"; {_percent(self.n_found / self.n_anomalies)} of anomalies like the known ones are found"
+        few = f", by {self.n_anomalies} of them: uncertain" if self.n_anomalies < _FEW_LABELS else ""
+        return f"{told} (95 %: {low} to {high}){few}"
+
+
+def _percent(share: float) -> str:
+    """A share for people, with two digits where it is small."""
+    return f"{100 * share:.2g} %" if share < 0.0995 else f"{100 * share:.0f} %"
+
+
+def _interval(n_some: int, n_all: int) -> tuple[float, float]:
+    """Clopper and Pearson's interval for a share."""
+    if not n_all:
+        return 0.0, 1.0
+    from scipy.stats import binomtest  # only here: it takes a while to import
+
+    found = binomtest(n_some, n_all).proportion_ci()
+    return float(found.low), float(found.high)
 
 
 @dataclass(frozen=True)
 class Applied:
-    """A rule, the rows it was applied to, and the threshold that came out.
+    """A rule, the rows it was applied to, the threshold that came out, and what it is expected to do.
 
     Attributes
     ----------
@@ -124,8 +247,12 @@ class Applied:
         The training rows, those that p-values are calibrated on, or rows given later.
     value : float
         A detector with another threshold than this had it set by hand.
-    lowered_from : float or None
-        "auto" only: what it would have been, had labels not lowered it. Model files do not have it.
+    chosen_by : {"unlabelled", "unseen anomalies", "seen anomalies", "missed anomalies"} or None
+        "auto" only: which rows had the say. Missed anomalies are labelled ones that the usual rule would not flag.
+    usual : float or None
+        "auto" only: what it would have been by the unlabelled rows alone. Model files do not have it.
+    forecast : Forecast or None
+        None where an older file does not say.
 
     Examples
     --------
@@ -137,10 +264,14 @@ class Applied:
     rule: Threshold
     basis: Basis
     value: float
-    lowered_from: float | None = field(default=None, compare=False)
+    chosen_by: Voice | None = None
+    usual: float | None = field(default=None, compare=False)
+    forecast: Forecast | None = None
 
     def __str__(self) -> str:
         share = f"{100 * (self.rule.level or 0.0):.3g} %"
+        if self.rule.rule == "auto" and self.chosen_by is not None:
+            return _VOICES[self.chosen_by]
         return {
             "auto": "three deviations above the median, lower where labels contradict it",
             "contamination": f"{share} of the rows flagged",
@@ -151,15 +282,34 @@ class Applied:
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
         level = None if self.rule.level is None else float(self.rule.level)
-        return {"rule": self.rule.rule, "level": level, "basis": self.basis, "value": float(self.value)}
+        plain: dict[str, Any] = {
+            "rule": self.rule.rule,
+            "level": level,
+            "basis": self.basis,
+            "value": float(self.value),
+        }
+        if self.chosen_by is not None:
+            plain["chosen_by"] = self.chosen_by
+        return plain if self.forecast is None else plain | {"forecast": asdict(self.forecast)}
 
     @classmethod
     def from_json(cls, plain: dict[str, Any]) -> Self:
         """Undo `to_json`, checking everything."""
-        value, basis = plain["value"], plain["basis"]
+        value, basis, chosen_by = plain["value"], plain["basis"], plain.get("chosen_by")
         if basis not in get_args(Basis) or not isinstance(value, float | int) or not math.isfinite(value):
             raise InputError("how its threshold was set is damaged")
-        return cls(Threshold(plain["rule"], plain["level"]), basis, float(value))
+        if chosen_by is not None and chosen_by not in get_args(Voice):
+            raise InputError("how its threshold was set is damaged")
+        forecast = Forecast(**plain["forecast"]) if "forecast" in plain else None
+        return cls(Threshold(plain["rule"], plain["level"]), basis, float(value), chosen_by, forecast=forecast)
+
+
+_VOICES: Final[dict[Voice, str]] = {
+    "unlabelled": "three deviations above the median of unlabelled rows, a tenth of them flagged at most",
+    "unseen anomalies": "the best balance of hits and alarms by labelled anomalies that were not trained on",
+    "seen anomalies": "the best balance of hits and alarms by labelled anomalies, though these were trained on",
+    "missed anomalies": "lowered to labelled anomalies that would have been missed",
+}
 
 
 def _finite(value: float) -> float:
@@ -226,14 +376,43 @@ def _robust(scores: Scores) -> float:
     return median + _N_SIGMAS * 2.0 * half_sigma
 
 
-def _lowered(usual: float, scores: Scores, y: NDArray[np.int8]) -> float:
-    """The usual threshold, or a lower one where it would miss most of the labelled anomalies."""
+def _usual(scores: Scores) -> float:
+    """The threshold by unlabelled rows alone; one that flags too many gives way, unless none were left."""
+    value, most = _robust(scores), _quantile(scores, 1.0 - _MAX_USUAL)
+    return most if value < most < scores.max() else value
+
+
+def _by_labels(usual: float, scores: Scores, y: NDArray[np.int8], unseen: NDArray[np.bool_]) -> tuple[float, Voice]:
+    """The usual threshold, or another where labelled anomalies have a say; and who had it."""
     is_anomaly = y == labels.ANOMALY
-    anomalies, others = scores[is_anomaly], scores[~is_anomaly]
-    contradicted = len(anomalies) >= _MIN_ANOMALIES and 2 * np.count_nonzero(anomalies > usual) < len(anomalies)
-    if not contradicted or not len(others):
-        return usual
-    return min(usual, max(_best_f1(scores, is_anomaly), _quantile(others, 1.0 - _MAX_FLAGGED)))
+    if is_anomaly.all():
+        return usual, "unlabelled"
+    others = y == (labels.UNLABELLED if (y == labels.UNLABELLED).any() else labels.NORMAL)
+    n_unseen, n_anomalies = int((is_anomaly & unseen).sum()), int(is_anomaly.sum())
+    voice: Voice = "unseen anomalies" if n_unseen >= _MIN_ANOMALIES else "seen anomalies"
+    if voice == "unseen anomalies" or n_anomalies >= _MIN_SEEN:
+        used = others | (is_anomaly & unseen if voice == "unseen anomalies" else is_anomaly)
+        value = _best_balance(scores[used], is_anomaly[used])
+        return (usual, "unlabelled") if value is None else (value, voice)
+    missed = n_anomalies >= _MIN_ANOMALIES and 2 * np.count_nonzero(scores[is_anomaly] > usual) < n_anomalies
+    if not missed:
+        return usual, "unlabelled"
+    lowered = max(_best_f1(scores, is_anomaly), _quantile(scores[~is_anomaly], 1.0 - _MAX_ANOMALIES))
+    return (lowered, "missed anomalies") if lowered < usual else (usual, "unlabelled")
+
+
+def _best_balance(scores: Scores, is_anomaly: NDArray[np.bool_]) -> float | None:
+    """Eqs. (1) and (2); None where no cut finds any of the anomalies without too many alarms."""
+    values, n_hits, n_flagged = _cuts(scores, is_anomaly)
+    n_rows, n_anomalies = len(scores), int(is_anomaly.sum())
+    flagged, recall = n_flagged / n_rows, n_hits / n_anomalies
+    error = np.sqrt((recall * (1.0 - recall) + 0.25 / n_anomalies) / n_anomalies)
+    surely = recall - error  # share that is found, as far as the labels bear it out
+    bounds = flagged[surely > 0] / surely[surely > 0]
+    anomalies = max(min(float(bounds.min(initial=math.inf)), _MAX_ANOMALIES), (n_anomalies + 1) / n_rows)
+    hits = np.minimum(anomalies * recall, flagged)
+    balance = np.where(flagged - hits <= _MAX_FALSE, 2.0 * hits / (anomalies + flagged), 0.0)
+    return _cut_below(values, int(np.argmax(balance))) if balance.max() > 0 else None
 
 
 def among_known(value: float, scores: Scores, y: NDArray[np.int8]) -> float:
@@ -282,14 +461,24 @@ def _from_labels(scores: Scores, y: NDArray[np.int8]) -> float:
 
 def _best_f1(scores: Scores, is_anomaly: NDArray[np.bool_]) -> float:
     """Go through every cut between two different scores and keep the best."""
-    values, first = np.unique(scores, return_inverse=True)
-    n_hits = np.bincount(first, weights=is_anomaly)[::-1].cumsum()[::-1]  # flagged when cutting below value i
-    n_flagged = np.bincount(first)[::-1].cumsum()[::-1]
+    values, n_hits, n_flagged = _cuts(scores, is_anomaly)
     f1 = 2.0 * n_hits / (n_flagged + n_hits[0])
     half_gaps = np.diff(values / 2.0, prepend=-np.inf)
     half_gaps[0] = -1.0  # the cut below everything has no gap: it wins only when no other is as good
     best = np.flatnonzero(f1 == f1.max())
-    cut = int(best[np.argmax(half_gaps[best])])
+    return _cut_below(values, int(best[np.argmax(half_gaps[best])]))
+
+
+def _cuts(scores: Scores, is_anomaly: NDArray[np.bool_]) -> tuple[Scores, Scores, NDArray[np.int64]]:
+    """The different scores, and how many anomalies and how many rows are flagged by a cut below each."""
+    values, place = np.unique(scores, return_inverse=True)
+    n_hits = np.bincount(place, weights=is_anomaly)[::-1].cumsum()[::-1]
+    n_flagged = np.bincount(place)[::-1].cumsum()[::-1]
+    return values, n_hits, n_flagged
+
+
+def _cut_below(values: Scores, cut: int) -> float:
+    """A threshold that flags the value number `cut` and all above it: midway to the next."""
     if cut == 0:
         return math.nextafter(float(values[0]), -math.inf)
     low, high = float(values[cut - 1]), float(values[cut])
