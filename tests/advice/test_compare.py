@@ -1,6 +1,7 @@
 """Methods held against each other: the same splits for all, honest figures, reasons instead of crashes."""
 
 import json
+import time
 
 import numpy as np
 import pandas as pd
@@ -102,6 +103,44 @@ def test_every_fit_is_announced(rows):
         *rows, methods=["iforest", "iforest"], n_repeats=3, on_fit=lambda name, number: heard.append((name, number))
     )
     assert heard == [("iforest", 0), ("iforest", 1), ("iforest", 2)]
+
+
+def test_every_method_has_its_first_split_before_any_has_its_second(rows):
+    heard = []
+    compare(*rows, methods=["esad", "iforest"], n_repeats=2, parameters=TINY, on_fit=lambda *fit: heard.append(fit))
+    assert heard[0] == ("iforest", 0)  # what is quick
+    assert sorted(heard[:2]) == [("esad", 0), ("iforest", 0)]
+    assert sorted(heard[2:]) == [("esad", 1), ("iforest", 1)]
+
+
+def test_a_training_is_broken_off_when_the_time_is_up(rows):
+    endless = {"esad": {"n_members": 1, "n_epochs": 10**6, "hidden": (8,), "latent": 2}}
+    found = compare(*rows, methods=["esad", "iforest"], n_repeats=1, parameters=endless, max_seconds=4)
+    assert [result.method for result in found.results] == ["iforest", "esad"]
+    assert found.results[1].reason == "it was not ready on any split within 4 seconds"
+
+
+def test_what_there_is_no_time_for_is_said(rows):
+    clock = []
+
+    def wait(name, number):
+        clock.append(name)
+        while len(clock) == 2 and time.perf_counter() - started < 1:  # the second fit uses the time up
+            time.sleep(0.01)
+
+    started = time.perf_counter()
+    found = compare(*rows, methods=["iforest"], n_repeats=200, on_fit=wait, max_seconds=1)
+    assert found.shortened == found.results
+    assert 0 < len(found.results[0].auc) < 200
+    assert found.to_json()["max_seconds"] == 1
+
+
+@pytest.mark.parametrize("method", ["bagged_trees", "committee"])
+def test_what_needs_labels_is_compared_like_others(rows, method):
+    quick = {"committee": {"n_members": 1, "n_epochs": 2, "hidden": (8,), "latent": 2, "n_trees": 20}}
+    (found,) = compare(*rows, methods=[method], n_repeats=2, parameters=quick).results
+    assert found.reason is None
+    assert found.mean("auc") > 0.9
 
 
 @pytest.mark.parametrize(

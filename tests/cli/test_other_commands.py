@@ -31,6 +31,15 @@ def test_compare_lists_a_method_that_cannot_take_the_data(esad, kit, tmp_path, m
     assert alone.err == "error: No method could be used. esad: ESAD takes pictures. Got tables.\n"
 
 
+def test_compare_keeps_to_its_time_and_says_what_it_left_out(esad, parts):
+    options = ("--label-column", "verdict", "--id-column", "serial", "--methods", "iforest,esad", "--repeats", 500)
+    done = esad("compare", parts, *options, "--budget", "1s")
+    assert done.code == 0
+    assert "1 s were not enough for all 500 splits: " in done.out
+    assert "For the others: --budget 10m" in done.out
+    assert esad("compare", parts, *options, "--budget", "soon").err.startswith("error: --budget must be a time such as")
+
+
 def test_compare_needs_two_labelled_anomalies(esad, kit, tmp_path):
     table = [[row % 7, "anomaly" if row == 3 else ""] for row in range(30)]
     data = kit.csv(tmp_path / "d.csv", ["x", "label"], table)

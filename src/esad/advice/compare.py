@@ -4,11 +4,12 @@ Held-out labelled anomalies are ranked against all other held-out rows. Anomalie
 as normal there, so the figures compare methods with each other; they are not what a checked test set would give.
 """
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from statistics import fmean, stdev
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,12 +17,16 @@ from numpy.typing import ArrayLike, NDArray
 from esad import labels, registry
 from esad.core.markup import new, table, to_html
 from esad.core.text import counted
+from esad.detectors.solved import ShallowDetector
 from esad.errors import EsadError, InputError
 from esad.preprocess.inputs import read
 from esad.score.metrics import evaluate
 from esad.score.splits import LabelAwareSplit
 from esad.table.schema import Table
 from esad.table.table import take_rows
+
+if TYPE_CHECKING:
+    from esad.train.loop import LoopState
 
 __all__ = ["HEADS", "Comparison", "MethodResult", "compare"]
 
@@ -39,7 +44,7 @@ class MethodResult:
     method : str
         Its name.
     auc, average_precision, fit_seconds : tuple of float
-        One value per split; empty if the method could not be used.
+        One value per split, of those that there was time for; empty if the method could not be used.
     reason : str or None
         Why it could not.
 
@@ -83,12 +88,20 @@ class Comparison:
         Best mean average precision first; methods that could not be used last.
     n_repeats, n_test_anomaly, n_test : int
         Splits, and how many labelled anomalies and rows each holds out.
+    max_seconds : float or None
+        What it was allowed to take.
     """
 
     results: tuple[MethodResult, ...]
     n_repeats: int
     n_test_anomaly: int
     n_test: int
+    max_seconds: float | None = None
+
+    @property
+    def shortened(self) -> tuple[MethodResult, ...]:
+        """Methods that there was not time for on every split."""
+        return tuple(result for result in self.results if 0 < len(result.auc) < self.n_repeats)
 
     @property
     def title(self) -> str:
@@ -111,8 +124,12 @@ class Comparison:
 
     @property
     def left_out(self) -> list[str]:
-        """Which methods could not be used, and why."""
-        return [f"{one.method} was left out: {one.reason}" for one in self.results if one.reason is not None]
+        """Which methods could not be used, and which not on every split, and why."""
+        told = [f"{one.method} was left out: {one.reason}" for one in self.results if one.reason is not None]
+        if self.shortened:
+            counts = ", ".join(f"{one.method} {len(one.auc)}" for one in self.shortened)
+            told.append(f"{self.max_seconds:g} s were not enough for all {self.n_repeats} splits: {counts}.")
+        return told
 
     def _repr_html_(self) -> str:
         """The methods as a table, in a notebook."""
@@ -134,6 +151,7 @@ def compare(
     random_state: int = 0,
     parameters: Mapping[str, Mapping[str, Any]] | None = None,
     on_fit: Callable[[str, int], None] | None = None,
+    max_seconds: float | None = None,
 ) -> Comparison:
     """Compare methods on one's own rows and labels.
 
@@ -155,6 +173,9 @@ def compare(
         Constructor arguments per method, beside the defaults.
     on_fit : callable, optional
         Called with the method's name and the number of the split before each fit.
+    max_seconds : float, optional
+        Every method has its first split before any has its second, the quick ones first. No fit is begun that would
+        end too late at the pace of the method's earlier ones, and a network's training is broken off in time.
 
     Returns
     -------
@@ -180,36 +201,84 @@ def compare(
     del data
     splitter = LabelAwareSplit(n_repeats, test_size=test_size, random_state=random_state)
     splits = list(splitter.split(checked, checked))
-    results = []
-    for name in dict.fromkeys(names):
-        arguments = {"random_state": random_state, **(parameters or {}).get(name, {})}
-        results.append(_measure(name, arguments, X, checked, splits, on_fit))
-    results.sort(key=lambda result: (result.reason is not None, -sum(result.average_precision)))
+    deadline = _Deadline(max_seconds)
+    found = {name: MethodResult(name) for name in dict.fromkeys(names)}
+    for number, split in enumerate(splits):
+        for name in sorted(found, key=lambda name: _cost(found[name])):
+            if found[name].reason is not None or deadline.comes_before(found[name]):
+                continue
+            if on_fit is not None:
+                on_fit(name, number)
+            arguments = {"random_state": random_state, **(parameters or {}).get(name, {})}
+            found[name] = _measure(found[name], arguments, X, checked, split, deadline)
+    late = f"it was not ready on any split within {max_seconds or 0:.0f} seconds"
+    results = [one if one.auc or one.reason is not None else replace(one, reason=late) for one in found.values()]
+    results.sort(key=lambda one: (one.reason is not None, -one.mean("average_precision") if one.auc else 0.0))
     test = splits[0][1]
-    return Comparison(tuple(results), n_repeats, int((checked[test] == labels.ANOMALY).sum()), len(test))
+    n_anomaly = int((checked[test] == labels.ANOMALY).sum())
+    return Comparison(tuple(results), n_repeats, n_anomaly, len(test), max_seconds)
+
+
+def _cost(result: MethodResult) -> tuple[bool, float]:
+    """What to try first: what is solved for, before what is trained; once known, what takes less time."""
+    return (False, result.mean("fit_seconds")) if result.auc else (not _is_solved(result.method), 0.0)
+
+
+def _is_solved(name: str) -> bool:
+    return issubclass(registry.method(name), ShallowDetector)
+
+
+class _TimeUp(Exception):  # noqa: N818  a signal, not an error
+    """A training would have ended too late."""
+
+
+class _Deadline:
+    """A callback that breaks a training off."""
+
+    def __init__(self, max_seconds: float | None) -> None:
+        self._end = math.inf if max_seconds is None else time.perf_counter() + max_seconds
+
+    def comes_before(self, result: MethodResult) -> bool:
+        """Whether another fit of the method would not end in time."""
+        seconds = result.mean("fit_seconds") if result.auc else 0.0
+        return time.perf_counter() + seconds >= self._end
+
+    def on_start(self, state: "LoopState") -> None:
+        """Nothing."""
+
+    def on_step(self, state: "LoopState") -> None:
+        """Look at the clock."""
+        if time.perf_counter() >= self._end:
+            raise _TimeUp
+
+    def on_end(self, state: "LoopState") -> None:
+        """Nothing."""
 
 
 def _measure(
-    name: str,
+    result: MethodResult,
     arguments: Mapping[str, Any],
     X: Any,
     y: NDArray[np.int8],
-    splits: Sequence[tuple[RowNumbers, RowNumbers]],
-    on_fit: Callable[[str, int], None] | None,
+    split: tuple[RowNumbers, RowNumbers],
+    deadline: _Deadline,
 ) -> MethodResult:
-    """Fit and measure one method on every split, or say why it cannot be done."""
-    aucs, precisions, seconds = [], [], []
-    for number, (train, test) in enumerate(splits):
-        if on_fit is not None:
-            on_fit(name, number)
-        try:
-            started = time.perf_counter()
-            detector = registry.method(name)(**arguments).fit(take_rows(X, train), y[train])
-            seconds.append(time.perf_counter() - started)
-            scores = detector.anomaly_score(take_rows(X, test))
-        except EsadError as error:
-            return MethodResult(name, reason=str(error))
-        found = evaluate(scores, (y[test] == labels.ANOMALY).astype(np.int8), ks=(), n_bootstrap=0)
-        aucs.append(found.auc)
-        precisions.append(found.average_precision)
-    return MethodResult(name, tuple(aucs), tuple(precisions), tuple(seconds))
+    """Fit and measure one method on one more split, or say why it cannot be done."""
+    train, test = split
+    try:
+        started = time.perf_counter()
+        detector = registry.method(result.method)(**arguments)
+        detector.fit(take_rows(X, train), y[train], callbacks=[deadline])
+        seconds = time.perf_counter() - started
+        scores = detector.anomaly_score(take_rows(X, test))
+    except _TimeUp:
+        return result
+    except EsadError as error:
+        return MethodResult(result.method, reason=str(error))
+    found = evaluate(scores, (y[test] == labels.ANOMALY).astype(np.int8), ks=(), n_bootstrap=0)
+    return MethodResult(
+        result.method,
+        (*result.auc, found.auc),
+        (*result.average_precision, found.average_precision),
+        (*result.fit_seconds, seconds),
+    )

@@ -1,7 +1,6 @@
 """`esad bench`: experiments from a file, results in a store, tables from it."""
 
 import os
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -40,7 +39,6 @@ EXPORT_EXAMPLE = output.example("esad bench export bench.db --out results.jsonl"
 MERGE_EXAMPLE = output.example("esad bench merge bench.db other-machine.db")
 _STORE = Path("bench.db")
 _HEAD = "# Results\n\n<!-- Written by esad bench report. -->\n"
-_UNITS = {"s": 1, "m": 60, "h": 3600}
 
 Experiments = Annotated[list[Path], typer.Argument(metavar="EXPERIMENT...", help="Experiment files (TOML).")]
 StorePath = Annotated[Path, options.option("--store -s", "FILE", "Store of results; made if it is not there.")]
@@ -98,7 +96,7 @@ def run(
 
     chosen = [_read(path, subset) for path in experiments]
     cells = [cell for experiment in chosen for _, cell in experiment.cells()]
-    seconds = None if budget is None else _seconds(budget)
+    seconds = None if budget is None else options.seconds_of(budget)
     with ResultStore(store) as results, output.bar(bursts=True, shown=not as_json) as progress:
         n_cells = len({cell.name for cell in cells})
         n_there = len({cell.name for cell in cells} & results.finished())
@@ -219,14 +217,6 @@ def _read(path: Path, subset: list[str] | None) -> "Experiment":
             raise InputError(f"--subset must be NAME=VALUE, such as seed=0,1. Got {text!r}.")
         chosen.setdefault(name.strip(), []).extend(value.strip() for value in values.split(","))
     return grid.read(path).subset(chosen)
-
-
-def _seconds(text: str) -> float:
-    """Seconds in 90s, 25m or 2h."""
-    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([smh])", text.strip())
-    if found is None:
-        raise InputError(f"--budget must be a time such as 90s, 25m or 2h. Got {text!r}.")
-    return float(found[1]) * _UNITS[found[2]]
 
 
 def _told(done: "Result | Failure") -> str:

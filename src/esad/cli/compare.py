@@ -35,6 +35,14 @@ def compare(
     test_size: Annotated[
         float, options.option("--test-size", "SHARE", "Share of each kind of label that is held out.")
     ] = 0.3,
+    budget: Annotated[
+        str,
+        options.option(
+            "--budget",
+            "TIME",
+            "Stop after this long, such as 90s, 25m or 2h. Quick methods come first; what was left out is said.",
+        ),
+    ] = "2m",
     seed: options.Seed = 0,
     as_json: options.Json = False,
 ) -> None:
@@ -45,7 +53,7 @@ def compare(
     from esad.advice.compare import compare as measure
     from esad.detectors.training import TrainingData
 
-    asked = _names(methods)
+    asked, seconds = _names(methods), options.seconds_of(budget)
     training = TrainingData.from_file(
         data,
         label_column=label_column,
@@ -61,12 +69,13 @@ def compare(
     if training.y is None:
         raise LabelError("Comparing needs labels. Give --label-column, or sub-folders of pictures.")
     names = asked or list(registry.methods_for(training.kind))
-    with output.bar() as progress:
-        task = progress.add_task("comparing", total=len(names) * repeats)
+    with output.bar(bursts=True) as progress:
+        task = progress.add_task("comparing", total=len(names) * repeats, before=0, limit=seconds)
+        begun: list[str] = []
 
         def on_fit(name: str, number: int) -> None:
-            done = names.index(name) * repeats + number
-            progress.update(task, description=f"{name}, split {number + 1} of {repeats}", completed=done)
+            progress.update(task, description=f"{name}, split {number + 1} of {repeats}", completed=len(begun))
+            begun.append(name)
 
         found = measure(
             training.X,
@@ -76,6 +85,7 @@ def compare(
             test_size=test_size,
             random_state=seed,
             on_fit=on_fit,
+            max_seconds=seconds,
         )
     if all(result.reason is not None for result in found.results):
         raise InputError(f"No method could be used. {found.results[0].method}: {found.results[0].reason}")
@@ -103,5 +113,7 @@ def _show(found: "Comparison") -> None:
     output.show_table(found.title, HEADS, found.lines, right=HEADS[1:])
     for line in found.left_out:
         output.say(line)
+    if found.shortened:
+        output.say("Quick methods came first. For the others: --budget 10m, or --methods with a few of them.")
     output.say("Mean and spread (±) over the splits. Unlabelled rows count as normal here, hidden anomalies too:")
     output.say("good for comparing methods, not for promising a hit rate.")

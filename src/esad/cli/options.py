@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from esad import registry
+from esad.errors import InputError
 
 __all__ = [
     "AnomalyValue",
@@ -46,6 +47,7 @@ __all__ = [
     "complete_data_set",
     "complete_method",
     "option",
+    "seconds_of",
 ]
 
 
@@ -66,6 +68,20 @@ def complete_method(incomplete: str) -> list[str]:
 def complete_data_set(incomplete: str) -> list[str]:
     """Names of data sets for the shell."""
     return [name for name in registry.data_set_names() if name.startswith(incomplete)]
+
+
+def seconds_of(budget: str) -> float:
+    """Seconds in 90s, 25m or 2h.
+
+    Examples
+    --------
+    >>> seconds_of("25m")
+    1500.0
+    """
+    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([smh])", budget.strip())
+    if found is None:
+        raise InputError(f"--budget must be a time such as 90s, 25m or 2h. Got {budget!r}.")
+    return float(found[1]) * {"s": 1, "m": 60, "h": 3600}[found[2]]
 
 
 def _check_seed(seed: int) -> int:

@@ -327,7 +327,12 @@ def bar(
             if now < self._next:
                 return
             begun, before = self._begun[task_id]
-            left = time_left(now - begun, n_done=task.completed - before, n_left=task.remaining or 0.0, limit=None)
+            left = time_left(
+                now - begun,
+                n_done=task.completed - before,
+                n_left=task.remaining or 0.0,
+                limit=task.fields.get("limit"),
+            )
             done = f"{task.percentage:.0f} %" if task.total else f"{task.completed:,.0f} rows" if rows else "under way"
             text = "" if left is None or not task.total else f", about {timedelta(seconds=round(left))} left"
             _console(stderr=True).print(f"{task.description}: {done}{text}", soft_wrap=True)

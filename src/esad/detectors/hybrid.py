@@ -40,7 +40,7 @@ class HybridDetector(StandardDetector):
     n_epochs : int or "auto"
         Of the autoencoder. Auto: 150, less on large data.
     contamination : "auto" or float
-        Share of the training rows to flag; "auto" takes a robust rule on unlabelled rows that were left out.
+        Share of the training rows to flag; "auto" takes what labels and unlabelled rows tell.
     ... : those of `StandardDetector`
     """
 

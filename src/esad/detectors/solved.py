@@ -28,7 +28,7 @@ class ShallowDetector(Detector):
     Parameters
     ----------
     contamination : "auto" or float
-        Share of the training rows to flag; "auto" takes a robust rule on unlabelled rows that were left out.
+        Share of the training rows to flag; "auto" takes what labels and unlabelled rows tell.
     random_state : int, RandomState or None
     """
 

@@ -54,7 +54,7 @@ class StandardDetector(DeepDetector):
         True: hold out a quarter of the rows and keep the weights that rank their labels best. "splits": choose when to
         stop by repeated splits in a training before, then train on all rows; with few labels, to the end.
     contamination : "auto" or float
-        Share of the training rows to flag; "auto" takes a robust rule on the unlabelled scores.
+        Share of the training rows to flag; "auto" takes what labels and unlabelled rows tell.
     device : str
         "auto", "cpu", "cuda", ...
     precision : {"auto", "float32", "float64", "bfloat16"}

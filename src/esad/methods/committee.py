@@ -60,7 +60,7 @@ class Committee(CommitteeDetector):
     n_trees : int, default 320
         Of the `BaggedTrees` in it.
     contamination : "auto" or float, default "auto"
-        Share of the training rows to flag; "auto" takes a robust rule.
+        Share of the training rows to flag; "auto" takes what labels and unlabelled rows tell.
     device, precision : str
         As for `ESAD`.
     random_state : int, RandomState or None, default None

@@ -267,7 +267,7 @@ PARAMETERS = Parameters(
         allowed=COMMON["early_stopping"],
     ),
     contamination=Parameter(
-        meaning='Share of the training rows to flag; "auto" takes a robust rule on the unlabelled scores.',
+        meaning='Share of the training rows to flag; "auto" takes what labels and unlabelled rows tell.',
         allowed="'auto' or a share up to 0.5",
     ),
     device=Parameter(meaning='"auto", "cpu", "cuda", ...', allowed="str"),
