@@ -180,7 +180,7 @@ def test_demo_trains_compares_and_leaves_working_files(esad, tmp_path, monkeypat
         "score": "warning: the rows do not look like the training rows",
     }
     for command in commands:
-        result = esad(*command, *(("--repeats", 1) if command[0] == "compare" else ()))
+        result = esad(*command, *(("--repeats", 1, "-m", "esad,iforest") if command[0] == "compare" else ()))
         assert result.code == 0, command
         assert result.err.startswith(said[command[0]]) if command[0] in said else result.err == "", command
 
