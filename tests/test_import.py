@@ -72,6 +72,7 @@ def test_public_names_are_these():
         "labels",
         "learning_curve",
         "load",
+        "plot",
         "registry",
         "score_file",
         "search",

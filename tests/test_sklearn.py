@@ -5,6 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
+import scipy.sparse
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -20,6 +21,9 @@ LABEL_CHECKS = {
     "check_dict_unchanged",
     "check_dont_overwrite_parameters",
     "check_dtype_object",
+    "check_estimator_sparse_array",
+    "check_estimator_sparse_matrix",
+    "check_estimator_sparse_tag",
     "check_estimators_dtypes",
     "check_estimators_fit_returns_self",
     "check_estimators_overwrite_params",
@@ -40,8 +44,9 @@ class FoldedLabels:
 
     def fit(self, X, y=None, **kwargs):
         folded = None if y is None else np.sign(np.asarray(y, dtype=float))
-        if self.labels_needed and np.asarray(X).ndim == 2:
-            folded = np.zeros(len(X)) if folded is None else folded
+        shape = X.shape if scipy.sparse.issparse(X) else np.asarray(X).shape
+        if self.labels_needed and len(shape) == 2:
+            folded = np.zeros(shape[0]) if folded is None else folded
             folded[:2] = -1
         return super().fit(X, folded, **kwargs)
 
@@ -73,7 +78,7 @@ def test_only_the_label_checks_fail(name):
         failed = [r for r in results if r["status"] == "xfail"]
         assert {r["check_name"] for r in failed} == LABEL_CHECKS
     for result in failed:
-        said = repr(result["exception"]) + str(result["exception"])
+        said = f"{result['exception']!r}{result['exception']}{result['exception'].__cause__!r}"
         assert any(words in said for words in ("LabelError", "`y` must hold", "needs one at least")), said
 
 

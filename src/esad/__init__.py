@@ -31,7 +31,7 @@ _NAMES = {
     "search": "esad.advice.search",
     "suggest_labels": "esad.advice.suggest",
 }
-_MODULES = ("errors", "labels", "registry")
+_MODULES = ("errors", "labels", "plot", "registry")
 
 
 def _detectors() -> dict[str, str]:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from esad import labels, registry
+from esad.advice.displays import ComparisonDisplay
 from esad.core.markup import new, table, to_html
 from esad.core.text import counted
 from esad.detectors.solved import ShallowDetector
@@ -130,6 +131,10 @@ class Comparison:
             counts = ", ".join(f"{one.method} {len(one.auc)}" for one in self.shortened)
             told.append(f"{self.max_seconds:g} s were not enough for all {self.n_repeats} splits: {counts}.")
         return told
+
+    def plot(self, *, ax: Any = None) -> ComparisonDisplay:
+        """Draw every method's figures on every split (extra `plot`)."""
+        return ComparisonDisplay(self).plot(ax)
 
     def _repr_html_(self) -> str:
         """The methods as a table, in a notebook."""

@@ -26,6 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from esad import labels
 from esad.advice.crossfit import MAX_ROWS, Fold, auc, held_out_scores, label_check, thin_rows
+from esad.advice.displays import LabelCurveDisplay
 from esad.core.random import seed_from
 from esad.detectors.base import Detector
 from esad.errors import InputError, LabelError
@@ -100,6 +101,10 @@ class LearningCurve:
     points: tuple[CurvePoint, ...]
     gain: Gain
     n_repeats: int
+
+    def plot(self, *, ax: Any = None) -> LabelCurveDisplay:
+        """Draw the curve and the gain to come (extra `plot`)."""
+        return LabelCurveDisplay(self).plot(ax)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values that `json.dumps` takes."""

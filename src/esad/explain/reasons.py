@@ -16,6 +16,8 @@ from esad.explain.cases import Case
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from esad.explain.displays import HeatMapDisplay, ReasonsDisplay
+
 __all__ = ["HeatMaps", "Reasons", "cell_text", "plain_cell"]
 
 Values = NDArray[np.float64]
@@ -140,6 +142,12 @@ class Reasons(_Explained):
             parts.append(table(heads, [list(line) for line in self.lines(row)], numbers=("share",)))
         return to_html(*parts, self._more())
 
+    def plot(self, row: int = 0, *, n_columns: int = 8, ax: Any = None) -> "ReasonsDisplay":
+        """Draw what columns add to the score of a row (extra `plot`)."""
+        from esad.explain.displays import ReasonsDisplay
+
+        return ReasonsDisplay(self, row, n_columns).plot(ax)
+
     def to_frame(self, ids: Sequence[Any] | None = None, *, id_name: str = "row", top: int | None = None) -> "pa.Table":
         """One line per row and column, the largest share first: an arrow table; `.to_pandas()` makes it another.
 
@@ -252,6 +260,12 @@ class HeatMaps(_Explained):
         except MissingExtraError:
             return None
         return to_html(*parts, self._more())
+
+    def plot(self, row: int = 0, *, ax: Any = None) -> "HeatMapDisplay":
+        """Draw where the score of a picture comes from (extra `plot`)."""
+        from esad.explain.displays import HeatMapDisplay
+
+        return HeatMapDisplay(self, row).plot(ax)
 
     def to_json(self, row: int) -> dict[str, Any]:
         """One picture as plain values, with the place and the size of its hottest spot."""

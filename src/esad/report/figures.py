@@ -1,114 +1,168 @@
-"""Figures as inline SVG: they scale with the page and take its colours."""
+"""Figures as inline SVG: they scale with the page and take its colours.
+
+`SvgAxes` has the few methods of matplotlib's axes that the displays of `esad.plot` draw the report's figures with, so
+that a report needs no matplotlib and there is one of each plot.
+"""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
-from esad.core.markup import Element, new
+from esad.core.markup import Element, legend, new
 
-__all__ = ["COLOURS", "Plot", "ticks"]
+__all__ = ["SvgAxes", "ticks"]
 
-WIDTH, HEIGHT = 560, 300
+WIDTH = 560
 LEFT, RIGHT, TOP, BOTTOM = 56, 14, 12, 46
-COLOURS = ("one", "two", "three", "four")
+COLOURS = ("one", "two", "three", "four")  # of the page, in place of matplotlib's C0, C1, ...
 
 Values = NDArray[Any] | Sequence[float]
 
 
-class Plot:
-    """Axes to draw on.
+class SvgAxes:
+    """Axes to draw on; what is drawn becomes an element of the page once all is known.
 
     Parameters
     ----------
-    x, y : tuple of float
-        What the axes span.
-    x_label, y_label : str
     title : str
         What the figure shows, for those who do not see it.
     height : int
-    y_ticks : list of (float, str), optional
-        Where the vertical axis is marked, and with what; round numbers by default.
     """
 
-    def __init__(
-        self,
-        x: tuple[float, float],
-        y: tuple[float, float],
-        *,
-        x_label: str,
-        y_label: str,
-        title: str,
-        height: int = HEIGHT,
-        y_ticks: list[tuple[float, str]] | None = None,
-    ) -> None:
-        self.x = x if x[1] > x[0] else (x[0] - 0.5, x[0] + 0.5)
-        self.y = y if y[1] > y[0] else (y[0] - 0.5, y[0] + 0.5)
-        self.height = height
-        self.svg = new("svg", new("title", title), viewBox=f"0 0 {WIDTH} {height}", role="img")
-        self._axes(x_label, y_label, ticks(*self.y) if y_ticks is None else y_ticks)
+    figure = None
 
-    def line(self, x: Values, y: Values, colour: str = "one") -> None:
+    def __init__(self, title: str, *, height: int = 300) -> None:
+        self._title, self._height = title, height
+        self._artists: list[Callable[[], Element]] = []
+        self._names: dict[str, str] = {}
+        self._words = {"xlabel": "", "ylabel": ""}
+        self._seen: dict[str, list[float]] = {"x": [], "y": []}
+        self._limits: dict[str, tuple[float, float]] = {}
+        self._ticks: list[tuple[float, str]] | None = None
+        self._scale: Callable[[Any], Any] = float
+
+    # ------------------------------------------------------------------ as matplotlib's
+
+    def plot(self, x: Values, y: Values, *, color: str = "C0", linestyle: str = "-", label: str = "") -> "list[_Line]":
         """A line through points."""
-        points = " ".join(f"{self._across(a):.1f},{self._up(b):.1f}" for a, b in zip(x, y, strict=True))
-        self.svg.append(new("polyline", points=points, class_=colour))
+        colour = "four" if linestyle == "--" else _colour(color)
+        self._note(x, y, colour, label)
+        self._artists.append(lambda: new("polyline", points=self._points(x, y), class_=colour))
+        return [_Line(color)]
 
-    def band(self, x: Values, low: Values, high: Values) -> None:
+    def fill_between(self, x: Values, low: Values, high: Values, **style: Any) -> None:
         """The area between two lines."""
-        there = [f"{self._across(a):.1f},{self._up(b):.1f}" for a, b in zip(x, low, strict=True)]
-        back = [f"{self._across(a):.1f},{self._up(b):.1f}" for a, b in zip(x, high, strict=True)]
-        self.svg.append(new("polygon", points=" ".join([*there, *back[::-1]]), class_="fill-band"))
+        self._note(x, [*low, *high])
+        self._artists.append(
+            lambda: new(
+                "polygon", points=f"{self._points(x, low)} {self._points(x[::-1], high[::-1])}", class_="fill-band"
+            )
+        )
 
-    def bars(self, edges: Values, counts: Values, *, below: Values | None = None, colour: str = "one") -> None:
-        """Columns between edges, standing on others where given."""
-        ground = np.zeros(len(counts)) if below is None else np.asarray(below)
-        for left, right, count, base in zip(edges[:-1], edges[1:], counts, ground, strict=True):
-            if count > 0:
-                x, top = self._across(left), self._up(base + count)
-                width = max(self._across(right) - x - 0.8, 0.6)
-                size = {"x": f"{x:.1f}", "y": f"{top:.1f}", "width": f"{width:.1f}"}
-                height = f"{max(self._up(base) - top, 0.5):.1f}"
-                self.svg.append(new("rect", **size, height=height, class_=f"fill-{colour}"))
+    def stairs(
+        self, values: Values, edges: Values, *, baseline: Values, fill: bool, color: str = "C0", label: str = ""
+    ) -> None:
+        """Columns between edges, from the baseline up."""
+        self._note(edges, [*values, *baseline], _colour(color), label)
+        boxes = [box for box in zip(edges[:-1], edges[1:], values, baseline, strict=True) if box[2] > box[3]]
+        self._artists.append(lambda: new("g", *(self._column(*box, _colour(color)) for box in boxes)))
 
-    def rule(self, x: float, text: str) -> None:
-        """A vertical line with a word to it, as far as it lies on the axes."""
-        if not self.x[0] <= x <= self.x[1]:
-            return
+    def axvline(self, x: float, *, label: str = "", **style: Any) -> None:
+        """A vertical line with its label beside it."""
+        self._artists.append(lambda: self._rule(x, label))
+
+    def set(self, *, xlim: tuple[float, float] | None = None, ylim: Any = None, **words: str) -> None:
+        """Limits and labels."""
+        self._limits |= {side: limits for side, limits in (("x", xlim), ("y", ylim)) if limits is not None}
+        self._words |= words
+
+    def set_yscale(self, name: str, functions: tuple[Callable[[Any], Any], Any] | None = None) -> None:
+        """A logarithmic axis, or one by a function and its inverse."""
+        self._scale = math.log10 if functions is None else functions[0]
+
+    def set_yticks(self, values: Sequence[float], texts: Sequence[str]) -> None:
+        """Where the vertical axis is marked, and with what; round numbers by default."""
+        self._ticks = list(zip(values, texts, strict=True))
+
+    def legend(self, **place: Any) -> None:
+        """Nothing: names stand below the figure wherever there are two or more."""
+
+    # ------------------------------------------------------------------ into the page
+
+    def to_element(self, caption: str) -> Element:
+        """The drawing with its names and a caption."""
+        low, high = self._limits.get("y") or (min(self._seen["y"]), max(self._seen["y"]))
+        self._x = _apart(*(self._limits.get("x") or (min(self._seen["x"]), max(self._seen["x"]))))
+        self._y = _apart(float(self._scale(low)), float(self._scale(high)))
+        svg = new("svg", new("title", self._title), viewBox=f"0 0 {WIDTH} {self._height}", role="img")
+        svg.extend([*self._axes(), *(draw() for draw in self._artists)])
+        names = legend(self._names) if len(self._names) > 1 else None
+        return new("figure", svg, names, new("figcaption", caption))
+
+    def _note(self, x: Values, y: Values, colour: str = "", label: str = "") -> None:
+        self._seen["x"] += [float(value) for value in x]
+        self._seen["y"] += [float(value) for value in y]
+        if label:
+            self._names[label] = colour
+
+    def _points(self, x: Values, y: Values) -> str:
+        return " ".join(f"{self._across(a):.1f},{self._up(b):.1f}" for a, b in zip(x, y, strict=True))
+
+    def _column(self, left: float, right: float, top: float, ground: float, colour: str) -> Element:
+        x, y = self._across(left), self._up(top)
+        size = {"x": f"{x:.1f}", "y": f"{y:.1f}", "width": f"{max(self._across(right) - x - 0.8, 0.6):.1f}"}
+        return new("rect", **size, height=f"{max(self._up(ground) - y, 0.5):.1f}", class_=f"fill-{colour}")
+
+    def _rule(self, x: float, text: str) -> Element:
         at = self._across(x)
-        self.svg.append(new("line", x1=f"{at:.1f}", x2=f"{at:.1f}", y1=TOP, y2=self.height - BOTTOM, class_="rule"))
+        line = new("line", x1=f"{at:.1f}", x2=f"{at:.1f}", y1=TOP, y2=self._height - BOTTOM, class_="rule")
         right = at > WIDTH * 0.7
         place = {"x": f"{at + (-6 if right else 6):.1f}", "y": TOP + 12, "text_anchor": "end" if right else "start"}
-        self.svg.append(new("text", text, **place, class_="strong"))
+        return new("g", line, new("text", text, **place, class_="strong"))
 
-    def _axes(self, x_label: str, y_label: str, y_ticks: list[tuple[float, str]]) -> None:
-        bottom = self.height - BOTTOM
-        for value, text in y_ticks:
-            at = self._up(value)
-            self.svg.append(new("line", x1=LEFT, x2=WIDTH - RIGHT, y1=f"{at:.1f}", y2=f"{at:.1f}", class_="grid"))
-            self.svg.append(new("text", text, x=LEFT - 6, y=f"{at + 4:.1f}", text_anchor="end"))
-        for value, text in ticks(*self.x):
-            at = self._across(value)
-            self.svg.append(new("line", x1=f"{at:.1f}", x2=f"{at:.1f}", y1=bottom, y2=bottom + 4, class_="axis"))
-            self.svg.append(new("text", text, x=f"{at:.1f}", y=bottom + 18, text_anchor="middle"))
-        self.svg.append(new("polyline", points=f"{LEFT},{TOP} {LEFT},{bottom} {WIDTH - RIGHT},{bottom}", class_="axis"))
-        self.svg.append(new("text", x_label, x=(LEFT + WIDTH - RIGHT) / 2, y=self.height - 6, text_anchor="middle"))
-        middle = (TOP + bottom) / 2
-        turned = {"transform": f"translate(13 {middle:.1f}) rotate(-90)", "text_anchor": "middle"}
-        self.svg.append(new("text", y_label, **turned))
+    def _axes(self) -> list[Element]:
+        bottom, out = self._height - BOTTOM, []
+        for value, text in self._ticks or ticks(*self._y):
+            at = f"{self._up(value):.1f}"
+            out.append(new("line", x1=LEFT, x2=WIDTH - RIGHT, y1=at, y2=at, class_="grid"))
+            out.append(new("text", text, x=LEFT - 6, y=f"{self._up(value) + 4:.1f}", text_anchor="end"))
+        for value, text in ticks(*self._x):
+            at = f"{self._across(value):.1f}"
+            out.append(new("line", x1=at, x2=at, y1=bottom, y2=bottom + 4, class_="axis"))
+            out.append(new("text", text, x=at, y=bottom + 18, text_anchor="middle"))
+        out.append(new("polyline", points=f"{LEFT},{TOP} {LEFT},{bottom} {WIDTH - RIGHT},{bottom}", class_="axis"))
+        middle = {"x": (LEFT + WIDTH - RIGHT) / 2, "y": self._height - 6, "text_anchor": "middle"}
+        turned = {"transform": f"translate(13 {(TOP + bottom) / 2:.1f}) rotate(-90)", "text_anchor": "middle"}
+        return [*out, new("text", self._words["xlabel"], **middle), new("text", self._words["ylabel"], **turned)]
 
     def _across(self, x: float) -> float:
-        share = (float(x) - self.x[0]) / (self.x[1] - self.x[0])
+        share = (float(x) - self._x[0]) / (self._x[1] - self._x[0])
         return LEFT + min(max(share, 0.0), 1.0) * (WIDTH - LEFT - RIGHT)
 
     def _up(self, y: float) -> float:
-        share = (float(y) - self.y[0]) / (self.y[1] - self.y[0])
-        return self.height - BOTTOM - min(max(share, 0.0), 1.0) * (self.height - TOP - BOTTOM)
+        share = (float(self._scale(y)) - self._y[0]) / (self._y[1] - self._y[0])
+        return self._height - BOTTOM - min(max(share, 0.0), 1.0) * (self._height - TOP - BOTTOM)
 
-    def figure(self, caption: str, *extra: Element) -> Element:
-        """The drawing with a caption."""
-        return new("figure", self.svg, *extra, new("figcaption", caption))
+
+class _Line:
+    """What is asked of a line that was drawn."""
+
+    def __init__(self, color: str) -> None:
+        self._color = color
+
+    def get_color(self) -> str:
+        return self._color
+
+
+def _colour(color: str) -> str:
+    """The page's name for a colour of matplotlib's cycle."""
+    return COLOURS[int(color[1:]) % len(COLOURS)] if color.startswith("C") else COLOURS[-1]
+
+
+def _apart(low: float, high: float) -> tuple[float, float]:
+    return (low, high) if high > low else (low - 0.5, low + 0.5)
 
 
 def ticks(low: float, high: float, n_wanted: int = 5) -> list[tuple[float, str]]:
@@ -121,7 +175,7 @@ def ticks(low: float, high: float, n_wanted: int = 5) -> list[tuple[float, str]]
     """
     rough = (high - low) / n_wanted
     power = 10.0 ** math.floor(math.log10(rough))
-    step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough * 0.999)
+    step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough * 0.95)
     first = math.ceil(low / step - 1e-9)
     last = math.floor(high / step + 1e-9)
     return [(number * step, f"{number * step:.6g}") for number in range(first, last + 1)]

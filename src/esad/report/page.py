@@ -1,25 +1,28 @@
 """The report as one HTML file: its sections, each from what was found to a piece of the page."""
 
-import math
 from collections.abc import Iterator
 
-import numpy as np
-from numpy.typing import NDArray
-
 from esad import __version__
-from esad.core.markup import Element, breakable, legend, new, render, table
+from esad.core.markup import Element, breakable, new, render, table
 from esad.core.text import counted
+from esad.errors import InputError
 from esad.explain.reasons import HeatMaps, Reasons, cell_text
-from esad.report.figures import COLOURS, Plot
+from esad.report.figures import SvgAxes
 from esad.report.findings import Alarm, Findings
 from esad.report.style import CSS
-from esad.score.curves import Curve, precision_recall, roc
+from esad.score.curves import precision_recall, roc
+from esad.score.displays import (
+    CalibrationDisplay,
+    LossDisplay,
+    PrecisionRecallDisplay,
+    RocCurveDisplay,
+    ScoreDistributionDisplay,
+)
 
 __all__ = ["write_page"]
 
 N_COLUMNS = 5  # of each alarm's reasons
 MAX_TEXT = 160  # characters of a cell that are seen at once
-N_BINS = 60
 MAX_COLUMNS = 60
 MAX_SHIFTS = 15
 
@@ -155,55 +158,14 @@ def _draw_tiles(found: Findings) -> Element:
 
 def _describe_distribution(found: Findings) -> list[Element]:
     """A histogram of the scores with the threshold."""
-    scores, threshold = found.scores, found.detector.threshold_
-    low, high = (float(value) for value in np.quantile(scores, (0.0, 0.999)))
-    low, high = min(low, threshold), max(high, threshold)
-    pad = 0.02 * (high - low) or 0.5
-    edges = np.linspace(low - pad, high + pad, N_BINS + 1)
-    clipped = np.clip(scores, edges[0], edges[-1])
-    groups = {"all rows": np.ones(len(scores), dtype=bool)}
-    if found.truth is not None:
-        groups = {"normal": ~found.truth, "anomaly": found.truth}
-    counts = {name: np.histogram(clipped[mine], bins=edges)[0] for name, mine in groups.items()}
-    heights = {name: np.sqrt(count) for name, count in _stack_counts(counts).items()}
-    top = max(float(height.max()) for height in heights.values())
-    plot = Plot(
-        (edges[0], edges[-1]),
-        (0.0, 1.08 * top),
-        x_label="anomaly score",
-        y_label="rows",
-        title="Histogram of the anomaly scores with the threshold",
-        y_ticks=_square_root_ticks(top),
-    )
-    below = np.zeros(N_BINS)
-    for (_, height), colour in zip(heights.items(), COLOURS, strict=False):
-        plot.bars(edges, height - below, below=below, colour=colour)
-        below = height
-    plot.rule(threshold, f"threshold {threshold:.4g}")
-    beyond = int((scores > edges[-1]).sum())
+    axes = SvgAxes("Histogram of the anomaly scores with the threshold")
+    display = ScoreDistributionDisplay(found.scores, found.detector.threshold_, found.truth).plot(axes)
     caption = (
         "Rows right of the line raise an alarm. The vertical axis grows with the square root, so that few rows can be "
         "seen beside many."
     )
-    caption += f" {beyond:,} higher scores stand in the last bar." if beyond else ""
-    names = legend(dict(zip(groups, COLOURS, strict=False)))
-    return [plot.figure(caption, names) if len(groups) > 1 else plot.figure(caption)]
-
-
-def _square_root_ticks(top: float) -> list[tuple[float, str]]:
-    """Numbers of rows at even distances of their square roots."""
-    exact = [(top * share) ** 2 for share in (0.25, 0.5, 0.75, 1.0)]
-    rounded = {max(1, round(value, -max(0, len(str(int(value))) - 2))) for value in exact}
-    return [(0.0, "0"), *((math.sqrt(value), f"{int(value):,}") for value in sorted(rounded))]
-
-
-def _stack_counts(counts: dict[str, NDArray[np.int64]]) -> dict[str, NDArray[np.int64]]:
-    """Each with those before it added."""
-    out, total = {}, np.zeros(N_BINS, dtype=np.int64)
-    for name, count in counts.items():
-        total = total + count
-        out[name] = total
-    return out
+    caption += f" {display.n_beyond:,} higher scores stand in the last bar." if display.n_beyond else ""
+    return [axes.to_element(caption)]
 
 
 def _describe_truth(found: Findings) -> list[Element]:
@@ -213,27 +175,15 @@ def _describe_truth(found: Findings) -> list[Element]:
         how = "esad report MODEL DATA --truth-column NAME --out report.html"
         return [new("p", words, "truth this section shows it:"), new("pre", new("code", how))]
     result = found.evaluation
-    level = _percent(result.level)
-    curves = [
-        (roc(found.scores, found.truth), "share of false alarms", "share of anomalies found", "auc", "ROC: AUC"),
-        (
-            precision_recall(found.scores, found.truth),
-            "share of anomalies found",
-            "share of alarms that are right",
-            "average_precision",
-            "Precision and recall: average precision",
-        ),
-    ]
-    drawn = [
-        _draw_curve(
-            curve,
-            x,
-            y,
-            f"{title} {getattr(result, name):.3f}, {level} of the resamples lie between "
-            f"{result.intervals[name][0]:.3f} and {result.intervals[name][1]:.3f}.",
-        )
-        for curve, x, y, name, title in curves
-    ]
+    drawn = []
+    for curve, display in ((roc, RocCurveDisplay), (precision_recall, PrecisionRecallDisplay)):
+        key, words = display.figure_name
+        low, high = result.intervals[key]
+        caption = f"{words[0].upper()}{words[1:]} {getattr(result, key):.3f}, "
+        caption += f"{_percent(result.level)} of the resamples lie between {low:.3f} and {high:.3f}."
+        axes = SvgAxes(caption, height=360)
+        display(curve(found.scores, found.truth), result).plot(axes)
+        drawn.append(axes.to_element(caption))
     alarms = result.confusion
     assert alarms is not None
     rows: list[list[Element | str]] = [
@@ -244,13 +194,6 @@ def _describe_truth(found: Findings) -> list[Element]:
     shares = f"False alarms: {_percent(alarms.false_alarm_rate)} of the normal rows. "
     n_anomaly = f"{result.n_anomaly:,} of {result.n_rows:,} rows are anomalies."
     return [new("div", *drawn, class_="pair"), counts, new("p", shares, n_anomaly, class_="soft")]
-
-
-def _draw_curve(curve: Curve, x_label: str, y_label: str, caption: str) -> Element:
-    plot = Plot((0.0, 1.0), (0.0, 1.0), x_label=x_label, y_label=y_label, title=caption, height=360)
-    plot.band(curve.x, curve.low, curve.high)
-    plot.line(curve.x, curve.y)
-    return plot.figure(caption)
 
 
 def _describe_kinds(found: Findings) -> list[Element]:
@@ -288,35 +231,21 @@ def _describe_calibration(found: Findings) -> list[Element]:
         how = "esad calibrate MODEL NORMAL_DATA --alpha 0.01 --out calibrated.esad"
         return [new("p", words), new("pre", new("code", how))]
     known = found.truth is not None
-    chosen = np.sort(found.p_values if found.truth is None else found.p_values[~found.truth])
-    n_rows = len(chosen)
-    promised = np.linspace(0.0, 1.0, 201)
-    share = np.searchsorted(chosen, promised, side="right") / max(n_rows, 1)
-    spread = 1.96 * np.sqrt(promised * (1 - promised) / max(n_rows, 1))
-    rows = "normal rows" if known else "rows"
-    plot = Plot(
-        (0.0, 1.0),
-        (0.0, 1.0),
-        x_label="p-value at most",
-        y_label=f"share of {rows}",
-        title="Share of rows with at most a given p-value",
-        height=360,
-    )
-    plot.band(promised, np.clip(promised - spread, 0, 1), np.clip(promised + spread, 0, 1))
-    plot.line(promised, promised, "four")
-    plot.line(promised, share)
+    chosen = found.p_values if found.truth is None else found.p_values[~found.truth]
+    axes = SvgAxes("Share of rows with at most a given p-value", height=360)
+    display = CalibrationDisplay(chosen, known).plot(axes)
     caption = f"Calibrated on {found.detector.calibration_}. "
     caption += (
         "On or below the dashed line the p-values keep their promise; the band is what chance allows."
         if known
         else "These rows may hold anomalies, which lift the left end above the dashed line."
     )
-    small = [level for level in (0.001, 0.01, 0.05, 0.1) if level * n_rows >= 1]
+    small = [level for level in (0.001, 0.01, 0.05, 0.1) if level * len(chosen) >= 1]
     lines: list[list[Element | str]] = [
-        [f"{level:g}", f"{(chosen <= level).mean():.4f}", f"{int((chosen <= level).sum()):,}"] for level in small
+        [f"{level:g}", f"{display.share_at(level):.4f}", f"{int((chosen <= level).sum()):,}"] for level in small
     ]
     counts = table(["p-value at most", "share", "rows"], lines, numbers=("share", "rows"))
-    return [new("div", plot.figure(caption), new("div", counts), class_="pair")]
+    return [new("div", axes.to_element(caption), new("div", counts), class_="pair")]
 
 
 def _describe_drift(found: Findings) -> list[Element]:
@@ -349,39 +278,12 @@ def _describe_drift(found: Findings) -> list[Element]:
 
 def _describe_training(found: Findings) -> list[Element]:
     """Losses over the training."""
-    curves = {name: np.asarray(curve) for name, curve in getattr(found.detector, "loss_curves_", {}).items()}
-    curves = {
-        name: curve for name, curve in curves.items() if curve.ndim == 1 and len(curve) and np.isfinite(curve).all()
-    }
-    if not curves:
+    axes = SvgAxes("Terms of the loss over the training")
+    try:
+        LossDisplay.from_estimator(found.detector, ax=axes)
+    except InputError:
         return [new("p", "This method is solved for, not trained step by step: there are no curves.")]
-    high = max(float(curve.max()) for curve in curves.values())
-    low = min(float(curve.min()) for curve in curves.values())
-    is_log = low > 0
-    y_ticks = _decade_ticks(low, high) if is_log else None
-    span = (math.log10(low), math.log10(high)) if is_log else (low, high)
-    plot = Plot(
-        (0.0, 100.0),
-        span,
-        x_label="training done, %",
-        y_label="loss",
-        title="Terms of the loss over the training",
-        y_ticks=y_ticks,
-    )
-    for number, curve in enumerate(curves.values()):
-        shown = np.log10(curve) if is_log else curve
-        plot.line(np.linspace(0, 100, len(curve)), shown, COLOURS[number % len(COLOURS)])
-    names = legend({name: COLOURS[number % len(COLOURS)] for number, name in enumerate(curves)})
-    caption = "Each term of the loss, weighted as it is trained on; mean over the members."
-    return [plot.figure(caption, names)]
-
-
-def _decade_ticks(low: float, high: float) -> list[tuple[float, str]]:
-    """Powers of ten, or where there are too few of them also their halves and fifths, on a logarithmic axis."""
-    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    factors = (1,) if len(powers) > 4 else (1, 2, 5)
-    values = [factor * 10.0**power for power in powers for factor in factors]
-    return [(math.log10(value), f"{value:g}") for value in values if low <= value <= high]
+    return [axes.to_element("Each term of the loss, weighted as it is trained on; mean over the members.")]
 
 
 def _describe_data(found: Findings) -> list[Element]:

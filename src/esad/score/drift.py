@@ -9,7 +9,7 @@ enough to matter: `distance` is the share of rows that would have to be moved.
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,9 @@ from esad.errors import InputError
 from esad.preprocess.inputs import Inputs, read
 from esad.table.columns import read_array
 from esad.table.profile import ColumnCounts, ColumnProfile, Profile
+
+if TYPE_CHECKING:
+    from esad.score.displays import DriftDisplay
 
 __all__ = ["LEVEL", "MIN_DISTANCE", "MIN_ROWS", "Drift", "DriftMonitor", "Shift"]
 
@@ -94,6 +97,12 @@ class Drift:
     def found(self) -> tuple[Shift, ...]:
         """What differs, the farthest first."""
         return tuple(sorted((shift for shift in self.shifts if shift.drifted), key=lambda shift: -shift.distance))
+
+    def plot(self, *, ax: Any = None) -> "DriftDisplay":
+        """Draw how far every column is from the training rows (extra `plot`)."""
+        from esad.score.displays import DriftDisplay
+
+        return DriftDisplay(self).plot(ax)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values: the verdict, the level, and what differs."""

@@ -1,0 +1,148 @@
+"""Plots of reasons: what columns add to a score, where a picture is unusual, what was expected in its place."""
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from esad.core.display import Display
+from esad.core.text import counted
+from esad.errors import InputError
+from esad.explain.drawing import draw_parts
+from esad.explain.reasons import HeatMaps, Reasons, cell_text
+
+__all__ = ["HeatMapDisplay", "ReasonsDisplay", "ReconstructionDisplay"]
+
+MAX_CELL = 24  # characters of a cell beside a bar
+
+
+@dataclass(eq=False)
+class ReasonsDisplay(Display):
+    """What each column adds to the score of a row, with what was given and what was expected.
+
+    Parameters
+    ----------
+    reasons : Reasons
+    row : int
+    n_columns : int
+        How many columns to draw, the largest shares first; the others are put together.
+
+    Examples
+    --------
+    >>> from esad import IsolationForest
+    >>> X = np.random.default_rng(0).normal(size=(200, 3))
+    >>> forest = IsolationForest(random_state=0).fit(X)
+    >>> display = ReasonsDisplay.from_estimator(forest, [[0.1, 8.0, 0.2]])
+    >>> display.ax_.get_yticklabels()[-1].get_text().splitlines()[0]
+    'x1 = 8'
+    """
+
+    reasons: Reasons
+    row: int = 0
+    n_columns: int = 8
+
+    @classmethod
+    def from_estimator(cls, estimator: Any, X: Any, *, row: int = 0, n_columns: int = 8, ax: Any = None) -> Self:
+        """Explain rows of a table, and draw one of them."""
+        reasons = estimator.explain(X)
+        if not isinstance(reasons, Reasons):
+            raise InputError("`ReasonsDisplay` is for tables. For pictures take `HeatMapDisplay`.")
+        return cls(reasons, row, n_columns).plot(ax)
+
+    def _size(self) -> tuple[float, float]:
+        return 6.4, 1.4 + 0.42 * (min(self.n_columns, len(self.reasons.columns)) + 1)
+
+    def _draw(self, ax: Any) -> None:
+        reasons, row = self.reasons, self.row
+        order, total = reasons.order(row), reasons.total[row]
+        shares = [float(total[index]) for index in order[: self.n_columns]]
+        names = [
+            f"{reasons.columns[index]} = {_short(reasons.observed[row, index])}\n"
+            f"expected {_short(reasons.expected[row, index])}"
+            for index in order[: self.n_columns]
+        ]
+        if rest := order[self.n_columns :]:
+            shares.append(float(total[rest].sum()))
+            names.append(f"({counted(len(rest), 'other column')})")
+        places = np.arange(len(shares))[::-1]
+        ax.barh(places, shares, color=["C1" if share >= 0 else "C0" for share in shares])
+        ax.axvline(0.0, color="0.3", linewidth=0.8)
+        ax.set_yticks(places[::-1], names[::-1], fontsize=8)
+        ax.set(xlabel="share of the score", title=f"row {row}, score {reasons.score[row]:.4g}")
+
+
+def _short(cell: Any) -> str:
+    text = cell_text(cell, n_digits=4)
+    return text if len(text) <= MAX_CELL else f"{text[: MAX_CELL - 1]}\N{HORIZONTAL ELLIPSIS}"
+
+
+@dataclass(eq=False)
+class HeatMapDisplay(Display):
+    """Where the score of a picture comes from: the picture in grey, and over it red to yellow what adds most.
+
+    Parameters
+    ----------
+    maps : HeatMaps
+    row : int
+
+    Examples
+    --------
+    >>> flat = np.zeros((1, 1, 8, 8), dtype=np.float32)
+    >>> maps = HeatMaps(score=np.ones(1), terms={}, base={}, shares={"s": flat[:, 0]}, pictures=flat, expected=flat)
+    >>> HeatMapDisplay(maps).plot().ax_.get_title()
+    'picture 0, score 1'
+    """
+
+    maps: HeatMaps
+    row: int = 0
+
+    @classmethod
+    def from_estimator(cls, estimator: Any, X: Any, *, row: int = 0, ax: Any = None) -> Self:
+        """Explain pictures, and draw one of them."""
+        maps = estimator.explain(X)
+        if not isinstance(maps, HeatMaps):
+            raise InputError(f"`{cls.__name__}` is for pictures. For tables take `ReasonsDisplay`.")
+        return cls(maps, row).plot(ax)
+
+    def _parts(self) -> tuple[str, ...]:
+        return ("heat",)
+
+    def _size(self) -> tuple[float, float]:
+        return 0.6 + 2.8 * len(self._parts()), 3.2
+
+    def _draw(self, ax: Any) -> None:
+        drawn = draw_parts(self.maps, self.row)
+        parts = [drawn[name] for name in self._parts()]
+        width = parts[0].shape[1]
+        for number, part in enumerate(parts):
+            left = 1.05 * width * number
+            ax.imshow(part, extent=(left, left + width, len(part), 0), interpolation="nearest")
+        ax.set(xlim=(0, width * (1.05 * len(parts) - 0.05)), yticks=[])
+        middles = [width * (1.05 * number + 0.5) for number in range(len(parts))]
+        ax.set_xticks(middles if len(parts) > 1 else [], self._parts() if len(parts) > 1 else [])
+        ax.tick_params(length=0)
+        for side in ax.spines.values():
+            side.set_visible(False)
+        ax.set_title(f"picture {self.row}, score {self.maps.score[self.row]:.4g}")
+
+
+class ReconstructionDisplay(HeatMapDisplay):
+    """A picture, what the model expects in its place, and where the score comes from, side by side.
+
+    Examples
+    --------
+    >>> from esad import Autoencoder
+    >>> pictures = np.random.default_rng(0).integers(0, 60, size=(30, 8, 8), dtype=np.uint8)
+    >>> rebuilder = Autoencoder(hidden=(4, 4), n_epochs=2, random_state=0).fit(pictures)
+    >>> display = ReconstructionDisplay.from_estimator(rebuilder, pictures[:1])
+    >>> [label.get_text() for label in display.ax_.get_xticklabels()]
+    ['given', 'expected', 'heat']
+    """
+
+    def _parts(self) -> tuple[str, ...]:
+        if not self.maps.is_rebuilt:
+            raise InputError(
+                "This model makes no picture of what would be normal in place of this one (`HeatMaps.is_rebuilt`): "
+                "labelled anomalies taught it to turn pictures into something else. Take `HeatMapDisplay`."
+            )
+        return "given", "expected", "heat"
