@@ -158,7 +158,7 @@ def test_several_files_are_read_whole_where_asked(parts, tmp_path, capsys):
 @pytest.mark.parametrize("suffix", [".csv", ".csv.gz"])
 def test_a_large_csv_is_streamed_without_being_asked(drawn, tmp_path, capsys, monkeypatch, suffix):
     monkeypatch.setattr("esad.io.csv.PART_BYTES", 8000)
-    monkeypatch.setattr("esad.detectors.training._memory", lambda: 1000.0)
+    monkeypatch.setattr("esad.detectors.training.data_limit", lambda: 125.0)
     folder = write_parts(tmp_path / "csv", drawn.X_train, drawn.y_train, suffix=suffix)
     file = str(next(folder.iterdir()))
     args = ["fit", file, "--ignore", "label", "--out", str(tmp_path / "m.esad"), "--json", "--set", "n_epochs=1"]
@@ -184,7 +184,7 @@ def test_what_does_not_go_together_is_one_line(parts, tmp_path, capsys, args, li
 
 
 def test_large_data_is_read_in_parts_without_being_asked(parts, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("esad.detectors.training._memory", lambda: 1000.0)
+    monkeypatch.setattr("esad.detectors.training.data_limit", lambda: 125.0)
     out = str(tmp_path / "m.esad")
     file = str(parts / "part-0.parquet")
     args = ["fit", file, "-l", "label", "--out", out, "--json", "--set", "n_epochs=1", "--members", "1"]

@@ -82,7 +82,7 @@ def test_rows_for_a_model_come_in_its_columns_with_the_labels_of_its_training(pa
 
 
 def test_data_in_parts_is_read_once_and_refused_early(payments, monkeypatch):
-    monkeypatch.setattr("esad.detectors.training._memory", lambda: 1000.0)
+    monkeypatch.setattr("esad.detectors.training.data_limit", lambda: 125.0)
     network = esad.ESAD(n_members=1, n_epochs=1, random_state=3, contamination=0.1)
     stages = set()
     data = TrainingData.from_file(
