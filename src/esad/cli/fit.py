@@ -105,16 +105,17 @@ def fit(
                 on_remark=output.remark,
                 on_progress=on_progress,
             )
+        reason = ""
         if method == AUTO:
             method, reason = _choose_method(training, settings or (), search=search)
             detector = build_detector(method, settings, **typed)
-            if not (quiet or as_json):
-                output.say(f"Method: {method}. {reason}")
         rule = _threshold_rule(contamination, false_alarm_rate, threshold_from_labels, settings or ())
         calibration: dict[str, Any] = {"calibration_ratio": calibration_ratio, "cross_calibration": cross_calibration}
         training.check_rule(rule, detector, **calibration)
         talks = not (quiet or as_json)
         if talks:
+            if reason:
+                output.say(f"Method: {method}. {reason}")
             _show_reading(data, training)
         _warn_of_labels(training)
         searched = _search(detector, training, shown=not quiet) if search else None
