@@ -79,7 +79,7 @@ def test_what_is_odd_about_files_is_said_once(esad, model, kit, tmp_path):
         (["--out", "out", "--fdr", "0.1"], "--fdr needs p-values, and the model has no calibration."),
         (["--out", "out", "--engine", "dask"], "The engine must be one of local, ray. Got 'dask'."),
         (["--out", "out", "--engine", "local", "--ray-address", "h:1"], "--ray-address is for --engine ray."),
-        (["--out", "out", "--format", "xlsx"], "The format must be one of csv, parquet. Got 'xlsx'."),
+        (["--out", "out", "--format", "json"], "The format must be one of csv, parquet, xlsx. Got 'json'."),
         (["--out", "in"], "it is a file being read"),
         (["--out", "in/part-0.csv"], "it is a file. Scores of shards need a folder."),
         (["--out", "out", "--id-column", "no"], "has no column 'no'"),

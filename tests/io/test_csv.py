@@ -301,7 +301,7 @@ def test_windows_text_is_read(tmp_path: Path, encoding: str) -> None:
 
 def test_a_line_of_another_encoding_deep_in_the_file_is_named(tmp_path: Path) -> None:
     file = write(tmp_path / "t.csv", b"a,b\n" + b"1,2\n" * 100_000 + "1,ä\n".encode("latin-1"))
-    assert "line 100002 is not UTF-8 text. Save the file as UTF-8" in refusal(file)
+    assert "line 100002 is not UTF-8 text. Say how it is written, such as `encoding='cp1252'`, or save" in refusal(file)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from in_parts import write_parts
 
 from esad.errors import DataFileError
 from esad.io.open import TableFiles, find_tables, open_data, open_tables
+from esad.io.reading import Reading
 
 
 def _rows(tables):
@@ -55,13 +56,18 @@ def test_what_is_known_without_reading_rows(csv, tmp_path):
 def test_decimals_of_the_training_hold_where_a_file_does_not_show_its_own(tmp_path):
     file = tmp_path / "t.csv"
     file.write_text("a;b\n50.000;2\n")
-    assert TableFiles([file]).decimal_point is None
+    assert TableFiles([file]).notes == {}
     assert TableFiles([file]).read()["a"].to_pylist() == [50.0]
-    assert TableFiles([file], decimal_point=",").read()["a"].to_pylist() == [50_000.0]
+    noted = Reading().with_notes({"decimal_point": ","})
+    assert TableFiles([file], reading=noted).read()["a"].to_pylist() == [50_000.0]
     file.write_text("a;b\n50.5;2\n")
-    assert TableFiles([file]).decimal_point == "."
+    assert TableFiles([file]).notes == {"decimal_point": "."}
     with pytest.raises(DataFileError, match=r"decimal points, such as 50\.5, and those of the training had decimal"):
-        TableFiles([file], decimal_point=",")
+        TableFiles([file], reading=noted)
+    assert (
+        TableFiles([file], reading=Reading(decimal=".").with_notes({"decimal_point": ","})).read()["a"][0].as_py()
+        == 50.5
+    )
 
 
 def test_several_files_are_one_table(tmp_path):

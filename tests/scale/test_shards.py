@@ -85,7 +85,7 @@ def test_mistakes_are_named(place):
     refused(DataFileError, "holds no table", ["empty"], place / "out")
     refused(DataFileError, "no such file", ["gone.csv"], place / "out")
     refused(DataFileError, "must end in one of", ["a/n.txt"], place / "out")
-    refused(InputError, "one of csv, parquet. Got 'xlsx'", ["a"], place / "out", form="xlsx")
+    refused(InputError, "one of csv, parquet, xlsx. Got 'json'", ["a"], place / "out", form="json")
     refused(InputError, "'c.csv' and 'c.tsv' would both go to", ["c.csv", "c.tsv"], place / "out")
     refused(OutputError, "it is a file being read", ["a"], place / "a")
     (place / "d").mkdir()

@@ -1,10 +1,13 @@
 """`esad calibrate`: p-values and a false-alarm rate for a model, from normal rows that it was not trained on."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from esad.cli import options, output
 from esad.cli.fit import check_out
+
+if TYPE_CHECKING:
+    from esad.io.reading import Reading
 
 __all__ = ["EXAMPLE", "calibrate"]
 
@@ -14,6 +17,7 @@ EXAMPLE = output.example(
 )
 
 
+@options.reads_files
 def calibrate(
     model: options.Model,
     data: options.Data,
@@ -37,6 +41,8 @@ def calibrate(
     normal_value: options.NormalValue = None,
     unlabelled_value: options.UnlabelledValue = None,
     labels_csv: options.LabelsCsv = None,
+    *,
+    reading: "Reading",
     as_json: options.Json = False,
 ) -> None:
     """Give a model p-values, and a threshold with a false-alarm rate, from normal rows.
@@ -64,6 +70,7 @@ def calibrate(
             pollution_ratio=pollution_ratio,
             roles=roles,
             labels_csv=labels_csv,
+            reading=reading,
             on_progress=on_progress,
             on_remark=output.remark,
         )

@@ -8,6 +8,7 @@ from esad.errors import InputError, LabelError
 
 if TYPE_CHECKING:
     from esad.advice.compare import Comparison
+    from esad.io.reading import Reading
 
 __all__ = ["EXAMPLE", "compare"]
 
@@ -17,6 +18,7 @@ EXAMPLE = output.example(
 )
 
 
+@options.reads_files
 def compare(
     data: options.Data,
     label_column: options.LabelColumn = None,
@@ -44,6 +46,8 @@ def compare(
         ),
     ] = "2m",
     seed: options.Seed = 0,
+    *,
+    reading: "Reading",
     as_json: options.Json = False,
 ) -> None:
     """Compare the methods on your own data by repeated splits.
@@ -64,6 +68,7 @@ def compare(
         normal_value=normal_value,
         unlabelled_value=unlabelled_value,
         labels_csv=labels_csv,
+        **reading.said(),
         on_remark=output.remark,
     )
     if training.y is None:

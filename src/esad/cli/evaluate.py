@@ -6,6 +6,7 @@ from esad.cli import options, output
 from esad.errors import InputError
 
 if TYPE_CHECKING:
+    from esad.io.reading import Reading
     from esad.score.metrics import Evaluation
 
 __all__ = ["EXAMPLE", "evaluate"]
@@ -17,6 +18,7 @@ EXAMPLE = output.example(
 )
 
 
+@options.reads_files
 def evaluate(
     model: options.Model,
     data: options.Data,
@@ -31,6 +33,8 @@ def evaluate(
         int, options.option("--resamples", "N", "Bootstrap resamples behind the intervals.", min=0)
     ] = 1000,
     seed: options.Seed = 0,
+    *,
+    reading: "Reading",
     as_json: options.Json = False,
 ) -> None:
     """Measure a model against the truth: AUC, average precision, precision at k, alarms at the threshold.
@@ -46,7 +50,9 @@ def evaluate(
     detector = load(model)
     if detector.inputs_.kind == "table" and truth_column is None:
         raise InputError("Which column holds the truth? Give --truth-column NAME.")
-    source = open_source(data, detector, truth_column=truth_column, labels_csv=labels_csv, on_remark=output.remark)
+    source = open_source(
+        data, detector, truth_column=truth_column, labels_csv=labels_csv, reading=reading, on_remark=output.remark
+    )
     with output.stages(rows=True) as on_progress:
         scores, words = score_all(detector, source, on_progress)
     if words is None:

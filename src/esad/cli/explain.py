@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from esad.detectors.scored_file import Worst
     from esad.detectors.training import TrainingData
     from esad.explain.reasons import HeatMaps, Reasons
+    from esad.io.reading import Reading
 
 __all__ = ["EXAMPLE", "explain", "read_cases"]
 
@@ -23,6 +24,7 @@ EXAMPLE = output.example(
 _SUFFIXES = (".csv", ".parquet", ".json")
 
 
+@options.reads_files
 def explain(
     model: options.Model,
     data: options.Data,
@@ -43,6 +45,8 @@ def explain(
     normal_value: options.NormalValue = None,
     unlabelled_value: options.UnlabelledValue = None,
     labels_csv: options.LabelsCsv = None,
+    *,
+    reading: "Reading",
     as_json: options.Json = False,
 ) -> None:
     """Say why rows are anomalous: which columns or pixels, what was expected there, which known case is near.
@@ -60,7 +64,7 @@ def explain(
         output.check_out(out, [model, data, *([cases] if cases else [])], _SUFFIXES, "reasons")
     elif out is not None:
         check_new_folder(out)
-    source = open_source(data, detector, id_column=id_column, on_remark=output.remark)
+    source = open_source(data, detector, id_column=id_column, reading=reading, on_remark=output.remark)
     known = read_cases(
         cases,
         detector,

@@ -1,10 +1,13 @@
 """`esad export`: a model as one file that runs without esad."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from esad.cli import options, output
 from esad.errors import InputError, OutputError
+
+if TYPE_CHECKING:
+    from esad.io.reading import Reading
 
 __all__ = ["EXAMPLE", "export"]
 
@@ -16,6 +19,7 @@ _SUFFIXES = {"onnx": ".onnx", "torch": ".pt2"}
 _MAX_SHOWN = 30
 
 
+@options.reads_files
 def export(
     model: options.Model,
     out: Annotated[Path, options.option("--out -o", "FILE", "File to write: .onnx, or .pt2 for torch.")],
@@ -27,6 +31,8 @@ def export(
         Path | None,
         options.option("--check", "DATA", "Rows or pictures to compare the scores on, beside random ones."),
     ] = None,
+    *,
+    reading: "Reading",
     as_json: options.Json = False,
 ) -> None:
     """Write a model as one file that runs without esad: preprocessing, members, score and threshold.
@@ -44,7 +50,7 @@ def export(
         ends = f"the name of a file of --format {format} must end in {_SUFFIXES[format]}"
         raise OutputError(f"Cannot write {str(out)!r}: {ends}.")
     detector = load(model)
-    X = None if check is None else next(iter(open_source(check, detector, on_remark=output.remark))).X
+    X = None if check is None else next(iter(open_source(check, detector, reading=reading, on_remark=output.remark))).X
     with output.bar() as progress:
         task = progress.add_task("reading", total=None)
         parity = write(

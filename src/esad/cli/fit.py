@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from esad.advice.search import Search
     from esad.detectors.base import Detector
     from esad.detectors.training import TrainingData
+    from esad.io.reading import Reading
     from esad.persist.checkpoint import Checkpoint
     from esad.score.threshold import Threshold
     from esad.table.schema import Column
@@ -42,6 +43,7 @@ _OTHER_SUFFIXES = (
 )
 
 
+@options.reads_files
 def fit(
     context: typer.Context,
     data: options.Data,
@@ -72,6 +74,8 @@ def fit(
     resume: options.Resume = False,
     checkpoint_every: options.CheckpointEvery = 20.0,
     quiet: options.Quiet = False,
+    *,
+    reading: "Reading",
     as_json: options.Json = False,
 ) -> None:
     """Learn from a file or folder and a few labels, and write a model.
@@ -98,6 +102,7 @@ def fit(
                 normal_value=normal_value,
                 unlabelled_value=unlabelled_value,
                 labels_csv=labels_csv,
+                **reading.said(),
                 skip_broken=skip_broken,
                 resize=resize,
                 stream=stream,

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from esad.advice.suggest import Suggestion
     from esad.detectors.base import Detector
     from esad.detectors.training import TrainingData
+    from esad.io.reading import Reading
 
 __all__ = ["EXAMPLE", "labels"]
 
@@ -26,6 +27,7 @@ _LOOKS_WRONG = 0.5  # suspicion from which more speaks against a label than for 
 _DOUBTS_SHOWN = 5
 
 
+@options.reads_files
 def labels(
     model: options.Model,
     data: options.Data,
@@ -42,6 +44,8 @@ def labels(
     quick: Annotated[
         bool, options.option("--quick", None, "Only suggest rows: no learning curve and no audit, which train anew.")
     ] = False,
+    *,
+    reading: "Reading",
     as_json: options.Json = False,
 ) -> None:
     """Say which rows to label next, what the next labels would bring, and which labels look wrong.
@@ -64,6 +68,7 @@ def labels(
         normal_value=normal_value,
         unlabelled_value=unlabelled_value,
         labels_csv=labels_csv,
+        reading=reading,
         on_remark=output.remark,
     )
     found = _advice(detector, rows, n, quick=quick)

@@ -1,13 +1,19 @@
 """Options and arguments that several commands share, so that a name means the same everywhere."""
 
+import functools
+import inspect
 import re
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from esad import registry
 from esad.errors import InputError
+
+if TYPE_CHECKING:
+    pass
 
 __all__ = [
     "AnomalyValue",
@@ -47,6 +53,7 @@ __all__ = [
     "complete_data_set",
     "complete_method",
     "option",
+    "reads_files",
     "seconds_of",
 ]
 
@@ -56,7 +63,7 @@ def option(names: str, value: str | None, help: str, panel: str | None = None, *
     return typer.Option(*names.split(), metavar=value, help=help, rich_help_panel=panel, **rest)
 
 
-_DATA, _RUNNING, _ADDRESS = "Data", "Running", "Address"
+_DATA, _RUNNING, _ADDRESS, _WRITTEN = "Data", "Running", "Address", "How files are written"
 _TRAINING, _THRESHOLD = "Training", "Threshold (one of these)"
 
 
@@ -101,7 +108,7 @@ def _parse_size(text: str) -> Any:
     return int(found[1]) if found[2] is None else (int(found[1]), int(found[2]))
 
 
-Data = Annotated[Path, typer.Argument(metavar="DATA", help="CSV or Parquet file, or a folder of pictures.")]
+Data = Annotated[Path, typer.Argument(metavar="DATA", help="CSV, Parquet or Excel file, or a folder of pictures.")]
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="Model file written by esad fit.")]
 Json = Annotated[bool, option("--json", None, "Print one JSON document and nothing else.")]
 LabelColumn = Annotated[
@@ -274,3 +281,75 @@ CheckpointEvery = Annotated[
     float, option("--checkpoint-every", "SECONDS", "Time between two checkpoints of the training.", _RUNNING, min=0)
 ]
 Quiet = Annotated[bool, option("--quiet -q", None, "Print nothing but warnings and errors.", _RUNNING)]
+
+# ---------------------------------------------------------------------- how files are written
+
+_READING: dict[str, Any] = {
+    "decimal": Annotated[
+        str | None,
+        option(
+            "--decimal",
+            "MARK",
+            "What stands before decimals, . or a comma, where the numbers do not show it.",
+            _WRITTEN,
+        ),
+    ],
+    "date_format": Annotated[
+        str | None,
+        option(
+            "--date-format",
+            "FORM",
+            "How dates such as 01/02/2024 are meant: day-first, month-first, or a form such as '%d.%m.%y %H:%M'.",
+            _WRITTEN,
+        ),
+    ],
+    "encoding": Annotated[
+        str | None,
+        option(
+            "--encoding",
+            "NAME",
+            "How letters are written, such as cp1250; by default UTF-8, UTF-16 or cp1252, as the file shows.",
+            _WRITTEN,
+        ),
+    ],
+    "sheet": Annotated[
+        str | None, option("--sheet", "NAME", "Sheet of an Excel file; by default the first.", _WRITTEN)
+    ],
+    "max_unpacked": Annotated[
+        float,
+        option(
+            "--max-unpacked",
+            "GIB",
+            "Refuse a Parquet file of which 65,536 rows become more than this in memory, and an Excel file that does; "
+            "0 reads whatever comes.",
+            _WRITTEN,
+            min=0,
+        ),
+    ],
+}
+
+
+def reads_files(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options that say how files are written, and hand it what was said as `reading`."""
+
+    @functools.wraps(command)
+    def wrapped(**given: Any) -> None:
+        from esad.io.reading import Reading
+
+        said = {name: given.pop(name) for name in _READING}
+        said["max_unpacked"] = int(said["max_unpacked"] * 2**30) or None
+        command(**given, reading=Reading(**said))
+
+    own = inspect.signature(command).parameters
+    added = [
+        inspect.Parameter(
+            name, inspect.Parameter.KEYWORD_ONLY, default=2.0 if name == "max_unpacked" else None, annotation=annotation
+        )
+        for name, annotation in _READING.items()
+    ]
+    kept = [
+        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for name, parameter in own.items() if name != "reading"
+    ]
+    vars(wrapped)["__signature__"] = inspect.Signature([*kept, *added])
+    wrapped.__annotations__ = {each.name: each.annotation for each in (*kept, *added)}
+    return wrapped

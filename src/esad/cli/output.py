@@ -68,6 +68,9 @@ _OPTIONS = {  # parameters of the library that are options here, `n_members` by 
             "calibration_ratio",
             "cases",
             "cross_calibration",
+            "date_format",
+            "decimal",
+            "encoding",
             "fdr",
             "id_column",
             "ignore",
@@ -76,6 +79,7 @@ _OPTIONS = {  # parameters of the library that are options here, `n_members` by 
             "labels_csv",
             "normal_value",
             "resize",
+            "sheet",
             "skip_broken",
             "text",
             "truth_column",
@@ -342,10 +346,9 @@ def bar(
         yield Lines()
         return
     parts: list[Any] = [progress.TextColumn("{task.description}"), progress.BarColumn()]
+    parts.append(progress.TaskProgressColumn())
     if rows:
         parts.append(progress.TextColumn("{task.completed:,} rows"))
-    else:
-        parts.append(progress.TaskProgressColumn())
     parts += [progress.TimeElapsedColumn(), TimeLeft() if bursts else progress.TimeRemainingColumn()]
     made = progress.Progress(*parts, console=Console(stderr=True), transient=True, get_time=get_time)
     with made if shown else nullcontext():  # one that is never started draws nothing
@@ -378,6 +381,8 @@ def stages(*, rows: bool = False, shown: bool = True) -> Iterator["OnProgress"]:
                     progress.remove_task(task)
                 tasks.clear()
                 tasks[stage] = progress.add_task(stage, total=n_in_all)
+            for task in progress.tasks:  # the last one, whose size may be an estimate that grows better
+                task.total = n_in_all
             progress.advance(tasks[stage], n_more)
 
         yield advance

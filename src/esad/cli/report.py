@@ -8,6 +8,7 @@ from esad.cli.explain import read_cases
 from esad.errors import InputError
 
 if TYPE_CHECKING:
+    from esad.io.reading import Reading
     from esad.report.findings import Findings
 
 __all__ = ["EXAMPLE", "report", "write_report"]
@@ -19,6 +20,7 @@ EXAMPLE = output.example(
 )
 
 
+@options.reads_files
 def report(
     model: options.Model,
     data: options.Data,
@@ -44,6 +46,8 @@ def report(
     labels_csv: options.LabelsCsv = None,
     cases: options.CasesFile = None,
     label_column: options.LabelColumn = None,
+    *,
+    reading: "Reading",
     as_json: options.Json = False,
 ) -> None:
     """Write one HTML file: scores, figures against the truth, the worst rows with reasons, calibration, training, data.
@@ -68,6 +72,7 @@ def report(
             seen_kinds=seen_kind,
             id_column=id_column,
             labels_csv=labels_csv,
+            reading=reading,
             cases=known,
             top=top,
             model_name=model.name,

@@ -15,6 +15,7 @@ from esad.errors import DataFileError, InputError
 
 if TYPE_CHECKING:
     from esad.detectors.base import Detector
+    from esad.io.reading import Reading
     from esad.review.dataset import ReviewDataset
     from esad.review.session import ReviewSession
 
@@ -33,8 +34,8 @@ _Paths = Annotated[
     list[Path],
     typer.Argument(
         metavar="[MODEL] DATA",
-        help="Model file, which may be left out, and what to judge: a CSV or Parquet file, a folder or quoted pattern "
-        "of such files, or a folder of pictures.",
+        help="Model file, which may be left out, and what to judge: a CSV, Parquet or Excel file, a folder or quoted "
+        "pattern of such files, or a folder of pictures.",
         show_default=False,
     ),
 ]
@@ -86,6 +87,7 @@ _Cold = Annotated[
 ]
 
 
+@options.reads_files
 def review(
     paths: _Paths,
     out: _Out = None,
@@ -111,6 +113,8 @@ def review(
     settings: options.Settings = None,
     seed: options.Seed = 0,
     device: options.Device = "auto",
+    *,
+    reading: "Reading",
     as_json: options.Json = False,
 ) -> None:
     """Judge rows or pictures in a web page, the most useful first; fit again, compare, keep or roll back.
@@ -133,6 +137,7 @@ def review(
         "skip_broken": skip_broken,
         "ignore": tuple(ignore or ()),
     }
+    read_as = roles | {"reading": reading}
     output.refuse_same_file(journal, [data, *([model] if model.exists() else [])])
     if export_labels is not None or import_labels is not None:
         if export_labels is not None:
@@ -142,7 +147,7 @@ def review(
         text_in = None if import_labels is None else _read_text(import_labels)
         if not model.exists():
             raise DataFileError(f"There is no model {str(model)!r} that says how to read the data. Review it first.")
-        dataset = ReviewDataset.from_file(data, load(model), on_remark=output.remark, **roles)
+        dataset = ReviewDataset.from_file(data, load(model), on_remark=output.remark, **read_as)
         n_judged, n_new = _exchange_labels(dataset, journal, export_labels, text_in, _names(reviewer)[0])
         if as_json:
             found = {"labels": str(journal), "n_judged": n_judged, "n_new": n_new}
@@ -164,12 +169,12 @@ def review(
             output.check_method(method)
             detector = build_detector(method, settings, seed=seed, device=device, members=members)
             with settings_blamed(method, settings):
-                _fit_first(detector, data, model, roles | {"text": tuple(text or ())})
+                _fit_first(detector, data, model, roles | {"text": tuple(text or ())} | reading.said())
         elif len(paths) == 1:
             output.note(f"going on with the model {str(model)!r}. To begin anew, name another one with --out.")
         on_remark = (lambda found: None) if is_new else output.remark  # what a first model was trained on is known
         session = ReviewSession.open(
-            data, model, journal, training=training, warm=not cold, on_remark=on_remark, **roles
+            data, model, journal, training=training, warm=not cold, on_remark=on_remark, **read_as
         )
     except BaseException:
         listener.close()

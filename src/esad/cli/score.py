@@ -12,6 +12,7 @@ from esad.errors import InputError
 
 if TYPE_CHECKING:
     from esad.detectors.scored_file import ScoredFile
+    from esad.io.reading import Reading
     from esad.scale import Outcome
     from esad.scale.work import Answer
     from esad.score.drift import Drift
@@ -30,19 +31,20 @@ _MAX_SHOWN = 8  # files set aside that are shown; all are in the summary
 _TOP = 20  # shown when no file is asked for
 
 
+@options.reads_files
 def score(
     model: options.Model,
     data: Annotated[
         list[Path],
         typer.Argument(
             metavar="DATA...",
-            help="CSV or Parquet file, or a folder of pictures. Many tables: files, a folder of them, or a "
-            "quoted pattern.",
+            help="CSV, Parquet or Excel file, or a folder of pictures. Many tables: files, a folder of "
+            "them, or a quoted pattern.",
         ),
     ],
     out: Annotated[
         Path | None,
-        options.option("--out -o", "SCORES", "Scores file to write: .csv or .parquet. Of many files: folder."),
+        options.option("--out -o", "SCORES", "Scores file to write: .csv, .parquet or .xlsx. Of many files: folder."),
     ] = None,
     id_column: options.IdColumn = None,
     top: Annotated[
@@ -70,15 +72,6 @@ def score(
             "Flag rows so that at most this share of those flagged is expected to be false. Reads the data twice.",
         ),
     ] = None,
-    max_unpacked: Annotated[
-        float,
-        options.option(
-            "--max-unpacked",
-            "GIB",
-            "Refuse a Parquet file of which 65,536 rows become more than this in memory; 0 reads whatever comes.",
-            min=0,
-        ),
-    ] = 2.0,
     engine: Annotated[
         str | None,
         options.option(
@@ -109,10 +102,15 @@ def score(
     ] = None,
     form: Annotated[
         str | None,
-        options.option(
-            "--format", "NAME", "Format of the scores, csv or parquet; by default that of each file.", _MANY
+        typer.Option(
+            "--format",
+            metavar="NAME",
+            help="Format of the scores, csv, parquet or xlsx; by default that of each file.",
+            rich_help_panel=_MANY,
         ),
     ] = None,
+    *,
+    reading: "Reading",
     as_json: options.Json = False,
 ) -> None:
     """Score every row: the higher, the more anomalous.
@@ -124,7 +122,7 @@ def score(
     from esad.detectors.model_file import load
     from esad.detectors.scored_file import score_file
 
-    detector, most = load(model), int(max_unpacked * 2**30) or None
+    detector = load(model)
     about_many = (engine, jobs, ray_address, form)
     if len(data) > 1 or any(option is not None for option in about_many) or _is_many(data[0], detector.inputs_.kind):
         from esad.detectors.alarms import AlarmRule
@@ -135,7 +133,7 @@ def score(
         if top is not None or with_data:
             raise InputError(f"{'--top' if top is not None else '--with-data'} is for one file.")
         outcome = _score_many(
-            model, data, out, about_many, id_column=id_column, alpha=alpha, max_unpacked=most, as_json=as_json
+            model, data, out, about_many, id_column=id_column, alpha=alpha, reading=reading, as_json=as_json
         )
         if as_json:
             output.json_out(outcome.to_json() | {"flagged_ratio": outcome.n_flagged / max(outcome.n_rows, 1)})
@@ -157,7 +155,7 @@ def score(
             fdr=fdr,
             with_data=with_data,
             top=top if top is not None else (0 if out else _TOP),
-            max_unpacked=most,
+            **reading.said(),
             on_progress=on_progress,
             on_remark=output.remark,
         )
@@ -228,7 +226,7 @@ def _score_many(
     *,
     id_column: str | None,
     alpha: float | None,
-    max_unpacked: int | None,
+    reading: "Reading",
     as_json: bool,
 ) -> "Outcome":
     from esad.scale import score_shards
@@ -261,7 +259,7 @@ def _score_many(
                 engine=engine or ("local" if address is None else "ray"),
                 n_jobs=jobs,
                 address=address,
-                max_unpacked=max_unpacked,
+                **reading.said(),
                 on_start=on_start,
                 on_done=on_done,
             )

@@ -15,6 +15,7 @@ from esad.io.picture_folder import Broken, Listing, is_picture, list_folder
 if TYPE_CHECKING:
     from esad.detectors.base import Detector
     from esad.io.open import TableFiles
+    from esad.io.reading import Reading
 
 __all__ = [
     "Block",
@@ -36,7 +37,8 @@ _Path = str | os.PathLike[str]
 class Block:
     """Some rows: what the model takes, their ids (None: count them), truth and kinds as they stand in the file.
 
-    `cells` are all columns of the file, where they were asked for.
+    `cells` are all columns of the file, where they were asked for; `share` is how much of the file has been read with
+    this block, where the number of rows is not known before.
     """
 
     X: Any
@@ -45,6 +47,7 @@ class Block:
     n_rows: int
     kinds: Any = None
     cells: Any = None
+    share: float | None = None
 
 
 @dataclass(frozen=True)
@@ -92,6 +95,7 @@ def open_source(
     truth_column: str | None = None,
     kind_column: str | None = None,
     labels_csv: _Path | None = None,
+    reading: "Reading | None" = None,
     noted_labels: bool = False,
     set_aside: bool = False,
     with_cells: bool = False,
@@ -110,6 +114,8 @@ def open_source(
         `id_column` the ids are those of the column that named the rows in training.
     labels_csv : str or path-like, optional
         The truth of pictures; their sub-folders by default.
+    reading : Reading, optional
+        How numbers, dates and letters of a table are written; as in training where it does not say.
     noted_labels : bool
         Without `truth_column` take the column that held the labels in training, where the file has it.
     set_aside : bool
@@ -135,6 +141,7 @@ def open_source(
         id_column=id_column,
         truth_column=truth_column,
         kind_column=kind_column,
+        reading=reading,
         noted_labels=noted_labels,
         with_cells=with_cells,
         on_remark=on_remark,
@@ -160,6 +167,7 @@ def open_table(
     id_column: str | None = None,
     truth_column: str | None = None,
     kind_column: str | None = None,
+    reading: "Reading | None" = None,
     noted_labels: bool = False,
     with_cells: bool = False,
     may_be_empty: bool = False,
@@ -167,10 +175,11 @@ def open_table(
 ) -> Source:
     """Open a table and check that its columns fit the model; as `open_source`, without a word unless asked."""
     from esad.io.open import TableFiles
+    from esad.io.reading import Reading
     from esad.io.roles import Roles, check_column
 
     notes = detector.notes_
-    data = TableFiles([path], decimal_point=notes.get("decimal_point"))
+    data = TableFiles([path], reading=(reading or Reading()).with_notes(notes))
     roles = {"id_column": id_column, "truth_column": truth_column, "kind_column": kind_column}
     for role, name in roles.items():
         check_column(name, data.names, data.files[0], role)
@@ -189,12 +198,18 @@ def open_table(
         _tell_odd(data, unknown, lost_id, on_remark)
 
     def read() -> Iterator[Block]:
-        for batch in data.batches(wanted, schema=detector.inputs_.schema, may_be_empty=may_be_empty):
+        share = None if data.n_rows is not None else 0.0
+
+        def note(now: float) -> None:
+            nonlocal share
+            share = now
+
+        for batch in data.batches(wanted, schema=detector.inputs_.schema, may_be_empty=may_be_empty, on_share=note):
             ids, truth, kinds = (
                 None if name is None else batch[name] for name in (id_column, truth_column, kind_column)
             )
             cells = batch if with_cells else None
-            yield Block(batch.select(features), ids, truth, batch.num_rows, kinds, cells)
+            yield Block(batch.select(features), ids, truth, batch.num_rows, kinds, cells, share)
 
     return Source(
         read,
@@ -231,7 +246,7 @@ def _tell_odd(data: "TableFiles", unknown: Sequence[str], lost_id: str | None, o
     for remark in check_unknown(unknown):
         on_remark(remark)
     if data.dialect is not None:
-        for remark in checks.check_decimals(data.dialect):
+        for remark in checks.check_notation(data.dialect, data.reading):
             on_remark(remark)
     if lost_id is not None:
         on_remark(Remark("note", f"there is no id column {lost_id!r} here: rows are numbered from 0."))

@@ -15,8 +15,8 @@ from esad.detectors.opening import Block, Source, open_source, plain_id
 from esad.errors import DataFileError, InputError
 from esad.io import checks
 from esad.io.checks import OnProgress, OnRemark
-from esad.io.limits import check_unpacked_size
 from esad.io.provenance import sources_in
+from esad.io.reading import Reading
 from esad.io.roles import Roles
 from esad.io.scores import ScoreWriter
 from esad.preprocess.inputs import read as read_rows
@@ -157,6 +157,10 @@ def score_file(
     top: int = 0,
     with_data: bool = False,
     inputs: Sequence[_Path] = (),
+    decimal: str | None = None,
+    date_format: str | None = None,
+    encoding: str | None = None,
+    sheet: str | None = None,
     max_unpacked: int | None = None,
     on_progress: OnProgress | None = None,
     on_remark: OnRemark = checks.tell,
@@ -168,10 +172,10 @@ def score_file(
     model : Detector or path
         Fitted, or a model file.
     data : str or path-like
-        CSV or Parquet file, or a folder of pictures; those that cannot be read are left out.
+        CSV, Parquet or Excel file, or a folder of pictures; those that cannot be read are left out.
     out : str or path-like, optional
-        Scores file to write, .csv or .parquet: the id column (or the row number, from 0), score, anomaly and, if the
-        model is calibrated, p_value. It is there when it is complete.
+        Scores file to write, .csv, .parquet or .xlsx: the id column (or the row number, from 0), score, anomaly and, if
+        the model is calibrated, p_value. It is there when it is complete.
     id_column : str, optional
         Column that names the rows; by default that of the training file, where this file has it.
     alpha : float, optional
@@ -185,12 +189,15 @@ def score_file(
         columns that add most to its score.
     inputs : sequence of paths
         Files that `out` must not take the place of, beside `data` and a `model` given as a file.
+    decimal, date_format, encoding, sheet : str, optional
+        How numbers, dates and letters of a table are written, as for `esad.io.reading.Reading`; as in training where
+        nothing is said. A file that shows otherwise is refused.
     max_unpacked : int, optional
         Bytes that 65,536 rows of a Parquet file may take when they are unpacked: a kilobyte can become gigabytes. It is
-        read once by a process of its own to see that, and refused with `LimitError` otherwise.
+        read once by a process of its own to see that, and refused with `LimitError` otherwise. So is an Excel file.
     on_progress : callable, optional
-        Told what is being done ("scoring", "counting"), with how many more rows, and of how many, None where only
-        reading tells.
+        Told what is being done ("scoring", "counting"), with how many more rows, and of how many: of CSV an estimate,
+        by the bytes read so far; None where nothing tells.
     on_remark : callable, optional
         Told of what is odd, as `Remark`; by default a warning, or a line in the log.
 
@@ -212,9 +219,18 @@ def score_file(
     """
     detector = _load(model)
     rule = AlarmRule.of(detector, alpha=alpha, fdr=fdr)
-    if max_unpacked is not None:
-        check_unpacked_size(data, max_unpacked)
-    source = open_source(data, detector, id_column=id_column, set_aside=True, with_cells=with_data, on_remark=on_remark)
+    reading = Reading(
+        decimal=decimal, date_format=date_format, encoding=encoding, sheet=sheet, max_unpacked=max_unpacked
+    )
+    source = open_source(
+        data,
+        detector,
+        id_column=id_column,
+        reading=reading,
+        set_aside=True,
+        with_cells=with_data,
+        on_remark=on_remark,
+    )
     read = [data, *inputs, *([model] if model is not detector else [])]
     found = score_source(detector, source, rule, out, inputs=read, top=top, on_progress=on_progress)
     for remark in rule.limits(found.n_flagged, found.n_rows):
@@ -322,11 +338,13 @@ def score_blocks(
     detector: "Detector", source: Source, on_progress: OnProgress | None = None, *, word: str = "scoring"
 ) -> Iterator[tuple[Block, Any, Scores]]:
     """Every block, its rows as a model takes them, their cells parsed once for all uses, and their scores."""
+    n_done = 0
     for block in source:
         X = read_rows(block.X)
         yield block, X, detector.anomaly_score(X)
+        n_done += block.n_rows
         if on_progress is not None:
-            on_progress(word, block.n_rows, source.n_rows)
+            on_progress(word, block.n_rows, round(n_done / block.share) if block.share else source.n_rows)
 
 
 def score_all(
@@ -349,6 +367,7 @@ def calibrate_on_file(
     pollution_ratio: float = 0.0,
     roles: Roles | None = None,
     labels_csv: _Path | None = None,
+    reading: Reading | None = None,
     on_progress: OnProgress | None = None,
     on_remark: OnRemark = checks.tell,
 ) -> tuple[int, int]:
@@ -367,6 +386,8 @@ def calibrate_on_file(
         The label column and its words; by default those of the training, where the file has that column.
     labels_csv : str or path-like, optional
         The labels of pictures; their sub-folders by default.
+    reading : Reading, optional
+        How a table is written; as in training where it does not say.
     on_progress, on_remark : callable, optional
         As for `score_file`.
 
@@ -387,6 +408,7 @@ def calibrate_on_file(
         detector,
         truth_column=asked.label_column,
         labels_csv=labels_csv,
+        reading=reading,
         noted_labels=True,
         on_remark=on_remark,
     )

@@ -23,6 +23,7 @@ from esad.io.checks import OnProgress, OnRemark, Remark
 from esad.io.open import Listing, TableFiles, find_tables, open_data
 from esad.io.picture_folder import Resize
 from esad.io.provenance import DataSource, note_sources
+from esad.io.reading import Reading
 from esad.io.roles import Roles, check_column
 from esad.io.stream import PictureStream, TableStream
 from esad.labels import LabelCounts
@@ -68,8 +69,8 @@ class TrainingData:
         Where the data lies, with a fingerprint of it.
     labels_csv : str or None
         Where the labels of pictures lie, if not in sub-folders.
-    decimal_point : str or None
-        What stands before decimals in a CSV file, where a number shows it.
+    written : mapping of str to str
+        How numbers, dates and letters are written in the file, for a model to keep.
 
     Examples
     --------
@@ -96,7 +97,7 @@ class TrainingData:
     survey: Survey | None = None
     source: DataSource | None = None
     labels_csv: str | None = None
-    decimal_point: str | None = None
+    written: Mapping[str, str] = field(default_factory=dict)
     _parsed: Table | None = None  # of X
 
     @classmethod
@@ -112,6 +113,11 @@ class TrainingData:
         normal_value: object = None,
         unlabelled_value: object = None,
         labels_csv: str | os.PathLike[str] | None = None,
+        decimal: str | None = None,
+        date_format: str | None = None,
+        encoding: str | None = None,
+        sheet: str | None = None,
+        max_unpacked: int | None = None,
         skip_broken: bool = False,
         resize: Resize | Literal["auto"] = "auto",
         stream: bool | None = False,
@@ -119,7 +125,7 @@ class TrainingData:
         on_remark: OnRemark = checks.tell,
         on_progress: OnProgress | None = None,
     ) -> "TrainingData":
-        """Read a CSV or Parquet file, a folder or pattern of them, or a folder of pictures.
+        """Read a CSV, Parquet or Excel file, a folder or pattern of them, or a folder of pictures.
 
         Parameters
         ----------
@@ -137,6 +143,9 @@ class TrainingData:
             Value of rows that nobody has looked at, beside blanks.
         labels_csv : str or path-like, optional
             For a folder of pictures: CSV with the columns file and label, instead of sub-folders.
+        decimal, date_format, encoding, sheet, max_unpacked
+            How numbers, dates and letters are written, and more, where the file does not show it: as for
+            `esad.io.reading.Reading`. A model keeps the first three.
         skip_broken : bool
             Leave out pictures that cannot be read; by default they are an error.
         resize : int, (int, int), None or "auto"
@@ -164,12 +173,16 @@ class TrainingData:
         )
         with _telling_how_to_skip():
             size = resize if resize != "auto" else _longest_side(detector) if os.path.isdir(path) else None
-            data = open_data(path, labels_csv=labels_csv, broken={} if skip_broken else None, resize=size)
+            reading = Reading(
+                decimal=decimal, date_format=date_format, encoding=encoding, sheet=sheet, max_unpacked=max_unpacked
+            )
+            unread: dict[str, str] | None = {} if skip_broken else None
+            data = open_data(path, reading=reading, labels_csv=labels_csv, broken=unread, resize=size)
         if isinstance(data, TableFiles):
             _check_table_options(labels_csv, skip_broken)
             roles.check(data.files[0], data.names)
-            if data.dialect is not None:
-                _tell_all(checks.check_dialect(data.files[0], data.dialect, roles), on_remark)
+            for file, dialect in list(data.dialects.items())[:1]:
+                _tell_all(checks.check_dialect(file, dialect, roles, data.reading), on_remark)
             _check_no_resize(resize)
         else:
             roles.check_folder()
@@ -183,8 +196,8 @@ class TrainingData:
         else:
             found = _read_pictures(Path(path), data, roles, from_csv, on_remark)
         where = None if labels_csv is None else os.path.abspath(labels_csv)
-        mark = data.decimal_point if isinstance(data, TableFiles) else None
-        return replace(found, source=DataSource.of(path), labels_csv=where, decimal_point=mark)
+        written = data.notes if isinstance(data, TableFiles) else {}
+        return replace(found, source=DataSource.of(path), labels_csv=where, written=written)
 
     @classmethod
     def for_model(
@@ -198,13 +211,15 @@ class TrainingData:
         normal_value: object = None,
         unlabelled_value: object = None,
         labels_csv: str | os.PathLike[str] | None = None,
+        reading: Reading | None = None,
         skip_broken: bool = False,
         on_remark: OnRemark = checks.tell,
     ) -> "TrainingData":
         """Read all rows of a file or folder in the columns of a fitted model, with the labels there are.
 
         Parameters are those of `from_file`; the columns of labels and ids are those of the training unless others are
-        given; so are the words for labels. Rows without labels are unlabelled: `y` is never None.
+        given; so are the words for labels, and how numbers, dates and letters are written unless `reading` says it.
+        Rows without labels are unlabelled: `y` is never None.
         """
         roles = Roles(
             label_column=label_column,
@@ -223,7 +238,7 @@ class TrainingData:
             if not files:
                 check_kind(path, detector)
             _check_table_options(labels_csv, skip_broken)
-            data = TableFiles(files or (path,), decimal_point=detector.notes_.get("decimal_point"))
+            data = TableFiles(files or (path,), reading=(reading or Reading()).with_notes(detector.notes_))
             check_column(label_column, data.names, data.files[0], "label_column")
             check_column(id_column, data.names, data.files[0], "id_column")
             known = Roles.from_notes(detector.notes_, data.names)
@@ -263,8 +278,7 @@ class TrainingData:
         notes = self.roles.notes(self.left_out)
         if self.labels_csv is not None:
             notes["labels_csv"] = self.labels_csv
-        if self.decimal_point is not None:
-            notes["decimal_point"] = self.decimal_point
+        notes |= self.written
         return notes if self.source is None else note_sources(notes, [self.source])
 
     @property
@@ -510,6 +524,8 @@ def _read_for_model(data: TableFiles, detector: "Detector", roles: Roles, on_rem
     aside = [roles.label_column, roles.id_column, known.label_column, known.id_column, *known.ignore]
     features, unknown = columns_for(data, detector, aside)
     _tell_all(check_unknown(unknown), on_remark)
+    if data.dialect is not None:
+        _tell_all(checks.check_notation(data.dialect, data.reading), on_remark)
     schema, named = (
         detector.inputs_.schema,
         [name for name in (roles.label_column, roles.id_column) if name is not None],

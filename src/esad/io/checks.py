@@ -11,11 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from esad.core.text import listed
-from esad.table.parse import read_numerals
+from esad.table.parse import DATE_ORDERS, read_numerals
 from esad.table.schema import Column, Schema, Table
 
 if TYPE_CHECKING:
     from esad.io.csv_dialect import Dialect
+    from esad.io.reading import Reading
     from esad.io.roles import Roles
 
 __all__ = [
@@ -23,9 +24,9 @@ __all__ = [
     "OnRemark",
     "Remark",
     "check_columns",
-    "check_decimals",
     "check_dialect",
     "check_kinds",
+    "check_notation",
     "check_texts",
     "names_the_answer",
     "tell",
@@ -111,7 +112,7 @@ def check_columns(X: Any, schema: Schema | None = None, *, label_column: str | N
     return (*check_texts(features, known), *check_kinds(features, known, label_column=label_column))
 
 
-def check_dialect(path: object, dialect: "Dialect", roles: "Roles") -> Iterator[Remark]:
+def check_dialect(path: object, dialect: "Dialect", roles: "Roles", reading: "Reading") -> Iterator[Remark]:
     """Look for a CSV file whose first line is hardly a header, and for whole numbers that are written like codes."""
     from esad.io.csv_dialect import looks_like_a_row
 
@@ -129,16 +130,35 @@ def check_dialect(path: object, dialect: "Dialect", roles: "Roles") -> Iterator[
             f"read as numbers, though written with leading zeros: {listed(codes)}. "
             f"If these are codes, pass `text={codes[:3]}`.",
         )
-    yield from check_decimals(dialect)
+    yield from check_notation(dialect, reading)
 
 
-def check_decimals(dialect: "Dialect") -> Iterator[Remark]:
-    """Look for a comma in the numbers of a CSV file that is only taken for a decimal comma."""
+def check_notation(dialect: "Dialect", reading: "Reading") -> Iterator[Remark]:
+    """Look for what a CSV file leaves open: a comma that may stand before decimals, the order of dates, the letters."""
     if dialect.unclear:
         yield Remark(
             "note",
             f"numbers such as {dialect.unclear} are read with a decimal comma, as "
-            f"{dialect.unclear.replace(',', '.')}. If these are thousands, write them without commas.",
+            f"{dialect.unclear.replace(',', '.')}. If these are thousands, pass `decimal='.'`.",
+        )
+    if dialect.date_unclear:
+        first, other = (
+            dialect.date_format.removesuffix("-first"),
+            next(order for order in DATE_ORDERS if order != dialect.date_format),
+        )
+        yield Remark(
+            "warning",
+            f"dates such as {dialect.date_unclear} are read with the {first} first, and no row tells whether they are "
+            f"meant so. If not, pass `date_format={other!r}`; else `date_format={dialect.date_format!r}` ends this "
+            "warning. The model keeps it.",
+        )
+    is_guess = dialect.encoding == "cp1252" and bool(dialect.encoding_example)
+    if is_guess and reading.encoding != dialect.encoding:
+        noted = f", as those of the training were ({reading.encoding})" if "encoding" in reading.noted else ""
+        yield Remark(
+            "warning" if noted else "note",
+            f"the letters are not UTF-8{noted}, and read as cp1252: {dialect.encoding_example!r}. If that is wrong, "
+            "say how they are written, such as `encoding='cp1250'`.",
         )
 
 
@@ -154,7 +174,8 @@ def check_texts(features: pa.Table, schema: Schema) -> Iterator[Remark]:
             yield Remark(
                 "warning",
                 f"column {column.name!r} looks like dates or times but is read as text, such as {texts[0]!r}. "
-                "Write dates like 2024-02-29 18:30, times and durations as numbers.",
+                "Write dates like 2024-02-29 18:30, or say how they are written with `date_format`; times and "
+                "durations as numbers.",
             )
         elif (odd := _text_among_numbers(texts)) and _PLAIN.fullmatch(odd):
             yield Remark(

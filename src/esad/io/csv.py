@@ -25,10 +25,10 @@ import pyarrow.parquet as pq
 
 from esad.core.text import listed, one_line
 from esad.errors import DataFileError, OutputError
-from esad.io.csv_dialect import MISSING, Dialect, not_readable, open_text
-from esad.table.parse import PLAIN, Style, parse_numbers, read_numerals
+from esad.io.csv_dialect import MISSING, Dialect, not_readable, open_text, show_date_order
+from esad.table.parse import DATE_ORDERS, PLAIN, Style, parse_dates, parse_numbers, read_numerals
 
-__all__ = ["Held", "Spool", "batches", "join_types", "read", "spool", "stored_type"]
+__all__ = ["Held", "Spool", "batches", "find_date_order", "join_types", "read", "spool", "stored_type"]
 
 logger = logging.getLogger("esad")
 
@@ -46,8 +46,8 @@ Types = Mapping[str, pa.DataType]
 def read(dialects: Mapping[Path, Dialect], names: Sequence[str], *, text: Sequence[str] = ()) -> dict[Path, pa.Table]:
     r"""All rows of files; a column's type is what all its values agree on, text if they do not or if named in `text`.
 
-    Numbers may be written as `esad.table.parse` knows them; a line in the log says so. Dates and times stay text, so
-    that one parser reads them in training and in scoring.
+    Numbers may be written as `esad.table.parse` knows them; a line in the log says so. Dates stay text, so that one
+    parser reads them in training and in scoring, but for those of the dialect's `date_format`.
 
     Examples
     --------
@@ -78,28 +78,66 @@ def _whole_text(path: Path, dialect: Dialect, names: Sequence[str]) -> pa.Table:
     return pa.Table.from_batches(_texts(path, dialect, names), pa.schema([(name, pa.string()) for name in names]))
 
 
-def batches(path: Path, dialect: Dialect, names: Sequence[str], *, numbers: Sequence[str]) -> Generator[pa.RecordBatch]:
-    """All rows, block by block: the columns `numbers` as such, the others as text."""
+def batches(
+    path: Path,
+    dialect: Dialect,
+    names: Sequence[str],
+    *,
+    kinds: Mapping[str, str],
+    on_bytes: Callable[[int], None] | None = None,
+) -> Generator[pa.RecordBatch]:
+    """All rows, block by block: columns of the kind "number" as such, so those of the kind "date", the others as text.
+
+    Dates stay text where the dialect has no `date_format`, for `Schema.align` to parse. `on_bytes` is told how many
+    bytes of the file have been read.
+    """
     n_before = 0
-    for batch in _texts(path, dialect, names):
+    for batch in _texts(path, dialect, names, on_bytes):
         columns = [
-            _numbers(path, dialect, name, column, n_before) if name in numbers else column
+            _of_kind(path, dialect, name, column, kinds.get(name), n_before)
             for name, column in zip(names, batch.columns, strict=True)
         ]
         yield pa.RecordBatch.from_arrays(columns, names=list(names))
         n_before += batch.num_rows
 
 
-def _numbers(path: Path, dialect: Dialect, name: str, texts: pa.Array, n_before: int) -> pa.Array:
-    """Text as numbers; what spells none is an error that names the column, the value and the line."""
-    values, bad_row = _parsed(texts, dialect)
+def _of_kind(path: Path, dialect: Dialect, name: str, texts: pa.Array, kind: str | None, n_before: int) -> pa.Array:
+    """Text as numbers or dates; what spells none is an error that names the column, the value and the line."""
+    if kind == "number":
+        values, bad_row = _parsed(texts, dialect)
+        what, fix = "number, and the column held numbers in training", ""
+    elif kind == "date" and dialect.date_format:
+        values, bad_row = _dates(texts, dialect)
+        what = f"date of the form {dialect.date_format}, as those of this file or of the training are"
+        fix = ", or say how the dates of this file are written with `date_format`"
+    else:
+        return texts
     if bad_row is None:
         return pa.array(values, from_pandas=True)
     line = _line_of_record(path, dialect, dialect.n_lines_before + 2 + n_before + bad_row)
     raise DataFileError(
         f"Cannot read {str(path)!r}: column {name!r} holds {texts[bad_row].as_py()[:40]!r} in line {line}, which is no "
-        "number, and the column held numbers in training. Correct the value or leave it empty."
+        f"{what}. Correct the value or leave it empty{fix}."
     )
+
+
+def _dates(texts: pa.Array, dialect: Dialect) -> tuple[Any, int | None]:
+    """Dates as the dialect has them, or of a form that needs no word, and the row of the first text that is none."""
+    dates, bad_row = parse_dates(texts, dialect.date_format)
+    if bad_row is not None and dialect.date_format not in DATE_ORDERS:
+        plain, bad_plain = parse_dates(texts)
+        return (plain, None) if bad_plain is None else (dates, bad_row)
+    return dates, bad_row
+
+
+def find_date_order(path: Path, dialect: Dialect) -> tuple[str, str]:
+    """The order of dates that the first lines left open, by all rows, and a date that shows it, if one does."""
+    for batch in _texts(path, dialect, dialect.date_columns):
+        for column in batch.columns:
+            order, example = show_date_order(column.drop_null())
+            if order:
+                return order, example
+    return "", ""
 
 
 def _parsed(texts: pa.Array, dialect: Dialect) -> tuple[Any, int | None]:
@@ -116,7 +154,9 @@ def _parsed(texts: pa.Array, dialect: Dialect) -> tuple[Any, int | None]:
     return values, bad_row
 
 
-def _texts(path: Path, dialect: Dialect, names: Sequence[str]) -> Generator[pa.RecordBatch]:
+def _texts(
+    path: Path, dialect: Dialect, names: Sequence[str], on_bytes: Callable[[int], None] | None = None
+) -> Generator[pa.RecordBatch]:
     """All rows, block by block, every column as text: null where nothing stands."""
     if not names:
         return
@@ -129,27 +169,34 @@ def _texts(path: Path, dialect: Dialect, names: Sequence[str]) -> Generator[pa.R
     read_names = list(dict.fromkeys((*names, dialect.names[-1])))  # the last one tells whether quotes close
     last = None
     try:
-        with pa_csv.open_csv(
-            str(path),
-            read_options=pa_csv.ReadOptions(
-                use_threads=False,  # only so arrow knows the row of a fault
-                block_size=dialect.n_block_bytes,
-                skip_rows=dialect.n_lines_before,
-                encoding=dialect.encoding,
-            ),
-            parse_options=pa_csv.ParseOptions(
-                delimiter=dialect.delimiter, newlines_in_values=True, invalid_row_handler=note
-            ),
-            convert_options=pa_csv.ConvertOptions(
-                column_types=dict.fromkeys(read_names, pa.string()),
-                include_columns=read_names,
-                null_values=list(MISSING),
-                strings_can_be_null=True,
-            ),
-        ) as reader:
+        raw = pa.OSFile(str(path)) if dialect.text is None else pa.BufferReader(dialect.text)
+        is_packed = dialect.text is None and path.name.lower().endswith(".gz")
+        with (
+            raw,
+            pa_csv.open_csv(
+                pa.CompressedInputStream(raw, "gzip") if is_packed else raw,
+                read_options=pa_csv.ReadOptions(
+                    use_threads=False,  # only so arrow knows the row of a fault
+                    block_size=dialect.n_block_bytes,
+                    skip_rows=dialect.n_lines_before,
+                    encoding=dialect.encoding,
+                ),
+                parse_options=pa_csv.ParseOptions(
+                    delimiter=dialect.delimiter, newlines_in_values=True, invalid_row_handler=note
+                ),
+                convert_options=pa_csv.ConvertOptions(
+                    column_types=dict.fromkeys(read_names, pa.string()),
+                    include_columns=read_names,
+                    null_values=list(MISSING),
+                    strings_can_be_null=True,
+                ),
+            ) as reader,
+        ):
             for batch in reader:
                 if batch.num_rows:
                     last = batch.column(dialect.names[-1])[-1].as_py()
+                    if on_bytes is not None:
+                        on_bytes(raw.tell())
                     yield batch.select(list(names))
     except (pa.ArrowException, OSError) as error:
         raise _fault(path, dialect, error, ragged) from error
@@ -167,6 +214,9 @@ def _typed(column: pa.ChunkedArray | pa.Array, dialect: Dialect) -> tuple[Held, 
     if column.null_count == len(column):
         return pa.null(), column.cast(pa.float64())
     head = column.drop_null().slice(0, _N_TRIED)
+    is_form = bool(dialect.date_format) and dialect.date_format not in DATE_ORDERS  # may look like a number: 20240131
+    if is_form and (dates := _as_dates(head, column, dialect)) is not None:
+        return pa.timestamp("us"), dates
     for type_ in (pa.int64(), pa.float64(), pa.bool_()):
         typed = None if _as_type(head, type_, dialect) is None else _as_type(column, type_, dialect)
         if typed is not None:
@@ -174,9 +224,20 @@ def _typed(column: pa.ChunkedArray | pa.Array, dialect: Dialect) -> tuple[Held, 
     style = read_numerals(_whole(head), decimal_point=dialect.decimal_point)[1]
     if style is not None:
         style = read_numerals(_whole(column), decimal_point=dialect.decimal_point)[1]
-    if style is None or not style.is_sound:
-        return style or pa.string(), column
-    return style, _turned(column, pa.float64(), dialect)
+    if style is not None and style.is_sound:
+        return style, _turned(column, pa.float64(), dialect)
+    if style is None and (dates := _as_dates(head, column, dialect)) is not None:
+        return pa.timestamp("us"), dates
+    return style or pa.string(), column
+
+
+def _as_dates(head: Any, column: Any, dialect: Dialect) -> pa.Array | None:
+    """Texts as dates of the dialect, None if one is none, or if the dialect has no dates of its own."""
+    for texts in (head, column) if dialect.date_format else ():
+        dates, bad_row = _dates(_whole(texts), dialect)
+        if bad_row is not None:
+            return None
+    return pa.array(dates) if dialect.date_format else None
 
 
 def _as_type(texts: Any, type_: pa.DataType, dialect: Dialect) -> Any:
@@ -231,6 +292,8 @@ def _turned(column: pa.ChunkedArray | pa.Array, type_: pa.DataType, dialect: Dia
     """Texts as a type that holds all of them."""
     if pa.types.is_string(type_):
         return column
+    if pa.types.is_timestamp(type_):
+        return pa.array(_dates(_whole(column), dialect)[0])
     plain = _as_type(column, type_, dialect)
     return pa.array(_parsed(_whole(column), dialect)[0], from_pandas=True) if plain is None else plain
 
@@ -413,12 +476,14 @@ def _walk_quotes(path: Path, dialect: Dialect) -> _Quotes:
 
 
 def _lines(path: Path, dialect: Dialect) -> Iterator[str]:
-    with open_text(path, dialect.encoding) as text:
+    with open_text(path, dialect) as text:
         yield from text
 
 
 def _line_of_record(path: Path, dialect: Dialect, record: int) -> int:
-    """Line in which a record starts, where the header is record 1; arrow counts records, people count lines."""
+    """Line in which a record starts, where the header is record 1; arrow counts records, people count lines or rows."""
+    if dialect.text is not None:
+        return record
     rows = csv.reader(_lines(path, dialect), delimiter=dialect.delimiter)
     number, start = 0, 1
     with contextlib.suppress(csv.Error):  # a field too long to look at

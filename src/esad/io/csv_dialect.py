@@ -1,5 +1,6 @@
 """How one CSV file is written, judged by its first lines: separator, decimal point, names, codes with leading zeros."""
 
+import codecs
 import collections
 import contextlib
 import csv
@@ -7,16 +8,27 @@ import io
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
 from esad.core.text import one_line
 from esad.errors import DataFileError
-from esad.table.parse import CASH
+from esad.table.parse import CASH, DATE_ORDERS, find_date_orders, parse_dates
 
-__all__ = ["MISSING", "Dialect", "check_names", "looks_like_a_row", "not_readable", "open_text", "sniff"]
+__all__ = [
+    "MISSING",
+    "Dialect",
+    "check_names",
+    "looks_like_a_row",
+    "not_readable",
+    "open_bytes",
+    "open_text",
+    "show_date_order",
+    "sniff",
+]
 
 _SAMPLE_BYTES = 1 << 18
 _MAX_HEADER_BYTES = 1 << 26
@@ -29,6 +41,9 @@ _CODE = re.compile(r"0\d+")
 _UNIT = re.compile(rf"^{CASH}\s?|\s?(?:%|{CASH})$")
 _BELOW_THOUSAND = re.compile(r"[+-]?\d{1,3}")
 _UNCLEAR = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}")  # 1,500
+_YEAR_LAST = re.compile(r"\d{1,2}([/-])\d{1,2}\1\d{2,4}(?:[T ].*)?")  # 31/01/2024
+_NOT_ASCII = re.compile(r"[^\s,;|]*[^\x00-\x7f][^\s,;|]*")
+_WIDE = ("utf-16", "utf-32")  # encodings in which ASCII has other bytes
 _MILLIONS = re.compile(r"[+-]?[1-9]\d{0,2}(?:,\d{3}){2,}")  # 1,500,000
 
 
@@ -71,8 +86,21 @@ class Dialect:
         A number such as 1,500 if the decimal comma is only a guess, else nothing.
     decimal_example : str
         A number that shows the decimal point, such as 1.5; nothing where no number tells.
-    encoding : {"utf8", "utf-16", "cp1252"}
-        How its letters are written, as far as the first lines tell.
+    encoding : str
+        How its letters are written, as far as the first lines tell: "utf8", "utf-16", "cp1252", or what was said.
+    encoding_example : str
+        A word that shows it; nothing where all letters are ASCII.
+    date_format : str
+        The order of dates with slashes or dashes and the year last, "day-first" or "month-first", or a form of dates;
+        nothing where there are none.
+    date_example : str
+        A date that shows the order, such as 31/01/2024; nothing where none tells.
+    date_unclear : str
+        A date such as 01/02/2024 if the order is only a guess, else nothing.
+    date_columns : tuple of str
+        Columns of such dates where the first lines do not tell the order.
+    text : pyarrow.Buffer, optional
+        Where the text is, if not in the file itself: of a sheet, with tabs.
     """
 
     names: tuple[str, ...]
@@ -84,6 +112,12 @@ class Dialect:
     unclear: str = ""
     decimal_example: str = ""
     encoding: str = "utf8"
+    encoding_example: str = ""
+    date_format: str = ""
+    date_example: str = ""
+    date_unclear: str = ""
+    date_columns: tuple[str, ...] = ()
+    text: pa.Buffer | None = field(default=None, compare=False, repr=False)
 
     @property
     def n_block_bytes(self) -> int:
@@ -91,8 +125,18 @@ class Dialect:
         return max(1 << 20, 16 * self.n_header_bytes)
 
 
-def sniff(path: Path) -> Dialect:
+def sniff(path: Path, *, encoding: str | None = None, is_sure: bool = True, text: pa.Buffer | None = None) -> Dialect:
     r"""Read the header line, and tell the rest from the lines after it.
+
+    Parameters
+    ----------
+    path : Path
+    encoding : str, optional
+        How letters are written.
+    is_sure : bool
+        Whether the user says so; else it is taken where the file does not show another.
+    text : pyarrow.Buffer, optional
+        The text, with tabs, where it is not in the file itself.
 
     Examples
     --------
@@ -104,14 +148,15 @@ def sniff(path: Path) -> Dialect:
     >>> dialect.names, dialect.delimiter, dialect.decimal_point
     (('name', 'size'), ';', ',')
     """
-    text, encoding = _decoded(path, _sample(path))
-    noted = _EXCEL_SEPARATOR.match(text)
-    text = (text[noted.end() :] if noted else text).lstrip("\r\n")
-    header = re.split(r"[\r\n]", text, maxsplit=1)[0]
+    lines, encoding = _decode(path, _sample(path, text), encoding, is_sure)
+    noted = _EXCEL_SEPARATOR.match(lines)
+    lines = (lines[noted.end() :] if noted else lines).lstrip("\r\n")
+    header = re.split(r"[\r\n]", lines, maxsplit=1)[0]
     if not header:
         raise DataFileError(f"Cannot read {str(path)!r}: it is empty. A header line and at least one row are needed.")
     delimiter = noted[2] if noted else max(",;\t|", key=re.sub(r'"[^"]*"', "", header).count)
-    rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+    delimiter = "\t" if text is not None else delimiter
+    rows = csv.reader(io.StringIO(lines, newline=""), delimiter=delimiter)
     try:
         names = tuple(next(rows))
     except csv.Error as error:
@@ -121,10 +166,12 @@ def sniff(path: Path) -> Dialect:
     bare = [_without_units(column, all_cells=delimiter != ",") for column in columns]
     decimal_point, unclear, example = _decimal_point(bare)
     if delimiter == ",":
-        dotted = (text for column in columns for text in column if "." in text)
-        point = next((text for text in dotted if _DECIMAL["."].fullmatch(text)), "")
+        dotted = (cell for column in columns for cell in column if "." in cell)
+        point = next((cell for cell in dotted if _DECIMAL["."].fullmatch(cell)), "")
         is_comma = decimal_point == "," and not unclear and not point  # quoted amounts such as "677,48 €"
         decimal_point, unclear, example = (",", "", example) if is_comma else (".", "", point)
+    is_european = delimiter == ";" or decimal_point == ","
+    other_letters = _NOT_ASCII.search(lines)
     return Dialect(
         names,
         delimiter,
@@ -135,19 +182,56 @@ def sniff(path: Path) -> Dialect:
         unclear=unclear,
         decimal_example=example,
         encoding=encoding,
+        encoding_example="" if other_letters is None else other_letters[0][:40],
+        text=text,
+        **_date_format(names, columns, "day-first" if is_european else "month-first"),
     )
 
 
-def open_text(path: Path, encoding: str) -> io.TextIOWrapper:
-    """The text of a file, unpacked if it is compressed, line ends as they are; what cannot be read is replaced."""
-    source = pa.input_stream(str(path), compression="detect")
-    codec = "utf-8-sig" if encoding == "utf8" else encoding
-    return io.TextIOWrapper(source, encoding=codec, errors="replace", newline="")
+def _date_format(names: Sequence[str], columns: Sequence[Sequence[str]], guess: str) -> dict[str, Any]:
+    """What dates with the year last tell of their order, column by column; a guess where they tell nothing."""
+    unclear: dict[str, str] = {}
+    for name, column in zip(names, columns, strict=False):
+        first = next((cell for cell in column if cell and cell not in MISSING), "")
+        if not _YEAR_LAST.fullmatch(first):
+            continue
+        cells = pa.array([cell for cell in column if cell and cell not in MISSING])
+        order, example = show_date_order(cells)
+        if order:
+            return {"date_format": order, "date_example": example}
+        if find_date_orders(cells):
+            unclear[name] = first
+    if not unclear:
+        return {}
+    has_halves = any(re.search("(?i)[ap]m$", example) for example in unclear.values())  # as where the month comes first
+    order, example = "month-first" if has_halves else guess, next(iter(unclear.values()))
+    return {"date_format": order, "date_unclear": example, "date_columns": tuple(unclear)}
+
+
+def show_date_order(texts: pa.Array) -> tuple[str, str]:
+    """The only order that the dates of a column can have, and a date that shows it; nothing where none does."""
+    orders = find_date_orders(texts)
+    if len(orders) != 1:
+        return "", ""
+    [other] = set(DATE_ORDERS) - set(orders)
+    row = parse_dates(texts, other)[1]
+    return orders[0], "" if row is None else texts[row].as_py()
+
+
+def open_bytes(path: Path, text: pa.Buffer | None = None) -> pa.NativeFile:
+    """The bytes of a file, unpacked if it is compressed."""
+    return pa.input_stream(str(path), compression="detect") if text is None else pa.BufferReader(text)
+
+
+def open_text(path: Path, dialect: Dialect) -> io.TextIOWrapper:
+    """The text of a file, line ends as they are; what cannot be read is replaced."""
+    codec = "utf-8-sig" if dialect.encoding == "utf8" else dialect.encoding
+    return io.TextIOWrapper(open_bytes(path, dialect.text), encoding=codec, errors="replace", newline="")
 
 
 def not_readable(path: Path, encoding: str) -> DataFileError | None:
     """Error that names the first line which is not text of this encoding; None if there is none."""
-    if encoding == "utf-16":  # whose lines cannot be told apart before they are read
+    if encoding.startswith(_WIDE):  # whose lines cannot be told apart before they are read
         return None
     with pa.input_stream(str(path), compression="detect") as source:
         for number, line in enumerate(io.BufferedReader(source), 1):
@@ -159,10 +243,10 @@ def not_readable(path: Path, encoding: str) -> DataFileError | None:
 
 
 def _not_text(path: Path, where: str, encoding: str) -> DataFileError:
-    name = {"utf8": "UTF-8", "cp1252": "cp1252", "utf-16": "UTF-16"}[encoding]
+    name = {"utf8": "UTF-8", "utf-16": "UTF-16"}.get(encoding, encoding)
     return DataFileError(
-        f"Cannot read {str(path)!r}: {where} is not {name} text. Save the file as UTF-8, for example with: "
-        "iconv -f cp1252 -t utf-8 OLD > NEW"
+        f"Cannot read {str(path)!r}: {where} is not {name} text. Say how it is written, such as `encoding='cp1252'`, "
+        "or save the file as UTF-8."
     )
 
 
@@ -177,18 +261,22 @@ def check_names(path: Path, names: tuple[str, ...], *, hint: str = "") -> None:
     )
 
 
-def _decoded(path: Path, sample: bytes) -> tuple[str, str]:
+def _decode(path: Path, sample: bytes, encoding: str | None, is_sure: bool) -> tuple[str, str]:
     """The first lines as text, and their encoding: UTF-16 by its mark, UTF-8, or else that of western Windows."""
+    asked = "utf-8" if encoding is None else codecs.lookup(encoding).name
+    asked = "utf8" if asked.startswith("utf-8") else asked
     if sample[:2] in _BYTE_ORDER_MARKS:
-        with contextlib.suppress(UnicodeDecodeError):
-            return sample[: len(sample) // 2 * 2].decode("utf-16"), "utf-16"
-        raise _not_text(path, "it", "utf-16")
-    if b"\0" in sample:
+        asked, is_sure = asked if asked.startswith("utf-16") else "utf-16", True
+    elif encoding is None or not is_sure:
+        is_sure, asked = False, "utf8" if asked.startswith(_WIDE) else asked
+    if b"\0" in sample and not (is_sure and asked.startswith(_WIDE)):
         raise DataFileError(f"Cannot read {str(path)!r}: it is binary, not CSV text.")
-    for codec, encoding in (("utf-8-sig", "utf8"), ("cp1252", "cp1252")):
+    for codec in (asked,) if is_sure else dict.fromkeys(("utf8", asked, "cp1252")):
         with contextlib.suppress(UnicodeDecodeError):
-            return sample.decode(codec), encoding
-    raise not_readable(path, "utf8") or _not_text(path, "it", "utf8")
+            decoder = codecs.getincrementaldecoder("utf-8-sig" if codec == "utf8" else codec)()
+            text = decoder.decode(sample, final=not codec.startswith(_WIDE))
+            return text, asked if text.isascii() and codec == "utf8" else codec
+    raise not_readable(path, asked) or _not_text(path, "it", asked)
 
 
 def looks_like_a_row(names: Iterable[str]) -> bool:
@@ -218,10 +306,10 @@ def _columns(rows: Iterator[list[str]]) -> list[list[str]]:
     return [[text.strip() for text in column] for column in itertools.zip_longest(*first, fillvalue="")]
 
 
-def _sample(path: Path) -> bytes:
+def _sample(path: Path, text: pa.Buffer | None) -> bytes:
     """First lines of the file, none of them cut."""
     try:
-        with pa.input_stream(str(path), compression="detect") as source:
+        with open_bytes(path, text) as source:
             sample: bytes = source.read(_SAMPLE_BYTES)
             n_wanted = _SAMPLE_BYTES
             while len(sample) == n_wanted and not re.search(rb"[\r\n]", sample) and n_wanted < _MAX_HEADER_BYTES:

@@ -25,7 +25,6 @@ from numpy.typing import NDArray
 from esad.core.text import one_line
 from esad.core.worker import LostWorker, Worker
 from esad.errors import DataFileError, EsadError, InputError, LimitError, SchemaError
-from esad.io.open import is_parquet
 
 __all__ = ["FileLimits", "Readers", "answer", "check_unpacked_size"]
 
@@ -60,7 +59,7 @@ class FileLimits:
 
 
 def check_unpacked_size(path: str | os.PathLike[str], unpacked_bytes: int) -> None:
-    """Refuse a Parquet file of which 65,536 rows take more than so many bytes; other files are no larger than they are.
+    """Refuse a Parquet file of which 65,536 rows take more than so many bytes.
 
     Raises
     ------
@@ -77,7 +76,7 @@ def check_unpacked_size(path: str | os.PathLike[str], unpacked_bytes: int) -> No
         ...
     esad.errors.LimitError: '.../names.parquet' is refused. Unpacked, this is more than 1 MiB. Allow more ...
     """
-    if not os.path.isfile(path) or not is_parquet(Path(path)):
+    if not os.path.isfile(path):
         return
     limits = FileLimits(unpacked_bytes=unpacked_bytes, seconds=None)
     try:

@@ -21,9 +21,10 @@ from pathlib import Path
 import pyarrow as pa
 
 from esad.errors import DataFileError, SchemaError
-from esad.io import csv, parquet
+from esad.io import csv, excel, limits, parquet
 from esad.io.csv_dialect import Dialect, sniff
 from esad.io.picture_folder import Broken, Listing, Resize, is_picture, list_folder
+from esad.io.reading import Reading
 from esad.table.columns import read_arrow
 from esad.table.schema import Schema
 
@@ -43,18 +44,20 @@ __all__ = [
 
 _CSV = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
 _PARQUET = (".parquet", ".pq")
-SUFFIXES = _CSV + _PARQUET
-_SHEETS = (".xlsx", ".xls", ".xlsm", ".ods")
+SUFFIXES = _CSV + _PARQUET + excel.SUFFIXES
+_OTHER_SHEETS = (".xls", ".xlsb", ".ods")
 _HIDDEN = (".", "_")  # as Spark, Hive and Arrow have it
 _MAX_CELLS = 1 << 22  # of one batch: 32 MiB as float64, however wide the table
 _COMPRESSION = 5  # of CSV text by gzip, about
 
 _Path = str | os.PathLike[str]
+_PLAINLY = Reading()  # nobody says anything
 
 
 def open_data(
     path: _Path,
     *,
+    reading: Reading = _PLAINLY,
     labels_csv: _Path | None = None,
     channels: int | None = None,
     broken: Broken | None = None,
@@ -65,7 +68,10 @@ def open_data(
     Parameters
     ----------
     path : str or path-like
-        A CSV or Parquet file, a folder or a pattern of them (`parts/`, `2024-*.parquet`), or a folder of pictures.
+        A CSV, Parquet or Excel file, a folder or a pattern of them (`parts/`, `2024-*.parquet`), or a folder of
+        pictures.
+    reading : Reading, optional
+        What is said about tables.
     labels_csv, channels, broken, resize
         Of a folder of pictures, as for `esad.io.picture_folder.list_folder`; with `labels_csv` it is one.
 
@@ -78,12 +84,12 @@ def open_data(
     found = () if is_folder and labels_csv is not None else find_tables(path)
     if is_folder and not found:
         return list_folder(path, labels_csv, channels, broken, resize)
-    return TableFiles(found or (Path(path),))
+    return TableFiles(found or (Path(path),), reading=reading)
 
 
-def open_tables(path: _Path) -> "TableFiles":
-    """Open a CSV or Parquet file, a folder or a pattern of them."""
-    return TableFiles(find_tables(path) or (Path(path),))
+def open_tables(path: _Path, reading: Reading = _PLAINLY) -> "TableFiles":
+    """Open a CSV, Parquet or Excel file, a folder or a pattern of them."""
+    return TableFiles(find_tables(path) or (Path(path),), reading=reading)
 
 
 @dataclass(frozen=True)
@@ -112,15 +118,14 @@ class Part:
 
 
 class TableFiles:
-    """One or several CSV and Parquet files with the same columns, opened and sniffed.
+    """One or several CSV, Parquet and Excel files with the same columns, opened and sniffed.
 
     Parameters
     ----------
     paths : sequence of path-like
         Files, in the order of their rows. What is missing, empty or no table is a DataFileError here.
-    decimal_point : {".", ","}, optional
-        What stands before decimals, as where a model was trained; it holds for files that do not show it themselves,
-        and those that show another are a DataFileError.
+    reading : Reading, optional
+        What is said about the files; those that show otherwise are a DataFileError.
 
     Attributes
     ----------
@@ -128,14 +133,19 @@ class TableFiles:
     names : tuple of str
         The columns of the first file; the others must have those that are read.
     dialects : dict of Path to Dialect
-        How each CSV file is written: separator, decimal point, encoding, codes such as 007, an unclear number.
+        How each CSV file is written: separator, decimal point, encoding, order of dates, codes such as 007.
+    reading : Reading
     """
 
-    def __init__(self, paths: Sequence[_Path], *, decimal_point: str | None = None) -> None:
+    def __init__(self, paths: Sequence[_Path], *, reading: Reading = _PLAINLY) -> None:
         self.files = tuple(_checked(path) for path in paths)
-        self.dialects = {
-            file: _with_decimals(file, sniff(file), decimal_point) for file in self.files if not is_parquet(file)
-        }
+        self.reading = reading
+        if reading.max_unpacked is not None:
+            for file in filter(is_parquet, self.files):
+                limits.check_unpacked_size(file, reading.max_unpacked)
+        self.dialects = reading.settle_together(
+            {file: _sniff(file, reading) for file in self.files if not is_parquet(file)}
+        )
         self._layouts = {file: parquet.layout(file) for file in self.files if is_parquet(file)}
         self._names = {file: (self.dialects.get(file) or self._layouts[file]).names for file in self.files}
         self.names = self._names[self.files[0]]
@@ -146,9 +156,9 @@ class TableFiles:
         return next(iter(self.dialects.values()), None)
 
     @property
-    def decimal_point(self) -> str | None:
-        """What stands before decimals, where a number of a CSV file shows it; for a model to keep."""
-        return next((found.decimal_point for found in self.dialects.values() if found.decimal_example), None)
+    def notes(self) -> dict[str, str]:
+        """How the files are written, for a model to keep."""
+        return self.reading.notes(self.dialects)
 
     @property
     def n_rows(self) -> int | None:
@@ -160,7 +170,8 @@ class TableFiles:
         """About what all cells take in memory: eight bytes each, in CSV as many as their text."""
         total = sum(layout.n_rows * len(layout.names) * 8 for layout in self._layouts.values())
         for file in self.dialects:
-            total += file.stat().st_size * (_COMPRESSION if file.name.lower().endswith(".gz") else 1)
+            packed = (".gz", *excel.SUFFIXES)
+            total += file.stat().st_size * (_COMPRESSION if file.name.lower().endswith(packed) else 1)
         return total
 
     def read(
@@ -205,6 +216,7 @@ class TableFiles:
         schema: Schema | None = None,
         batch_rows: int = 65_536,
         may_be_empty: bool = False,
+        on_share: Callable[[float], None] | None = None,
     ) -> Iterator[pa.Table]:
         """All rows in batches, so that memory does not grow with the files; can be called again.
 
@@ -213,29 +225,46 @@ class TableFiles:
         columns : sequence of str, optional
             Columns to read, in this order; all of them when not given.
         schema : Schema, optional
-            Columns of training. It fixes the types in CSV, whatever a batch holds: number columns are float64, all
-            others text for `Schema.align` to parse. Without it every CSV column is text.
+            Columns of training. It fixes the types in CSV, whatever a batch holds: number columns are float64, dates
+            whose order the file or `reading` tells are dates, all others text for `Schema.align` to parse. Without it
+            every CSV column is text.
         batch_rows : int
             Rows of a batch, fewer in the last one of a file and in tables of more than 64 columns.
         may_be_empty : bool
             Whether a file with columns but no rows gives no batch. By default it is an error.
+        on_share : callable, optional
+            Told which share of the bytes has been read, where the number of rows is not known before.
 
         Raises
         ------
         DataFileError
-            Also when a number column of `schema` holds something else, with column, value and line.
+            Also when a number or date column of `schema` holds something else, with column, value and line.
         """
         names, _ = self._wanted(columns, None)
         n_rows = max(1, min(batch_rows, _MAX_CELLS // max(1, len(names))))
-        numbers = [] if schema is None else _number_names(schema, names)
-        return self._batches(names, numbers, n_rows, may_be_empty)
+        kinds = {} if schema is None else dict(zip(schema.names if schema.named else names, schema.kinds, strict=False))
+        return self._batches(names, kinds, n_rows, may_be_empty, on_share)
 
     def _batches(
-        self, names: tuple[str, ...], numbers: Sequence[str], n_rows: int, may_be_empty: bool
+        self,
+        names: tuple[str, ...],
+        kinds: Mapping[str, str],
+        n_rows: int,
+        may_be_empty: bool,
+        on_share: Callable[[float], None] | None,
     ) -> Iterator[pa.Table]:
+        n_bytes, n_before = sum(file.stat().st_size for file in self.files), 0
         for file in self.files:
             if file in self.dialects:
-                rows = csv.batches(file, self.dialects[file], names, numbers=numbers)
+                dialect = self.dialects[file]
+                n_own = file.stat().st_size
+                n_text = n_own if dialect.text is None else dialect.text.size
+
+                def note(n_read: int, before: int = n_before, scale: float = n_own / n_text) -> None:
+                    if on_share is not None:
+                        on_share((before + n_read * scale) / n_bytes)
+
+                rows = csv.batches(file, dialect, names, kinds=kinds, on_bytes=note)
             else:
                 rows = parquet.batches(file, names, n_rows)
             n_given = 0
@@ -244,6 +273,7 @@ class TableFiles:
                 n_given += 1
             if not n_given and not may_be_empty:
                 raise _no_rows(file)
+            n_before += file.stat().st_size
 
     def parts(
         self,
@@ -375,12 +405,6 @@ def as_text(table: pa.Table, names: Sequence[str]) -> pa.Table:
     return table
 
 
-def _number_names(schema: Schema, names: tuple[str, ...]) -> list[str]:
-    """The number columns, by name or, if training had no names, by position."""
-    trained = schema.names if schema.named else names
-    return [name for name, kind in zip(trained, schema.kinds, strict=False) if kind == "number"]
-
-
 def _rebatched(batches: Generator[pa.RecordBatch], n_rows: int) -> Iterator[pa.Table]:
     """Join and cut batches so that each has `n_rows` rows, the last one the rest."""
     held: list[pa.RecordBatch] = []
@@ -398,17 +422,18 @@ def _rebatched(batches: Generator[pa.RecordBatch], n_rows: int) -> Iterator[pa.T
         yield pa.Table.from_batches(held)
 
 
-def _with_decimals(file: Path, dialect: Dialect, decimal_point: str | None) -> Dialect:
-    """How a file is written, where numbers are known to be written with this decimal point."""
-    if decimal_point not in (".", ",") or decimal_point == dialect.decimal_point:
+def _sniff(file: Path, reading: Reading) -> Dialect:
+    """How a file is written; where its first lines leave the order of dates open and nobody says it, by all lines."""
+    if file.name.lower().endswith(excel.SUFFIXES):
+        sheet = None if "sheet" in reading.noted and reading.sheet not in excel.sheet_names(file) else reading.sheet
+        text = excel.read_sheet(file, sheet, decimal=reading.decimal, max_bytes=reading.max_unpacked)
+        dialect = replace(sniff(file, text=text), decimal_example="", encoding_example="")  # that is our own writing
+    else:
+        dialect = sniff(file, encoding=reading.encoding, is_sure="encoding" not in reading.noted)
+    if not dialect.date_columns or reading.date_format is not None:
         return dialect
-    if dialect.decimal_example:
-        words = {".": "decimal points", ",": "decimal commas"}
-        raise DataFileError(
-            f"Cannot read {str(file)!r}: its numbers have {words[dialect.decimal_point]}, such as "
-            f"{dialect.decimal_example}, and those of the training had {words[decimal_point]}. Write them alike."
-        )
-    return replace(dialect, decimal_point=decimal_point, unclear="")
+    order, example = csv.find_date_order(file, dialect)
+    return replace(dialect, date_format=order, date_example=example, date_unclear="") if order else dialect
 
 
 def _no_rows(file: Path) -> DataFileError:
@@ -461,14 +486,14 @@ def _checked(path: _Path) -> Path:
     file, shown = Path(path), repr(os.fspath(path))
     try:
         if file.suffix == ".esad":
-            raise DataFileError(f"{shown} is a model, and data is expected here. Give a CSV or Parquet file.")
+            raise DataFileError(f"{shown} is a model, and data is expected here. Give a CSV, Parquet or Excel file.")
         if not file.exists():
             raise DataFileError(f"Cannot read {shown}: no such file.")
         if not file.is_file():
             what = "a folder" if file.is_dir() else "not a regular file"
-            raise DataFileError(f"Cannot read {shown}: it is {what}. Give a CSV or Parquet file.")
+            raise DataFileError(f"Cannot read {shown}: it is {what}. Give a CSV, Parquet or Excel file.")
         if not file.name.lower().endswith(SUFFIXES):
-            fix = " Save the sheet as CSV." if file.suffix.lower() in _SHEETS else ""
+            fix = " Save the sheet as .xlsx or CSV." if file.suffix.lower() in _OTHER_SHEETS else ""
             fix = " Give the folder that the picture lies in." if is_picture(file) else fix
             raise DataFileError(f"Cannot read {shown}: its name must end in one of {', '.join(SUFFIXES)}.{fix}")
         if file.stat().st_size == 0:

@@ -18,19 +18,20 @@ from numpy.typing import ArrayLike
 
 from esad.core.atomic import atomic_path
 from esad.errors import InputError, OutputError
+from esad.io.excel import ExcelSink
 
 __all__ = ["ScoreWriter", "write_arrow"]
 
-_SUFFIXES = (".csv", ".csv.gz", ".parquet", ".pq")
+_SUFFIXES = (".csv", ".csv.gz", ".parquet", ".pq", ".xlsx")
 
 
 class ScoreWriter:
-    r"""Write scores in batches to CSV or Parquet; the file appears when the block ends well.
+    r"""Write scores in batches to CSV, Parquet or Excel; the file appears when the block ends well.
 
     Parameters
     ----------
     path : str or path-like
-        File to write, its name ending in .csv, .csv.gz, .parquet or .pq.
+        File to write, its name ending in .csv, .csv.gz, .parquet, .pq or .xlsx.
     id_name : str, optional
         Name of the first column, which holds the ids given. Without it the column is `row`, counted from 0.
     inputs : sequence of paths
@@ -213,10 +214,16 @@ def _columns(id_name: str, p_values: bool) -> dict[str, pa.DataType]:
 
 
 @contextlib.contextmanager
-def _open_sink(path: str | os.PathLike[str], columns: dict[str, pa.DataType]) -> Iterator[_CsvSink | _ParquetSink]:
+def _open_sink(
+    path: str | os.PathLike[str], columns: dict[str, pa.DataType]
+) -> Iterator[_CsvSink | _ParquetSink | ExcelSink]:
     """Open a temporary file that is closed, then renamed to `path`, or removed."""
     name = _lower_name(path)
     with atomic_path(path) as temporary, contextlib.ExitStack() as opened:
+        if name.endswith(".xlsx"):
+            with contextlib.closing(ExcelSink(temporary, columns)) as sheet:
+                yield sheet
+            return
         file: Any = opened.enter_context(pa.OSFile(str(temporary), "wb"))
         if name.endswith(".gz"):
             file = opened.enter_context(pa.CompressedOutputStream(file, "gzip"))

@@ -14,6 +14,7 @@ from esad.detectors.scored_file import Worst, score_blocks
 from esad.errors import LabelError
 from esad.io import checks
 from esad.io.checks import OnProgress, OnRemark, Remark
+from esad.io.reading import Reading
 from esad.labels import truth as read_truth
 from esad.score.metrics import Evaluation, evaluate
 
@@ -158,6 +159,7 @@ def collect_findings(
     seen_kinds: Sequence[str] | None = None,
     id_column: str | None = None,
     labels_csv: str | os.PathLike[str] | None = None,
+    reading: Reading | None = None,
     cases: "TrainingData | None" = None,
     top: int = 10,
     model_name: str = "",
@@ -171,7 +173,7 @@ def collect_findings(
     ----------
     detector : Detector
     data : str or path-like
-    truth_column, kind_column, id_column, labels_csv
+    truth_column, kind_column, id_column, labels_csv, reading
         As for `esad.detectors.opening.open_source`.
     anomaly_value : object, optional
         The value of the truth that marks an anomaly.
@@ -193,6 +195,7 @@ def collect_findings(
         truth_column=truth_column,
         kind_column=kind_column,
         labels_csv=labels_csv,
+        reading=reading,
         on_remark=on_remark,
     )
     worst, monitor, is_calibrated = Worst(top), detector.drift_monitor(), detector.calibration_ is not None

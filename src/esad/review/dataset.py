@@ -15,6 +15,7 @@ from esad.detectors.training import TrainingData, mention_broken
 from esad.io import checks
 from esad.io.checks import OnRemark
 from esad.io.open import open_tables
+from esad.io.reading import Reading
 from esad.io.roles import check_column
 
 if TYPE_CHECKING:
@@ -91,7 +92,8 @@ class ReviewDataset:
         mention_broken(rows.broken, on_remark)
         cells = None
         if rows.kind == "table":
-            cells = _read_cells(path, detector, ignore, {rows.roles.label_column, rows.roles.id_column})
+            aside = {rows.roles.label_column, rows.roles.id_column}
+            cells = _read_cells(path, detector, ignore, aside, roles.get("reading"))
         return cls(
             title=path.name,
             X=rows.X,
@@ -158,12 +160,16 @@ class ReviewDataset:
 
 
 def _read_cells(
-    path: str | os.PathLike[str], detector: "Detector", ignore: Sequence[str], aside: set[str | None]
+    path: str | os.PathLike[str],
+    detector: "Detector",
+    ignore: Sequence[str],
+    aside: set[str | None],
+    reading: Reading | None,
 ) -> "pa.Table":
     """All columns to show, as they stand in the files, but for those to ignore and those that are called as answers."""
     import pyarrow as pa
 
-    data = open_tables(path)
+    data = open_tables(path, (reading or Reading()).with_notes(detector.notes_))
     for name in ignore:
         check_column(name, data.names, data.files[0], "ignore")
     schema, hidden = detector.inputs_.schema, aside | set(ignore)

@@ -13,6 +13,7 @@ from esad.core.text import counted, listed
 from esad.detectors.opening import check_unknown
 from esad.errors import InputError, OutputError
 from esad.io.checks import Remark
+from esad.io.reading import Reading
 from esad.scale.engines import LostWorker, engine_for, results
 from esad.scale.shards import BOOKS, Shard, plan
 from esad.scale.work import Answer, Common, Job, Record, attempt, file_hash, identity, stamp
@@ -106,6 +107,10 @@ def score_shards(
     engine: str = "local",
     n_jobs: int | None = None,
     address: str | None = None,
+    decimal: str | None = None,
+    date_format: str | None = None,
+    encoding: str | None = None,
+    sheet: str | None = None,
     max_unpacked: int | None = None,
     on_start: Callable[[int], None] | None = None,
     on_done: Callable[[str, Answer | None], None] | None = None,
@@ -124,7 +129,7 @@ def score_shards(
         Files, folders and patterns such as "part-\*.parquet".
     out : str or path-like
         Folder to write to; made if it is not there.
-    form : {"csv", "parquet"}, optional
+    form : {"csv", "parquet", "xlsx"}, optional
         Format of the scores; that of each shard by default.
     id_column : str, optional
         Column that names the rows; that of the training by default.
@@ -136,8 +141,8 @@ def score_shards(
         Workers; by default one for each core. One alone is this process.
     address : str, optional
         Of the Ray cluster; by default RAY_ADDRESS, or one that is started here.
-    max_unpacked : int, optional
-        Bytes that 65,536 rows of a Parquet file may take when they are unpacked; see `esad.score_file`.
+    decimal, date_format, encoding, sheet, max_unpacked
+        How the files are to be read; as for `esad.score_file`.
     on_start : callable, optional
         Called with the number of shards.
     on_done : callable, optional
@@ -167,7 +172,11 @@ def score_shards(
     common = settings_of(model, id_column, alpha)
     shards = plan([data] if isinstance(data, str | os.PathLike) else data, folder, form=form)
     level = common.drift_level / len(shards)  # one for all together
-    common = replace(common, drift_level=level, max_unpacked=max_unpacked)
+    reading = Reading(
+        decimal=decimal, date_format=date_format, encoding=encoding, sheet=sheet, max_unpacked=max_unpacked
+    )
+    said = {name: value for name, value in reading.said().items() if value is not None}
+    common = replace(common, drift_level=level, said=said)
     _make_folders(folder, shards)
     outcome = Outcome(str(folder), len(shards), leftovers=_find_leftovers(folder, shards))
     if on_start is not None:
@@ -235,7 +244,10 @@ def job_of(shard: Shard, folder: Path, common: Common) -> Job:
     """The job of one shard."""
     stamped = stamp(shard.path)
     target = os.path.abspath(shard.target)
-    named = identity(common.model_hash, stamped, common.id_column, common.last_rank, Path(target).name)
+    said = {name: value for name, value in common.said.items() if name != "max_unpacked"}
+    named = identity(
+        common.model_hash, stamped, common.id_column, common.last_rank, Path(target).name, *([said] if said else [])
+    )
     return Job(
         name=shard.name,
         path=os.path.abspath(shard.path),

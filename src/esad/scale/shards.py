@@ -13,7 +13,7 @@ from esad.io.open import SUFFIXES, is_table
 __all__ = ["BOOKS", "FORMATS", "Shard", "plan"]
 
 BOOKS = "_esad"  # folder below the scores; readers of whole folders skip names that begin so
-FORMATS = {"csv": ".csv", "parquet": ".parquet"}
+FORMATS = {"csv": ".csv", "parquet": ".parquet", "xlsx": ".xlsx"}
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ def plan(data: Iterable[str | os.PathLike[str]], out: Path, *, form: str | None 
         "." or "_" and what lies in `out` is left out.
     out : Path
         Folder of the scores.
-    form : {"csv", "parquet"}, optional
+    form : {"csv", "parquet", "xlsx"}, optional
         Format of the scores; that of the shard by default.
 
     Examples
@@ -126,7 +126,7 @@ def _name_scores(name: str, form: str | None) -> str:
     """The name of the scores: that of the shard, with the suffix of the format."""
     suffix = max((known for known in SUFFIXES if name.lower().endswith(known)), key=len)
     stem = name[: -len(suffix)]
-    return stem + (suffix.replace(".tsv", ".csv") if form is None else FORMATS[form])
+    return stem + (suffix.replace(".tsv", ".csv").replace(".xlsm", ".xlsx") if form is None else FORMATS[form])
 
 
 def _check_targets(shards: Sequence[Shard]) -> None:

@@ -13,16 +13,16 @@ import os
 import time
 import warnings
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from esad.core.atomic import atomic_path
 from esad.detectors.alarms import AlarmRule
 from esad.detectors.opening import open_table
 from esad.detectors.scored_file import score_source
 from esad.errors import DataFileError, EsadError, ModelFileError
-from esad.io.limits import check_unpacked_size
+from esad.io.reading import Reading
 
 if TYPE_CHECKING:
     from esad.detectors.base import Detector
@@ -103,8 +103,8 @@ class Common:
     last_rank : int or None
         See `AlarmRule`.
     drift_level : float
-    max_unpacked : int or None
-        See `esad.score_file`.
+    said : dict of str to object
+        What is said about the files: arguments of `Reading`.
     """
 
     model: str
@@ -112,7 +112,7 @@ class Common:
     id_column: str | None
     last_rank: int | None
     drift_level: float
-    max_unpacked: int | None = None
+    said: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,9 +177,7 @@ def _score(job: Job) -> Record:
     started = time.perf_counter()
     _check_unchanged(job)
     detector = _model(job.model, job.model_hash)
-    if job.max_unpacked is not None:
-        check_unpacked_size(job.path, job.max_unpacked)
-    source = open_table(job.path, detector, id_column=job.id_column, may_be_empty=True)
+    source = open_table(job.path, detector, id_column=job.id_column, reading=Reading(**job.said), may_be_empty=True)
     found = score_source(
         detector,
         source,

@@ -19,8 +19,11 @@ from numpy.typing import NDArray
 __all__ = [
     "BLANKS",
     "CASH",
+    "DATE_ORDERS",
     "PLAIN",
     "Style",
+    "check_date_format",
+    "find_date_orders",
     "parse_booleans",
     "parse_dates",
     "parse_numbers",
@@ -121,41 +124,87 @@ def _each_once(
 _DAY = 86_400_000_000  # in microseconds
 _MAX_FORMS = 8  # in which the dates of one column are written
 _NOT_A_DATE = np.iinfo(np.int64).min
-_DAYS = {
-    "%Y-%m-%d": r"\d{4}-\d{1,2}-\d{1,2}",
-    "%Y/%m/%d": r"\d{4}/\d{1,2}/\d{1,2}",
-    "%Y.%m.%d": r"\d{4}\.\d{1,2}\.\d{1,2}",
-    "%d.%m.%Y": r"\d{1,2}\.\d{1,2}\.\d{4}",
+DATE_ORDERS = ("day-first", "month-first")
+_DIRECTIVES = {
+    **dict.fromkeys(("%d", "%m", "%H", "%I"), r"\d{1,2}"),
+    **{"%Y": r"\d{4}", "%y": r"\d{2}", "%M": r"\d{2}", "%S": r"\d{2}", "%p": "(?i:[ap]m)"},
+    **dict.fromkeys(("%b", "%B"), "(?i:(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*)"),
 }
-_TIMES = {"": "", "%H:%M": r"\d{1,2}:\d{2}", "%H:%M:%S": r"\d{1,2}:\d{2}:\d{2}"}
-_FORMS = {
-    day + (mark if time else "") + time: f"^{written}{mark if time else ''}{clock}$"
-    for day, written in _DAYS.items()
-    for time, clock in _TIMES.items()
-    for mark in ("T", " ")
+_DAYS = ("%Y-%m-%d", "%Y/%m/%d", "%Y.%m.%d", "%d.%m.%Y", "%d-%b-%Y", "%d %b %Y", "%b %d, %Y")
+_DAYS_IN_ORDER = {
+    "": (),
+    "day-first": ("%d/%m/%Y", "%d-%m-%Y", "%d/%m/%y"),
+    "month-first": ("%m/%d/%Y", "%m-%d-%Y", "%m/%d/%y"),
+}
+_TIMES = ("", *(f"{mark}{time}" for mark in "T " for time in ("%H:%M", "%H:%M:%S", "%I:%M %p", "%I:%M:%S %p")))
+_YEAR_LAST = {
+    "": r"(?P<day_>\d{1,2})\.(?P<month_>\d{1,2})\.(?P<year_>\d{4})",
+    "day-first": r"(?P<day_>\d{1,2})[-/.](?P<month_>\d{1,2})[-/.](?P<year_>\d{4})",
+    "month-first": r"(?P<month_>\d{1,2})[-/](?P<day_>\d{1,2})[-/](?P<year_>\d{4})",
 }
 _FIELDS = (
-    r"^(?:(?P<year>\d{4})(?P<mark>[-/.])(?P<month>\d{1,2})(?P<other>[-/.])(?P<day>\d{1,2})"
-    r"|(?P<day_>\d{1,2})\.(?P<month_>\d{1,2})\.(?P<year_>\d{4}))"
+    r"^(?:(?P<year>\d{4})(?P<mark>[-/.])(?P<month>\d{1,2})(?P<other>[-/.])(?P<day>\d{1,2})|YEAR_LAST)"
     r"(?:[Tt ] *(?P<hour>\d{1,2})(?::?(?P<minute>\d{2})(?::?(?P<second>\d{2})(?:[.,](?P<fraction>\d+))?)?)?"
     r" ?(?P<zone>Z|[+-]\d{2}(?::?\d{2})?)?)?$"
 )
+_YEAR_LAST_ONLY = r"^\d{1,2}(?:/\d{1,2}/(?:\d{4}|\d{2})|-\d{1,2}-\d{4})(?:[T ].*)?$"
 _ENDS = tuple(np.array(["0001-01-01", "9999-12-31T23:59:59.999999"], dtype="M8[us]").astype(np.int64))
 
 
-def parse_dates(texts: Texts) -> tuple[NDArray[np.datetime64], int | None]:
-    """Dates, in UTC: year first or, with points, day first; 29/02/2024 is none, for elsewhere the month comes first.
+def parse_dates(texts: Texts, date_format: str = "") -> tuple[NDArray[np.datetime64], int | None]:
+    """Dates, in UTC: year first, with points day first, or with the month's name; hours of 24, or 12 with AM and PM.
+
+    Dates such as 29/02/2024, which elsewhere are written 02/29/2024, are read only where `date_format` says "day-first"
+    or "month-first". It may also be a form of its own for all of them, such as "%d.%m.%y %H:%M".
 
     Examples
     --------
     >>> parse_dates(pa.array(["29.02.2024", "2024-02-29T12:00:00+02:00"]))[0].astype(str).tolist()
     ['2024-02-29T00:00:00.000000', '2024-02-29T10:00:00.000000']
+    >>> parse_dates(pa.array(["2/29/2024 1:05 PM", "29/2/2024"]), "month-first")
+    (array(['2024-02-29T13:05:00.000000',                        'NaT'],
+          dtype='datetime64[us]'), 1)
     """
+    nothing = np.datetime64("NaT", "us")
+    if date_format not in _DAYS_IN_ORDER:
+        return _each_once(texts, lambda some: _sound(_of_form(trim(some), date_format)[0]), nothing)
     for zone in (None, "UTC"):
         moments = _cast(texts, pa.timestamp("us", zone))
         if moments is not None:
             return _as_dates(moments), None
-    return _each_once(texts, _spelled_dates, np.datetime64("NaT", "us"))
+    return _each_once(texts, lambda some: _sound(_spelled_dates(some, date_format)), nothing)
+
+
+def find_date_orders(texts: Texts) -> tuple[str, ...]:
+    """Which of `DATE_ORDERS` the dates of a column can be read in, where all have slashes or dashes and the year last.
+
+    Examples
+    --------
+    >>> find_date_orders(pa.array(["01/02/2024", "31/01/2024"])), find_date_orders(pa.array(["2024-01-31"]))
+    (('day-first',), ())
+    """
+    if not pc.all(pc.match_substring_regex(trim(texts), _YEAR_LAST_ONLY)).as_py():
+        return ()
+    return tuple(order for order in DATE_ORDERS if parse_dates(texts, order)[1] is None)
+
+
+def check_date_format(date_format: str) -> str:
+    """What is wrong with a form of dates; empty if nothing is.
+
+    Examples
+    --------
+    >>> check_date_format("%d/%m/%Y"), check_date_format("%d/%Q")
+    ('', "'%Q' is none of %d, %m, %H, %I, %Y, %y, %M, %S, %p, %b, %B")
+    """
+    if date_format in DATE_ORDERS:
+        return ""
+    asked = re.findall("%.?", date_format)
+    wrong = [directive for directive in asked if directive not in _DIRECTIVES]
+    if wrong:
+        return f"{wrong[0]!r} is none of {', '.join(_DIRECTIVES)}"
+    has = {"%d": "the day", "%m %b %B": "the month", "%Y %y": "the year"}
+    lacking = [what for names, what in has.items() if sum(asked.count(name) for name in names.split()) != 1]
+    return f"it must have {lacking[0]} once" if lacking else ""
 
 
 def _as_dates(moments: pa.Array) -> NDArray[Any]:
@@ -163,30 +212,42 @@ def _as_dates(moments: pa.Array) -> NDArray[Any]:
     return np.asarray(moments.cast(pa.int64()).fill_null(_NOT_A_DATE)).astype("M8[us]")
 
 
-def _spelled_dates(texts: Texts) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-    """Dates of several forms, and which texts are dates: the form of the first, of the first that has another, ..."""
-    rest, trimmed = np.arange(len(texts)), trim(texts)
-    dates = np.full(len(texts), "NaT", dtype="M8[us]")
-    for _ in range(_MAX_FORMS):
-        first = trimmed[0].as_py() if len(trimmed) else ""
-        form = next((form for form, pattern in _FORMS.items() if re.search(pattern, first, re.ASCII)), None)
-        if form is None:
-            break
-        matched = pc.match_substring_regex(trimmed, _FORMS[form])
-        dates[rest[_truths(matched)]] = _of_form(trimmed.filter(matched), form)
-        others = pc.invert(matched)
-        rest, trimmed = rest[_truths(others)], trimmed.filter(others)
-    dates[rest] = _of_fields(pc.extract_regex(trimmed, _FIELDS))
+def _sound(dates: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
     return dates, ~np.isnat(dates)
 
 
-def _of_form(texts: Texts, form: str) -> NDArray[Any]:
-    """Dates of one form; NaT for days that the calendar does not have, which `strptime` takes for some in March."""
-    found = pc.strptime(texts, format=form, unit="us", error_is_null=True)
-    at_end = r"^(?:29|30|31)\D" if form.startswith("%d") else r"^\d{4}\D\d{1,2}\D(?:29|30|31)(?:\D|$)"
-    is_wrong = pc.and_(pc.match_substring_regex(texts, at_end), pc.less(pc.day(found), 4))
-    is_wrong = pc.or_(is_wrong, pc.less(pc.year(found), 1))
-    return _as_dates(pc.if_else(is_wrong, None, found))
+def _spelled_dates(texts: Texts, order: str) -> NDArray[Any]:
+    """Dates of several forms, NaT for other texts: the form of the first, of the first that has another, ..."""
+    rest, trimmed = np.arange(len(texts)), trim(texts)
+    dates = np.full(len(texts), "NaT", dtype="M8[us]")
+    forms = [day + time for day in (*_DAYS, *_DAYS_IN_ORDER[order]) for time in _TIMES]
+    for _ in range(_MAX_FORMS):
+        first = trimmed[0].as_py() if len(trimmed) else ""
+        form = next((form for form in forms if re.search(_pattern(form), first, re.ASCII)), None)
+        if form is None:
+            break
+        found, matched = _of_form(trimmed, form)
+        dates[rest[_truths(matched)]] = found[_truths(matched)]
+        others = pc.invert(matched)
+        rest, trimmed = rest[_truths(others)], trimmed.filter(others)
+    dates[rest] = _of_fields(pc.extract_regex(trimmed, _FIELDS.replace("YEAR_LAST", _YEAR_LAST[order])))
+    return dates
+
+
+@cache
+def _pattern(form: str, day: str = _DIRECTIVES["%d"]) -> str:
+    """What texts of a form look like; `day` is what stands for the day."""
+    known = _DIRECTIVES | {"%d": day, " %p": f" ?{_DIRECTIVES['%p']}"}
+    return "^" + "".join(known.get(part, re.escape(part)) for part in re.split("( ?%p|%.)", form)) + "$"
+
+
+def _of_form(texts: Texts, form: str) -> tuple[NDArray[Any], pa.Array]:
+    """Dates of one form, and which texts look so; NaT for others, and for days that the calendar does not have."""
+    matched = pc.match_substring_regex(texts, _pattern(form))
+    found = pc.strptime(pc.if_else(matched, texts, None), format=form, unit="us", error_is_null=True)
+    is_late = pc.match_substring_regex(texts, _pattern(form, "(?:29|30|31)"))  # 30 February comes out as one in March
+    is_wrong = pc.or_(pc.and_(is_late, pc.less(pc.day(found), 4)), pc.less(pc.year(found), 1))
+    return _as_dates(pc.if_else(is_wrong, None, found)), matched
 
 
 def _of_fields(fields: pa.StructArray) -> NDArray[Any]:

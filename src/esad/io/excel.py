@@ -1,0 +1,179 @@
+"""Excel files: a sheet as CSV text, so that all rules for CSV hold for it, and scores as a sheet.
+
+openpyxl reads and writes row by row. The text lies in a file that has lost its name, mapped into memory: it takes no
+more of it than is looked at, and goes when nobody reads it, whatever happens.
+"""
+
+import contextlib
+import csv
+import datetime as dt
+import math
+import os
+import re
+import tempfile
+import zipfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from esad.core.extras import require
+from esad.core.text import hint, listed, one_line
+from esad.errors import DataFileError, LimitError, OutputError
+from esad.table.columns import text_of_number
+
+__all__ = ["SUFFIXES", "ExcelSink", "read_sheet", "sheet_names"]
+
+SUFFIXES = (".xlsx", ".xlsm")
+_MAX_ROWS = 1 << 20  # of a sheet
+_MAX_LETTERS = 32_767  # of a cell
+_NOT_WRITTEN = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")  # characters that a sheet cannot hold
+
+
+def read_sheet(
+    path: Path, sheet: str | None = None, *, decimal: str | None = None, max_bytes: int | None = None
+) -> pa.Buffer:
+    """The text of a sheet, as CSV with tabs: dates with the year first, times of day and durations in seconds.
+
+    Parameters
+    ----------
+    path : Path
+    sheet : str, optional
+        Its name; the first by default.
+    decimal : {".", ","}, optional
+        What stands before decimals in the text, as in cells of text that spell numbers.
+    max_bytes : int, optional
+        That the file may take when it is unpacked.
+    """
+    with _opened(path, max_bytes) as book, _temporary(path) as target:
+        known = book.sheetnames
+        if sheet is not None and sheet not in known:
+            raise DataFileError(f"{str(path)!r} has no sheet {sheet!r}.{hint(sheet, known)} It has {listed(known)}.")
+        rows = book[known[0] if sheet is None else sheet].iter_rows(values_only=True)
+        with target.open("w", encoding="utf-8", newline="") as text:
+            _write_text(rows, text, decimal or ".")
+        if not target.stat().st_size:
+            raise DataFileError(f"Cannot read {str(path)!r}: its sheet is empty. A line of names and rows are needed.")
+        with pa.memory_map(str(target)) as mapped:
+            return mapped.read_buffer()
+
+
+def sheet_names(path: Path) -> list[str]:
+    """The sheets of a file."""
+    with _opened(path, None) as book:
+        return list(book.sheetnames)
+
+
+@contextlib.contextmanager
+def _opened(path: Path, max_bytes: int | None) -> Iterator[Any]:
+    """A file to read from, with the values of formulas; what is wrong inside is one line."""
+    openpyxl = require("openpyxl", extra="excel")
+    try:
+        with zipfile.ZipFile(path) as packed:  # which reads no more of a member than it says to be long
+            n_bytes = sum(member.file_size for member in packed.infolist())
+        if max_bytes is not None and n_bytes > max_bytes:
+            raise LimitError(
+                f"{str(path)!r} is refused. Unpacked, this is more than {max_bytes >> 20} MiB. "
+                "Allow more (max_unpacked) if you trust it."
+            )
+        with contextlib.closing(openpyxl.load_workbook(path, read_only=True, data_only=True)) as book:
+            yield book
+    except (DataFileError, LimitError):
+        raise
+    except Exception as error:  # a damaged file raises a dozen kinds
+        raise DataFileError(
+            f"Cannot read {str(path)!r}: it is damaged or no Excel file ({one_line(error)})."
+        ) from error
+
+
+@contextlib.contextmanager
+def _temporary(path: Path) -> Iterator[Path]:
+    """A file that loses its name at the end."""
+    folder = tempfile.mkdtemp(prefix="esad-")
+    target = Path(folder) / "rows.tsv"
+    try:
+        yield target
+    except OSError as error:
+        raise OutputError(
+            f"Cannot write the rows of {str(path)!r} to {tempfile.gettempdir()!r}: {error.strerror or error}. "
+            "Set TMPDIR to a folder with more room, or give CSV."
+        ) from error
+    finally:
+        with contextlib.suppress(OSError):
+            target.unlink(missing_ok=True)
+            os.rmdir(folder)
+
+
+def _write_text(rows: Iterable[tuple[Any, ...]], text: Any, decimal: str) -> None:
+    """Write rows as text; blank ones at the end, and columns without a name and without cells, are left out."""
+    writer = csv.writer(text, delimiter="\t", lineterminator="\n")
+    n_blank, width = 0, 0
+    for row in rows:
+        cells = [_cell_text(cell, decimal) for cell in row]
+        while cells and not cells[-1] and len(cells) > width:
+            cells.pop()
+        width = width or len(cells)
+        if not any(cells):
+            n_blank += bool(width)  # rows before the names are no rows
+            continue
+        writer.writerows([[""] * width] * n_blank)
+        n_blank = 0
+        writer.writerow(cells + [""] * (width - len(cells)))
+
+
+def _cell_text(cell: Any, decimal: str) -> str:
+    """What stands in a cell, written as it is in CSV."""
+    if cell is None:
+        return ""
+    if isinstance(cell, str):
+        return cell
+    if isinstance(cell, bool):
+        return "true" if cell else "false"
+    if isinstance(cell, dt.datetime):
+        return cell.isoformat(" ").removesuffix(" 00:00:00")
+    if isinstance(cell, dt.timedelta):
+        cell = cell.total_seconds()
+    if isinstance(cell, dt.time):
+        cell = cell.hour * 3600 + cell.minute * 60 + cell.second + cell.microsecond / 1e6
+    if isinstance(cell, int | float):
+        return (text_of_number(float(cell)) or "").replace(".", decimal) if isinstance(cell, float) else str(cell)
+    return str(cell)
+
+
+class ExcelSink:
+    """Rows as a sheet; text stays text, whatever it begins with."""
+
+    def __init__(self, path: Path, columns: Iterable[str]) -> None:
+        openpyxl = require("openpyxl", extra="excel")
+        self._path, self._book, self._n_rows = path, openpyxl.Workbook(write_only=True), 0
+        self._cell = require("openpyxl.cell", extra="excel").WriteOnlyCell
+        self._sheet = self._book.create_sheet("scores")
+        self._sheet.freeze_panes = "A2"
+        self._append(list(columns))
+
+    def write(self, rows: pa.Table) -> None:
+        """Append rows."""
+        for row in zip(*(column.to_pylist() for column in rows.columns), strict=True):
+            self._append(row)
+
+    def _append(self, row: Iterable[Any]) -> None:
+        self._n_rows += 1
+        if self._n_rows > _MAX_ROWS:
+            raise OutputError(f"A sheet of Excel holds {_MAX_ROWS:,} rows. Write the scores to .csv or .parquet.")
+        self._sheet.append([self._value(cell) for cell in row])
+
+    def _value(self, value: Any) -> Any:
+        """What a sheet can hold."""
+        if isinstance(value, float) and not math.isfinite(value):
+            return None if math.isnan(value) else str(value)
+        is_moment = isinstance(value, dt.datetime) and value.tzinfo is None
+        if value is None or is_moment or isinstance(value, bool | int | float) or type(value) in (dt.date, dt.time):
+            return value
+        cell = self._cell(self._sheet, _NOT_WRITTEN.sub("", str(value))[:_MAX_LETTERS])
+        cell.data_type = "s"  # never a formula
+        return cell
+
+    def close(self) -> None:
+        """Write the file."""
+        self._book.save(self._path)

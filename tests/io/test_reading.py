@@ -1,0 +1,121 @@
+"""What is said about files, what they show, and what a model keeps of it."""
+
+import datetime as dt
+
+import pytest
+
+from esad import IsolationForest, TrainingData, score_file
+from esad.errors import DataFileError, InputError
+from esad.io import csv_dialect
+from esad.io.open import TableFiles
+from esad.io.reading import Reading
+
+DAYS = [dt.datetime(2024, 1, 1) + dt.timedelta(hours=31 * row) for row in range(60)]
+
+
+def write(file, dates, *, sep=",", encoding="utf-8", number="{:.1f}", word="ann"):
+    rows = [sep.join([date, number.format(row % 7 + 0.5), word]) for row, date in enumerate(dates)]
+    file.write_bytes("\n".join([sep.join(["when", "size", "who"]), *rows, ""]).encode(encoding))
+    return file
+
+
+def forms(form):
+    return [day.strftime(form) for day in DAYS]
+
+
+@pytest.mark.parametrize("form", ["%m/%d/%Y %I:%M %p", "%d/%m/%Y %H:%M", "%d.%m.%Y %H:%M", "%d-%b-%Y %H:%M"])
+def test_dates_as_people_write_them_are_the_dates_they_mean(tmp_path, form):
+    read = TrainingData.from_file(write(tmp_path / "t.csv", forms(form)))
+    assert read.schema.kinds == ("date", "number", "category")
+    detector = read.fit(IsolationForest(random_state=0))
+    plain = TrainingData.from_file(write(tmp_path / "iso.csv", forms("%Y-%m-%d %H:%M"))).fit(
+        IsolationForest(random_state=0)
+    )
+    assert detector.training_totals_.tolist() == plain.training_totals_.tolist()
+    assert (read.written.get("date_format") or "") == {"m": "month-first", "d": "day-first"}.get(
+        form[1] if "/" in form else "", ""
+    )
+
+
+def test_a_file_whose_first_lines_do_not_tell_the_order_is_read_on(tmp_path, monkeypatch):
+    monkeypatch.setattr(csv_dialect, "_MAX_ROWS", 5)
+    data = TableFiles([write(tmp_path / "t.csv", forms("%d/%m/%Y"))])
+    assert (data.dialect.date_format, data.dialect.date_unclear) == ("day-first", "")
+    assert data.read()["when"].to_pylist()[:2] == [dt.datetime(2024, 1, 1), dt.datetime(2024, 1, 2)]
+
+
+def test_an_order_that_no_row_tells_is_asked_about_and_kept(tmp_path):
+    file = write(tmp_path / "t.csv", [f"{row % 12 + 1:02}/02/2024" for row in range(40)])
+    with pytest.warns(UserWarning, match=r"dates such as 01/02/2024 are read with the month first.*day-first"):
+        read = TrainingData.from_file(file)
+    assert read.written["date_format"] == "month-first"
+    read = TrainingData.from_file(file, date_format="day-first")
+    assert read.X["when"][1].as_py() == dt.datetime(2024, 2, 2)
+    assert read.notes["date_format"] == "day-first"
+
+
+def test_dates_of_the_training_hold_and_a_file_that_contradicts_them_is_refused(tmp_path):
+    detector = TrainingData.from_file(write(tmp_path / "us.csv", forms("%m/%d/%Y"))).fit(
+        IsolationForest(random_state=0)
+    )
+    expected = score_file(detector, tmp_path / "us.csv", top=60).worst.ids
+    few = write(tmp_path / "few.csv", ["01/02/2024", "2024-01-02"])
+    assert score_file(detector, few, top=2).n_rows == 2  # without a word
+    other = write(tmp_path / "gb.csv", forms("%d/%m/%Y"))
+    with pytest.raises(DataFileError, match=r"the day first, such as 13/01/2024.*training had the month first"):
+        score_file(detector, other)
+    assert score_file(detector, other, date_format="day-first", top=60).worst.ids == expected
+    late = write(tmp_path / "late.csv", [*forms("%m/%d/%Y")[10:15], "31/01/2024"])
+    with pytest.raises(DataFileError, match="'31/01/2024' in line 7, which is no date of the form month-first"):
+        score_file(detector, late)
+
+
+def test_a_form_of_dates_is_kept_and_other_plain_dates_are_still_read(tmp_path):
+    file = write(tmp_path / "t.csv", forms("%y%m%d"))
+    read = TrainingData.from_file(file, date_format="%y%m%d")
+    assert read.schema.kinds[0] == "date"
+    detector = read.fit(IsolationForest(random_state=0))
+    iso = write(tmp_path / "iso.csv", forms("%Y-%m-%d"))
+    assert score_file(detector, file, top=60).worst.ids == score_file(detector, iso, top=60).worst.ids
+
+
+def test_files_of_one_table_agree_on_the_order(tmp_path):
+    write(tmp_path / "a.csv", ["01/02/2024", "02/02/2024"])
+    write(tmp_path / "b.csv", ["13/02/2024"])
+    data = TableFiles([tmp_path / "a.csv", tmp_path / "b.csv"])
+    assert [when.month for when in data.read()["when"].to_pylist()] == [2, 2, 2]
+    write(tmp_path / "a.csv", ["02/13/2024"])
+    with pytest.raises(DataFileError, match=r"day first, such as 13/02/2024, and those of .*a.csv' the month first"):
+        TableFiles([tmp_path / "a.csv", tmp_path / "b.csv"])
+
+
+def test_letters_are_read_as_in_training_where_a_file_does_not_show_them(tmp_path):
+    file = write(tmp_path / "pl.csv", forms("%Y-%m-%d"), encoding="cp1250", word="łódź")
+    read = TrainingData.from_file(file, encoding="cp1250")
+    assert (read.X["who"][0].as_py(), read.notes["encoding"]) == ("łódź", "cp1250")
+    noted = Reading().with_notes(read.notes)
+    assert TableFiles([file], reading=noted).read()["who"][0].as_py() == "łódź"
+    other = write(tmp_path / "utf8.csv", forms("%Y-%m-%d"), word="łódź")  # shows itself
+    assert TableFiles([other], reading=noted).read()["who"][0].as_py() == "łódź"
+    with pytest.raises(DataFileError, match="is not utf-32 text"):
+        TableFiles([file], reading=Reading(encoding="utf-32"))
+
+
+def test_letters_unlike_those_of_the_training_are_warned_about(tmp_path):
+    detector = TrainingData.from_file(write(tmp_path / "a.csv", forms("%Y-%m-%d"), word="groß")).fit(
+        IsolationForest(random_state=0)
+    )
+    other = write(tmp_path / "b.csv", forms("%Y-%m-%d"), word="groß", encoding="cp1252")
+    with pytest.warns(UserWarning, match=r"not UTF-8, as those of the training were.*read as cp1252: 'groß'"):
+        score_file(detector, other)
+
+
+def test_what_cannot_be_meant_is_refused():
+    for wrong in ({"decimal": ";"}, {"date_format": "%d/%m"}, {"date_format": "dmy"}, {"encoding": "hex"}):
+        with pytest.raises(InputError, match=f"`{next(iter(wrong))}` must be"):
+            Reading(**wrong)
+
+
+def test_notes_of_a_forged_model_are_passed_over():
+    notes = {"decimal_point": "x", "date_format": ["%d"], "encoding": "no such"}
+    assert Reading().with_notes(notes) == Reading()
