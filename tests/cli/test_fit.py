@@ -34,6 +34,26 @@ def test_fit_json_is_one_document_and_nothing_else(esad, parts, kit, tmp_path):
     assert done.json["threshold"] == load(tmp_path / "m.esad").threshold_
 
 
+def test_a_threshold_says_how_it_was_chosen_and_what_to_expect_of_it(esad, kit, tmp_path):
+    odd = [[f"{row % 7 + 90 * (row < 16)}.5", "anomaly" if row < 8 else ""] for row in range(160)]
+    data, model = kit.csv(tmp_path / "d.csv", ["x", "label"], odd), tmp_path / "m.esad"
+    fit = esad("fit", data, "-l", "label", "-m", "bagged_trees", "-o", model)
+    assert fit.code == 0
+    chosen = "the best balance of hits and alarms by labelled anomalies that were not trained on"
+    assert chosen in fit.out
+    forecast = load(model).forecast_
+    assert (forecast.n_rows, forecast.n_anomalies, forecast.n_found) == (152, 8, 8)
+    assert str(forecast) in fit.out
+    assert "by 8 of them: uncertain" in str(forecast)
+    assert f"Expected: {forecast}." in esad("score", model, data).out
+    assert esad("score", model, data, "--json").json["forecast"]["n_alarms"] == forecast.n_alarms
+    inspected = esad("inspect", model).out
+    assert chosen in inspected
+    assert str(forecast) in inspected
+    assert esad("report", model, data, "-o", tmp_path / "r.html").code == 0
+    assert str(forecast) in (tmp_path / "r.html").read_text(encoding="utf-8")
+
+
 def test_quiet_says_nothing(esad, parts, kit, tmp_path):
     done = esad("fit", parts, "-l", "verdict", "-i", "serial", "-o", tmp_path / "m.esad", "--quiet", *kit.tiny)
     assert (done.code, done.out, done.err) == (0, "", "")
