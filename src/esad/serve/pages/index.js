@@ -112,4 +112,4 @@ async function reasons(request) {
   return part("Why: what each column adds to the score", el("div", { class: "scroll" }, table));
 }
 
-const shown = (value) => (value === null ? "(missing)" : typeof value === "number" ? digits(value) : String(value));
+const shown = (value) => (value === null ? "(missing)" : typeof value === "number" ? digits(value, 6) : String(value));
