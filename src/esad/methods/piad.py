@@ -206,11 +206,11 @@ class _Game(nn.Module):
         self, network: nn.Module, adversarial: Tensor, error: Tensor, number: int, factor: Tensor, processes: Processes
     ) -> None:
         """Weigh the error anew by the gradients of both losses, for the generator (0) or the encoder (1)."""
-        found = [
-            torch.stack([part.std() for part in torch.autograd.grad(loss.sum(), _layers(network), retain_graph=True)])
-            for loss in (adversarial, error)
-        ]
-        now = processes.mean(torch.stack([found[0], found[1] / factor]))
+        gradients = (
+            torch.autograd.grad(loss.sum(), _layers(network), retain_graph=True) for loss in (adversarial, error)
+        )
+        found = [torch.stack([processes.mean(part).std() for part in parts]) for parts in gradients]
+        now = torch.stack([found[0], found[1] / factor])
         smooth = self.get_buffer(f"deviations_{number}")
         smooth.copy_(torch.lerp(smooth, now, SMOOTHING) if int(self.step) else now)
         self.gamma[number] = (smooth[0] / smooth[1].clamp(min=torch.finfo(smooth.dtype).tiny)).median()
