@@ -1,0 +1,120 @@
+"""Wheel and sdist, each in an empty environment with each extra; what they need is borrowed from this one."""
+
+import os
+import shlex
+import subprocess
+import sysconfig
+import tarfile
+import tomllib
+import venv
+from pathlib import Path
+
+import pytest
+
+import esad
+
+ROOT = Path(__file__).parents[1]
+EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+IMPORTED = {
+    "image": "esad.io.images",
+    "plot": "esad.bench.plots",
+    "ray": "esad.scale",
+    "web": "esad.serve.app, esad.review.app",
+    "sign": "esad.persist.signature",
+    "export": "esad.detectors.export",
+    "all": "esad.cli.app",
+}
+
+pytestmark = pytest.mark.extra
+
+
+def run(*command: str | Path, folder: Path) -> str:
+    """Run a command as somebody would who has an empty home and nothing of this project on the path."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
+    words = [str(part) for part in command]
+    environment = {**inherited, "HOME": str(folder)}
+    done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, f"{words} failed:\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def empty_environment(folder: Path) -> Path:
+    """The programs of an environment with pip alone, in which the packages of this one count as installed."""
+    venv.create(folder / "env", with_pip=True, symlinks=True)
+    (site,) = (folder / "env" / "lib").glob("python*/site-packages")
+    (site / "borrowed.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
+    return folder / "env" / "bin"
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """The wheel and the sdist."""
+    folder = tmp_path_factory.mktemp("built")
+    venv.create(folder / "builder", with_pip=True, symlinks=True)
+    builder = folder / "builder" / "bin" / "python"
+    run(builder, "-m", "pip", "install", "--quiet", "hatchling", folder=folder)
+    run(builder, "-m", "hatchling", "build", "-d", folder / "dist", folder=ROOT)
+    return {path.suffix: path for path in (folder / "dist").iterdir()}
+
+
+def check(programs: Path, folder: Path, extra: str) -> None:
+    """The package of the environment, not of this checkout, says its version and imports what the extra is for."""
+    assert esad.__version__ in run(programs / "esad", "--version", folder=folder)
+    code = f"import esad, {IMPORTED[extra]}; print(esad.__file__)"
+    assert Path(run(programs / "python", "-c", code, folder=folder).strip()).is_relative_to(programs.parent)
+
+
+def test_every_extra_is_checked():
+    assert set(IMPORTED) == set(EXTRAS) - {"dev", "spark"}
+
+
+def test_a_wheel_with_each_extra(built, tmp_path):
+    programs = empty_environment(tmp_path)
+    wheel = built[".whl"]
+    run(programs / "pip", "install", "--quiet", "--force-reinstall", "--no-deps", wheel, folder=tmp_path)
+    for extra in IMPORTED:  # without an index: nothing that the extra asks for may be missing here
+        run(programs / "pip", "install", "--quiet", "--no-index", f"esad[{extra}] @ {wheel.as_uri()}", folder=tmp_path)
+        check(programs, tmp_path, extra)
+
+
+def test_an_sdist(built, tmp_path):
+    with tarfile.open(built[".gz"]) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    assert {"pyproject.toml", "LICENSE", "CITATION.cff", "src/esad/__init__.py", "tests/test_dist.py"} <= names
+    assert not {name.partition("/")[0] for name in names} & {"benchmarks", "experiments", ".venv", "esad-demo"}
+    programs = empty_environment(tmp_path)
+    run(programs / "pip", "install", "--quiet", f"{built['.gz']}[all]", folder=tmp_path)
+    check(programs, tmp_path, "all")
+
+
+def test_the_steps_of_the_container(built, tmp_path):
+    """What the Dockerfile runs to build, in a folder of its own, and the command it ends with."""
+    from test_project import listed, steps
+
+    programs = empty_environment(tmp_path)
+    (installed,) = [argument for name, argument in steps() if name == "RUN" and "pip install" in argument]
+    words = shlex.split(installed.replace("/opt/esad", str(programs.parent)))
+    words = [word.replace(".[", f"{ROOT}[") if word.startswith(".[") else word for word in words]
+    words = [str(ROOT / word) if word == "constraints.txt" else word for word in words]
+    run(*words, folder=tmp_path)
+    check(programs, tmp_path, "web")
+    model = "import numpy as np; from esad import IsolationForest as F; F().fit(np.eye(30)).save('model.esad')"
+    run(programs / "python", "-c", model, folder=tmp_path)
+    (command,) = [listed(argument) for name, argument in steps() if name == "CMD"]
+    (health,) = [listed(argument.partition("CMD ")[2]) for name, argument in steps() if name == "HEALTHCHECK"]
+    command = [word.replace("/models/model.esad", "model.esad").replace("8000", "0") for word in command]
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    with subprocess.Popen(
+        [programs / "esad", *command],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env=clean,
+    ) as process:
+        port = process.stdout.readline().strip().rpartition(":")[2]
+        try:
+            run(programs / "python", "-c", health[2].replace("8000", port), folder=tmp_path)
+        finally:
+            process.terminate()
+            process.communicate(timeout=60)
