@@ -153,7 +153,9 @@ def test_a_client_that_does_not_take_its_answer_is_let_go(monkeypatch):
 def test_connections_have_a_limit(address, monkeypatch):
     monkeypatch.setattr(server, "_MAX_CONNECTIONS", 2)
     opened = [socket.create_connection(address, timeout=10) for _ in range(3)]
-    assert opened[2].recv(100).startswith(b"HTTP/1.1 503")
+    answer = opened[2].recv(2000)
+    assert answer.startswith(b"HTTP/1.1 503")
+    assert b"\r\nretry-after: 1\r\n" in answer
     for connection in opened:
         connection.close()
 

@@ -378,5 +378,6 @@ def _refusal(status: int, message: str) -> bytes:
     """An answer to what never reaches the application."""
     answer = json_response(error_document(status, message))
     headers = [*answer.raw_headers, *headers_of(API_POLICY), (b"connection", b"close")]
+    headers += [(b"retry-after", b"1")] if status == HTTPStatus.SERVICE_UNAVAILABLE else []
     lines = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}".encode(), *(b": ".join(header) for header in headers)]
     return b"\r\n".join([*lines, b"", bytes(answer.body)])
