@@ -121,7 +121,7 @@ def test_a_slow_model_is_told(numbers, monkeypatch):
 def test_reasons_for_which_one_would_wait_too_long_are_refused(numbers):
     service = Service(numbers)
     service._explaining._turns._max_seconds = 0.0
-    crowd(service, [("/explain", ROWS)])  # until it is known how long a row takes
+    crowd(service, [("/explain", ROWS)] * 3)  # until it is known how long a row takes
     answers = crowd(service, [("/explain", ROWS)] * 5)
     assert sorted(answer.status_code for answer in answers) == [200] * 2 + [503] * 3
     assert all("retry-after" in answer.headers for answer in answers if answer.status_code == 503)

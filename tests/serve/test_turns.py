@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from serving import KEY, bearer
 
 from esad.errors import RequestError
+from esad.serve import turns as turns_module
 from esad.serve.app import Service, ServiceSettings
 from esad.serve.keys import Keys
 from esad.serve.turns import Gate, Shares, Turns
@@ -78,6 +80,29 @@ def test_a_place_of_somebody_who_gave_up_is_not_lost():
             return entered
 
     assert asyncio.run(once()) == ["a", "c"]
+
+
+def test_how_fast_places_come_free_tells_how_long_others_wait(monkeypatch):
+    clock = [100.0]
+    monkeypatch.setattr(turns_module, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+
+    async def once():
+        gate = Gate(2, max_seconds=10.0)
+        leave = [asyncio.Event() for _ in range(5)]
+
+        async def enter(event):
+            async with gate.enter("a", cost=5.0):
+                await event.wait()
+
+        tasks = [asyncio.create_task(enter(event)) for event in leave]
+        await asyncio.sleep(0)
+        for event, task in zip(leave, tasks, strict=True):
+            clock[0] += 1.0
+            event.set()
+            await task
+        return gate._turns._unit_seconds
+
+    assert asyncio.run(once()) == pytest.approx(1.0 / 5.0)  # one a second, though each is inside for two
 
 
 @given(st.integers(1, 40), st.lists(st.sampled_from("abcd"), max_size=80))

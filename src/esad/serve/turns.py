@@ -23,7 +23,7 @@ from esad.errors import RequestError
 __all__ = ["Gate", "Shares", "Turns"]
 
 T = TypeVar("T")
-_MEMORY = 0.8  # what counts of the seconds and costs before, each time that there are new ones
+_MEMORY = 0.9  # what counts of the seconds and costs before, each time that there are new ones
 
 
 class Turns(Generic[T]):
@@ -121,7 +121,8 @@ class Gate:
     """
 
     def __init__(self, n_places: int, *, max_seconds: float) -> None:
-        self._n_places = self._n_free = n_places
+        self._n_free = n_places
+        self._since = 0.0  # when a place was last left or, before that, the last one taken
         self._turns: Turns[asyncio.Future[None]] = Turns(max_seconds=max_seconds)
 
     @property
@@ -131,7 +132,7 @@ class Gate:
 
     @contextlib.asynccontextmanager
     async def enter(self, caller: Hashable, *, cost: float) -> AsyncIterator[None]:
-        """Wait for a turn; what is done inside tells how long others will wait."""
+        """Wait for a turn; how fast places come free while others wait tells how long they will."""
         if not self._n_free:
             turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._turns.put(turn, caller=caller, cost=cost)
@@ -143,11 +144,13 @@ class Gate:
                 raise
         else:
             self._n_free -= 1
-        began = time.monotonic()
+            self._since = time.monotonic()
         try:
             yield
         finally:
-            self._turns.learn((time.monotonic() - began) / self._n_places, cost=cost)
+            if len(self._turns):
+                self._turns.learn(time.monotonic() - self._since, cost=cost)
+            self._since = time.monotonic()
             self._leave()
 
     def _leave(self) -> None:
