@@ -39,8 +39,8 @@ def run(*command: str | Path, folder: Path) -> str:
 
 
 def empty_environment(folder: Path) -> Path:
-    """The programs of an environment with pip alone, in which the packages of this one count as installed."""
-    venv.create(folder / "env", with_pip=True, symlinks=True)
+    """The programs of an environment with nothing of its own, in which the packages of this one count as installed."""
+    venv.create(folder / "env", symlinks=True)
     (site,) = (folder / "env" / "lib").glob("python*/site-packages")
     (site / "borrowed.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
     return folder / "env" / "bin"
@@ -50,17 +50,16 @@ def empty_environment(folder: Path) -> Path:
 def built(tmp_path_factory):
     """The wheel and the sdist."""
     folder = tmp_path_factory.mktemp("built")
-    venv.create(folder / "builder", with_pip=True, symlinks=True)
-    builder = folder / "builder" / "bin" / "python"
+    builder = empty_environment(folder) / "python"
     run(builder, "-m", "pip", "install", "--quiet", "hatchling", folder=folder)
     run(builder, "-m", "hatchling", "build", "-d", folder / "dist", folder=ROOT)
     return {path.suffix: path for path in (folder / "dist").iterdir()}
 
 
-def check(programs: Path, folder: Path, extra: str) -> None:
-    """The package of the environment, not of this checkout, says its version and imports what the extra is for."""
+def check(programs: Path, folder: Path, *extras: str) -> None:
+    """The package of the environment, not of this checkout, says its version and imports what the extras are for."""
     assert esad.__version__ in run(programs / "esad", "--version", folder=folder)
-    code = f"import esad, {IMPORTED[extra]}; print(esad.__file__)"
+    code = f"import esad, {', '.join(IMPORTED[extra] for extra in extras)}; print(esad.__file__)"
     assert Path(run(programs / "python", "-c", code, folder=folder).strip()).is_relative_to(programs.parent)
 
 
@@ -71,10 +70,13 @@ def test_every_extra_is_checked():
 def test_a_wheel_with_each_extra(built, tmp_path):
     programs = empty_environment(tmp_path)
     wheel = built[".whl"]
-    run(programs / "pip", "install", "--quiet", "--force-reinstall", "--no-deps", wheel, folder=tmp_path)
+    run(
+        programs / "python", "-m", "pip", "install", "--quiet", "--force-reinstall", "--no-deps", wheel, folder=tmp_path
+    )
     for extra in IMPORTED:  # without an index: nothing that the extra asks for may be missing here
-        run(programs / "pip", "install", "--quiet", "--no-index", f"esad[{extra}] @ {wheel.as_uri()}", folder=tmp_path)
-        check(programs, tmp_path, extra)
+        named = f"esad[{extra}] @ {wheel.as_uri()}"
+        run(programs / "python", "-m", "pip", "install", "--quiet", "--no-index", named, folder=tmp_path)
+    check(programs, tmp_path, *IMPORTED)
 
 
 def test_an_sdist(built, tmp_path):
@@ -83,7 +85,7 @@ def test_an_sdist(built, tmp_path):
     assert {"pyproject.toml", "LICENSE", "CITATION.cff", "src/esad/__init__.py", "tests/test_dist.py"} <= names
     assert not {name.partition("/")[0] for name in names} & {"benchmarks", "experiments", ".venv", "esad-demo"}
     programs = empty_environment(tmp_path)
-    run(programs / "pip", "install", "--quiet", f"{built['.gz']}[all]", folder=tmp_path)
+    run(programs / "python", "-m", "pip", "install", "--quiet", f"{built['.gz']}[all]", folder=tmp_path)
     check(programs, tmp_path, "all")
 
 
