@@ -81,14 +81,14 @@ def test_nobody_pays_for_rows_of_another(numbers, monkeypatch):
 
 def test_who_would_wait_too_long_is_refused_at_once_and_the_others_keep_their_turn(numbers, monkeypatch):
     service = Service(numbers)
-    service._batcher._turns._max_seconds = 1.0
+    service._batcher._queue._max_seconds = 1.0
     detector = service.models.current.detector
     score = detector.anomaly_score
     monkeypatch.setattr(detector, "anomaly_score", lambda X: (time.sleep(0.3), score(X))[1])
     body = {"rows": [[1, 2, 3]] * 5000}
     for _ in range(8):  # until it is known how long a row takes
         crowd(service, [("/score", body)])
-    assert service._batcher._turns._unit_seconds > 0.2 / 5064
+    assert service._batcher._queue._unit_seconds > 0.2 / 5064
     answers = crowd(service, [("/score", body)] * 12)
     busy = [answer for answer in answers if answer.status_code == 503]
     assert 0 < len(busy) < 10
@@ -101,8 +101,8 @@ def test_who_would_wait_too_long_is_refused_at_once_and_the_others_keep_their_tu
 def test_a_service_that_is_full_is_not_ready(asking, numbers, monkeypatch):
     ask = asking(numbers)
     assert ask("GET", "/ready").json() == {"status": "ready"}
-    monkeypatch.setattr(ask.service._batcher._turns, "cost", 10**6)
-    monkeypatch.setattr(ask.service._batcher._turns, "_unit_seconds", 1e-3)
+    monkeypatch.setattr(ask.service._batcher._queue, "cost", 10**6)
+    monkeypatch.setattr(ask.service._batcher._queue, "_unit_seconds", 1e-3)
     refused(ask("GET", "/ready"), 503)
     assert ask("GET", "/health").status_code == 200
 
@@ -120,7 +120,7 @@ def test_a_slow_model_is_told(numbers, monkeypatch):
 
 def test_reasons_for_which_one_would_wait_too_long_are_refused(numbers):
     service = Service(numbers)
-    service._explaining._turns._max_seconds = 0.0
+    service._explaining._queue._max_seconds = 0.0
     crowd(service, [("/explain", ROWS)] * 3)  # until it is known how long a row takes
     answers = crowd(service, [("/explain", ROWS)] * 5)
     assert sorted(answer.status_code for answer in answers) == [200] * 2 + [503] * 3

@@ -31,10 +31,10 @@ from esad.report.style import COLOURS
 from esad.serve import bodies, documents
 from esad.serve.batching import Batcher, RowScores
 from esad.serve.bodies import RequestRows
+from esad.serve.fair_queue import Gate, Shares
 from esad.serve.keys import Keys
 from esad.serve.metrics import MEDIA_TYPE, Metrics
 from esad.serve.model import Models, Served
-from esad.serve.turns import Gate, Shares
 from esad.web.answers import MAX_SHOWN, application
 from esad.web.guard import PAGE_POLICY, Guard, Limits
 

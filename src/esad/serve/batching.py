@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from esad.detectors.alarms import AlarmRule
 from esad.serve.bodies import RequestRows
+from esad.serve.fair_queue import FairQueue
 from esad.serve.metrics import Metrics
-from esad.serve.turns import Turns
 from esad.table.table import Table
 
 __all__ = ["Batcher", "RowScores"]
@@ -48,13 +48,13 @@ class Batcher:
     max_rows : int
         Of one pass; a larger request is a pass of its own.
     max_seconds : float
-        That a request may be expected to wait; see `esad.serve.turns.Turns`.
+        That a request may be expected to wait; see `esad.serve.fair_queue.FairQueue`.
     """
 
     def __init__(self, metrics: Metrics, *, max_rows: int = 8192, max_seconds: float = 15.0) -> None:
         self._metrics, self._max_rows = metrics, max_rows
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="esad-score")
-        self._turns: Turns[_Job] = Turns(max_seconds=max_seconds)
+        self._queue: FairQueue[_Job] = FairQueue(max_seconds=max_seconds)
         self._n_waiting = 0
         self._runner: asyncio.Task[None] | None = None
 
@@ -62,7 +62,7 @@ class Batcher:
         """Scores of some rows, with those of others who ask at the same time."""
         loop = asyncio.get_running_loop()
         job = _Job(rows, loop.create_future())
-        self._turns.put(job, caller=caller, cost=rows.n_rows + _REQUEST_ROWS)
+        self._queue.put(job, caller=caller, cost=rows.n_rows + _REQUEST_ROWS)
         self._count(rows.n_rows)
         if self._runner is None or self._runner.done():
             self._runner = loop.create_task(self._run())
@@ -71,7 +71,7 @@ class Batcher:
     @property
     def is_full(self) -> bool:
         """Whether there is more to do than one may be expected to wait for."""
-        return self._turns.is_full
+        return self._queue.is_full
 
     def close(self) -> None:
         """Let the thread end."""
@@ -90,7 +90,7 @@ class Batcher:
             self._metrics.batch_rows.observe(n_rows)
             answers = await loop.run_in_executor(self._thread, _score_batch, [job.rows for job in batch])
             if n_rows >= _TELLING_ROWS:
-                self._turns.learn(loop.time() - began, cost=n_rows + _REQUEST_ROWS * len(batch))
+                self._queue.learn(loop.time() - began, cost=n_rows + _REQUEST_ROWS * len(batch))
             for job, answer in zip(batch, answers, strict=True):
                 if job.answer.done():  # given up meanwhile
                     continue
@@ -103,13 +103,13 @@ class Batcher:
         """The next jobs that fit into one pass."""
         batch: list[_Job] = []
         n_rows = 0
-        while len(self._turns):
-            job = self._turns.peek()
+        while len(self._queue):
+            job = self._queue.peek()
             if batch and not (
                 n_rows + job.rows.n_rows <= self._max_rows_with(job.rows) and _can_join(batch[0].rows, job.rows)
             ):
                 break
-            self._turns.pop()
+            self._queue.pop()
             self._count(-job.rows.n_rows)
             if not job.answer.done():
                 batch.append(job)

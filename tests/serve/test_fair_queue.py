@@ -1,4 +1,4 @@
-"""Turns: who asks for little, or with another key, does not wait for all that somebody else has asked for."""
+"""Fair queueing: who asks for little, or with another key, does not wait for all that somebody else has asked for."""
 
 import asyncio
 import itertools
@@ -10,18 +10,18 @@ from hypothesis import strategies as st
 from serving import KEY, bearer
 
 from esad.errors import RequestError
-from esad.serve import turns as turns_module
+from esad.serve import fair_queue
 from esad.serve.app import Service, ServiceSettings
+from esad.serve.fair_queue import FairQueue, Gate, Shares
 from esad.serve.keys import Keys
-from esad.serve.turns import Gate, Shares, Turns
 from esad.web.guard import Limits
 
 
 def order(requests):
-    turns = Turns(max_seconds=1.0)
+    queue = FairQueue(max_seconds=1.0)
     for number, (caller, cost) in enumerate(requests):
-        turns.put((number, caller, cost), caller=caller, cost=cost)
-    return [turns.pop() for _ in requests]
+        queue.put((number, caller, cost), caller=caller, cost=cost)
+    return [queue.pop() for _ in requests]
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 1000)), max_size=30))
@@ -47,16 +47,16 @@ def test_one_caller_is_served_in_the_order_of_coming():
 
 
 def test_who_would_wait_too_long_is_told_when_to_come_again_and_another_caller_is_let_in():
-    turns = Turns(max_seconds=10.0)
-    turns.learn(1.0, cost=1.0)
+    queue = FairQueue(max_seconds=10.0)
+    queue.learn(1.0, cost=1.0)
     for _ in range(11):
-        turns.put(None, caller="greedy", cost=1)
-    assert turns.is_full
+        queue.put(None, caller="greedy", cost=1)
+    assert queue.is_full
     with pytest.raises(RequestError, match="waiting") as caught:
-        turns.put(None, caller="greedy", cost=1)
+        queue.put(None, caller="greedy", cost=1)
     assert (caught.value.status, caught.value.headers) == (503, {"retry-after": "1"})
-    turns.put("modest", caller="modest", cost=0.5)
-    assert turns.pop() == "modest"
+    queue.put("modest", caller="modest", cost=0.5)
+    assert queue.pop() == "modest"
 
 
 def test_a_place_of_somebody_who_gave_up_is_not_lost():
@@ -84,7 +84,7 @@ def test_a_place_of_somebody_who_gave_up_is_not_lost():
 
 def test_how_fast_places_come_free_tells_how_long_others_wait(monkeypatch):
     clock = [100.0]
-    monkeypatch.setattr(turns_module, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr(fair_queue, "time", SimpleNamespace(monotonic=lambda: clock[0]))
 
     async def once():
         gate = Gate(2, max_seconds=10.0)
@@ -100,7 +100,7 @@ def test_how_fast_places_come_free_tells_how_long_others_wait(monkeypatch):
             clock[0] += 1.0
             event.set()
             await task
-        return gate._turns._unit_seconds
+        return gate._queue._unit_seconds
 
     assert asyncio.run(once()) == pytest.approx(1.0 / 5.0)  # one a second, though each is inside for two
 

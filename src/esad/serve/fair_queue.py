@@ -20,13 +20,13 @@ from typing import Generic, TypeVar
 
 from esad.errors import RequestError
 
-__all__ = ["Gate", "Shares", "Turns"]
+__all__ = ["FairQueue", "Gate", "Shares"]
 
 T = TypeVar("T")
 _MEMORY = 0.9  # what counts of the seconds and costs before, each time that there are new ones
 
 
-class Turns(Generic[T]):
+class FairQueue(Generic[T]):
     """A queue of things to do that is fair to callers, and refuses who would wait too long.
 
     Parameters
@@ -41,10 +41,10 @@ class Turns(Generic[T]):
 
     Examples
     --------
-    >>> turns = Turns(max_seconds=15.0)
+    >>> queue = FairQueue(max_seconds=15.0)
     >>> for name, caller, cost in [("large", "a", 100), ("large too", "a", 100), ("small", "b", 1)]:
-    ...     turns.put(name, caller=caller, cost=cost)
-    >>> [turns.pop() for _ in range(3)]
+    ...     queue.put(name, caller=caller, cost=cost)
+    >>> [queue.pop() for _ in range(3)]
     ['small', 'large', 'large too']
     """
 
@@ -109,7 +109,7 @@ class Gate:
     ----------
     n_places : int
     max_seconds : float
-        As `Turns` has it.
+        As `FairQueue` has it.
 
     Examples
     --------
@@ -123,19 +123,19 @@ class Gate:
     def __init__(self, n_places: int, *, max_seconds: float) -> None:
         self._n_free = n_places
         self._since = 0.0  # when a place was last left or, before that, the last one taken
-        self._turns: Turns[asyncio.Future[None]] = Turns(max_seconds=max_seconds)
+        self._queue: FairQueue[asyncio.Future[None]] = FairQueue(max_seconds=max_seconds)
 
     @property
     def is_full(self) -> bool:
-        """As `Turns` has it."""
-        return self._turns.is_full
+        """As `FairQueue` has it."""
+        return self._queue.is_full
 
     @contextlib.asynccontextmanager
     async def enter(self, caller: Hashable, *, cost: float) -> AsyncIterator[None]:
         """Wait for a turn; how fast places come free while others wait tells how long they will."""
         if not self._n_free:
             turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._turns.put(turn, caller=caller, cost=cost)
+            self._queue.put(turn, caller=caller, cost=cost)
             try:
                 await turn
             except asyncio.CancelledError:
@@ -148,16 +148,16 @@ class Gate:
         try:
             yield
         finally:
-            if len(self._turns):
-                self._turns.learn(time.monotonic() - self._since, cost=cost)
+            if len(self._queue):
+                self._queue.learn(time.monotonic() - self._since, cost=cost)
             self._since = time.monotonic()
             self._leave()
 
     def _leave(self) -> None:
         """Give the place to the next who still waits."""
         self._n_free += 1
-        while len(self._turns):
-            turn = self._turns.pop()
+        while len(self._queue):
+            turn = self._queue.pop()
             if not turn.done():
                 self._n_free -= 1
                 turn.set_result(None)
