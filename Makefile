@@ -1,6 +1,6 @@
 # make demo   sets up, trains on data that ships with scikit-learn, says what it found
 # make test   sets up and passes the tests
-.PHONY: help setup test test-extra check-dist demo bench-tables-peers bench-images bench-pictures bench-scaling bench-speed bench-tables bench-tables-rest clean
+.PHONY: help setup test test-extra demo bench-tables-peers bench-images bench-pictures bench-scaling bench-speed bench-tables bench-tables-rest clean
 .DELETE_ON_ERROR:
 
 PYTHON ?= python3
@@ -15,7 +15,6 @@ help:
 	@echo 'make demo        train on a small data set and show the result'
 	@echo 'make test        linters, types, layers and the tests'
 	@echo 'make test-extra  slow and heavy tests'
-	@echo 'make check-dist  wheel and sdist, each installed into an empty environment with each extra'
 	@echo 'make bench-NAME  images, tables, tables-rest, tables-peers (need ESAD_DATA), speed, scaling; see benchmarks/'
 	@echo 'make clean       remove .venv and caches'
 
@@ -37,9 +36,6 @@ test: setup
 test-extra: setup
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[spark]'
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m extra tests
-
-check-dist: setup
-	$(BIN)/python -m pytest -m extra tests/test_dist.py
 
 demo: setup
 	$(BIN)/esad demo
