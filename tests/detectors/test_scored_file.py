@@ -87,3 +87,18 @@ def test_numbers_are_read_as_they_were_written_in_training(tmp_path):
     later.write_text("amount;count\n50.5;2\n")
     with pytest.raises(DataFileError, match="those of the training had decimal commas"):
         score_file(model, later)
+
+
+@pytest.mark.parametrize("ids", [["a", "a", "b"], ["a", "", "b"], ["a", "c", "b"]])
+def test_ids_that_do_not_tell_rows_apart_keep_the_row_number(tmp_path, ids):
+    file = tmp_path / "t.csv"
+    file.write_text(
+        "\n".join(["name,size", *(f"{name},{row}" for row, name in enumerate(ids * 10 if ids[1] != "c" else ids))])
+    )
+    detector = IsolationForest(random_state=0).fit(pa.table({"size": [0.0, 1.0, 2.0, 3.0]}))
+    found = score_file(detector, file, tmp_path / "s.csv", id_column="name", top=1)
+    header, first, *_ = (tmp_path / "s.csv").read_text().splitlines()
+    is_numbered = ids[1] != "c"
+    assert header == "name,score,anomaly" + (",row" if is_numbered else "")
+    assert first.endswith(",0") == is_numbered
+    assert ("row" in found.to_json()["top"][0]) == is_numbered

@@ -183,7 +183,7 @@ def _drifted(drift: "Drift") -> str:
 
 
 def _show(found: "ScoredFile") -> None:
-    top_rows = found.worst.to_json(found.rule, found.id_name)
+    top_rows = found.worst.to_json(found.rule, found.id_name, row_numbers=found.row_numbers)
     if top_rows:
         names = list(top_rows[0])
         cells = [[_cell(name, row[name]) for name in names] for row in top_rows]

@@ -31,6 +31,7 @@ __all__ = [
 ]
 
 _Path = str | os.PathLike[str]
+_MAX_IDS = 1 << 20  # held in memory to see whether one is there twice
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,8 @@ class Source:
         The column that says what is true of the rows.
     cell_names : tuple of str or None
         All columns of the file, where they were asked for.
+    ids_tell : callable
+        Whether the ids tell the rows apart: none is blank or there twice. Of more than a million it is not known.
     """
 
     read: Callable[[], Iterator[Block]]
@@ -82,6 +85,7 @@ class Source:
     broken: dict[str, str] = field(default_factory=dict)
     truth_name: str | None = None
     cell_names: tuple[str, ...] | None = None
+    ids_tell: Callable[[], bool] = lambda: True
 
     def __iter__(self) -> Iterator[Block]:
         return self.read()
@@ -219,7 +223,25 @@ def open_table(
         lost_id,
         truth_name=truth_column,
         cell_names=data.names if with_cells else None,
+        ids_tell=lambda: id_column is None or _are_distinct(data, id_column),
     )
+
+
+def _are_distinct(data: "TableFiles", name: str) -> bool:
+    """Whether no cell of a column is blank or there twice; of more than so many it is not known."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    parts: list[pa.Table] = []
+    for batch in data.batches([name], may_be_empty=True):
+        parts.append(batch)
+        if batch[name].null_count or sum(part.num_rows for part in parts) > _MAX_IDS:
+            return False
+    if not parts:
+        return True
+    ids = pa.concat_tables(parts, promote_options="permissive")[name]
+    is_blank = pa.types.is_string(ids.type) and pc.any(pc.equal(pc.utf8_trim_whitespace(ids), "")).as_py()
+    return not is_blank and pc.count_distinct(ids).as_py() == len(ids)
 
 
 def columns_for(

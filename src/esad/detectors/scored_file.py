@@ -71,8 +71,8 @@ class Worst:
             self.p_values = np.append(before, p_values[chosen])[kept]
         self.scores, self.rows, self.ids = all_scores[kept], all_rows[kept], [all_ids[index] for index in kept]
 
-    def to_json(self, rule: AlarmRule, id_name: str) -> list[dict[str, Any]]:
-        """One dictionary a row: name, score, whether it is an alarm and, where known, its p-value."""
+    def to_json(self, rule: AlarmRule, id_name: str, *, row_numbers: bool = False) -> list[dict[str, Any]]:
+        """One dictionary a row: name, score, whether it is an alarm and, where known, its p-value and number."""
         flagged = rule.flags(self.scores, self.p_values).tolist()
         found = [
             {id_name: name, "score": score, "anomaly": flag}
@@ -81,6 +81,9 @@ class Worst:
         if self.p_values is not None:
             for row, p_value in zip(found, self.p_values.tolist(), strict=True):
                 row["p_value"] = p_value
+        if row_numbers:
+            for row, number in zip(found, self.rows.tolist(), strict=True):
+                row["row"] = number
         return found
 
 
@@ -115,6 +118,8 @@ class ScoredFile:
         The scores file.
     broken : mapping of str to str
         Pictures that could not be read, and why.
+    row_numbers : bool
+        Whether the rows are numbered beside their ids, since these do not tell them apart.
     """
 
     n_rows: int
@@ -125,6 +130,7 @@ class ScoredFile:
     drift: Drift | None = None
     out: Path | None = None
     broken: dict[str, str] = field(default_factory=dict)
+    row_numbers: bool = False
 
     @property
     def flagged_ratio(self) -> float:
@@ -141,7 +147,7 @@ class ScoredFile:
                 "out": None if self.out is None else str(self.out),
                 "drift": None if self.drift is None else self.drift.to_json(),
                 "failures": [{"file": name, "reason": reason} for name, reason in sorted(self.broken.items())],
-                "top": self.worst.to_json(self.rule, self.id_name),
+                "top": self.worst.to_json(self.rule, self.id_name, row_numbers=self.row_numbers),
             }
         )
 
@@ -259,12 +265,20 @@ def score_source(
     """Score what is open already; `before_end` may still refuse, before the scores file takes its place."""
     worst, monitor = Worst(top), detector.drift_monitor()
     n_rows = n_flagged = 0
+    numbered = (out is not None or top > 0) and source.id_name not in (None, "row") and not source.ids_tell()
     with ExitStack() as opened:
         writer = None
         if out is not None:
             with_p_values = rule.calibration is not None
             writer = opened.enter_context(
-                ScoreWriter(out, id_name=source.id_name, inputs=inputs, p_values=with_p_values, data=source.cell_names)
+                ScoreWriter(
+                    out,
+                    id_name=source.id_name,
+                    inputs=inputs,
+                    p_values=with_p_values,
+                    row_numbers=numbered,
+                    data=source.cell_names,
+                )
             )
         n_before = None
         if rule.fdr is not None:
@@ -294,6 +308,7 @@ def score_source(
         drift=None if monitor is None or not n_rows else monitor.report(level=drift_level),
         out=None if out is None else Path(out),
         broken=source.broken,
+        row_numbers=numbered,
     )
 
 

@@ -38,6 +38,8 @@ class ScoreWriter:
         Files being read; none of them may be `path`.
     p_values : bool
         Whether there is a column `p_value`.
+    row_numbers : bool
+        Whether there is a last column `row`, counted from 0, beside the ids: where these do not tell rows apart.
     data : sequence of str, optional
         Columns of the scored file that go along, before the score; the ids are among them, and `line` says where the
         row stands in a spreadsheet, the header being line 1. Rows are then given to `write_with_data`.
@@ -67,12 +69,14 @@ class ScoreWriter:
         id_name: str | None = None,
         inputs: Sequence[str | os.PathLike[str]] = (),
         p_values: bool = False,
+        row_numbers: bool = False,
         data: Sequence[str] | None = None,
     ) -> None:
         self.path = path
         self.id_name = id_name
         self.inputs = inputs
         self.p_values = p_values
+        self.row_numbers = row_numbers and id_name not in (None, "row") and data is None
         self.data = data
         self._n_rows = 0
 
@@ -87,8 +91,8 @@ class ScoreWriter:
             raise OutputError(f"Cannot write scores to {shown}: its name must end in one of {', '.join(_SUFFIXES)}.")
         if any(_is_same(self.path, other) for other in self.inputs):
             raise OutputError(f"Cannot write scores to {shown}: it is a file being read. Choose another path.")
-        columns = _columns(self.id_name or "row", self.p_values)
-        if len(columns) < 3 + self.p_values:
+        columns = self._columns()
+        if len(columns) < 3 + self.p_values + self.row_numbers:
             raise InputError(
                 f"The id column cannot be named {self.id_name!r}: the scores file has a column of that name. Rename it."
             )
@@ -146,7 +150,8 @@ class ScoreWriter:
         values = pa.array(np.asarray(scores, dtype=np.float64))
         if (ids is None) != (self.id_name is None):
             raise InputError("`ids` must be given if, and only if, the writer has an `id_name`.")
-        first = _id_array(np.arange(self._n_rows, self._n_rows + len(values)) if ids is None else ids)
+        rows = np.arange(self._n_rows, self._n_rows + len(values))
+        first = _id_array(rows if ids is None else ids)
         alarms = pa.array(np.asarray(anomaly, dtype=np.bool_))
         if (p_values is not None) != self.p_values:
             raise InputError("`p_values` must be given if, and only if, the writer has a column for them.")
@@ -157,8 +162,16 @@ class ScoreWriter:
         columns = [first, values, alarms]
         if p_values is not None:
             columns.append(pa.array(np.asarray(p_values, dtype=np.float64)))
-        self._sink.write(pa.table(columns, names=list(_columns(self.id_name or "row", self.p_values))))
+        if self.row_numbers:
+            columns.append(pa.array(rows))
+        self._sink.write(pa.table(columns, names=list(self._columns())))
         self._n_rows += len(values)
+
+    def _columns(self) -> dict[str, pa.DataType]:
+        """Columns of the file with their types; that of the ids is only known when some come."""
+        columns = {self.id_name or "row": pa.string(), "score": pa.float64(), "anomaly": pa.bool_()}
+        columns |= {"p_value": pa.float64()} if self.p_values else {}
+        return columns | ({"row": pa.int64()} if self.row_numbers else {})
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -205,12 +218,6 @@ class _ParquetSink:
             self.write(pa.schema(self._columns).empty_table())
         assert self._writer is not None
         self._writer.close()
-
-
-def _columns(id_name: str, p_values: bool) -> dict[str, pa.DataType]:
-    """Columns of the file with their types; that of the ids is only known when some come."""
-    columns = {id_name: pa.string(), "score": pa.float64(), "anomaly": pa.bool_()}
-    return columns | ({"p_value": pa.float64()} if p_values else {})
 
 
 @contextlib.contextmanager
