@@ -124,7 +124,10 @@ class SvgAxes:
 
     def _axes(self) -> list[Element]:
         bottom, out = self._height - BOTTOM, []
-        for value, text in self._ticks or ticks(*self._y):
+        marks = ticks(*self._y)
+        if self._scale is math.log10:  # round numbers between powers of ten
+            marks = [(10.0**place, f"{10.0**place:.2g}") for place, _ in marks]
+        for value, text in self._ticks or marks:
             at = f"{self._up(value):.1f}"
             out.append(new("line", x1=LEFT, x2=WIDTH - RIGHT, y1=at, y2=at, class_="grid"))
             out.append(new("text", text, x=LEFT - 6, y=f"{self._up(value) + 4:.1f}", text_anchor="end"))
