@@ -17,6 +17,9 @@ from esad.train.objective import presumed_normal
 
 __all__ = ["AdversarialDetector"]
 
+NARROW = 4  # how much narrower networks are on a CPU, where nothing else is asked for
+MAX_MAP = 8  # pixels that the deepest level may have beside each other; larger pictures get more levels
+
 
 @with_parameters
 class AdversarialDetector(StandardDetector):
@@ -38,7 +41,8 @@ class AdversarialDetector(StandardDetector):
     Attributes
     ----------
     auto_hidden, auto_latent, dense : tuple of int, int, tuple of int
-        What "auto" stands for: channels of the levels, size of the code; and the dense layers between them.
+        What "auto" stands for: channels of the levels, size of the code; and the dense layers between them. On a CPU
+        channels and dense layers have a quarter of it.
     recipe : dict
         What the settings of the loop are beside those that are arguments. By default Adam as DCGAN has it, with neither
         schedule nor clipping, which hold back one side of the game.
@@ -58,8 +62,11 @@ class AdversarialDetector(StandardDetector):
     def _make_network(self, in_shape: tuple[int, ...], device: torch.device) -> NetworkSpec:
         """The network asked for, kept as `network_`."""
         self._check("images")
-        n_members = int(self.n_members)
-        spec = NetworkSpec("dcgan", in_shape, self.auto_hidden, self.auto_latent, n_members, dense=self.dense)
+        narrow = NARROW if device.type == "cpu" else 1
+        hidden, dense = ([width // narrow for width in widths] for widths in (self.auto_hidden, self.dense))
+        while max(in_shape[1:]) > MAX_MAP * 2 ** len(hidden):
+            hidden.append(2 * hidden[-1])
+        spec = NetworkSpec("dcgan", in_shape, tuple(hidden), self.auto_latent, int(self.n_members), dense=tuple(dense))
         self.network_ = spec.resized(self.hidden, self.latent)
         return self.network_
 

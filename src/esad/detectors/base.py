@@ -64,6 +64,8 @@ class Detector(Decider, OutlierMixin, BaseEstimator):  # type: ignore[misc]  # s
         Whether it can learn from rows that are not all at hand: `fit_stream`.
     can_export : bool
         Whether its score is written as tensor operations, which `esad.export` needs.
+    not_exported : str
+        Why not, where it is not.
     """
 
     summary: ClassVar[str]
@@ -72,6 +74,7 @@ class Detector(Decider, OutlierMixin, BaseEstimator):  # type: ignore[misc]  # s
     labels_needed: ClassVar[tuple[str, ...]] = ()
     can_stream: ClassVar[bool] = False
     can_export: ClassVar[bool] = False
+    not_exported: ClassVar[str] = "its score is not written as tensor operations"
 
     contamination: float | str
     random_state: int | np.random.RandomState | None

@@ -75,9 +75,7 @@ def export(
     if format not in FORMATS:
         raise InputError(f"`format` must be one of {', '.join(FORMATS)}. Got {format!r}.")
     if not detector.can_export:
-        raise InputError(
-            f"{type(detector).__name__} cannot be exported: its score is not written as tensor operations."
-        )
+        raise InputError(f"{type(detector).__name__} cannot be exported: {detector.not_exported}.")
     kind = FORMATS[format]
     kind.check_installed()
     check_writable(path)

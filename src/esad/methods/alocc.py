@@ -56,7 +56,8 @@ class ALOCC(AdversarialDetector):
     lambda_repair : float
         Weight of the cross-entropy between a picture and what it is repaired to.
     hidden, latent : sequence of int and int, or "auto"
-        Channels of the levels, and of the code, which is one level deeper. Auto: (32, 64) and 128.
+        Channels of the levels, and of the code, which is one level deeper. Auto: (32, 64), a quarter
+        of that on a CPU, and 128.
     lr : float or "auto"
         Of RMSProp. Auto: 2e-3.
     n_epochs : int or "auto"

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from esad.core.random import MemberRandom
 from esad.networks.layers import StackedConv, crop, fold_members, pad_to_multiple, reset_weights, unfold_members
 
-__all__ = ["DCGANDecoder", "DCGANEncoder"]
+__all__ = ["DCGANDecoder", "DCGANEncoder", "DenseLayers"]
 
 DEVIATION = 0.02
 KERNEL = 4  # even: all weights touch equally many pixels
@@ -93,7 +93,7 @@ class DCGANEncoder(nn.Module):
 class DCGANDecoder(nn.Module):
     """(members, batch, code) -> (members, batch, channels, H, W), the mirror of `DCGANEncoder` with the same arguments.
 
-    Its numbers are logits: their sigmoid are pixels.
+    Its last layer is plain: a sigmoid or a hyperbolic tangent makes pixels of it.
     """
 
     def __init__(
@@ -132,6 +132,26 @@ class DCGANDecoder(nn.Module):
         reset_weights(self, random, deviation=DEVIATION)
 
     def forward(self, code: Tensor) -> Tensor:
-        """The picture of every code, as logits."""
+        """The picture of every code."""
         h = self.levels(self.dense(fold_members(code.reshape(*code.shape[:2], *self.code_shape))))
         return unfold_members(crop(h, self.height, self.width), self.n_members)
+
+
+class DenseLayers(nn.Module):
+    """(members, batch, in) -> (members, batch, out): leaky ReLU without batch norm, the last layer plain."""
+
+    def __init__(self, sizes: Sequence[int], *, n_members: int, slope: float = 0.0) -> None:
+        super().__init__()
+        self.n_members = n_members
+        block = partial(StackedConv, n_members=n_members, kernel=(1, 1), resize="gather", norm=False, slope=slope)
+        self.layers = nn.Sequential(
+            *(block(a, b, plain=index == len(sizes) - 2) for index, (a, b) in enumerate(pairwise(sizes)))
+        )
+
+    def reset(self, random: MemberRandom) -> None:
+        """Draw the initial weights."""
+        reset_weights(self, random)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The last layer's numbers."""
+        return unfold_members(self.layers(fold_members(x[..., None, None])), self.n_members).flatten(2)

@@ -1,0 +1,194 @@
+r"""ADGAN (Deecke et al. 2018): how well a generator of normal pictures, itself bent a little, can be made to draw one.
+
+    L_D   = 1/n sum_i [D(G(z_i)) - D(x_i) + lambda_penalty (||dD/dx(x'_i)||_2 - 1)^2]                   Eq. (1)
+            x'_i = u_i x_i + (1 - u_i) G(z_i),   z_i ~ N(0, I),   u_i ~ U(0, 1)
+    L_G   = - 1/n sum_i D(G(z_i))                                                                       Eq. (2)
+
+    l(z, theta) = ||x - G_theta(z)||^2 / d                                                              Eq. (3)
+    z_j       <-  z_j - Adam(dl/dz),   theta_j <- theta_j - Adam(dl/dtheta),   T times                  Eq. (4)
+
+    S(x)  = 1/k sum_j l(z_j, theta_j),   j = 1 .. k                                                     Eq. (5)
+
+==================  =========================================================================================
+i = 1 .. n          unlabelled and normal pictures; known anomalies are left out
+G, D                transposed convolutions; convolutions without batch norm, a critic of Wasserstein's distance
+z_j, theta_j        begin with one of k fixed codes and with the generator's weights, for every picture anew
+k, T                `n_starts`, `search_steps`
+==================  =========================================================================================
+
+Pixels are in [-1, 1]. The critic moves in every step, the generator in every second one. Learning rates, sizes, starts
+and steps are the authors'. Not known and chosen: codes are normal; the search is Adam's, since plain steps would hardly
+leave the start, the slopes of a mean over pixels being small; all pictures have the same k first codes, drawn with the
+weights, so that a score is a picture's own and the same every time.
+
+The score is a search and no forward pass: such models cannot be exported.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+from torch.func import functional_call
+
+from esad.core.arguments import NOT_NEGATIVE, WHOLE, Rule, with_parameters
+from esad.core.random import MemberRandom
+from esad.detectors.adversarial import AdversarialDetector
+from esad.networks.dcgan import DCGANEncoder
+from esad.networks.spec import NetworkSpec
+from esad.train.objective import Batch, Move, Objective, Scorer, mean_over_rows
+from esad.train.search import searching, told_steps
+
+__all__ = ["ADGAN", "ADGANObjective"]
+
+CODE_RATE, WEIGHT_RATE = 0.25, 5e-5
+MAX_WEIGHTS = 2**25  # of all copies of the generator that are searched with at once
+CRITIC_STEPS = 2  # for one of the generator
+
+
+@with_parameters
+class ADGAN(AdversarialDetector):
+    """Error of the pictures that copies of a generator are made to draw, from several starts.
+
+    Parameters
+    ----------
+    lambda_penalty : float
+        Weight of the penalty on the critic's slope.
+    n_starts, search_steps : int
+        Codes from which the search starts, and its steps from each.
+    hidden, latent : sequence of int and int, or "auto"
+        Channels of the levels, and the size of the code. Auto: (64, 128, 256), a quarter of that on a CPU; 256.
+    lr : float or "auto"
+        Of Adam. Auto: 1e-4.
+    n_epochs : int or "auto"
+        Auto: 100, less on large data.
+    ... : those of `AdversarialDetector`
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> pictures = np.random.default_rng(0).integers(0, 50, size=(40, 8, 8), dtype=np.uint8)
+    >>> bright = np.full((1, 8, 8), 225, dtype=np.uint8)
+    >>> detector = ADGAN(hidden=(4,), latent=4, lr=0.01, n_epochs=20, random_state=0).fit(pictures)
+    >>> bool(detector.anomaly_score(bright)[0] > detector.anomaly_score(pictures).max())
+    True
+    """
+
+    summary: ClassVar[str] = "ADGAN: how near a bent generator of normal pictures can come (Deecke et al. 2018)"
+    can_export: ClassVar[bool] = False
+    not_exported: ClassVar[str] = "its score is a search for every picture, not a forward pass"
+    auto_hidden: ClassVar[tuple[int, ...]] = (64, 128, 256)
+    auto_latent: ClassVar[int] = 256
+    auto_epochs: ClassVar[int] = 100
+    learning_rates: ClassVar[dict[str, float]] = {"images": 1e-4}
+    recipe: ClassVar[dict[str, Any]] = {"beta_1": 0.0, "beta_2": 0.9}
+
+    lambda_penalty: float = 20.0
+    n_starts: int = 8
+    search_steps: int = 5
+
+    def _rules(self) -> dict[str, Rule]:
+        return {"lambda_penalty": NOT_NEGATIVE, "n_starts": WHOLE, "search_steps": WHOLE}
+
+    def _objective(self, spec: NetworkSpec) -> Objective:
+        return ADGANObjective(
+            spec,
+            lambda_penalty=self.lambda_penalty,
+            n_starts=int(self.n_starts),
+            search_steps=int(self.search_steps),
+        )
+
+
+class ADGANObjective(Objective):
+    """A generator and a critic."""
+
+    def __init__(self, spec: NetworkSpec, *, lambda_penalty: float, n_starts: int, search_steps: int) -> None:
+        super().__init__()
+        self.spec, self.n_members = spec, spec.n_members
+        self.lambda_penalty, self.n_starts, self.search_steps = lambda_penalty, n_starts, search_steps
+        self.generator = spec.decoder()
+        self.critic = DCGANEncoder(spec.picture, spec.hidden, (1,), n_members=spec.n_members, norm=False)
+        self.register_buffer("starts", torch.zeros(spec.n_members, n_starts, spec.latent))
+
+    def reset(self, random: MemberRandom) -> None:
+        """Draw the initial weights, and the codes from which every search starts."""
+        for network in (self.generator, self.critic):
+            network.reset(random)  # type: ignore[operator]
+        self.get_buffer("starts").copy_(random.normal(self.n_starts, self.spec.latent))
+
+    def moves(self) -> tuple[Move, ...]:
+        """One of the critic, and every other time one of the generator."""
+        return Move(self.critic_loss, (self.critic,)), Move(self.loss, (self.generator,), every=CRITIC_STEPS)
+
+    def critic_loss(self, batch: Batch) -> dict[str, Tensor]:
+        """Eq. (1), (members,)."""
+        real, made = 2 * batch.unlabelled - 1, self._drawn(batch)
+        share = batch.random.uniform(real.shape[1])[..., None, None, None]
+        between = (share * real + (1 - share) * made).detach().requires_grad_()
+        (slope,) = torch.autograd.grad(self.critic(between).sum(), between, create_graph=True)
+        penalty = (slope.flatten(2).norm(dim=2) - 1).square()
+        distance = self.critic(made) - self.critic(real)
+        return {"critic": mean_over_rows(distance[..., 0]), "penalty": self.lambda_penalty * mean_over_rows(penalty)}
+
+    def loss(self, batch: Batch) -> dict[str, Tensor]:
+        """Eq. (2), (members,)."""
+        return {"generator": -mean_over_rows(self.critic(self._drawn(batch))[..., 0])}
+
+    def _drawn(self, batch: Batch) -> Tensor:
+        """G(z) for as many codes as there are pictures, pixels in [-1, 1]."""
+        made: Tensor = self.generator(batch.random.normal(batch.unlabelled.shape[1], self.spec.latent)).tanh()
+        return made
+
+    def scorer(self) -> Scorer:
+        """A function giving Eq. (5), (members, batch)."""
+        return lambda x: {"reconstruction": self._errors(x).flatten(3).mean((0, 3))}
+
+    def summands(self) -> Scorer:
+        """Eq. (5) pixel by pixel."""
+        return lambda x: {"reconstruction": self._errors(x).mean(0) / x[0].numel()}
+
+    def rebuilder(self) -> Callable[[Tensor], Tensor]:
+        """A function giving the mean of the pictures found, pixels in [0, 1] again, (members, batch, *features)."""
+        return lambda x: (self._found(x).mean(0) + 1) / 2
+
+    def _errors(self, x: Tensor) -> Tensor:
+        """Eq. (3) pixel by pixel, (starts, members, batch, *features)."""
+        return (2 * x - 1 - self._found(x)).square()
+
+    def _found(self, x: Tensor) -> Tensor:
+        """What the search of Eq. (4) draws for pictures (batch, *features), (starts, members, batch, *features)."""
+        n_weights = sum(weight.numel() for weight in self.generator.parameters())
+        size = max(1, MAX_WEIGHTS // (n_weights * self.n_starts))  # pictures at a time
+        parts = torch.split(x.detach(), size)
+        steps = told_steps(len(parts), f"{len(x)} pictures")
+        return torch.cat([self._search(parts[number]) for number in steps], dim=2)
+
+    def _search(self, x: Tensor) -> Tensor:
+        """Every start and picture has its own copy of the generator: as many more members of one stacked network."""
+        n_copies = self.n_starts * len(x)
+        with searching():
+            with torch.device("meta"):
+                wide = replace(self.spec, n_members=n_copies * self.n_members).decoder().eval()
+            target = (2 * x.clone() - 1).expand(self.n_starts, self.n_members, *x.shape).transpose(1, 2)
+            state = {name: _repeated(value.detach(), n_copies) for name, value in self.generator.state_dict().items()}
+            weights = [state[name].requires_grad_() for name, _ in self.generator.named_parameters()]
+            starts = self.get_buffer("starts").transpose(0, 1)[:, None]  # (starts, 1, members, latent)
+            code = starts.repeat(1, len(x), 1, 1).flatten(0, 2)[:, None].requires_grad_()  # (wide members, 1, latent)
+            adam = torch.optim.Adam([{"params": [code], "lr": CODE_RATE}, {"params": weights, "lr": WEIGHT_RATE}])
+
+            def draw() -> Tensor:
+                made: Tensor = functional_call(wide, state, (code,)).tanh()
+                return made.reshape(target.shape)  # (starts, batch, members, *features)
+
+            for _ in range(self.search_steps):
+                adam.zero_grad()
+                (draw() - target).square().flatten(3).mean(3).sum().backward()  # type: ignore[no-untyped-call]
+                adam.step()
+            with torch.no_grad():
+                return draw().transpose(1, 2)
+
+
+def _repeated(value: Tensor, n_copies: int) -> Tensor:
+    """Weights of so many copies of a stacked network, one behind the other; a count of batches stays one."""
+    return value.clone() if value.dim() == 0 else value.repeat(n_copies, *[1] * (value.dim() - 1))

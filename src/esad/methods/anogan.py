@@ -1,0 +1,232 @@
+r"""AnoGAN (Schlegl et al. 2017): a picture that the generator of a GAN cannot make, however its code is chosen.
+
+    D(x)     = sigmoid(Head(f(x)))                                                                      Eq. (1)
+    L_D      = - 1/n sum_i [log D(x_i) + log(1 - D(G(z_i)))],   z_i ~ N(0, I)                           Eq. (2)
+    L_G      = - 1/n sum_i log D(G(z_i))                                                                Eq. (3)
+
+    A_x(z)   = (1 - w) ||x - G(z)||_1 + w ||f(x) - f(G(z))||_1                                          Eq. (4)
+    z_{t+1}  = z_t - Adam(dA_x/dz),   t = 1 .. T                                                        Eq. (5)
+
+    S(x)     = A_x(z_T)                                                                                 Eq. (6)
+
+==================  =========================================================================================
+i = 1 .. n          unlabelled and normal pictures; known anomalies are left out
+G                   dense layers, then transposed convolutions
+f, Head             the judge: convolutions with a dense layer, and one number
+w                   `feature_weight`
+T                   `search_steps`
+==================  =========================================================================================
+
+Pixels are in [-1, 1]. Networks, moving averages of the weights (what is scored with) and the search are those of the
+public code of Zenati et al. (2018), the authors' own being unpublished. The search's step is 0.01 for two fifths of
+the way, then 0.001 and from three fifths on 0.0005, times 500 / T, so that a code can come equally far. What differs:
+
+- The learning rate is DCGAN's, 2e-4. Theirs is 1e-5, with ten times as many pictures and steps.
+- The averages begin quickly, by min(0.999, (1 + t) / (10 + t)): a short training is not scored with its first weights.
+- All pictures start from one code, drawn with the weights, so that a score is a picture's own and the same every time.
+
+The score is a search and no forward pass: such models cannot be exported.
+"""
+
+import copy
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+import torch.nn.functional as F  # noqa: N812
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from esad.core.arguments import Rule, is_not_negative, is_whole, with_parameters
+from esad.core.random import MemberRandom
+from esad.detectors.adversarial import AdversarialDetector
+from esad.detectors.deep import Phase
+from esad.errors import ModelFileError
+from esad.networks.dcgan import DCGANEncoder
+from esad.networks.spec import NetworkSpec
+from esad.preprocess.inputs import Rows
+from esad.train.objective import Batch, Move, Objective, Scorer, TrainingData, mean_over_rows
+from esad.train.search import searching, told_steps
+
+__all__ = ["AnoGAN", "AnoGANObjective"]
+
+AVERAGE = 0.999
+SLOPE = 0.1
+SEARCH = ((0.4, 1e-2), (0.6, 1e-3), (1.0, 5e-4))  # until this share of the search, this step
+
+
+@with_parameters
+class AnoGAN(AdversarialDetector):
+    """How far the nearest picture is that a generator of normal pictures can make.
+
+    Parameters
+    ----------
+    feature_weight : float
+        Weight w of the judge's features against the pixels, between 0 and 1.
+    search_steps : int or "auto"
+        Steps of the search for the code of a picture. Auto: 500, on a CPU 50.
+    hidden, latent : sequence of int and int, or "auto"
+        Channels of the levels, and the size of the code. Auto: (64, 128), a quarter of that on a CPU, more levels for
+        pictures above 32 pixels; 200.
+    lr : float or "auto"
+        Of Adam. Auto: 2e-4.
+    n_epochs : int or "auto"
+        Auto: 100, less on large data.
+    ... : those of `AdversarialDetector`
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> pictures = np.random.default_rng(0).integers(0, 50, size=(40, 8, 8), dtype=np.uint8)
+    >>> bright = np.full((1, 8, 8), 225, dtype=np.uint8)
+    >>> detector = AnoGAN(hidden=(4,), latent=4, lr=0.01, n_epochs=20, search_steps=10, random_state=0).fit(pictures)
+    >>> bool(detector.anomaly_score(bright)[0] > detector.anomaly_score(pictures).max())
+    True
+    """
+
+    summary: ClassVar[str] = "AnoGAN: how near a generator of normal pictures can come (Schlegl et al. 2017)"
+    can_export: ClassVar[bool] = False
+    not_exported: ClassVar[str] = "its score is a search for every picture, not a forward pass"
+    auto_latent: ClassVar[int] = 200
+    dense: ClassVar[tuple[int, ...]] = (1024,)
+    auto_epochs: ClassVar[int] = 100
+    learning_rates: ClassVar[dict[str, float]] = {"images": 2e-4}
+
+    feature_weight: float = 0.1
+    search_steps: int | str = "auto"
+
+    def _rules(self) -> dict[str, Rule]:
+        return {
+            "feature_weight": Rule("a number from 0 to 1", lambda value: is_not_negative(value) and value <= 1),
+            "search_steps": Rule("a whole number above 0 or 'auto'", is_whole, ("auto",)),
+        }
+
+    def _objective(self, spec: NetworkSpec) -> "AnoGANObjective":
+        return AnoGANObjective(spec, feature_weight=self.feature_weight, search_steps=self.search_steps_)
+
+    def _phases(self, rows: Rows, y: NDArray[np.int8], device: torch.device) -> list[Phase]:
+        self._check("images")
+        auto = 50 if device.type == "cpu" else 500
+        self.search_steps_ = auto if isinstance(self.search_steps, str) else int(self.search_steps)
+        return super()._phases(rows, y, device)
+
+    def _describe(self) -> dict[str, Any]:
+        return super()._describe() | {"search_steps": self.search_steps_}
+
+    def _rebuild(self, plain: Any) -> Objective:
+        if not is_whole(plain["search_steps"]):
+            raise ModelFileError("its number of search steps is damaged")
+        self.search_steps_ = int(plain["search_steps"])
+        objective = super()._rebuild(plain)
+        assert isinstance(objective, AnoGANObjective)
+        objective.keep_averages()
+        return objective
+
+
+class AnoGANObjective(Objective):
+    """A generator and a judge; when the training has ended, the averages of both over its steps."""
+
+    def __init__(self, spec: NetworkSpec, *, feature_weight: float, search_steps: int) -> None:
+        super().__init__()
+        self.n_members, self.feature_weight, self.search_steps = spec.n_members, feature_weight, search_steps
+        self.generator = spec.decoder()
+        widths, dense = (spec.hidden[0], *spec.hidden[:-1]), (*spec.dense, 1)
+        self.judge = DCGANEncoder(spec.picture, widths, dense, n_members=spec.n_members, slope=SLOPE)
+        self.averages = nn.ModuleList([copy.deepcopy(self.generator), copy.deepcopy(self.judge)]).requires_grad_(False)
+        self.register_buffer("n_steps", torch.zeros(1))
+        self.register_buffer("start", torch.zeros(spec.n_members, spec.latent))
+
+    def reset(self, random: MemberRandom) -> None:
+        """Draw the initial weights, and the code from which every search starts."""
+        for network in (self.generator, self.judge):
+            network.reset(random)  # type: ignore[operator]
+        self.averages[0].load_state_dict(self.generator.state_dict())
+        self.averages[1].load_state_dict(self.judge.state_dict())
+        self.get_buffer("start").copy_(random.normal(self.get_buffer("start").shape[1]).clamp(-2, 2))
+
+    def moves(self) -> tuple[Move, ...]:
+        """One of the judge, one of the generator."""
+        return Move(self.judge_loss, (self.judge,)), Move(self.loss, (self.generator,))
+
+    def judge_loss(self, batch: Batch) -> dict[str, Tensor]:
+        """Eq. (2), (members,)."""
+        doubt = F.softplus(-self.judge(2 * batch.unlabelled - 1)) + F.softplus(self.judge(self._drawn(batch)))
+        return {"judge": mean_over_rows(doubt[..., 0])}
+
+    def loss(self, batch: Batch) -> dict[str, Tensor]:
+        """Eq. (3), (members,)."""
+        return {"generator": mean_over_rows(F.softplus(-self.judge(self._drawn(batch)))[..., 0])}
+
+    def _drawn(self, batch: Batch) -> Tensor:
+        """G(z) for as many codes as there are pictures."""
+        return self._make(batch.random.normal(batch.unlabelled.shape[1], self.get_buffer("start").shape[1]))
+
+    def _make(self, code: Tensor) -> Tensor:
+        """G(z), (members, batch, *features), pixels in [-1, 1]."""
+        made: Tensor = self.generator(code).tanh()
+        return made
+
+    @torch.no_grad()
+    def after_step(self) -> None:
+        """Let the averages follow; statistics of batch norm are averages already."""
+        n_steps = self.get_buffer("n_steps").add_(1)
+        follow = 1 - torch.clamp((1 + n_steps) / (10 + n_steps), max=AVERAGE)[0]
+        for average, network in zip(self.averages, (self.generator, self.judge), strict=True):
+            for mean, now in zip(average.parameters(), network.parameters(), strict=True):
+                mean.lerp_(now, follow.to(now.dtype))
+            for kept, statistic in zip(average.buffers(), network.buffers(), strict=True):
+                kept.copy_(statistic)
+
+    def finish(self, data: TrainingData) -> None:
+        """Scores are those of the averages."""
+        self.keep_averages()
+
+    def keep_averages(self) -> None:
+        """Put the averages in the place of the networks: a model file need not hold both."""
+        self.generator, self.judge = self.averages  # type: ignore[assignment]
+        del self.averages, self.n_steps
+
+    def scorer(self) -> Scorer:
+        """A function giving the two terms of Eq. (6), (members, batch)."""
+
+        def score(x: Tensor) -> dict[str, Tensor]:
+            x = (2 * x - 1).expand(self.n_members, *x.shape)
+            code = self._search(x)
+            return dict(zip(("pixels", "features"), self._distances(x, self._features(x), code), strict=True))
+
+        return score
+
+    def summands(self) -> Scorer:
+        """The first term of Eq. (6) pixel by pixel."""
+        rebuild = self.rebuilder()
+        return lambda x: {"pixels": (1 - self.feature_weight) * 2 * (x - rebuild(x)).abs()}
+
+    def rebuilder(self) -> Callable[[Tensor], Tensor]:
+        """A function giving G(z_T), pixels in [0, 1] again, (members, batch, *features)."""
+        return lambda x: (self._make(self._search((2 * x - 1).expand(self.n_members, *x.shape))) + 1) / 2
+
+    def _features(self, x: Tensor) -> Tensor:
+        return self.judge.features_and_code(x)[0]
+
+    def _distances(self, x: Tensor, features: Tensor, code: Tensor) -> tuple[Tensor, Tensor]:
+        """The terms of Eq. (4), each (members, batch)."""
+        made = self._make(code)
+        pixels = (x - made).abs().flatten(2).sum(2)
+        return (1 - self.feature_weight) * pixels, self.feature_weight * (features - self._features(made)).abs().sum(2)
+
+    def _search(self, x: Tensor) -> Tensor:
+        """Eq. (5) for all pictures (members, batch, *features) at once: z_T, (members, batch, latent)."""
+        with searching():
+            x, n_pictures = x.detach().clone(), x.shape[1]
+            with torch.no_grad():
+                features = self._features(x)
+            code = self.get_buffer("start")[:, None].repeat(1, n_pictures, 1).requires_grad_()
+            adam = torch.optim.Adam([code])
+            for step in told_steps(self.search_steps, f"the codes of {n_pictures} pictures"):
+                rate = next(rate for share, rate in SEARCH if step < share * self.search_steps)
+                adam.param_groups[0]["lr"] = rate * 500 / self.search_steps
+                total = torch.stack(self._distances(x, features, code)).sum()
+                (code.grad,) = torch.autograd.grad(total, code)
+                adam.step()
+        return code.detach()

@@ -1,0 +1,230 @@
+r"""P-KDGAN (Zhang et al. 2020): what a large adversarial encoder-decoder-encoder knows, in a small one that scores.
+
+    z = Enc1(x),   x^ = tanh(Dec(z)),   z^ = Enc2(x^)      of the teacher (T) and of the student (S)    Eq. (1)
+    D(x)  = sigmoid(Head(f(x)))                            one judge for each                           Eq. (2)
+
+    L_D   = - 1/n sum_i [log D(x_i) + log(1 - D(x^_i))]                                                 Eq. (3)
+    L_G   = 1/n sum_i [||f(x_i) - f(x^_i)||^2 / d_f + lambda_context ||x_i - x^_i||_1 / d
+                       + lambda_encoding ||z_i - z^_i||^2 / d_z]                                        Eq. (4)
+    L_K   = 1/n sum_i [lambda_codes (||z_i^S - z_i^T||^2 + ||z^_i^S - z^_i^T||^2) / d_z
+                       + lambda_pictures ||x^_i^S - x^_i^T||_1 / d]                                     Eq. (5)
+
+    S(x)  = ||z^S - z^^S||^2 / d_z                                                                      Eq. (6)
+
+==================  =========================================================================================
+i = 1 .. n          unlabelled and normal pictures; known anomalies are left out
+d, d_z, d_f         pixels times channels, numbers in a code and in f
+==================  =========================================================================================
+
+Three phases: the teacher alone on L_G (half of the training); the student on L_G + L_K with the teacher fixed (a
+quarter); then both, the teacher on its L_G + L_K too (a quarter). Every network has its judge, which moves before it.
+Pixels are in [-1, 1]. Only the student is kept.
+
+The paper gives the losses (codes by L2, pictures by L1) and the two ways of distilling, one after the other. Its
+weights, networks and code are not published. Chosen here: GANomaly's terms and weights for L_G, DCGAN's networks, a
+student with a quarter of the teacher's channels, weights 1 and 10 for L_K, and the lengths of the phases.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+import torch.nn.functional as F  # noqa: N812
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from esad.core.arguments import NOT_NEGATIVE, Rule, with_parameters
+from esad.core.random import MemberRandom
+from esad.detectors.adversarial import AdversarialDetector
+from esad.detectors.deep import Phase
+from esad.networks.dcgan import DCGANEncoder
+from esad.networks.spec import NetworkSpec
+from esad.preprocess.inputs import Rows
+from esad.train.objective import Batch, Move, Objective, Scorer, TrainingData
+
+__all__ = ["PKDGAN", "PKDGANObjective"]
+
+STAGES = {"teacher": 0.5, "student": 0.25, "both": 0.25}  # shares of the training
+WEIGHTS = ("lambda_context", "lambda_encoding", "lambda_codes", "lambda_pictures")
+
+
+@with_parameters
+class PKDGAN(AdversarialDetector):
+    """Distance of the codes of a picture and of its reconstruction by a small network that a large one has taught.
+
+    Parameters
+    ----------
+    lambda_context, lambda_encoding : float
+        Weights of the errors of pictures and of codes against the judge's features.
+    lambda_codes, lambda_pictures : float
+        Weights of what the student is to have in common with the teacher.
+    hidden, latent : sequence of int and int, or "auto"
+        Channels of the teacher's levels, of which the student has a quarter, and the size of the code. Auto: (64, 128,
+        256), a quarter of that on a CPU; 100.
+    lr : float or "auto"
+        Of Adam. Auto: 2e-4.
+    n_epochs : int or "auto"
+        Of all phases together. Auto: 100, less on large data.
+    ... : those of `AdversarialDetector`
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> pictures = np.random.default_rng(0).integers(0, 50, size=(40, 8, 8), dtype=np.uint8)
+    >>> detector = PKDGAN(hidden=(8,), latent=4, n_epochs=4, random_state=0).fit(pictures)
+    >>> detector.anomaly_score(pictures).shape
+    (40,)
+    """
+
+    summary: ClassVar[str] = "P-KDGAN: a small adversarial network taught by a large one (Zhang et al. 2020)"
+    auto_hidden: ClassVar[tuple[int, ...]] = (64, 128, 256)
+    auto_latent: ClassVar[int] = 100
+    auto_epochs: ClassVar[int] = 100
+    learning_rates: ClassVar[dict[str, float]] = {"images": 2e-4}
+
+    lambda_context: float = 50.0
+    lambda_encoding: float = 1.0
+    lambda_codes: float = 1.0
+    lambda_pictures: float = 10.0
+    batch_size: int = 64
+
+    def _rules(self) -> dict[str, Rule]:
+        return dict.fromkeys(WEIGHTS, NOT_NEGATIVE)
+
+    def _objective(self, spec: NetworkSpec) -> "PKDGANObjective":
+        return PKDGANObjective(spec, {name: float(getattr(self, name)) for name in WEIGHTS}, stage="both")
+
+    def _phases(self, rows: Rows, y: NDArray[np.int8], device: torch.device) -> list[Phase]:
+        (whole,) = super()._phases(rows, y, device)
+        phases = []
+        for stage, share in STAGES.items():
+            objective = self._objective(self.network_)
+            objective.stage = stage
+            n_steps = max(1, round(share * whole.settings.n_steps))
+            phases.append(replace(whole, objective=objective, settings=replace(whole.settings, n_steps=n_steps)))
+        return phases
+
+    def _rebuild(self, plain: Any) -> Objective:
+        objective = super()._rebuild(plain)
+        assert isinstance(objective, PKDGANObjective)
+        objective.keep_student()
+        return objective
+
+
+class Player(nn.Module):
+    """A generator of Eq. (1)."""
+
+    def __init__(self, spec: NetworkSpec) -> None:
+        super().__init__()
+        self.encoder_1, self.decoder, self.encoder_2 = spec.encoder(), spec.decoder(), spec.encoder()
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """z, x^, z^, all (members, batch, ...), of pixels in [-1, 1]."""
+        code = self.encoder_1(x)
+        rebuilt = self.decoder(code).tanh()
+        return code, rebuilt, self.encoder_2(rebuilt)
+
+
+class PKDGANObjective(Objective):
+    """A student, which scores, and until the training has ended a teacher and their judges; `stage` is the phase."""
+
+    def __init__(self, spec: NetworkSpec, weights: dict[str, float], *, stage: str) -> None:
+        super().__init__()
+        self.n_members, self.weights, self.stage = spec.n_members, weights, stage
+        small = replace(spec, hidden=tuple(max(1, width // 4) for width in spec.hidden))
+        self.student, self.teacher = Player(small), Player(spec)
+        self.student_judge, self.teacher_judge = (
+            DCGANEncoder(one.picture, one.hidden, (1,), n_members=one.n_members) for one in (small, spec)
+        )
+
+    def reset(self, random: MemberRandom) -> None:
+        """Draw the initial weights."""
+        players = [network for player in (self.student, self.teacher) for network in player.children()]
+        for network in (*players, self.student_judge, self.teacher_judge):
+            network.reset(random)  # type: ignore[operator]
+
+    def inherit(self, previous: Objective) -> None:
+        """Go on with the weights of the phase before."""
+        self.load_state_dict(previous.state_dict())
+
+    def moves(self) -> tuple[Move, ...]:
+        """Of the judge and its player; in the last phase of both pairs."""
+        teacher = Move(self.teacher_judge_loss, (self.teacher_judge,)), Move(self.teacher_loss, (self.teacher,))
+        student = Move(self.student_judge_loss, (self.student_judge,)), Move(self.loss, (self.student,))
+        return {"teacher": teacher, "student": student, "both": teacher + student}[self.stage]
+
+    def teacher_judge_loss(self, batch: Batch) -> dict[str, Tensor]:
+        """Eq. (3) of the teacher, (members,)."""
+        return {"teacher_judge": _judge_loss(self.teacher, self.teacher_judge, 2 * batch.unlabelled - 1)}
+
+    def student_judge_loss(self, batch: Batch) -> dict[str, Tensor]:
+        """Eq. (3) of the student, (members,)."""
+        return {"student_judge": _judge_loss(self.student, self.student_judge, 2 * batch.unlabelled - 1)}
+
+    def teacher_loss(self, batch: Batch) -> dict[str, Tensor]:
+        """Eq. (4) of the teacher and, in the last phase, Eq. (5), (members,)."""
+        x = 2 * batch.unlabelled - 1
+        own = self.teacher(x)
+        terms = self._generator_terms(x, own, self.teacher_judge)
+        if self.stage == "both":
+            terms |= self._common_terms(own, self.student(x))
+        return {f"teacher_{name}": term for name, term in terms.items()}
+
+    def loss(self, batch: Batch) -> dict[str, Tensor]:
+        """Eqs. (4) and (5) of the student, (members,)."""
+        x = 2 * batch.unlabelled - 1
+        self.teacher.train(self.stage == "both")  # one that is fixed keeps its statistics of batch norm too
+        own = self.student(x)
+        terms = self._generator_terms(x, own, self.student_judge) | self._common_terms(own, self.teacher(x))
+        return {f"student_{name}": term for name, term in terms.items()}
+
+    def _generator_terms(self, x: Tensor, own: tuple[Tensor, Tensor, Tensor], judge: DCGANEncoder) -> dict[str, Tensor]:
+        """Eq. (4), each (members,)."""
+        code, rebuilt, second_code = own
+        mismatch = judge.features_and_code(x)[0] - judge.features_and_code(rebuilt)[0]
+        return {
+            "adversarial": mismatch.square().flatten(1).mean(1),
+            "context": self.weights["lambda_context"] * (rebuilt - x).abs().flatten(1).mean(1),
+            "encoding": self.weights["lambda_encoding"] * (second_code - code).square().flatten(1).mean(1),
+        }
+
+    def _common_terms(
+        self, own: tuple[Tensor, Tensor, Tensor], other: tuple[Tensor, Tensor, Tensor]
+    ) -> dict[str, Tensor]:
+        """Eq. (5), each (members,)."""
+        (code, rebuilt, second_code), (others_code, others_rebuilt, others_second) = own, other
+        codes = (code - others_code).square() + (second_code - others_second).square()
+        return {
+            "codes": self.weights["lambda_codes"] * codes.flatten(1).mean(1),
+            "pictures": self.weights["lambda_pictures"] * (rebuilt - others_rebuilt).abs().flatten(1).mean(1),
+        }
+
+    def finish(self, data: TrainingData) -> None:
+        """The student scores alone."""
+        if self.stage == "both":
+            self.keep_student()
+
+    def keep_student(self) -> None:
+        """Forget teacher and judges: a model file need not hold them."""
+        del self.teacher, self.teacher_judge, self.student_judge
+
+    def scorer(self) -> Scorer:
+        """A function giving Eq. (6), (members, batch)."""
+
+        def score(x: Tensor) -> dict[str, Tensor]:
+            code, _, second_code = self.student((2 * x - 1).expand(self.n_members, *x.shape))
+            return {"encoding": (second_code - code).square().mean(2, dtype=x.dtype)}
+
+        return score
+
+    def rebuilder(self) -> Callable[[Tensor], Tensor]:
+        """A function giving the student's x^, pixels in [0, 1] again, (members, batch, *features)."""
+        return lambda x: (self.student((2 * x - 1).expand(self.n_members, *x.shape))[1] + 1) / 2
+
+
+def _judge_loss(player: Player, judge: DCGANEncoder, x: Tensor) -> Tensor:
+    """Eq. (3), (members,)."""
+    doubt = F.softplus(-judge(x)) + F.softplus(judge(player(x)[1]))
+    return doubt.flatten(1).mean(1)
