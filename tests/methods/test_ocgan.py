@@ -125,7 +125,7 @@ def test_weights_must_not_be_negative():
 def test_digits_of_another_class_are_rebuilt_worse():
     digits = load_digits()
     normal, other = digits.images[digits.target == 0], digits.images[digits.target != 0][:100]
-    detector = OCGAN(hidden=(8, 8), latent=4, lr=2e-3, batch_size=32, n_epochs=40, random_state=0)
+    detector = OCGAN(hidden=(8, 8), latent=4, lr=2e-3, batch_size=32, n_epochs=15, random_state=0)
     detector.fit(np.uint8(normal[:120] * 15.9))
     scores = detector.anomaly_score(np.uint8(np.concatenate([normal[120:], other]) * 15.9))
     assert roc_auc_score(np.arange(len(scores)) >= len(normal) - 120, scores) > 0.85

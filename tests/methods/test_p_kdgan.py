@@ -103,6 +103,7 @@ def test_weights_must_not_be_negative():
         PKDGAN(lambda_codes=-1).fit(np.zeros((4, 8, 8), dtype=np.uint8))
 
 
+@pytest.mark.extra
 def test_digits_of_another_class_have_codes_farther_apart():
     digits = load_digits()
     normal, other = digits.images[digits.target == 0], digits.images[digits.target != 0][:100]

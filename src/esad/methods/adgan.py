@@ -32,13 +32,13 @@ import torch
 from torch import Tensor
 from torch.func import functional_call
 
-from esad.core.arguments import NOT_NEGATIVE, WHOLE, Rule, with_parameters
+from esad.core.arguments import NOT_NEGATIVE, Rule, with_parameters
 from esad.core.random import MemberRandom
 from esad.detectors.adversarial import AdversarialDetector
 from esad.networks.dcgan import DCGANEncoder
 from esad.networks.spec import NetworkSpec
 from esad.train.objective import Batch, Move, Objective, Scorer, mean_over_rows
-from esad.train.search import searching, told_steps
+from esad.train.search import BOUNDED, searching, told_steps
 
 __all__ = ["ADGAN", "ADGANObjective"]
 
@@ -89,7 +89,7 @@ class ADGAN(AdversarialDetector):
     search_steps: int = 5
 
     def _rules(self) -> dict[str, Rule]:
-        return {"lambda_penalty": NOT_NEGATIVE, "n_starts": WHOLE, "search_steps": WHOLE}
+        return {"lambda_penalty": NOT_NEGATIVE, "n_starts": BOUNDED, "search_steps": BOUNDED}
 
     def _objective(self, spec: NetworkSpec) -> Objective:
         return ADGANObjective(

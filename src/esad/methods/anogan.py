@@ -30,6 +30,7 @@ The score is a search and no forward pass: such models cannot be exported.
 
 import copy
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -38,7 +39,7 @@ import torch.nn.functional as F  # noqa: N812
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from esad.core.arguments import Rule, is_not_negative, is_whole, with_parameters
+from esad.core.arguments import Rule, is_not_negative, with_parameters
 from esad.core.random import MemberRandom
 from esad.detectors.adversarial import AdversarialDetector
 from esad.detectors.deep import Phase
@@ -47,7 +48,7 @@ from esad.networks.dcgan import DCGANEncoder
 from esad.networks.spec import NetworkSpec
 from esad.preprocess.inputs import Rows
 from esad.train.objective import Batch, Move, Objective, Scorer, TrainingData, mean_over_rows
-from esad.train.search import searching, told_steps
+from esad.train.search import BOUNDED, searching, told_steps
 
 __all__ = ["AnoGAN", "AnoGANObjective"]
 
@@ -99,7 +100,7 @@ class AnoGAN(AdversarialDetector):
     def _rules(self) -> dict[str, Rule]:
         return {
             "feature_weight": Rule("a number from 0 to 1", lambda value: is_not_negative(value) and value <= 1),
-            "search_steps": Rule("a whole number above 0 or 'auto'", is_whole, ("auto",)),
+            "search_steps": replace(BOUNDED, allowed=f"{BOUNDED.allowed}, or 'auto'", others=("auto",)),
         }
 
     def _objective(self, spec: NetworkSpec) -> "AnoGANObjective":
@@ -115,7 +116,7 @@ class AnoGAN(AdversarialDetector):
         return super()._describe() | {"search_steps": self.search_steps_}
 
     def _rebuild(self, plain: Any) -> Objective:
-        if not is_whole(plain["search_steps"]):
+        if not BOUNDED.permits(plain["search_steps"]):
             raise ModelFileError("its number of search steps is damaged")
         self.search_steps_ = int(plain["search_steps"])
         objective = super()._rebuild(plain)

@@ -113,7 +113,7 @@ class PKDGAN(AdversarialDetector):
         return objective
 
 
-class Player(nn.Module):
+class _Player(nn.Module):
     """A generator of Eq. (1)."""
 
     def __init__(self, spec: NetworkSpec) -> None:
@@ -134,7 +134,7 @@ class PKDGANObjective(Objective):
         super().__init__()
         self.n_members, self.weights, self.stage = spec.n_members, weights, stage
         small = replace(spec, hidden=tuple(max(1, width // 4) for width in spec.hidden))
-        self.student, self.teacher = Player(small), Player(spec)
+        self.student, self.teacher = _Player(small), _Player(spec)
         self.student_judge, self.teacher_judge = (
             DCGANEncoder(one.picture, one.hidden, (1,), n_members=one.n_members) for one in (small, spec)
         )
@@ -224,7 +224,7 @@ class PKDGANObjective(Objective):
         return lambda x: (self.student((2 * x - 1).expand(self.n_members, *x.shape))[1] + 1) / 2
 
 
-def _judge_loss(player: Player, judge: DCGANEncoder, x: Tensor) -> Tensor:
+def _judge_loss(player: _Player, judge: DCGANEncoder, x: Tensor) -> Tensor:
     """Eq. (3), (members,)."""
     doubt = F.softplus(-judge(x)) + F.softplus(judge(player(x)[1]))
     return doubt.flatten(1).mean(1)

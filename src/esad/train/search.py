@@ -7,8 +7,12 @@ from collections.abc import Iterator
 
 import torch
 
-__all__ = ["searching", "told_steps"]
+from esad.core.arguments import Rule, is_whole
 
+__all__ = ["BOUNDED", "MAX_STEPS", "searching", "told_steps"]
+
+MAX_STEPS = 10_000  # a file that claims more would have a picture searched for without end
+BOUNDED = Rule(f"a whole number from 1 to {MAX_STEPS:,}", lambda value: is_whole(value) and value <= MAX_STEPS)
 TELL_EVERY = 10.0  # seconds
 logger = logging.getLogger("esad")
 
