@@ -21,15 +21,12 @@ SMALL: dict[str, Any] = {
     "n_trees": 10,
     "reference": np.random.default_rng(4).integers(0, 256, size=(20, 10, 10), dtype=np.uint8),
     "transformations": "turns",
-<<<<<<< HEAD
     "features": "random",
     "layer": "r11",
     "pooled": "conv2d_1a",
     "side": 75,
-=======
     "search_steps": 2,
     "n_starts": 2,
->>>>>>> 218e010 (AnoGAN, ADGAN, OCGAN and P-KDGAN for pictures)
     "random_state": 0,
 }
 

@@ -54,7 +54,7 @@ def test_the_graph_of_every_method_scores_as_the_library_does(kind, name):
 def test_every_method_is_exported_or_says_why_not(kind, name, format, tmp_path):
     fit, path = fitted(name, kind), tmp_path / "file"
     if (kind, name) not in EXPORTED:
-        with pytest.raises(errors.InputError, match="cannot be exported: its score (jumps|is a search)"):
+        with pytest.raises(errors.InputError, match=r"cannot be exported: its score (jumps|is a search)"):
             esad.export(fit, path, format=format)
         assert not list(tmp_path.iterdir())
         return
