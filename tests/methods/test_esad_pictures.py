@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from esad import load
 from esad.core.random import MemberRandom
 from esad.errors import InputError
 from esad.methods.esad import ESAD
@@ -147,3 +148,43 @@ def test_pictures_on_a_cpu_take_minutes_at_most_unless_more_is_asked_for(caplog)
     ESAD(n_epochs=5000, hidden=(8, 8)).recipe_for((1, 64, 64), y)
     assert "hours on one core" in caplog.text
     assert ESAD().recipe_for((1, 64, 64), y, "cuda").settings.n_steps == 250
+
+
+def test_as_published_restores_what_was_hidden_from_mirrored_pictures():
+    y = np.array([0] * 20 + [-1] * 4, dtype=np.int8)
+    for shape in ((1, 16, 16), (3, 16, 16)):
+        loss = ESAD.as_published().recipe_for(shape, y).loss
+        assert (loss.restore, loss.flip, loss.signed) == ("both", True, True)
+        assert (loss.augment, loss.shift, loss.decoys, loss.turns) == (0, 0, 0.0, 0.0)
+    ours = ESAD().recipe_for((1, 16, 16), y).loss
+    assert (ours.restore, ours.signed) == ("none", False)
+    assert ESAD.as_published().recipe_for((5,), y).loss.restore == "none"
+
+
+@pytest.mark.parametrize("skips", [False, True])
+def test_the_published_loss_is_of_grey_turned_signed_pictures(skips):
+    spec = NetworkSpec("conv", in_shape=(3, 8, 8), hidden=(2, 2), latent=2, n_members=2)
+    made = ESADObjective(spec, LossSettings(restore="both", signed=True, flip=True, skips=skips)).double()
+    made.reset(MemberRandom([0, 1], dtype=torch.float64))
+    made.eval()
+    x = torch.rand(3, 3, 8, 8, dtype=torch.float64)
+    signed = (2 * x - 1).expand(2, 3, 3, 8, 8)
+    grey = signed.mean(2, keepdim=True).expand_as(signed)
+    errors, norms = [], []
+    for turn in range(4):
+        _, rebuilt, code = made(torch.rot90(grey, turn, dims=(-2, -1)))
+        errors.append((rebuilt - signed).square().flatten(2).mean(2))
+        norms.append(code.flatten(2).square().mean(2).sqrt())
+    terms = made.scorer()(x)
+    torch.testing.assert_close(terms["reconstruction"], torch.stack(errors).mean(0))
+    torch.testing.assert_close(terms["norm"], torch.stack(norms).mean(0))
+    shown = made.rebuilder()(x)
+    assert shown.shape == (2, 3, 3, 8, 8)
+    torch.testing.assert_close(made.summands()(x)["reconstruction"].flatten(2).sum(2), terms["reconstruction"])
+
+
+def test_a_model_with_skips_is_saved_and_loaded(tmp_path):
+    x, y = pictures(24, colour=True), np.array([0] * 20 + [-1] * 4)
+    detector = ESAD.as_published(network="unet", hidden=(3, 3), latent=3, n_epochs=1, random_state=0).fit(x, y)
+    detector.save(tmp_path / "m.esad")
+    np.testing.assert_array_equal(load(tmp_path / "m.esad").anomaly_score(x), detector.anomaly_score(x))

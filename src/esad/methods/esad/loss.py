@@ -15,6 +15,7 @@ from esad.core.random import MemberRandom
 from esad.errors import InputError
 from esad.methods.esad.extras import Step
 from esad.methods.esad.views import view_of
+from esad.networks.layers import unfold_members
 from esad.networks.spec import NetworkSpec
 from esad.score.threshold import ONE_SIGMA_BELOW
 from esad.train.objective import Batch, Objective, Scorer, mean_over_rows
@@ -61,6 +62,10 @@ class LossSettings:
         There are no others: the norm's weight in the scaled score is how well decoys are told from normal pictures.
     restore : {"none", "grey", "rotate", "both"}
         What is taken from a picture before Enc1 sees it; the target stays whole.
+    skips : bool
+        The decoder also sees what each level of Enc1 gave; for the network "conv".
+    signed : bool
+        Networks see pixels in [-1, 1], and rebuild those, instead of [0, 1].
     reduction : {"sum", "mean"}
         Squared norms as sums over features (the equations) or means (stable at large learning rates).
     error_scale : float
@@ -105,6 +110,8 @@ class LossSettings:
     decoys: float = 0.0
     decoys_alone: bool = False
     restore: str = "none"
+    skips: bool = False
+    signed: bool = False
     reduction: str = "mean"
     error_scale: float = 1.0
     gain: float = 1.0
@@ -151,7 +158,7 @@ class ESADObjective(Objective):
         self.near_zero = NEAR_ZERO if settings.combine == "scaled" else 0.0
         view = view_of(spec, settings)
         self.encoder_1 = view.network.encoder()
-        self.decoder = view.network.decoder()
+        self.decoder = view.network.decoder(skips=settings.skips)
         self.encoder_2 = view.network.encoder() if settings.second_encoder else None
         self.view = view
         # scales of the two score terms, per member: row 0 reconstruction, row 1 norm
@@ -178,8 +185,12 @@ class ESADObjective(Objective):
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Eq. (4): z = Enc1(x), x^ = Dec(z), z^ = Enc2(x^), all (members, batch, ...)."""
-        code = self.encoder_1(x)
-        reconstruction = self.view.trim(self.decoder(code))
+        if self.settings.skips:
+            levels = self.encoder_1.levels_of(x)  # type: ignore[operator]
+            code, seen = unfold_members(levels[-1], self.n_members).flatten(2), levels
+        else:
+            code = seen = self.encoder_1(x)
+        reconstruction = self.view.trim(self.decoder(seen))
         second_code = code if self.encoder_2 is None else self.encoder_2(reconstruction)
         return code, reconstruction, second_code
 
@@ -269,7 +280,8 @@ class ESADObjective(Objective):
         return self._terms if sums is None else lambda x: self._terms_of_sums(*sums(x))
 
     def _terms(self, x: Tensor) -> dict[str, Tensor]:
-        pairs = [(self.error(rebuilt - x), self.norm(code)) for rebuilt, code in self._passes(x)]
+        shown = self.view.show(x.expand(self.n_members, *x.shape))
+        pairs = [(self.error(rebuilt - shown), self.norm(code)) for rebuilt, code in self._passes(x)]
         errors, norms = zip(*pairs, strict=True)
         terms = {"reconstruction": torch.stack(errors).mean(0), "norm": torch.stack(norms).mean(0)}
         for extra in self.view.extras:

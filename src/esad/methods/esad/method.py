@@ -84,8 +84,8 @@ PARAMETERS = Parameters(
     ),
     network=Parameter(
         meaning="",
-        allowed={"table": ("auto", "mlp"), "images": ("auto", "conv", "lenet")},
-        auto='"mlp" for tables, "conv" for pictures',
+        allowed={"table": ("auto", "mlp"), "images": ("auto", "conv", "unet", "lenet")},
+        auto='"mlp" for tables, "conv" for pictures; "unet" is that with skips from the first encoder to the decoder',
     ),
     phi=Parameter(
         meaning='What labelled anomalies are reconstructed to. "permute" is for tables, "rotate" for pictures; "both" '
@@ -123,10 +123,9 @@ PARAMETERS = Parameters(
         only="images",
     ),
     flip=Parameter(
-        meaning="Pictures only: whether half of the unlabelled pictures are mirrored.",
+        meaning="Pictures only: whether half of the pictures are mirrored; of labelled ones where `augment` is 0.",
         allowed=Rule("True, False or 'auto'", is_truth, ("auto",)),
-        auto="yes for colour pictures, else no",
-        paper=False,
+        auto="yes for colour pictures and as published, else no",
         only="images",
     ),
     decoys=Parameter(
@@ -153,7 +152,17 @@ PARAMETERS = Parameters(
     ),
     restore=Parameter(
         meaning="Pictures only: what is hidden from the first encoder, to be restored.",
-        allowed={"table": ("none",), "images": ("none", "grey", "rotate", "both")},
+        allowed={"table": ("none", "auto"), "images": ("none", "auto", "grey", "rotate", "both")},
+        auto="none; as published both",
+        table="none",
+        images="none",
+    ),
+    signed=Parameter(
+        meaning="Pictures only: whether the networks see pixels in [-1, 1], and rebuild those, instead of [0, 1].",
+        allowed=Rule("True, False or 'auto'", is_truth, ("auto",)),
+        auto="yes as published, else no",
+        images=False,
+        only="images",
     ),
     bins=Parameter(
         meaning="Tables only: the second and fourth of every five members see a column as its place within this many "
@@ -337,7 +346,8 @@ class ESAD(DeepDetector):
     flip: bool | str = "auto"
     decoys: float | str = "auto"
     mutual_information: str = "auto"
-    restore: str = "none"
+    restore: str = "auto"
+    signed: bool | str = "auto"
     bins: Any = "auto"
     column_weights: float | str = "auto"
     lambda_norm: float | str = "auto"
@@ -370,8 +380,9 @@ class ESAD(DeepDetector):
     def as_published(cls, **changes: Any) -> Self:
         """The paper's recipe: SGD 0.1, batch 32, 200 epochs, halved every 50, the score of Eq. (9).
 
-        Two deviations, without which it diverges: gradients are clipped to norm 1, and squared norms are means over
-        the features. Networks are Deep SAD's for tables and the paper's table for pictures.
+        Networks are Deep SAD's for tables and the paper's table for pictures; these are grey and turned at random as
+        the first encoder sees them, mirrored, with pixels in [-1, 1], after ARNet. `network="unet"` is the reading in
+        which its skips are meant too. Where it departs from the paper is listed in docs/method.md.
 
         Examples
         --------

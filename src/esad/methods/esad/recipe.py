@@ -18,7 +18,7 @@ from esad.methods.esad.loss import ESADObjective, LossSettings
 from esad.methods.esad.turns import N_NEAREST
 from esad.networks.spec import NetworkSpec
 from esad.train.loop import Settings
-from esad.train.transforms import quarter_turns
+from esad.train.transforms import LEAST_AREA, quarter_turns
 
 __all__ = ["Parameter", "Parameters", "Recipe", "is_bins", "is_number_of_bins", "resolve"]
 
@@ -29,7 +29,7 @@ KINDS = {"table": "a table", "images": "pictures"}
 FEW_ANOMALIES = 5  # with more of them than this, labelled rows get less input noise: they cover their kind better
 # Fields that the first files of version 0.1.0 do not have.
 SINCE_0_1 = {"shift", "flip", "decoys", "decoys_alone", "compiled", "accumulate", "bins", "momentum"}
-SINCE_0_1 |= {"column_weights", "turns", "places", "crop", "nearest_alone", "n_codes"}
+SINCE_0_1 |= {"signed", "skips", "column_weights", "turns", "places", "crop", "nearest_alone", "n_codes"}
 MIN_STEPS, MAX_STEPS = 250, 1000  # on a table
 FEWEST_STEPS = 50  # on pictures
 MAX_PRODUCTS = 2.5e12  # of a training on pictures on a CPU, unless more is asked for
@@ -203,8 +203,8 @@ class Recipe:
             raise InputError("The recipe's 'input_noise' must hold one number per member.")
         if loss.bins and not (len(loss.bins) == network.n_members and network.kind == "mlp" and is_bins(loss.bins)):
             raise InputError("The recipe's 'bins' must hold one whole number per member, for a table.")
-        if loss.turns and network.kind != "conv":
-            raise InputError("The recipe's 'turns' need the network 'conv'.")
+        if (loss.turns or loss.skips) and network.kind != "conv":
+            raise InputError("The recipe's 'turns' and 'skips' need the network 'conv'.")
         return cls(network, loss, _exactly(Settings, values["settings"]))
 
 
@@ -301,22 +301,26 @@ def _automatic_for_pictures(
     """What "auto" stands for with these pictures, in this network."""
     n_channels, *sides = network.in_shape
     reach = max(1, round(min(sides) / 8))
-    bound = given["mutual_information"]
+    bound, restore, published = given["mutual_information"], given["restore"], given["recipe"] == "published"
+    if is_auto(restore):
+        restore = "both" if published else "none"
     if is_auto(bound):
-        plain = all(is_auto(given[name]) for name in ("decoys", "norm_weight")) and given["restore"] == "none"
-        can_tell = plain and network.kind == "conv" and given["recipe"] != "published" and given["combine"] == "scaled"
+        plain = all(is_auto(given[name]) for name in ("decoys", "norm_weight")) and restore == "none"
+        can_tell = plain and network.kind == "conv" and not published and given["combine"] == "scaled"
         bound = "both" if can_tell and upper_side() else "reconstruction"
     if bound == "both" and network.kind != "conv":
         raise InputError(f"`mutual_information='both'` needs the network 'conv'. Got {network.kind!r}.")
     # photographs have an upper side, and their reconstruction says little
-    decoys = n_channels == 3 and given["restore"] in ("none", "grey") and bound == "reconstruction"
+    decoys = n_channels == 3 and restore in ("none", "grey") and bound == "reconstruction"
     found: dict[str, Any] = {
         "lr": 2e-3 * min(1.0, 16 / network.hidden[0]),
         "augment": reach,
         "mutual_information": bound,
         "decoys": 0.5 if decoys else 0.0,
         "shift": reach if decoys else 0,
-        "flip": decoys or (bound == "both" and n_channels == 3),
+        "flip": published or decoys or (bound == "both" and n_channels == 3),
+        "restore": restore,
+        "signed": published,
     }
     with_decoys = decoys if is_auto(given["decoys"]) else given["decoys"] > 0
     if not (y < 0).any() and not with_decoys:  # the norm has nothing to tell apart
@@ -333,6 +337,7 @@ def _network(
     if network == "auto":
         network = "mlp" if len(in_shape) == 1 else "conv"
     published = given["recipe"] == "published"
+    network = "conv" if network == "unet" else network  # whose skips are the loss's to know
     narrow = network == "conv" and device == "cpu" and not published
     n_members = automatic["n_members"] if is_auto(given["n_members"]) else given["n_members"]
     spec = NetworkSpec.published(network, in_shape, n_members=int(n_members), narrow=narrow)
@@ -398,6 +403,8 @@ def _loss(chosen: dict[str, Any], in_shape: tuple[int, ...], y: NDArray[np.int8]
         decoys=float(chosen["decoys"]),
         decoys_alone=not (y < 0).any(),
         restore=chosen["restore"],
+        skips=chosen["network"] == "unet",
+        signed=bool(chosen["signed"]),
         reduction=chosen["reduction"],
         error_scale=PICTURE_PIXELS / math.prod(in_shape) if scale_pictures else 1.0,
         gain=float(chosen["anomaly_gain"]),
@@ -421,7 +428,7 @@ def _turns(in_shape: tuple[int, ...], y: NDArray[np.int8]) -> dict[str, Any]:
     return {
         "turns": TURNS_WEIGHT,
         "places": 0 if colour else max(1, round(min(sides) / 8)),
-        "crop": 0.54 if colour else 0.75,
+        "crop": LEAST_AREA["colour" if colour else "grey"],
         "nearest_alone": not colour,
         "n_codes": min(MAX_CODES, max(N_NEAREST + 1, n_known)),
     }

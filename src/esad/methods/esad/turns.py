@@ -41,7 +41,7 @@ from esad.networks.layers import unfold_members
 from esad.networks.spec import NetworkSpec
 from esad.train.objective import Batch, Objective, Scorer, TrainingData, mean_over_rows
 from esad.train.runtime import without_autocast
-from esad.train.transforms import change_light, cut_out, move, quarter_turns
+from esad.train.transforms import LIGHT, change_light, cut_out, move, quarter_turns
 
 if TYPE_CHECKING:
     from esad.methods.esad.loss import ESADObjective, LossSettings
@@ -51,7 +51,6 @@ __all__ = ["Turns", "TurnsObjective", "have_upper_side"]
 N_PLACES = 3  # shifted to one side, not at all, to the other
 N_LEVELS = 3  # of the encoder, from the deepest, whose codes are compared
 N_NEAREST = 5
-LIGHT = 0.4  # how much brighter or darker pictures get
 BLOCK = 256  # pictures per pass
 TERMS = ("turn", "length", "nearest")
 LOOKED_AT, THUMBNAIL, MIN_TOLD = 1000, 8, 0.45  # pictures, their sides in pixels, share of turns told; 0.25 by chance

@@ -404,6 +404,14 @@ class Pictures(Columns):
         """Those that are switched on."""
         return [extra for extra in (self.decoys, self.turns) if extra is not None]
 
+    def show(self, x: Tensor) -> Tensor:
+        """Pixels in [0, 1] or [-1, 1]."""
+        return 2 * x - 1 if self.settings.signed else x
+
+    def columns(self, rebuilt: Tensor) -> Tensor:
+        """Pixels in [0, 1] again."""
+        return (rebuilt + 1) / 2 if self.settings.signed else rebuilt
+
     def augment(self, batch: Batch) -> Batch:
         """The batch with its pictures shifted and mirrored: those of labelled anomalies farther than the others."""
         settings, random = self.settings, batch.random
@@ -414,6 +422,8 @@ class Pictures(Columns):
             moved = shift_and_flip(batch.labelled, settings.augment, random)
             is_anomaly = (batch.y < 0).view(*batch.y.shape, 1, 1, 1)
             batch = replace(batch, labelled=torch.where(is_anomaly, moved, batch.labelled))
+        elif settings.flip and batch.labelled.shape[1]:
+            batch = replace(batch, labelled=shift_and_flip(batch.labelled, 0, random))
         return batch
 
     def rearrange(self, x: Tensor, random: MemberRandom) -> Tensor:
