@@ -105,3 +105,20 @@ def test_a_wrong_file_is_refused_with_the_reason(file, old, new, said):
 def test_a_missing_file_is_refused(tmp_path):
     with pytest.raises(DataFileError, match="cannot be read"):
         grid.read(tmp_path / "none.toml")
+
+
+def test_where_nothing_is_labelled_all_labelled_classes_are_one_cell(tmp_path):
+    path = tmp_path / "pictures.toml"
+    axes = '"scenario.labelled_ratio" = [0.0, 0.1]\n"scenario.labelled_offset" = [1, 2, 3]'
+    path.write_text(TEXT.replace('"scenario.pollution_ratio" = [0.0, 0.1]', axes).replace("labelled_ratio = 0.05", ""))
+    cells = [cell for _, cell in grid.read(path).subset({"data": ["wine"], "variant": ["few trees"]}).cells()]
+    drawn = [(cell.scenario["labelled_ratio"], cell.scenario["labelled_offset"]) for cell in cells if cell.seed == 0]
+    assert drawn == [(0.0, 1), (0.1, 1), (0.1, 2), (0.1, 3)]
+
+
+def test_a_variant_can_be_for_some_of_the_data(tmp_path):
+    path = tmp_path / "tiny.toml"
+    own = TEXT.replace('name = "few trees"', 'name = "trees"\ndata = ["wine"]')
+    path.write_text(own.replace('name = "many trees"', 'name = "trees"\ndata = ["breast_cancer"]'))
+    found = {(place.variant, place.data, cell.settings["n_trees"]) for place, cell in grid.read(path).cells()}
+    assert found == {("trees", "wine", 5), ("trees", "breast_cancer", 9)}

@@ -16,6 +16,7 @@ from esad.networks.spec import NetworkSpec
 from esad.train.autoencoder import AutoencoderObjective
 from esad.train.callbacks import StopTraining
 from esad.train.objective import Batch, TrainingData
+from esad.train.transforms import augment_pictures
 
 MEMBERS, FEATURES = 2, 5
 SPEC = NetworkSpec.published("mlp", (FEATURES,), n_members=MEMBERS)
@@ -373,3 +374,25 @@ def test_an_autoencoders_loss_and_score_are_the_mean_squared_error():
     np.testing.assert_allclose(objective.loss(batch)["reconstruction"].detach(), wanted.mean(1), rtol=1e-12)
     scores = objective.scorer()(x[0])["reconstruction"].detach()
     np.testing.assert_allclose(scores[0], wanted[0], rtol=1e-9)
+
+
+def test_the_authors_network_for_mnist_has_8_and_4_channels_and_a_code_of_32():
+    pictures = np.random.default_rng(0).integers(0, 256, (30, 28, 28)).astype(np.uint8)
+    detector = DeepSAD(network="lenet_small", pretrain_epochs=1, n_epochs=1, random_state=0).fit(pictures)
+    network = detector.network_
+    assert (network.kind, network.hidden, network.dense, network.latent) == ("lenet", (8, 4), (), 32)
+
+
+def test_augmented_pictures_differ_in_training_alone():
+    spec = NetworkSpec("lenet", in_shape=(3, 8, 8), hidden=(2,), latent=2)
+    objective = DeepSADObjective(spec, eta=1.0, augment=augment_pictures)
+    objective.reset(MemberRandom([0]))
+    objective.eval()
+    x = torch.rand(1, 4, 3, 8, 8)
+    batches = [Batch(x, x[:, :0], torch.zeros(1, 0), MemberRandom([seed])) for seed in (1, 2)]
+    first, other = (objective.loss(batch)["unlabelled"].item() for batch in batches)
+    assert first != other
+    scorer = objective.scorer()
+    assert torch.equal(scorer(x[0])["distance"], scorer(x[0])["distance"])
+    with pytest.raises(InputError, match="`augment` is for pictures"):
+        DeepSAD(augment=True).fit(np.random.default_rng(0).normal(size=(30, 3)))

@@ -24,6 +24,7 @@ An experiment file is TOML:
     method = "deep_svdd"
     settings = { boundary = "soft" }
     choose = { gamma = [0.1, 1.0] }           # optional: picked on a tenth of the test labels, and marked
+    data = ["thyroid"]                        # optional: only for these; another of the same name may have the others
 """
 
 import hashlib
@@ -88,6 +89,7 @@ class Variant:
     method: str
     settings: Mapping[str, Any] = field(default_factory=dict)
     choose: Mapping[str, list[Any]] = field(default_factory=dict)
+    data: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -116,10 +118,14 @@ class Experiment:
     others: bool = True
 
     def cells(self) -> Iterator[tuple[Place, Cell]]:
-        """Every cell with its place, seeds innermost."""
+        """Every cell with its place, seeds innermost; of several that draw the same data, the first."""
         combinations = list(itertools.product(*self.axes.values()))
         for data, variant, values in itertools.product(self.data, self.variants, combinations):
+            if variant.data and data not in variant.data:
+                continue
             axes = tuple(zip(self.axes, values, strict=True))
+            if self._is_repeated(dict(axes)):
+                continue
             changed: dict[str, Any] = {"scenario": dict(self.scenario), "settings": dict(variant.settings)}
             for axis, value in axes:
                 group, _, key = axis.partition(".")
@@ -128,6 +134,13 @@ class Experiment:
                 changed |= {"choose": variant.choose, "stack": self.stack, "codes": self.codes}
                 cell = Cell(variant.method, data, seed=seed, **changed)
                 yield Place(variant.name, data, axes), cell
+
+    def _is_repeated(self, axes: Mapping[str, Any]) -> bool:
+        """Whether another place has the same data: where nothing is labelled, all labelled classes are alike."""
+        scenario = {f"scenario.{name}": value for name, value in self.scenario.items()} | axes
+        drawn = scenario.get("scenario.labelled_ratio", 1) or scenario.get("scenario.pollution_ratio", 0)
+        offsets = self.axes.get("scenario.labelled_offset", ())
+        return not drawn and axes.get("scenario.labelled_offset") in offsets[1:]
 
     def subset(self, chosen: Mapping[str, list[str]]) -> "Experiment":
         """A smaller experiment for a quick look.
@@ -219,13 +232,15 @@ def _variant(found: Any) -> Variant:
         "method",
         "settings",
         "choose",
+        "data",
     }:
-        raise InputError(f"a variant needs a name and a method, and may have settings and choose. Got {found!r}.")
+        raise InputError(f"a variant needs a name and a method, and may have settings, choose and data. Got {found!r}.")
     method = registry.method(found["method"])  # an unknown one is an error that lists all
     wrong = {*found.get("settings", {}), *found.get("choose", {})} - method().get_params().keys()
     if wrong:
         raise InputError(f"the method {found['method']!r} has no parameter {sorted(wrong)[0]!r}.")
-    return Variant(found["name"], found["method"], found.get("settings", {}), found.get("choose", {}))
+    data = tuple(found.get("data", ()))
+    return Variant(found["name"], found["method"], found.get("settings", {}), found.get("choose", {}), data)
 
 
 def _kept(name: str, there: tuple[Any, ...], wanted: list[str]) -> tuple[Any, ...]:

@@ -35,8 +35,8 @@ class StandardDetector(DeepDetector):
     ----------
     n_members : int
         Networks trained side by side; the score is their mean.
-    network : {"auto", "mlp", "lenet", "conv"}
-        Auto: "mlp" for tables, "lenet" for pictures.
+    network : {"auto", "mlp", "lenet", "lenet_small", "conv"}
+        Auto: "mlp" for tables, "lenet" for pictures; "lenet_small" is Deep SAD's for MNIST.
     hidden, latent : sequence of int and int, or "auto"
         Hidden widths or channels, and the size of the code. Auto: those of Deep SAD's paper.
     scaling : {"standard", "minmax"}
@@ -63,7 +63,7 @@ class StandardDetector(DeepDetector):
         1 shows the progress, and logs it to the logger "esad".
     """
 
-    networks: ClassVar[dict[str, tuple[str, ...]]] = {"table": ("mlp",), "images": ("lenet", "conv")}
+    networks: ClassVar[dict[str, tuple[str, ...]]] = {"table": ("mlp",), "images": ("lenet", "lenet_small", "conv")}
     auto_epochs: ClassVar[int] = 150  # of each phase, as long as it stays within the steps below
     max_steps: ClassVar[dict[str, int]] = {"table": 5000, "images": 1500, "images on a GPU": 7500}
     learning_rates: ClassVar[dict[str, float]] = {"table": 1e-3, "images": 1e-3}  # for lr="auto"

@@ -19,6 +19,7 @@ is Eq. (2). "mlp" and "lenet" networks have no bias; the deep "conv" network shi
 codes collapse into the centre: the paper of ESAD shows this, and so does a test here.
 """
 
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
@@ -26,14 +27,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from esad.core.arguments import NOT_NEGATIVE, Rule, with_parameters
+from esad.core.arguments import NOT_NEGATIVE, TRUTH, Rule, with_parameters
 from esad.detectors.deep import Phase
 from esad.detectors.standard import PRETRAIN_LR, StandardDetector
+from esad.errors import InputError
 from esad.networks.spec import NetworkSpec
 from esad.preprocess.inputs import Rows
-from esad.train.autoencoder import AutoencoderObjective
+from esad.train.autoencoder import AutoencoderObjective, Change
 from esad.train.hypersphere import HypersphereObjective
 from esad.train.objective import Batch, Objective, all_unlabelled
+from esad.train.transforms import augment_pictures
 
 __all__ = ["DeepSAD", "DeepSADObjective"]
 
@@ -46,8 +49,9 @@ class DeepSAD(StandardDetector):
     ----------
     eta : float
         Weight of a labelled row against an unlabelled one.
-    network : {"auto", "mlp", "lenet", "conv"}
-        Auto: "mlp" for tables, "lenet" for pictures. "conv" is the deep network of ESAD's paper.
+    network : {"auto", "mlp", "lenet", "lenet_small", "conv"}
+        Auto: "mlp" for tables, "lenet" for pictures; "lenet_small" is the authors' for MNIST. "conv" is the deep
+        network of ESAD's paper.
     hidden, latent : sequence of int and int, or "auto"
         Hidden widths or channels, and the size of the code. Auto: those of the paper.
     lr : float or "auto"
@@ -55,6 +59,9 @@ class DeepSAD(StandardDetector):
     pretrain_epochs, n_epochs : int or "auto"
         As an autoencoder on all rows, then as Deep SAD. Auto: 150 each, less on large data; 0 switches the
         pretraining off.
+    augment : bool
+        Pictures only: they are cut out and brightened at random while training, colour ones mirrored, as ESAD's are
+        whose turns are told. Deep SAD's authors do none of this.
     weight_decay : float
         lambda of the equations.
     ... : those of `StandardDetector`
@@ -78,14 +85,20 @@ class DeepSAD(StandardDetector):
     n_members: int = 1
     scaling: str = "standard"
     pretrain_epochs: int | str = "auto"
+    augment: bool = False
     labelled_batch_size: int = 32
     early_stopping: bool | str = False
 
     def _rules(self) -> dict[str, Rule]:
-        return {"eta": NOT_NEGATIVE}
+        return {"eta": NOT_NEGATIVE, "augment": TRUTH}
 
     def _objective(self, spec: NetworkSpec) -> Objective:
-        return DeepSADObjective(spec, eta=float(self.eta))
+        return DeepSADObjective(spec, eta=float(self.eta), augment=self._change(spec))
+
+    def _change(self, spec: NetworkSpec) -> Change | None:
+        if self.augment and spec.kind == "mlp":
+            raise InputError("`augment` is for pictures; the data is a table. Leave it out.")
+        return augment_pictures if self.augment else None
 
     def _phases(self, rows: Rows, y: NDArray[np.int8], device: torch.device) -> list[Phase]:
         spec = self._make_network(rows.shape[1:], device)
@@ -93,7 +106,7 @@ class DeepSAD(StandardDetector):
         if self.pretrain_epochs != 0:
             everything = all_unlabelled(y)
             settings = self._settings(everything, device, n_epochs=self.pretrain_epochs, lr=PRETRAIN_LR)
-            phases.insert(0, Phase(AutoencoderObjective(spec), settings, everything))
+            phases.insert(0, Phase(AutoencoderObjective(spec, augment=self._change(spec)), settings, everything))
         return phases
 
 
@@ -102,10 +115,13 @@ class DeepSADObjective(HypersphereObjective):
 
     recordable: ClassVar[bool] = True
 
-    def __init__(self, spec: NetworkSpec, *, eta: float) -> None:
+    def __init__(self, spec: NetworkSpec, *, eta: float, augment: Change | None = None) -> None:
         super().__init__(spec)
-        self.eta = eta
+        self.eta, self.augment = eta, augment
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """The two sums of Eq. (2), each (members,)."""
+        if self.augment is not None:
+            unlabelled, labelled = (self.augment(x, batch.random) for x in (batch.unlabelled, batch.labelled))
+            batch = replace(batch, unlabelled=unlabelled, labelled=labelled)
         return self.near_and_far(batch, eta=self.eta)

@@ -13,20 +13,23 @@ from esad.networks.inference import inference
 from esad.networks.spec import NetworkSpec
 from esad.train.objective import Batch, Objective, Scorer
 
-__all__ = ["AutoencoderObjective"]
+__all__ = ["AutoencoderObjective", "Change"]
+
+Change = Callable[[Tensor, MemberRandom], Tensor]
 
 
 class AutoencoderObjective(Objective):
     """Mean squared reconstruction error of the unlabelled rows; labelled rows are not looked at.
 
-    A phase chooses which rows count as unlabelled, see `all_unlabelled` and `presumed_normal`.
+    A phase chooses which rows count as unlabelled, see `all_unlabelled` and `presumed_normal`. `augment` changes them
+    at random before each step.
     """
 
     recordable: ClassVar[bool] = True
 
-    def __init__(self, spec: NetworkSpec) -> None:
+    def __init__(self, spec: NetworkSpec, *, augment: Change | None = None) -> None:
         super().__init__()
-        self.n_members = spec.n_members
+        self.n_members, self.augment = spec.n_members, augment
         self.encoder = spec.encoder()
         self.decoder = spec.decoder()
 
@@ -37,7 +40,7 @@ class AutoencoderObjective(Objective):
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """The reconstruction error, (members,)."""
-        x = batch.unlabelled
+        x = batch.unlabelled if self.augment is None else self.augment(batch.unlabelled, batch.random)
         return {"reconstruction": (self.decoder(self.encoder(x)) - x).square().flatten(1).mean(1)}
 
     def scorer(self) -> Scorer:

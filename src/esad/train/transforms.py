@@ -10,7 +10,10 @@ from torch import Tensor
 from esad.core.random import MemberRandom
 
 __all__ = [
+    "LEAST_AREA",
+    "LIGHT",
     "add_noise",
+    "augment_pictures",
     "change_light",
     "cut_out",
     "move",
@@ -21,6 +24,9 @@ __all__ = [
     "shift_and_flip",
     "to_grey",
 ]
+
+LEAST_AREA = {"grey": 0.75, "colour": 0.54}  # of a picture that is cut out
+LIGHT = 0.4  # how much brighter or darker pictures get
 
 
 def add_noise(x: Tensor, sigma: float, random: MemberRandom) -> Tensor:
@@ -116,6 +122,19 @@ def change_light(x: Tensor, strength: float, draw: Callable[[], Tensor]) -> Tens
         x = torch.lerp(grey.expand_as(x), x, factor())
         x = torch.where(of_picture(draw()) < 0.2, grey, x)
     return x.clamp(0, 1)
+
+
+def augment_pictures(x: Tensor, random: MemberRandom) -> Tensor:
+    """Pictures (members, batch, C, H, W) cut out and brightened at random, colour ones mirrored too."""
+    if not x.shape[1]:
+        return x
+    is_colour = x.shape[2] == 3
+
+    def draw() -> Tensor:
+        return random.uniform(x.shape[1])
+
+    x = shift_and_flip(x, 0, random) if is_colour else x
+    return change_light(cut_out(x, LEAST_AREA["colour" if is_colour else "grey"], draw), LIGHT, draw)
 
 
 def to_grey(x: Tensor) -> Tensor:
