@@ -9,7 +9,7 @@ from esad import registry
 from esad.bench import tables
 from esad.bench.execute import draw_rows, execute, map_codes
 from esad.bench.grid import read
-from esad.bench.plots import draw
+from esad.bench.plots import draw, draw_over_axis
 from esad.bench.run import run
 from esad.bench.store import ResultStore, read_results, to_text
 from esad.cli.app import run as esad
@@ -79,7 +79,7 @@ def test_every_figure_is_drawn_and_the_text_export_draws_the_same(store, experim
     sizes = []
     for folder, source in (("a", results), ("b", read_results(text))):
         found = tables.figures(read(experiment), source, tables.Published(None))
-        paths = draw(read(experiment), found, source, tmp_path / folder)
+        paths = draw_over_axis("small", found, tmp_path / folder) + draw(read(experiment), source, tmp_path / folder)
         assert {path.name for path in paths} == names
         assert all(path.read_bytes().startswith(b"\x89PNG") for path in paths)
         sizes.append([path.stat().st_size for path in paths])
@@ -97,7 +97,7 @@ def test_the_report_links_its_figures(store, experiment, tmp_path, capsys):
 
 def test_nothing_measured_draws_nothing(experiment, tmp_path):
     found = tables.figures(read(experiment), [], tables.Published(None))
-    assert draw(read(experiment), found, [], tmp_path) == []
+    assert draw(read(experiment), [], tmp_path) + draw_over_axis("small", found, tmp_path) == []
 
 
 def test_a_cell_without_codes_keeps_its_name():

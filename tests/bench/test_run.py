@@ -15,7 +15,7 @@ import pytest
 from esad import ESAD
 from esad.bench import tables
 from esad.bench.execute import execute, execute_stack
-from esad.bench.grid import Cell, read
+from esad.bench.grid import Cell, Place, read
 from esad.bench.run import Failure, run
 from esad.bench.store import ResultStore
 from esad.cli.app import run as esad
@@ -178,7 +178,7 @@ def test_the_report_sets_the_papers_figure_beside_ours(file, tmp_path, capfd):
     assert f"**{np.mean(aucs):.1f}** ± {np.std(aucs, ddof=1):.1f}" in text
     assert f"*50.0 ± 1.0, {np.mean(aucs) - 50:+.1f}*" in text
     assert "| Oracle | " in text
-    assert "*printed: 100.0*" in text
+    assert "| not run; *100.0* |" in text
     assert esad(["bench", "report", str(file), "--store", str(store), "--json"]) == 0
     figures = {(one["variant"], one["data"]): one for one in json.loads(capfd.readouterr().out)["experiments"]["tiny"]}
     assert figures["Forest", "wine"]["auc"] == pytest.approx(np.mean(aucs))
@@ -292,3 +292,15 @@ def test_a_text_that_holds_no_results_is_refused(text, file, tmp_path, capfd):
     (tmp_path / "s.jsonl").write_text(text)
     assert esad(["bench", "report", str(file), "--store", str(tmp_path / "s.jsonl")]) == 2
     assert "does not hold results" in capfd.readouterr().err
+
+
+def test_methods_along_an_axis_are_a_table_of_methods_by_levels(file, tmp_path):
+    experiment = read(file)
+    places = [Place(name, "wine", (("scenario.labelled_ratio", level),)) for name in "ABC" for level in (0.0, 0.1)]
+    found = [tables.Figure(place, (), (), (), 4, 90.0) for place in places]
+    found[1] = replace(found[1], aucs=(95.0, 93.0), aps=(1.0, 1.0), seconds=(1.0, 1.0))
+    text = tables.markdown(experiment, found)
+    assert "### wine" in text
+    assert "| | labelled ratio 0.0 | 0.1 | trained |" in text
+    assert "| A | - (90.0) | **94.0** (90.0, +4.0) | 0/4 · 2/4 |" in text
+    assert "| B | - (90.0) | - (90.0) | not run |" in text

@@ -19,14 +19,15 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Drawing
 
-__all__ = ["draw"]
+__all__ = ["draw", "draw_over_axis"]
 
 NORMAL, ANOMALY = "#4477aa", "#cc6677"  # Tol's bright colours, told apart by everyone
 COLOURS = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#777777")
+MORE_COLOURS = (*COLOURS, "#dd7711", "#882255", "#44aa99", "#999933", "#332288")
 N_SAMPLES = 8  # pictures of each kind
 
 
-def draw(experiment: Experiment, found: Sequence[Figure], results: Iterable[Result], folder: Path) -> list[Path]:
+def draw(experiment: Experiment, results: Iterable[Result], folder: Path) -> list[Path]:
     """Draw what the results of an experiment give, as PNG files named by the experiment; the paths of the files."""
     by_cell = {result.cell: result for result in results}
     cells = [
@@ -35,21 +36,24 @@ def draw(experiment: Experiment, found: Sequence[Figure], results: Iterable[Resu
         if cell.name in by_cell
     ]
     drawn = {
-        "axis": _over_axis(found),
         "training": _over_training(cells),
         "codes": _maps(cells),
         "samples": _samples(cells),
     }
-    folder.mkdir(parents=True, exist_ok=True)
-    paths = []
-    for name, drawing in drawn.items():
-        if drawing is None:
-            continue
-        path = folder / f"{experiment.name}_{name}.png"
-        with atomic_path(path) as beside:
-            drawing.savefig(beside, format="png", dpi=120)
-        paths.append(path)
-    return paths
+    return [_save(drawing, folder / f"{experiment.name}_{name}.png") for name, drawing in drawn.items() if drawing]
+
+
+def draw_over_axis(name: str, found: Sequence[Figure], folder: Path) -> list[Path]:
+    """Draw what was measured and what the paper prints over the one axis of an experiment, or of several about one."""
+    drawing = _over_axis(found)
+    return [] if drawing is None else [_save(drawing, folder / f"{name}_axis.png")]
+
+
+def _save(drawing: "Drawing", path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_path(path) as beside:
+        drawing.savefig(beside, format="png", dpi=120)
+    return path
 
 
 def _empty(n_rows: int, n_columns: int, *, width: float, height: float) -> tuple["Drawing", Any]:
@@ -64,39 +68,55 @@ def _empty(n_rows: int, n_columns: int, *, width: float, height: float) -> tuple
 
 
 def _over_axis(found: Sequence[Figure]) -> "Drawing | None":
-    """AUC over the one numeric axis of an experiment, the spread as a band; the paper's figures dashed."""
-    measured = [figure for figure in found if figure.aucs]
-    names = {name for figure in measured for name, _ in figure.place.axes}
-    if len(names) != 1 or not all(_is_number(figure.place.axes[0][1]) for figure in measured):
+    """AUC over the one numeric axis, a panel per data set: ours with the spread as a band, the paper's dashed."""
+    names = {name for figure in found for name, _ in figure.place.axes}
+    values = sorted({figure.place.axes[0][1] for figure in found if figure.place.axes and _is_number_at(figure)})
+    known = any(figure.aucs or figure.published is not None for figure in found)
+    if len(names) != 1 or not known or not all(map(_is_number_at, found)):
         return None
-    lines: dict[tuple[str, str], list[Figure]] = {}
-    for figure in measured:
-        lines.setdefault((figure.place.variant, figure.place.data), []).append(figure)
-    drawing, (row,) = _empty(1, 1, width=7, height=4)
-    axes = row[0]
-    for number, ((variant, data), figures) in enumerate(lines.items()):
-        _line(axes, figures, label=f"{variant}, {data}", colour=COLOURS[number % len(COLOURS)])
-    name = names.pop()
-    values = sorted({float(figure.place.axes[0][1]) for figure in measured})
-    if len(values) > 2 and values[-1] > 20 * max(values[1], 1e-12):
-        axes.set_xscale("symlog", linthresh=min(value for value in values if value > 0))
-    with_paper = any(figure.published is not None for figure in measured)
-    _finish(axes, axis_words(name), "AUC %" + (" (dashed: the paper)" if with_paper else ""))
+    panels: dict[str, dict[str, list[Figure]]] = {}
+    for figure in found:
+        panels.setdefault(figure.place.data, {}).setdefault(figure.place.variant, []).append(figure)
+    variants = list(dict.fromkeys(figure.place.variant for figure in found))
+    colours = {variant: MORE_COLOURS[number % len(MORE_COLOURS)] for number, variant in enumerate(variants)}
+    drawing, (row,) = _empty(1, len(panels), width=4.2, height=4)
+    name = axis_words(names.pop())
+    for axes, (data, by_variant) in zip(row, panels.items(), strict=True):
+        for variant, figures in by_variant.items():
+            _line(axes, figures, label=variant, colour=colours[variant])
+        if len(values) > 2 and values[-1] > 20 * max(values[1], 1e-12):
+            axes.set_xscale("symlog", linthresh=min(value for value in values if value > 0))
+        axes.set_title(data, fontsize=10)
+        axes.set_xlabel(name)
+        axes.grid(alpha=0.3)
+    with_paper = any(figure.published is not None for figure in found)
+    row[0].set_ylabel("AUC %" + (" (dashed: the paper)" if with_paper else ""))
+    lines = [pair for axes in row for pair in zip(*axes.get_legend_handles_labels(), strict=True)]
+    lines.sort(key=lambda pair: pair[0].get_linestyle() == "-")  # where a method was measured anywhere, its full line
+    shown = {label: line for line, label in lines}
+    words = [label if line.get_linestyle() == "-" else f"{label} (paper alone)" for label, line in shown.items()]
+    drawing.legend(shown.values(), words, fontsize=8, loc="outside lower center", ncols=4)
     return drawing
+
+
+def _is_number_at(figure: Figure) -> bool:
+    return len(figure.place.axes) == 1 and _is_number(figure.place.axes[0][1])
 
 
 def _line(axes: "Axes", figures: Sequence[Figure], *, label: str, colour: str) -> None:
     ordered = sorted(figures, key=lambda figure: float(figure.place.axes[0][1]))
-    x = [float(figure.place.axes[0][1]) for figure in ordered]
-    mean = np.array([fmean(figure.aucs) for figure in ordered])
-    spread = np.array([np.std(figure.aucs) for figure in ordered])
-    axes.plot(x, mean, marker="o", color=colour, label=label)
-    axes.fill_between(x, mean - spread, np.minimum(mean + spread, 100.0), color=colour, alpha=0.15, linewidth=0)
-    paper = [
-        (value, figure.published) for value, figure in zip(x, ordered, strict=True) if figure.published is not None
-    ]
+    ours = [figure for figure in ordered if figure.aucs]
+    paper = [figure for figure in ordered if figure.published is not None]
+    if ours:
+        x = [float(figure.place.axes[0][1]) for figure in ours]
+        mean = np.array([fmean(figure.aucs) for figure in ours])
+        spread = np.array([np.std(figure.aucs) for figure in ours])
+        axes.plot(x, mean, marker="o", color=colour, label=label)
+        axes.fill_between(x, mean - spread, np.minimum(mean + spread, 100.0), color=colour, alpha=0.12, linewidth=0)
     if paper:
-        axes.plot(*zip(*paper, strict=True), linestyle="--", color=colour, linewidth=1)
+        x = [float(figure.place.axes[0][1]) for figure in paper]
+        means = [figure.published for figure in paper]
+        axes.plot(x, means, "--", color=colour, linewidth=1, label=None if ours else label)
 
 
 def _over_training(cells: Sequence[tuple[Place, Result]]) -> "Drawing | None":

@@ -12,7 +12,7 @@ from esad.bench.grid import Experiment, Place
 from esad.bench.store import Result
 from esad.errors import DataFileError
 
-__all__ = ["Figure", "Published", "axis_words", "figures", "markdown", "plain", "shown_place"]
+__all__ = ["Figure", "Published", "axis_words", "count_printed", "figures", "markdown", "plain", "shown_place"]
 
 
 @dataclass(frozen=True)
@@ -44,13 +44,26 @@ class Figure:
         if self.published is not None and self.published_spread is not None:
             paper += f" ± {self.published_spread:.1f}"
         if not self.aucs:
-            return f"*printed: {paper}*" if paper else ""
+            return f"not run; *{paper}*" if paper else "not run" if self.n_cells else ""
         spread = f" ± {stdev(self.aucs):.1f}" if len(self.aucs) > 1 else ""
         part = f", {len(self.aucs)} of {self.n_cells}" if len(self.aucs) < self.n_cells else ""
         ours = f"**{fmean(self.aucs):.1f}**{spread} / {fmean(self.aps):.1f}, {fmean(self.seconds):.1f} s{part}"
         if self.published is None:
             return ours
         return f"{ours}<br>*{paper}, {fmean(self.aucs) - self.published:+.1f}*"
+
+    def brief(self) -> str:
+        """Ours (the paper's, the difference)."""
+        if not self.aucs:
+            return "" if self.published is None else f"- ({self.published:.1f})"
+        ours = f"**{fmean(self.aucs):.1f}**"
+        if self.published is None:
+            return ours
+        return f"{ours} ({self.published:.1f}, {fmean(self.aucs) - self.published:+.1f})"
+
+    def trained(self) -> str:
+        """How many of the trainings were run."""
+        return f"{len(self.aucs)}/{self.n_cells}" if self.n_cells else "-"
 
 
 class Published:
@@ -116,6 +129,19 @@ def _figure(
     )
 
 
+def count_printed(found: Iterable[Figure]) -> str:
+    """How many of the values that the paper prints have been measured, in words; nothing where it prints none."""
+    printed = [figure for figure in found if figure.published is not None]
+    n_run = sum(bool(figure.aucs) for figure in printed)
+    n_whole = sum(0 < figure.n_cells == len(figure.aucs) for figure in printed)
+    if not printed:
+        return ""
+    return (
+        f"Of {len(printed)} values that the paper prints here, {n_run} have trainings of ours beside them, {n_whole} "
+        f"all trainings of their point; {len(printed) - n_run} have not been measured, and say so.\n"
+    )
+
+
 def axis_words(name: str) -> str:
     """An axis as a reader says it: "scenario.normal_class" is the normal class."""
     return name.partition(".")[2].replace("_", " ")
@@ -130,7 +156,13 @@ AVERAGED = ("scenario.normal_class", "scenario.labelled_offset")
 
 
 def markdown(experiment: Experiment, found: Sequence[Figure]) -> str:
-    """One table: a row per variant and axis values, a column per data set."""
+    """One table: a row per variant and axis values, a column per data set.
+
+    Of several methods along one axis, a table per data set: a row per method, a column per value of the axis.
+    """
+    names = {tuple(name for name, _ in figure.place.axes) for figure in found}
+    if len(names) == 1 and len(names.pop()) == 1 and len({figure.place.variant for figure in found}) > 2:
+        return _by_level(experiment, found)
     heads = dict.fromkeys(figure.place.data for figure in found)
     rows: dict[str, dict[str, str]] = {}
     chosen = {variant.name for variant in experiment.variants if variant.choose}
@@ -147,17 +179,41 @@ def markdown(experiment: Experiment, found: Sequence[Figure]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _explanation(experiment: Experiment, chosen: set[str]) -> str:
+def _by_level(experiment: Experiment, found: Sequence[Figure]) -> str:
+    """For every data set the methods over the values of the one axis: ours (the paper's, the difference)."""
+    axis = found[0].place.axes[0][0]
+    lines = [f"## {experiment.title}", "", _explanation(experiment, set(), brief=True)]
+    for data in dict.fromkeys(figure.place.data for figure in found):
+        here = [figure for figure in found if figure.place.data == data]
+        levels = sorted({figure.place.axes[0][1] for figure in here})
+        rows: dict[str, dict[Any, Figure]] = {}
+        for figure in here:
+            rows.setdefault(figure.place.variant, {})[figure.place.axes[0][1]] = figure
+        heads = [f"{axis_words(axis)} {levels[0]}", *map(str, levels[1:]), "trained"]
+        lines += ["", f"### {data}", "", "| | " + " | ".join(heads) + " |", "| --- |" + " --- |" * len(heads)]
+        for variant, by_level in rows.items():
+            cells = [by_level[level].brief() if level in by_level else "" for level in levels]
+            trained = [by_level[level].trained() if level in by_level else "-" for level in levels]
+            is_run = any(figure.aucs for figure in by_level.values())
+            words = (trained[0] if len(set(trained)) == 1 else " · ".join(trained)) if is_run else "not run"
+            lines.append(f"| {variant} | " + " | ".join([*cells, words]) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _explanation(experiment: Experiment, chosen: set[str], *, brief: bool = False) -> str:
     scenario = ", ".join(f"{name} = {value}" for name, value in experiment.scenario.items() if name != "kind")
     n_seeds = len(experiment.seeds)
     text = f"{n_seeds} seed{'' if n_seeds == 1 else 's'}{'; ' if scenario else ''}{scenario}."
-    text += " AUC ± standard deviation / AP in %, seconds for one fit."
+    text += " AUC in %." if brief else " AUC ± standard deviation / AP in %, seconds for one fit."
     averaged = [axis_words(name) for name in experiment.axes if name in AVERAGED]
     if averaged:
         text += f" Over every {' and every '.join(averaged)}."
     if experiment.stack:
         text += " Deep methods train all seeds side by side: their seconds are a share of that."
-    if experiment.published:
+    if experiment.published and brief:
+        text += " Ours in bold, in brackets what the paper prints and ours less that; - was not trained here. The last "
+        text += "column has how many of the trainings of each point were run."
+    elif experiment.published:
         text += " Below in italics what the paper prints, and ours less that."
     if chosen:
         text += " † Arguments chosen on a tenth of the test labels, as the paper did; the other test rows judge."

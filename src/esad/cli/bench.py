@@ -1,6 +1,7 @@
 """`esad bench`: experiments from a file, results in a store, tables from it."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -128,20 +129,28 @@ def report(
     from esad.core.atomic import atomic_path
 
     parts, plain, results = [], {}, _results(store)
-    for path in experiments:
-        experiment = _read(path, subset)
+    every: list[tables.Figure] = []
+    together: dict[str, list[tables.Figure]] = {}  # experiments about one table of the paper are one figure
+    read = [(path, _read(path, subset)) for path in experiments]
+    for number, (path, experiment) in enumerate(read):
         paper = published or path.with_name("published.json")
         found = tables.figures(experiment, results, tables.Published(paper if paper.exists() else None))
         parts.append(tables.markdown(experiment, found))
         plain[experiment.name] = tables.plain(found)
+        every += found
         if figures is not None:
             from esad.bench import plots
 
-            drawn = plots.draw(experiment, found, results, figures)
+            name = _figure_name(experiment, [other for _, other in read])
+            together.setdefault(name, []).extend(found)
+            drawn = plots.draw(experiment, results, figures)
+            if all(other.published != name for _, other in read[number + 1 :]):
+                drawn = plots.draw_over_axis(name, together[name], figures) + drawn
             parts[-1] += "".join(f"\n![{experiment.title}]({_link(path, out)})\n" for path in drawn)
     if out is not None:
         with atomic_path(out) as beside:
-            beside.write_text("\n".join([_HEAD, *parts]), encoding="utf-8")
+            count = tables.count_printed(every)
+            beside.write_text("\n".join([_HEAD, *([count] if count else []), *parts]), encoding="utf-8")
     if as_json:
         output.json_out({"experiments": plain})
     elif out is None:
@@ -149,6 +158,12 @@ def report(
             output.say(line)
     else:
         output.say(f"{out}: {output.counted(len(parts), 'table')}")
+
+
+def _figure_name(experiment: "Experiment", all_read: Sequence["Experiment"]) -> str:
+    """What the figure over an axis is called: after the paper's table where several experiments are about it."""
+    shared = [other.published for other in all_read].count(experiment.published) > 1
+    return experiment.published if experiment.published and shared else experiment.name
 
 
 def merge(
