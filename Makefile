@@ -67,7 +67,7 @@ bench-tables-rest: setup
 # The paper's pictures, on a GPU; the stored text is what docs/results-pictures.md is written from.
 PICTURES := $(call experiment,labelled_ratio_grey labelled_ratio_cifar10 pollution_grey pollution_cifar10 known_classes_grey \
 	known_classes_cifar10 unsupervised_grey unsupervised_cifar10 depth_fmnist lambda_norm_grey lambda_norm_cifar10 lambda_assist_mnist)
-ON_CPU := $(call experiment,medical_standins codes_pictures codes_nih)
+ON_CPU := $(call experiment,medical_standins codes_pictures codes_nih as_published_pictures)
 SEEN := experiments/results/pictures.jsonl
 bench-pictures: setup
 	$(BIN)/esad bench merge bench-pictures.db $(SEEN)

@@ -117,6 +117,7 @@ def picture_aucs(method, data, ratio, bound=None):
         for run in stored("experiments/results/pictures.jsonl")
         if (run["description"]["data"], run["description"]["method"]) == (data, method)
         and run["description"]["settings"].get("mutual_information") == bound
+        and not {"augment", "network"} & run["description"]["settings"].keys()  # Deep SAD's first row
         and run["description"]["scenario"].items() >= scenario.items()
         and len(run["description"]["scenario"]) == 4  # and the normal class
         for auc in run["auc"]

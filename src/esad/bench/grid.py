@@ -135,7 +135,7 @@ class Experiment:
                 cell = Cell(variant.method, data, seed=seed, **changed)
                 yield Place(variant.name, data, axes), cell
 
-    def _is_repeated(self, axes: Mapping[str, Any]) -> bool:
+    def _is_repeated(self, axes: dict[str, Any]) -> bool:
         """Whether another place has the same data: where nothing is labelled, all labelled classes are alike."""
         scenario = {f"scenario.{name}": value for name, value in self.scenario.items()} | axes
         drawn = scenario.get("scenario.labelled_ratio", 1) or scenario.get("scenario.pollution_ratio", 0)

@@ -115,8 +115,8 @@ def _line(axes: "Axes", figures: Sequence[Figure], *, label: str, colour: str) -
         axes.fill_between(x, mean - spread, np.minimum(mean + spread, 100.0), color=colour, alpha=0.12, linewidth=0)
     if paper:
         x = [float(figure.place.axes[0][1]) for figure in paper]
-        means = [figure.published for figure in paper]
-        axes.plot(x, means, "--", color=colour, linewidth=1, label=None if ours else label)
+        printed = [figure.published or 0.0 for figure in paper]
+        axes.plot(x, printed, "--", color=colour, linewidth=1, label=None if ours else label)
 
 
 def _over_training(cells: Sequence[tuple[Place, Result]]) -> "Drawing | None":
