@@ -49,6 +49,7 @@ __all__ = ["TOLERANCE", "NetworkExplainer", "carry_shares", "integrate_gradients
 FIRST_STEPS, MAX_STEPS = 32, 512
 MAX_STEPS_PICTURES = 64  # which take long, and whose maps are smoothed
 PATH_ROWS = 256  # points of the path in one pass
+PATH_VALUES = 1 << 18  # numbers in these, fewer points of large pictures
 TOLERANCE = 0.01
 CANCELLED = 1e-8  # of what the summands amount to: their sum is rounding
 BLOCK_ROWS, BLOCK_PICTURES = 256, 16
@@ -88,7 +89,8 @@ def _along(terms: Terms, name: str, x: Tensor, start: Tensor, n_steps: int) -> T
     """The sum over the middles of `n_steps` equal steps, (members, batch, *features)."""
     middles = (torch.arange(n_steps, dtype=x.dtype, device=x.device) + 0.5) / n_steps
     total = x.new_zeros(1, *x.shape)
-    for part in torch.split(middles, max(1, PATH_ROWS // len(x))):
+    n_points = min(PATH_ROWS, PATH_VALUES // x[0].numel()) if x.dim() > 2 else PATH_ROWS
+    for part in torch.split(middles, max(1, n_points // len(x))):
         points = torch.lerp(start, x, part.view(-1, *[1] * x.dim())).flatten(0, 1).requires_grad_()
         with torch.enable_grad():
             values = terms(points)[name]  # (members, steps * batch)
