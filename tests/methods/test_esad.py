@@ -24,7 +24,7 @@ def tiny(**changes):
         ({"augment": 2}, "`augment` is for pictures"),
         ({"shift": 1}, "`shift` is for pictures"),
         ({"flip": True}, "`flip` is for pictures"),
-        ({"optimizer": "rmsprop"}, "`optimizer`"),
+        ({"optimizer": "lbfgs"}, "`optimizer`"),
         ({"n_members": 0}, "`n_members`"),
         ({"n_epochs": 2.5}, "`n_epochs`"),
         ({"lr": -1}, "`lr`"),
