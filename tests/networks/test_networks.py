@@ -85,7 +85,7 @@ def test_running_statistics_follow_torch():
 @pytest.mark.parametrize(
     ("values", "says"),
     [
-        ({"kind": "transformer"}, "must be one of mlp, conv, unet, lenet"),
+        ({"kind": "transformer"}, "must be one of mlp, conv, lenet"),
         ({"kind": "conv"}, "takes pictures"),
         ({"hidden": (0,)}, "positive whole numbers"),
         ({"hidden": (4,) * 100}, "positive whole numbers"),

@@ -147,7 +147,8 @@ class NetworkSpec:
         """The shapes of the papers.
 
         "mlp" and "lenet" are Deep SAD's, "wide" GEOM's, "dcgan" GANomaly's, "residual18" DPA's, "residual" PIAD's and
-        "conv", which may be made narrower, ESAD's.
+        "conv", which may be made narrower, ESAD's. Deep SAD has two for grey pictures: "lenet" is Fashion-MNIST's,
+        "lenet_small" MNIST's.
 
         Examples
         --------
@@ -159,6 +160,8 @@ class NetworkSpec:
         if kind == "mlp":
             wide = in_shape[0] >= 100
             hidden, latent = ((128, 64), 32) if wide else ((32, 16), 8 if in_shape[0] >= 8 else 4)
+        elif kind == "lenet_small":
+            kind, hidden, latent = "lenet", (8, 4), 32
         elif kind == "lenet" and in_shape[0] == 1:
             hidden, dense, latent = (16, 32), (128,), 64
         elif kind == "lenet":
