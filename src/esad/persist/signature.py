@@ -28,7 +28,6 @@ __all__ = [
     "VARIABLE",
     "Signature",
     "TrustedKey",
-    "config_folder",
     "default_key_path",
     "distrust",
     "new_key",
