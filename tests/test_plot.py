@@ -129,3 +129,12 @@ def test_without_matplotlib_the_extra_is_named():
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert "pip install 'esad[plot]'" in done.stdout
+
+
+@pytest.mark.parametrize("losses", [[0.41, 0.4, 0.4], [0.4, 0.4], [20.0, 0.1], [1.0, -1.0]])
+def test_losses_of_any_range_are_drawn_on_both_kinds_of_axes(losses):
+    display = plot.LossDisplay({"reconstruction": np.array(losses)})
+    display.plot()
+    axes = SvgAxes("losses")
+    display.plot(axes)
+    assert len(list(axes.to_element("").iter("polyline"))) == 2

@@ -79,7 +79,7 @@ class SvgAxes:
         self._words |= words
 
     def set_yscale(self, name: str, functions: tuple[Callable[[Any], Any], Any] | None = None) -> None:
-        """A logarithmic axis, or one by a function and its inverse."""
+        """A logarithmic axis, or one by a function and its inverse; its marks must be given."""
         self._scale = math.log10 if functions is None else functions[0]
 
     def set_yticks(self, values: Sequence[float], texts: Sequence[str]) -> None:

@@ -341,9 +341,10 @@ class LossDisplay(Display):
         values = np.concatenate(list(self.curves.values()))
         if values.min() > 0:
             ax.set_yscale("log")
-            ticks = _decade_ticks(float(values.min()), float(values.max()))
-            if len(ticks) > 1:
-                ax.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+            low, high = float(values.min()), float(values.max())
+            ticks = _decade_ticks(low, high)
+            ticks = ticks if len(ticks) > 1 else sorted({low, high})
+            ax.set_yticks(ticks, [f"{tick:.3g}" for tick in ticks])
         ax.set(xlabel="training done, %", ylabel="loss", xlim=(0, 100))
         ax.legend()
 
