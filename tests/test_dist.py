@@ -21,6 +21,7 @@ IMPORTED = {
     "web": "esad.serve.app, esad.review.app",
     "sign": "esad.persist.signature",
     "export": "esad.detectors.export",
+    "excel": "openpyxl",
     "all": "esad.cli.app",
 }
 
