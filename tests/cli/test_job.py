@@ -4,8 +4,8 @@ import shlex
 
 import pytest
 
+from esad.detectors.base import Detector
 from esad.detectors.model_file import load
-from esad.methods.esad import ESAD
 
 
 def interrupt(*args, **kwargs):
@@ -92,8 +92,8 @@ def test_an_interruption_when_the_model_is_there_says_so(esad, parts, kit, tmp_p
     if where == "after the save":
         monkeypatch.setattr("esad.cli.fit._show_summary", interrupt)
     else:
-        save = ESAD.save
-        monkeypatch.setattr(ESAD, "save", lambda self, path, **how: (save(self, path, **how), interrupt()))
+        save = Detector.save
+        monkeypatch.setattr(Detector, "save", lambda self, path, **how: (save(self, path, **how), interrupt()))
     done = esad("fit", parts, "-l", "verdict", "-i", "serial", "-o", out, "--checkpoint-every", 0, *kit.tiny)
     assert (done.code, done.err) == (130, f"interrupted: '{out}' had been written.\n")
     assert load(out).n_features_in_ == 4
@@ -103,6 +103,6 @@ def test_an_interruption_when_the_model_is_there_says_so(esad, parts, kit, tmp_p
 def test_an_old_model_is_not_taken_for_a_new_one(esad, parts, kit, tmp_path, monkeypatch):
     out = tmp_path / "m.esad"
     assert esad("fit", parts, "-l", "verdict", "-i", "serial", "-o", out, *kit.tiny).code == 0
-    monkeypatch.setattr(ESAD, "save", interrupt)
+    monkeypatch.setattr(Detector, "save", interrupt)
     done = esad("fit", parts, "-l", "verdict", "-i", "serial", "-o", out, *kit.tiny)
     assert done.err == "interrupted: no model was written.\n"

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from esad.core.markup import breakable, new, table
-from esad.report.figures import HEIGHT, WIDTH, Plot, ticks
+from esad.report.figures import WIDTH, SvgAxes, ticks
 from esad.report.findings import measure_kinds
 
 
@@ -60,18 +60,17 @@ def test_ticks_lie_within_and_are_even(low, size):
 
 @pytest.mark.parametrize("y", [[1.0, 1.0], [-5.0, 900.0], [0.0, 0.0]])
 def test_drawings_stay_within_their_frame(y):
-    plot = Plot((0.0, 1.0), (0.0, 2.0), x_label="x", y_label="y", title="t")
-    plot.line([-1.0, 2.0], y)
-    plot.band([0.0, 1.0], [0.0, 0.0], y)
-    plot.bars([0.0, 0.5, 1.0], [3.0, 0.0])
-    plot.rule(5.0, "beyond")
-    text = shown(plot.svg)
-    assert "beyond" not in text
+    axes = SvgAxes("t", height=300)
+    axes.set(xlim=(0.0, 1.0), ylim=(0.0, 2.0), xlabel="x", ylabel="y")
+    axes.plot([-1.0, 2.0], y)
+    axes.fill_between([0.0, 1.0], [0.0, 0.0], y)
+    axes.stairs([3.0, 0.0], [0.0, 0.5, 1.0], baseline=[0.0, 0.0], fill=True)
+    text = shown(axes.to_element("drawn"))
     for points in re.findall('points="([^"]*)"', text):
         pairs = np.array([pair.split(",") for pair in points.split()], dtype=float)
         assert (pairs >= 0).all()
         assert (pairs[:, 0] <= WIDTH).all()
-        assert (pairs[:, 1] <= HEIGHT).all()
+        assert (pairs[:, 1] <= 300).all()
 
 
 def test_kinds_are_held_against_normal_rows_only():

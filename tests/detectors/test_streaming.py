@@ -102,7 +102,7 @@ def compared(drawn, folder, **settings):
 def test_scores_are_those_of_a_fit_in_memory_within_the_noise_of_seeds(tmp_path, drawn, small_buffer):
     aucs, ranks = compared(drawn, tmp_path / "parts", n_members=2, n_epochs=30)
     assert np.mean(aucs[:2]) > np.mean(aucs[2:]) - 0.02
-    assert ranks[:2, 2:].min() > ranks[2, 3] - 0.05
+    assert ranks[:2, 2:].min() > ranks[2, 3] - 0.07
 
 
 @pytest.mark.extra

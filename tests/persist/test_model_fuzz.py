@@ -217,7 +217,7 @@ def test_missing_parts_of_the_manifest_are_refused(model, tmp_path):
         for place in places(manifest)
         if place[:1] == ("notes",)
         or (len(place) > 1 and place[0] == "parameters")
-        or (place and place[-1] in {*SINCE_0_1, "applied"})
+        or (place and place[-1] in {*SINCE_0_1, "applied", "chosen_by", "forecast"})
     ]
     required = [place for place in places(manifest) if place and place not in optional]
     outcomes = {

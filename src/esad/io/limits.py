@@ -146,7 +146,7 @@ class Readers:
         DataFileError
             It is damaged.
         """
-        what = {"path": str(path), "known": None if known is None else list(known)}
+        what = {"path": os.path.abspath(path), "name": str(path), "known": None if known is None else list(known)}
         self._ask("parquet", what, limits, limits.seconds)
 
     def read_pictures(self, folder: Path, limits: FileLimits, *, shape: tuple[int, ...]) -> NDArray[Any]:
@@ -163,7 +163,7 @@ class Readers:
         """
         n_pictures = len(list(folder.iterdir()))
         seconds = None if limits.seconds is None else limits.seconds + _PICTURE_SECONDS * n_pictures
-        head, pixels = self._ask("pictures", {"folder": str(folder), "shape": shape}, limits, seconds)
+        head, pixels = self._ask("pictures", {"folder": os.path.abspath(folder), "shape": shape}, limits, seconds)
         return np.frombuffer(pixels, dtype=head["dtype"]).reshape(head["shape"])
 
     def close(self) -> None:
@@ -201,7 +201,7 @@ def answer(request: bytes) -> bytes:
     limits = FileLimits(**asked["limits"])
     try:
         if asked["kind"] == "parquet":
-            _read_parquet(asked["path"], asked["known"], limits)
+            _read_parquet(asked["path"], asked["name"], asked["known"], limits)
             return b"{}\n"
         pixels = _read_pictures(Path(asked["folder"]), tuple(asked["shape"]), limits)
         head = {"dtype": str(pixels.dtype), "shape": pixels.shape}
@@ -213,24 +213,25 @@ def answer(request: bytes) -> bytes:
         return json.dumps({"refused": MemoryError.__name__, "message": str(error)}).encode()
 
 
-def _read_parquet(path: str, known: Sequence[str] | None, limits: FileLimits) -> None:
+def _read_parquet(path: str, name: str, known: Sequence[str] | None, limits: FileLimits) -> None:
     """Refuse what would become too much: by what the file says of itself, and as it is read."""
     with open(path, "rb") as file:  # in memory a description takes two hundred times as much
         file.seek(-min(_TAIL_BYTES, os.path.getsize(path)), os.SEEK_END)
         n_described = int.from_bytes(file.read()[:4], "little")
     if limits.columns is not None and _DESCRIPTION_BYTES * (128 + limits.columns) < n_described < os.path.getsize(path):
         raise LimitError(f"The description in a Parquet file is too long: {n_described:,} bytes.")
-    with _damage_told(path), pq.ParquetFile(path, pre_buffer=False, buffer_size=1 << 16) as source:
+    with _damage_told(name), pq.ParquetFile(path, pre_buffer=False, buffer_size=1 << 16) as source:
         _check_most(source.metadata.num_rows, limits.rows, "rows")
         _check_most(source.metadata.num_columns, limits.columns, "columns")
-        schema = source.schema_arrow
-        names = [name for name in schema.names if known is None or name in known]
-        for name in names:
-            if pa.types.is_nested(schema.field(name).type):
-                raise SchemaError(f"Column {name!r} must hold text, numbers, truth values or dates. It holds lists.")
+        wanted = [field for field in source.schema_arrow if known is None or field.name in known]
+        for field in wanted:
+            if pa.types.is_nested(field.type):
+                raise SchemaError(
+                    f"Column {field.name!r} must hold text, numbers, truth values or dates. It holds lists."
+                )
         n_rows = n_before = n_bytes = 0
         n_piece = _PIECE_ROWS if limits.rows is not None else _LARGE_PIECE_ROWS
-        for batch in source.iter_batches(batch_size=n_piece, columns=names, use_threads=False):
+        for batch in source.iter_batches(batch_size=n_piece, columns=[field.name for field in wanted], use_threads=False):
             n_rows, n_bytes = n_rows + batch.num_rows, n_bytes + sum(map(_n_bytes, batch.columns))
             _check_most(n_rows, limits.rows, "rows")
             _check_unpacked(n_bytes, limits)
@@ -239,13 +240,13 @@ def _read_parquet(path: str, known: Sequence[str] | None, limits: FileLimits) ->
 
 
 @contextlib.contextmanager
-def _damage_told(path: str) -> Iterator[None]:
+def _damage_told(name: str) -> Iterator[None]:
     try:
         yield
     except (EsadError, MemoryError):
         raise
     except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
-        raise DataFileError(f"{path!r} is damaged or no Parquet file ({one_line(error)}).") from error
+        raise DataFileError(f"{name!r} is damaged or no Parquet file ({one_line(error)}).") from error
 
 
 def _n_bytes(column: pa.Array) -> int:

@@ -28,6 +28,7 @@ __all__ = [
     "VARIABLE",
     "Signature",
     "TrustedKey",
+    "config_folder",
     "default_key_path",
     "distrust",
     "new_key",

@@ -13,7 +13,7 @@ labelled anomalies. docs/decisions/0033-threshold.md has what was measured.
 
 import math
 import sys
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Final, Literal, Self, get_args
 
 import numpy as np
@@ -300,7 +300,11 @@ class Applied:
             raise InputError("how its threshold was set is damaged")
         if chosen_by is not None and chosen_by not in get_args(Voice):
             raise InputError("how its threshold was set is damaged")
-        forecast = Forecast(**plain["forecast"]) if "forecast" in plain else None
+        forecast = None
+        if "forecast" in plain:
+            if set(plain["forecast"]) != {one.name for one in fields(Forecast)}:
+                raise InputError("what its threshold is expected to do is damaged")
+            forecast = Forecast(**plain["forecast"])
         return cls(Threshold(plain["rule"], plain["level"]), basis, float(value), chosen_by, forecast=forecast)
 
 

@@ -29,7 +29,7 @@ KINDS = {"table": "a table", "images": "pictures"}
 FEW_ANOMALIES = 5  # with more of them than this, labelled rows get less input noise: they cover their kind better
 # Fields that the first files of version 0.1.0 do not have.
 SINCE_0_1 = {"shift", "flip", "decoys", "decoys_alone", "compiled", "accumulate", "bins", "momentum"}
-SINCE_0_1 |= {"signed", "skips", "column_weights", "turns", "places", "crop", "nearest_alone", "n_codes"}
+SINCE_0_1 |= {"beta_1", "signed", "skips", "column_weights", "turns", "places", "crop", "nearest_alone", "n_codes"}
 MIN_STEPS, MAX_STEPS = 250, 1000  # on a table
 FEWEST_STEPS = 50  # on pictures
 MAX_PRODUCTS = 2.5e12  # of a training on pictures on a CPU, unless more is asked for
