@@ -57,6 +57,9 @@ class HangError(BaseException):
     """Not an Exception, so that nothing on the way can take it for a fault of the file."""
 
 
+DIFFERENT = ("esad", "committee", "bagged_trees", "deep_sad", "dif", "iforest_hybrid", "ocsvm", "ss_dgm", "ssad")
+
+
 def table() -> pd.DataFrame:
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(
@@ -77,12 +80,16 @@ def pictures() -> np.ndarray:
     return np.random.default_rng(0).integers(0, 256, (12, 16, 16), dtype=np.uint8)
 
 
-def models() -> list[tuple[str, str]]:
-    """Every method with every kind of input it takes."""
-    return [(name, kind) for name in registry.method_names() for kind in registry.method(name).takes]
+def models() -> list[Any]:
+    """Every method with every kind of input it takes; those whose files hold what others' hold too are slow tests."""
+    return [
+        pytest.param((name, kind), id=f"{name}-{kind}", marks=() if name in DIFFERENT else pytest.mark.extra)
+        for name in registry.method_names()
+        for kind in registry.method(name).takes
+    ]
 
 
-@pytest.fixture(scope="module", params=models(), ids="-".join)
+@pytest.fixture(scope="module", params=models())
 def model(request, tmp_path_factory) -> Model:
     """A saved model's manifest and tensors, and rows to score."""
     name, kind = request.param
