@@ -231,7 +231,8 @@ def _read_parquet(path: str, name: str, known: Sequence[str] | None, limits: Fil
                 )
         n_rows = n_before = n_bytes = 0
         n_piece = _PIECE_ROWS if limits.rows is not None else _LARGE_PIECE_ROWS
-        for batch in source.iter_batches(batch_size=n_piece, columns=[field.name for field in wanted], use_threads=False):
+        names = [field.name for field in wanted]
+        for batch in source.iter_batches(batch_size=n_piece, columns=names, use_threads=False):
             n_rows, n_bytes = n_rows + batch.num_rows, n_bytes + sum(map(_n_bytes, batch.columns))
             _check_most(n_rows, limits.rows, "rows")
             _check_unpacked(n_bytes, limits)
