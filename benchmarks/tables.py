@@ -168,10 +168,10 @@ def run_missing(store: Store, options: argparse.Namespace) -> None:
 
 
 def by_table(store: Store, method: str, labels: str, tables: Sequence[str], measure: str) -> dict[str, float]:
-    """Mean over the seeds for every table that a method was run on."""
+    """Mean over the seeds for every table that a method was run on; times only where they were taken."""
     found: dict[str, list[float]] = {}
     for (its_method, table, _, its_labels), run in store.runs.items():
-        if (its_method, its_labels) == (method, labels) and table in tables:
+        if (its_method, its_labels) == (method, labels) and table in tables and run[measure] is not None:
             found.setdefault(table, []).append(run[measure])
     return {table: float(np.mean(values)) for table, values in found.items()}
 
@@ -188,7 +188,7 @@ def summarise(store: Store, options: argparse.Namespace) -> Iterator[Run]:
                 if not own["auc"]:
                     continue
                 line: Run = {"labels": labels, "collection": collection, "method": method, "n": len(own["auc"])}
-                line |= {measure: float(np.mean(list(values.values()))) for measure, values in own.items()}
+                line |= {m: float(np.mean(list(values.values()))) if values else np.nan for m, values in own.items()}
                 for measure in ("auc", "ap"):
                     other = by_table(store, options.against, labels, wanted, measure)
                     both = sorted(own[measure].keys() & other.keys())
