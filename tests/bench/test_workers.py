@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import re
 import signal
 import subprocess
 import sys
@@ -81,7 +82,8 @@ def kill_a_worker(file, store, backend, name):
 )
 def test_cells_of_a_killed_worker_are_run_again(backend, name, file, tmp_path):
     code, said, warned = kill_a_worker(file, tmp_path / "s.db", backend, name)
-    assert (code, warned) == (0, "")
+    assert code == 0
+    assert [line for line in warned.splitlines() if not re.search(r": (\d+ %|under way)", line)] == []  # how far it is
     assert "30 done now" in said
     with ResultStore(tmp_path / "s.db") as opened, ResultStore(tmp_path / "one.db") as alone:
         run([cell for _, cell in read(file).cells()], alone)

@@ -119,3 +119,9 @@ def write_pictures(folder: Path, numbers: dict[str, int], *, size: int = 16, see
             pixels = rng.integers(150 if word == "anomaly" else 0, 255 if word == "anomaly" else 100, (size, size))
             image.fromarray(pixels.astype(np.uint8)).save(folder / word / f"{number}.png")
     return folder
+
+
+@pytest.fixture(autouse=True)
+def no_lines_about_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slow machine does not make commands say how far they are."""
+    monkeypatch.setattr("esad.cli.output._FIRST_LINE", 1e9)

@@ -60,7 +60,8 @@ def test_sizes_can_be_left_alone_if_they_are_alike(photos, esad, tmp_path):
     assert "--resize is for" in esad("fit", tmp_path / "t.csv", "-o", tmp_path / "m.esad", "--resize", "9").err
 
 
-def test_a_long_command_away_from_a_terminal_says_how_far_it_is(capsys):
+def test_a_long_command_away_from_a_terminal_says_how_far_it_is(capsys, monkeypatch):
+    monkeypatch.setattr(output, "_FIRST_LINE", 10.0)
     now = [0.0]
     with output.bar(get_time=lambda: now[0]) as progress:
         task = progress.add_task("training", total=100)

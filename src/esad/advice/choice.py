@@ -4,6 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from esad import registry
+from esad.core import processes
 from esad.labels import LabelCounts
 
 __all__ = ["Choice", "choose_method"]
@@ -37,6 +38,8 @@ def choose_method(kind: str, counts: LabelCounts, *, parameters: Collection[str]
     """
     if kind == "images":
         return Choice("esad", "Trees cannot see pictures.")
+    if not processes.current().is_alone:
+        return Choice("esad", "Several processes cannot grow trees together.")
     if not counts.n_anomaly:
         return Choice("esad", "Without a labelled anomaly trees cannot learn.")
     missing = sorted(set(parameters) - set(registry.method("committee")().get_params()))
