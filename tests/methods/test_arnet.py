@@ -8,7 +8,7 @@ from support import batch_of, pictures
 from esad.core.random import MemberRandom
 from esad.methods.arnet import ARNet, ARNetObjective
 from esad.networks.spec import NetworkSpec
-from esad.train.objective import TrainingData
+from esad.train.objective import RowPool
 
 MEMBERS, N = 2, 8
 SHAPES = {"square": (3, 8, 8), "grey": (1, 8, 8), "oblong": (3, 8, 6)}
@@ -66,7 +66,7 @@ def test_loss_is_the_squared_restoration_error_of_equation_2(shape, kind):
 def test_score_is_the_absolute_error_over_the_usual_one_averaged_over_the_turns(shape, skips, normalize):
     objective, x = make(shape, skips=skips, normalize=normalize).eval(), pictures(N, *shape)
     seen = pictures(7, *shape).flip(0) ** 2
-    objective.finish(TrainingData.shared(seen, torch.zeros(7, dtype=torch.int8), n_members=MEMBERS))
+    objective.finish(RowPool.shared(seen, torch.zeros(7, dtype=torch.int8), n_members=MEMBERS))
     got = objective.scorer()(x)["restoration"].detach()
     wanted = turned_errors(objective, x.numpy())  # (turns, members, n)
     if normalize:

@@ -14,7 +14,7 @@ from esad.methods.dpa import DPA, DPAObjective, FadingObjective
 from esad.networks.pretrained import fill
 from esad.networks.spec import NetworkSpec
 from esad.networks.vgg import WEIGHTS
-from esad.train.objective import TrainingData
+from esad.train.objective import RowPool
 
 N, SHAPE = 5, (1, 12, 12)
 
@@ -39,7 +39,7 @@ def numpy_distance(distance, x, y):
 
 
 def data_of(x):
-    return TrainingData.shared(x, torch.zeros(len(x), dtype=torch.int8), n_members=1)
+    return RowPool.shared(x, torch.zeros(len(x), dtype=torch.int8), n_members=1)
 
 
 def test_features_have_mean_0_and_deviation_1_on_the_pictures():

@@ -13,7 +13,7 @@ from esad.methods.esad import ESAD
 from esad.methods.esad.loss import LossSettings
 from esad.methods.esad.turns import N_NEAREST, TERMS, Turns, TurnsObjective, have_upper_side
 from esad.networks.spec import NetworkSpec
-from esad.train.objective import Batch, TrainingData
+from esad.train.objective import Batch, RowPool
 
 SPEC = NetworkSpec("conv", in_shape=(1, 8, 8), hidden=(2, 3), latent=4, n_members=2)
 SETTINGS = LossSettings(turns=4.0, places=1, crop=0.75, n_codes=9)
@@ -78,7 +78,7 @@ def test_scores_are_eq_12():
     rows = torch.arange(9).expand(2, 9)
     none = torch.empty((2, 0), dtype=torch.int64)
     own.eval()
-    own.keep_codes(TrainingData(x, rows, none, torch.empty(2, 0), 0))
+    own.keep_codes(RowPool(x, rows, none, torch.empty(2, 0), 0))
     found = own.raw_terms(x[5:12])
     for member in range(2):
         logit, cosine = np.zeros(7), np.zeros(7)

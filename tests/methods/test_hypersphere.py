@@ -15,7 +15,7 @@ from esad.networks.resnet import ResNet18, read_weights
 from esad.networks.spec import NetworkSpec
 from esad.train.autoencoder import AutoencoderObjective
 from esad.train.callbacks import StopTraining
-from esad.train.objective import Batch, TrainingData
+from esad.train.objective import Batch, RowPool
 from esad.train.transforms import augment_pictures
 
 MEMBERS, FEATURES = 2, 5
@@ -37,7 +37,7 @@ def training_data(n=40, n_labelled=4):
     x = torch.from_numpy(np.random.default_rng(0).normal(size=(n, FEATURES)))
     y = torch.zeros(n, dtype=torch.int8)
     y[: n_labelled // 2], y[n_labelled // 2 : n_labelled] = -1, 1
-    return TrainingData.shared(x, y, n_members=MEMBERS)
+    return RowPool.shared(x, y, n_members=MEMBERS)
 
 
 def encoded(encoder, x, member):

@@ -14,7 +14,7 @@ from esad.networks.pretrained import fill
 from esad.networks.spec import NetworkSpec
 from esad.networks.vgg import WEIGHTS
 from esad.train.critics import critic_loss
-from esad.train.objective import TrainingData
+from esad.train.objective import RowPool
 
 N, SHAPE = 6, (1, 12, 9)
 
@@ -25,7 +25,7 @@ def made():
     fill(objective.distance.network, WEIGHTS, "random", seed=0)
     objective.double().reset(MemberRandom([1], dtype=torch.float64))
     x = pictures(N, *SHAPE)
-    objective.prepare(TrainingData.shared(x, torch.zeros(N, dtype=torch.int8), n_members=1))
+    objective.prepare(RowPool.shared(x, torch.zeros(N, dtype=torch.int8), n_members=1))
     return objective, x
 
 

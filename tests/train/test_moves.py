@@ -12,7 +12,7 @@ from esad.core.random import MemberRandom, member_seeds
 from esad.networks.mlp import StackedMLP
 from esad.persist.checkpoint import Checkpoint
 from esad.train.loop import Settings, train
-from esad.train.objective import Batch, Move, Objective, TrainingData
+from esad.train.objective import Batch, Move, Objective, RowPool
 
 SETTINGS = Settings(
     n_steps=12,
@@ -86,7 +86,7 @@ def run(seeds, *, settings=SETTINGS, callbacks=(), every=2):
     objective = Game(len(seeds), every=every).double()
     random = MemberRandom(seeds, dtype=torch.float64)
     objective.reset(random)
-    data = TrainingData.shared(*rows(), n_members=len(seeds))
+    data = RowPool.shared(*rows(), n_members=len(seeds))
     curves = train(objective, data, settings, random=random, callbacks=callbacks, identity="this one")
     return objective, curves
 

@@ -31,7 +31,7 @@ from esad.score.splits import held_out_parts
 from esad.train import stopping
 from esad.train.callbacks import Callback
 from esad.train.loop import Phase, Settings, place, train_phases
-from esad.train.objective import HELD_OUT, Objective, Refilling, Scorer, TrainingData
+from esad.train.objective import HELD_OUT, Objective, Refilling, RowPool, Scorer
 from esad.train.progress import show_progress
 from esad.train.runtime import dtype_of, each_block, resolve_device
 
@@ -99,8 +99,8 @@ class DeepDetector(Detector):
     ) -> None:
         """Run the phases on the rows `x` with labels `y`, of which each member leaves a part out."""
 
-        def data_of(number: int) -> TrainingData:
-            data = TrainingData.shared(
+        def data_of(number: int) -> RowPool:
+            data = RowPool.shared(
                 x,
                 torch.from_numpy(phases[number].seen(y)).to(x.device),
                 n_members=phases[number].objective.n_members,

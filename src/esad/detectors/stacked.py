@@ -20,7 +20,7 @@ from esad.detectors.deep import DeepDetector
 from esad.preprocess.inputs import Rows
 from esad.train.callbacks import Callback
 from esad.train.loop import Phase, train_phases
-from esad.train.objective import Objective, TrainingData
+from esad.train.objective import Objective, RowPool
 
 __all__ = ["can_stack", "fit_stack"]
 
@@ -39,11 +39,11 @@ class _Part:
     def n_members(self) -> int:
         return self.phases[-1].objective.n_members
 
-    def data_of(self, phase: int) -> TrainingData:
+    def data_of(self, phase: int) -> RowPool:
         """The part's rows as its members see them in a phase."""
         y = torch.from_numpy(self.phases[phase].seen(self.y))
         unseen_by = torch.from_numpy(self.unseen_by)
-        return TrainingData.shared(torch.from_numpy(self.rows), y, n_members=self.n_members, unseen_by=unseen_by)
+        return RowPool.shared(torch.from_numpy(self.rows), y, n_members=self.n_members, unseen_by=unseen_by)
 
 
 def can_stack(detectors: Sequence[Detector], drawn: Sequence[Scenario]) -> bool:
@@ -89,10 +89,10 @@ def _part(detector: DeepDetector, drawn: Scenario) -> _Part:
     return _Part(detector, rows, y, detector._unseen_by(y), detector._phases(rows, y, torch.device("cpu")))
 
 
-def _side_by_side(parts: Sequence[TrainingData]) -> TrainingData:
+def _side_by_side(parts: Sequence[RowPool]) -> RowPool:
     """The rows of all parts, of which a member draws only those of its own part."""
     first = [number * len(part.x) for number, part in enumerate(parts)]
-    return TrainingData(
+    return RowPool(
         x=torch.cat([part.x for part in parts]),
         unlabelled=torch.cat([part.unlabelled + start for part, start in zip(parts, first, strict=True)]),
         labelled=torch.cat([part.labelled + start for part, start in zip(parts, first, strict=True)]),

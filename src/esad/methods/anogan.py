@@ -47,7 +47,7 @@ from esad.errors import ModelFileError
 from esad.networks.dcgan import DCGANEncoder
 from esad.networks.spec import NetworkSpec
 from esad.preprocess.inputs import Rows
-from esad.train.objective import Batch, Move, Objective, Scorer, TrainingData, mean_over_rows
+from esad.train.objective import Batch, Move, Objective, RowPool, Scorer, mean_over_rows
 from esad.train.search import BOUNDED, searching, told_steps
 
 __all__ = ["AnoGAN", "AnoGANObjective"]
@@ -179,7 +179,7 @@ class AnoGANObjective(Objective):
             for kept, statistic in zip(average.buffers(), network.buffers(), strict=True):
                 kept.copy_(statistic)
 
-    def finish(self, data: TrainingData) -> None:
+    def finish(self, data: RowPool) -> None:
         """Scores are those of the averages."""
         self.keep_averages()
 

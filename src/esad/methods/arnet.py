@@ -34,7 +34,7 @@ from esad.detectors.standard import StandardDetector
 from esad.errors import ModelFileError
 from esad.networks.spec import NetworkSpec
 from esad.preprocess.inputs import Rows
-from esad.train.objective import Batch, Objective, Scorer, TrainingData, presumed_normal
+from esad.train.objective import Batch, Objective, RowPool, Scorer, presumed_normal
 from esad.train.transforms import quarter_turns, random_turns, rotate, shift_and_flip, to_grey
 
 __all__ = ["ARNet", "ARNetObjective"]
@@ -126,7 +126,7 @@ class ARNetObjective(Objective):
         return {"restoration": (self._restore(erased) - x).square().flatten(1).mean(1)}
 
     @torch.no_grad()
-    def finish(self, data: TrainingData) -> None:
+    def finish(self, data: RowPool) -> None:
         """Eq. (4) on pictures evenly spread over those that a member may draw."""
         if self.usual_errors is None:
             return

@@ -40,7 +40,7 @@ from esad.detectors.adversarial import AdversarialDetector
 from esad.networks.dcgan import DCGANEncoder
 from esad.networks.residual import CodeCritic
 from esad.networks.spec import NetworkSpec
-from esad.train.objective import Batch, Move, Objective, Scorer, TrainingData, mean_over_rows
+from esad.train.objective import Batch, Move, Objective, RowPool, Scorer, mean_over_rows
 
 __all__ = ["DAOL", "DAOLObjective"]
 
@@ -144,7 +144,7 @@ class DAOLObjective(Objective):
             "encoding": self.encoding * (self.encoder_2(rebuilt) - code).square().flatten(1).mean(1),
         }
 
-    def finish(self, data: TrainingData) -> None:
+    def finish(self, data: RowPool) -> None:
         """Scoring does without what was played against."""
         self.drop_players()
 

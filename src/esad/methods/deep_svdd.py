@@ -33,7 +33,7 @@ from esad.networks.spec import NetworkSpec
 from esad.preprocess.inputs import Rows
 from esad.train.autoencoder import AutoencoderObjective
 from esad.train.hypersphere import HypersphereObjective
-from esad.train.objective import Batch, Objective, Scorer, TrainingData, presumed_normal
+from esad.train.objective import Batch, Objective, RowPool, Scorer, presumed_normal
 
 __all__ = ["DeepSVDD", "OneClassObjective", "SoftBoundaryObjective"]
 
@@ -128,7 +128,7 @@ class SoftBoundaryObjective(HypersphereObjective):
         return {"radius": limit, "excess": excess}
 
     @torch.no_grad()
-    def finish(self, data: TrainingData) -> None:
+    def finish(self, data: RowPool) -> None:
         """The radius over all rows that a member may draw."""
         distance = self._distance_of_all(data)
         self._solve_radius(distance.gather(1, data.unlabelled))
@@ -141,5 +141,5 @@ class SoftBoundaryObjective(HypersphereObjective):
     def _solve_radius(self, distance: Tensor) -> None:
         self.radius.copy_(torch.quantile(distance.float(), 1 - self.nu, dim=1))
 
-    def _distance_of_all(self, data: TrainingData) -> Tensor:
+    def _distance_of_all(self, data: RowPool) -> Tensor:
         return (self._codes(data.x) - self.centre[:, None]).square().sum(2).sqrt()

@@ -44,7 +44,7 @@ from esad.networks.residual import ResidualDecoder, ResidualEncoder
 from esad.networks.spec import NetworkSpec
 from esad.networks.vgg import PerceptualDistance
 from esad.preprocess.inputs import Rows
-from esad.train.objective import Batch, Objective, Scorer, TrainingData, presumed_normal
+from esad.train.objective import Batch, Objective, RowPool, Scorer, presumed_normal
 
 __all__ = ["DPA", "DPAObjective", "FadingObjective"]
 
@@ -158,7 +158,7 @@ class DPAObjective(Objective):
         self.encoder.load_state_dict(previous.encoder.state_dict())
         self.decoder.load_state_dict(previous.decoder.state_dict())
 
-    def prepare(self, data: TrainingData) -> None:
+    def prepare(self, data: RowPool) -> None:
         """Learn the usual features of the pictures at this size."""
         x = data.x[torch.unique(data.unlabelled)] if data.n_unlabelled else data.x
         self.distance.standardise(self._at_size(x[None])[0])

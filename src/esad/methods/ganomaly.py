@@ -49,7 +49,7 @@ from esad.networks.dcgan import DCGANEncoder
 from esad.networks.mlp import StackedMLP
 from esad.networks.spec import NetworkSpec
 from esad.preprocess.inputs import Rows
-from esad.train.objective import Batch, Objective, Scorer, TrainingData, presumed_normal
+from esad.train.objective import Batch, Objective, RowPool, Scorer, presumed_normal
 
 __all__ = ["GANomaly", "GANomalyObjective"]
 
@@ -190,7 +190,7 @@ class GANomalyObjective(Objective):
         doubt = F.softplus(-self.head(real)) + F.softplus(self.head(made))  # -log D(x) - log(1 - D(x^))
         return weighted | {"discriminator": doubt.flatten(1).mean(1) / 2}  # Eq. (7)
 
-    def finish(self, data: TrainingData) -> None:
+    def finish(self, data: RowPool) -> None:
         """Scoring does without the discriminator."""
         self.drop_discriminator()
 

@@ -40,7 +40,7 @@ from esad.networks.inference import inference
 from esad.networks.mlp import StackedMLP
 from esad.networks.spec import NetworkSpec
 from esad.preprocess.inputs import Rows
-from esad.train.objective import Batch, Objective, Scorer, TrainingData, presumed_normal
+from esad.train.objective import Batch, Objective, RowPool, Scorer, presumed_normal
 from esad.train.transforms import quarter_turns
 
 __all__ = [
@@ -158,7 +158,7 @@ class GEOMObjective(Objective):
         self.encoder.reset(random)  # type: ignore[operator]
         self.head.reset(random)
 
-    def prepare(self, data: TrainingData) -> None:
+    def prepare(self, data: RowPool) -> None:
         """Find out where each transformation puts the pixels."""
         self.pixels = pixel_maps(self.transformations, data.x.shape).to(data.x.device)
 
@@ -172,7 +172,7 @@ class GEOMObjective(Objective):
         return {"transformation": -log_y.gather(2, drawn[:, :, None]).flatten(1).mean(1)}
 
     @torch.no_grad()
-    def finish(self, data: TrainingData) -> None:
+    def finish(self, data: RowPool) -> None:
         """Eq. (3) on pictures evenly spread over those that a member may draw."""
         rows = data.unlabelled[:, :: -(-data.n_unlabelled // MAX_FITTED)]  # (members, n)
         answer = self._answerer()

@@ -48,7 +48,7 @@ from esad.networks.dcgan import DCGANEncoder, DenseLayers
 from esad.networks.inference import inference
 from esad.networks.spec import NetworkSpec
 from esad.preprocess.inputs import Rows
-from esad.train.objective import Batch, Move, Objective, Scorer, TrainingData, mean_over_rows
+from esad.train.objective import Batch, Move, Objective, RowPool, Scorer, mean_over_rows
 
 __all__ = ["OCGAN", "OCGANObjective"]
 
@@ -208,7 +208,7 @@ class OCGANObjective(Objective):
         made: Tensor = self.decoder(code).tanh()
         return made
 
-    def finish(self, data: TrainingData) -> None:
+    def finish(self, data: RowPool) -> None:
         """Scoring does without the judges."""
         if self.mines:
             self.drop_judges()

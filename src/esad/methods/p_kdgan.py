@@ -42,7 +42,7 @@ from esad.detectors.deep import Phase
 from esad.networks.dcgan import DCGANEncoder
 from esad.networks.spec import NetworkSpec
 from esad.preprocess.inputs import Rows
-from esad.train.objective import Batch, Move, Objective, Scorer, TrainingData
+from esad.train.objective import Batch, Move, Objective, RowPool, Scorer
 
 __all__ = ["PKDGAN", "PKDGANObjective"]
 
@@ -201,7 +201,7 @@ class PKDGANObjective(Objective):
             "pictures": self.weights["lambda_pictures"] * (rebuilt - others_rebuilt).abs().flatten(1).mean(1),
         }
 
-    def finish(self, data: TrainingData) -> None:
+    def finish(self, data: RowPool) -> None:
         """The student scores alone."""
         if self.stage == "both":
             self.keep_student()

@@ -44,7 +44,7 @@ from esad.networks.spec import NetworkSpec
 from esad.networks.vgg import PerceptualDistance
 from esad.preprocess.inputs import Rows
 from esad.train.critics import critic_loss
-from esad.train.objective import Batch, Move, Objective, Scorer, TrainingData, mean_over_rows, presumed_normal
+from esad.train.objective import Batch, Move, Objective, RowPool, Scorer, mean_over_rows, presumed_normal
 
 __all__ = ["PIAD", "PIADObjective"]
 
@@ -131,7 +131,7 @@ class PIADObjective(Objective):
         for network in (self.encoder, self.generator, self.game.pictures, self.game.codes):
             network.reset(random)
 
-    def prepare(self, data: TrainingData) -> None:
+    def prepare(self, data: RowPool) -> None:
         """Learn the usual features of the pictures."""
         self.distance.standardise(data.x[torch.unique(data.unlabelled)] if data.n_unlabelled else data.x)
 
@@ -169,7 +169,7 @@ class PIADObjective(Objective):
         self.game.step += 1
         return terms | {"perception": of_generator * error}
 
-    def finish(self, data: TrainingData) -> None:
+    def finish(self, data: RowPool) -> None:
         """Scoring does without the critics."""
         del self.game
 

@@ -64,7 +64,7 @@ from esad.train.autoencoder import AutoencoderObjective
 from esad.train.callbacks import Callback
 from esad.train.hypersphere import EPS, HypersphereObjective
 from esad.train.loop import Settings
-from esad.train.objective import Batch, Objective, TrainingData, all_unlabelled, mean_over_rows
+from esad.train.objective import Batch, Objective, RowPool, all_unlabelled, mean_over_rows
 from esad.train.transforms import quarter_turns, random_turns, rotate
 
 __all__ = ["TLSAD", "Reference", "TLSADObjective", "TransferAutoencoder"]
@@ -362,7 +362,7 @@ class TLSADObjective(HypersphereObjective):
             terms["labelled"] = terms["labelled"] * size / batch.processes.mean(mean_over_rows(inverted).detach())
         return terms
 
-    def finish(self, data: TrainingData) -> None:
+    def finish(self, data: RowPool) -> None:
         """Let go of the reference pictures: scoring does not need them."""
         for name in ("reference", "classes"):
             self._buffers.pop(name, None)

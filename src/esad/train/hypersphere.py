@@ -14,7 +14,7 @@ from esad.core.random import MemberRandom
 from esad.networks.inference import inference
 from esad.networks.spec import NetworkSpec
 from esad.train.autoencoder import AutoencoderObjective
-from esad.train.objective import Batch, Objective, Scorer, TrainingData
+from esad.train.objective import Batch, Objective, RowPool, Scorer
 
 __all__ = ["EPS", "HypersphereObjective"]
 
@@ -45,7 +45,7 @@ class HypersphereObjective(Objective):
         self.encoder.load_state_dict(previous.encoder.state_dict())
 
     @torch.no_grad()
-    def prepare(self, data: TrainingData) -> None:
+    def prepare(self, data: RowPool) -> None:
         """Put each member's centre at the mean code of the rows it may draw, away from 0 in every coordinate."""
         self.labelled_ratio = data.n_labelled / (data.n_labelled + data.n_unlabelled)
         codes = self._codes(data.x)

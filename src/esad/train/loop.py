@@ -24,7 +24,7 @@ from esad.core.random import MemberRandom, member_seeds
 from esad.errors import InputError, TrainingError
 from esad.train.callbacks import Callback, StopTraining
 from esad.train.graphs import N_WARM_UP, Recording, own_stream
-from esad.train.objective import HELD_OUT, Batch, Move, Objective, TrainingData
+from esad.train.objective import HELD_OUT, Batch, Move, Objective, RowPool
 from esad.train.runtime import autocast, compiled, threads_for
 from esad.train.sharing import norm_over, replica, shared_evenly
 
@@ -95,7 +95,7 @@ class LoopState:
     def __init__(
         self,
         objective: Objective,
-        data: TrainingData,
+        data: RowPool,
         settings: Settings,
         random: MemberRandom,
         *,
@@ -170,7 +170,7 @@ class LoopState:
 
 def train(
     objective: Objective,
-    data: TrainingData,
+    data: RowPool,
     settings: Settings,
     *,
     random: MemberRandom,
@@ -337,7 +337,7 @@ def clip_per_member(parameters: Sequence[Tensor], n_members: int, limit: float) 
         gradient.mul_(factor.view(-1, *[1] * (gradient.dim() - 1)))
 
 
-def _draw_labelled(data: TrainingData, settings: Settings, random: MemberRandom) -> Tensor:
+def _draw_labelled(data: RowPool, settings: Settings, random: MemberRandom) -> Tensor:
     """Positions among the labelled rows, (members, size), drawn with replacement.
 
     Anomalies get their own share of the draws, but at least `min_anomaly_ratio`: a thousand known normal rows must
@@ -405,7 +405,7 @@ class Phase:
 
 def train_phases(
     phases: Sequence[Phase],
-    data_of: Callable[[int], TrainingData],
+    data_of: Callable[[int], RowPool],
     *,
     seed: int | Sequence[int],
     callbacks: Sequence[Callback] = (),

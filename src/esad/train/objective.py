@@ -19,8 +19,8 @@ __all__ = [
     "Move",
     "Objective",
     "Refilling",
+    "RowPool",
     "Scorer",
-    "TrainingData",
     "all_unlabelled",
     "mean_over_rows",
     "presumed_normal",
@@ -68,7 +68,7 @@ class Refilling(Protocol):
 
 
 @dataclass(frozen=True)
-class TrainingData:
+class RowPool:
     """Rows on the device, and which of them each member may draw.
 
     Attributes
@@ -95,7 +95,7 @@ class TrainingData:
     refill: "Refilling | None" = None
 
     @classmethod
-    def shared(cls, x: Tensor, y: Tensor, *, n_members: int, unseen_by: Tensor | None = None) -> "TrainingData":
+    def shared(cls, x: Tensor, y: Tensor, *, n_members: int, unseen_by: Tensor | None = None) -> "RowPool":
         """All members draw from the same rows.
 
         `y` is (n,) of -1, 0, +1, or `HELD_OUT` for rows that nobody draws. `unseen_by` is (n,) with numbers of equally
@@ -108,7 +108,7 @@ class TrainingData:
         return cls.apart(x, by_member)
 
     @classmethod
-    def apart(cls, x: Tensor, y: Tensor) -> "TrainingData":
+    def apart(cls, x: Tensor, y: Tensor) -> "RowPool":
         """Each member draws from rows of its own.
 
         `y` is (members, n) of -1, 0, +1, or `HELD_OUT` for rows that the member does not draw. All members must have
@@ -268,10 +268,10 @@ class Objective(nn.Module, ABC):
     def inherit(self, previous: "Objective") -> None:
         """Take over what the phase before this one has learned. Nothing by default."""
 
-    def prepare(self, data: TrainingData) -> None:
+    def prepare(self, data: RowPool) -> None:
         """Look at the data once before the first step (a centre, say). Nothing by default."""
 
-    def finish(self, data: TrainingData) -> None:
+    def finish(self, data: RowPool) -> None:
         """Look at the data once more after the last step, in evaluation mode. Nothing by default."""
 
     def calibrate(self, terms: dict[str, Tensor]) -> None:

@@ -15,7 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 from esad.core.processes import ALONE, Processes
 from esad.errors import InputError
 from esad.networks.norm import OverProcesses
-from esad.train.objective import Batch, Objective, TrainingData
+from esad.train.objective import Batch, Objective, RowPool
 
 if TYPE_CHECKING:
     from esad.train.loop import Settings
@@ -45,7 +45,7 @@ def replica(objective: Objective) -> DistributedDataParallel:
         return DistributedDataParallel(_Loss(objective), broadcast_buffers=False)
 
 
-def shared_evenly(settings: Settings, data: TrainingData, n_parts: int) -> Settings:
+def shared_evenly(settings: Settings, data: RowPool, n_parts: int) -> Settings:
     """Batches that can be taken in so many equal parts: a few rows more or, where there are no more, fewer."""
     n_drawn = min(settings.batch_size, data.n_unlabelled)
     if n_parts == 1 or (n_drawn % n_parts == 0 and settings.labelled_batch_size % n_parts == 0):

@@ -28,7 +28,7 @@ from esad.core import processes
 from esad.score.splits import LabelAwareSplit, corrected_error
 from esad.train.callbacks import Callback, EarlyStopping, StopTraining, member_scores_so_far
 from esad.train.loop import Phase, train_phases
-from esad.train.objective import HELD_OUT, TrainingData
+from esad.train.objective import HELD_OUT, RowPool
 
 if TYPE_CHECKING:
     from esad.train.loop import LoopState
@@ -77,8 +77,8 @@ def stop_by_splits(phases: Sequence[Phase], x: Tensor, y: NDArray[np.int8], *, s
     """Train a pilot, whose phases have one member per split, and give the callback that ends the real training."""
     seen = split_labels(y, seed=seed)
 
-    def data_of(number: int) -> TrainingData:
-        return TrainingData.apart(x, torch.from_numpy(phases[number].seen(seen)).to(x.device))
+    def data_of(number: int) -> RowPool:
+        return RowPool.apart(x, torch.from_numpy(phases[number].seen(seen)).to(x.device))
 
     watch = WatchSplits(x, y, seen)
     train_phases(phases, data_of, seed=seed, last_callbacks=[watch], processes=processes.current())

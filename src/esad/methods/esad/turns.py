@@ -39,7 +39,7 @@ from esad.methods.esad.extras import ExtraTerm
 from esad.networks.conv import ConvEncoder
 from esad.networks.layers import unfold_members
 from esad.networks.spec import NetworkSpec
-from esad.train.objective import Batch, Objective, Scorer, TrainingData, mean_over_rows
+from esad.train.objective import Batch, Objective, RowPool, Scorer, mean_over_rows
 from esad.train.runtime import without_autocast
 from esad.train.transforms import LIGHT, change_light, cut_out, move, quarter_turns
 
@@ -164,7 +164,7 @@ class Turns(ExtraTerm):
         return torch.cat([F.normalize(level, dim=2) for level in pooled], dim=2) / math.sqrt(len(pooled))
 
     @torch.no_grad()
-    def keep_codes(self, data: TrainingData) -> None:
+    def keep_codes(self, data: RowPool) -> None:
         """Keep codes of the pictures that each member was trained on, evenly spaced if there are many."""
         rows = data.unlabelled if data.n_unlabelled else data.labelled[:, data.n_anomalies :]
         rows = rows[:, :: max(1, -(-rows.shape[1] // self.settings.n_codes))]
@@ -231,7 +231,7 @@ class TurnsObjective(Objective):
         """Eq. (11)."""
         return {"turn": self.turns.told(batch)}
 
-    def finish(self, data: TrainingData) -> None:
+    def finish(self, data: RowPool) -> None:
         """Keep the codes of known pictures."""
         self.turns.keep_codes(data)
 
