@@ -1,5 +1,7 @@
 """The second bound on the mutual information: turns told from the code, against plain numpy, and in real trainings."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -11,7 +13,7 @@ from esad.core.random import MemberRandom
 from esad.errors import InputError
 from esad.methods.esad import ESAD
 from esad.methods.esad.loss import LossSettings
-from esad.methods.esad.turns import N_NEAREST, TERMS, Turns, TurnsObjective, have_upper_side
+from esad.methods.esad.turns import N_NEAREST, TEMPERATURE, TERMS, Turns, TurnsObjective, have_upper_side
 from esad.networks.spec import NetworkSpec
 from esad.train.objective import Batch, RowPool
 
@@ -48,7 +50,7 @@ def test_the_loss_is_eq_11():
     with torch.no_grad():
         logits = own._logits(own._pooled(views)[-1]).numpy()
     given.random.set_state(state)
-    found = own.told(given)
+    found = own.told(given)["turn"]
     right, uniform = np.zeros(logits.shape[:2]), np.zeros(logits.shape[:2])
     for part, change in zip(np.split(logits, [4, 7], axis=2), changes, strict=True):
         log_q = log_softmax(part)
@@ -57,6 +59,36 @@ def test_the_loss_is_eq_11():
     right, uniform = (values.reshape(2, 8, 4).mean(2) for values in (right, uniform))
     labelled = np.stack([uniform[:, 5], right[:, 6], uniform[:, 7]], axis=1)
     np.testing.assert_allclose(found.detach().numpy(), right[:, :5].mean(1) + labelled.mean(1), rtol=1e-9)
+
+
+def test_contrast_is_eq_13():
+    """Two pictures made of each, apart for unlabelled and labelled normal ones; a known anomaly has no part in it."""
+    own, given = turns(replace(SETTINGS, contrast=0.5)), batch([-1.0, 1.0])
+    state = given.random.state()
+    shown = torch.cat([given.unlabelled, given.labelled], dim=1)
+    views = torch.cat([own._views(shown, given.random)[0] for _ in range(2)], dim=1)
+    with torch.no_grad():
+        code = own._pooled(views)[-1].numpy()
+    given.random.set_state(state)
+    found = own.told(given)["contrast"].detach().numpy()
+    for member in range(2):
+        first, second = (weight[member].detach().numpy() for weight in own.projection)
+        projected = np.maximum(code[member] @ first, 0) @ second
+        projected /= np.linalg.norm(projected, axis=1, keepdims=True)
+        alike = projected @ projected.T / TEMPERATURE
+        n = len(alike)
+        losses = np.array([np.log(np.exp(np.delete(alike[i], i)).sum()) - alike[i, (i + n // 2) % n] for i in range(n)])
+        by_picture = losses.reshape(2, 7, 4).mean((0, 2))
+        assert found[member] == pytest.approx(0.5 * (by_picture[:5].mean() + by_picture[6] / 2), rel=1e-9)
+
+
+def test_contrast_is_for_colour_pictures_without_known_anomalies_on_a_gpu():
+    y, colour = np.zeros(50, dtype=np.int8), (3, 16, 16)
+    assert ESAD().recipe_for(colour, y, "cuda").loss.contrast > 0
+    assert ESAD().recipe_for(colour, y, "cpu").loss.contrast == 0
+    assert ESAD().recipe_for((1, 16, 16), y, "cuda").loss.contrast == 0
+    y[0] = -1
+    assert ESAD().recipe_for(colour, y, "cuda").loss.contrast == 0
 
 
 def test_every_picture_is_seen_in_all_turns():

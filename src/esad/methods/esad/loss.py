@@ -83,6 +83,8 @@ class LossSettings:
         Scaled score: added to ||z^|| before the logarithm; smallest spread a logarithm is divided by.
     turns : float
         Weight in the score of what is told from turned pictures (`turns.py`); 0 switches them off.
+    contrast : float
+        Weight of the contrast of two pictures made of one, while turns are learned to be told; 0 for none.
     places : int
         Pixels by which pictures are shifted, to be told like the turns; 0 for not at all.
     crop : float
@@ -122,6 +124,7 @@ class LossSettings:
     norm_offset: float = 0.0
     min_spread: float = 1e-3
     turns: float = 0.0
+    contrast: float = 0.0
     places: int = 0
     crop: float = 1.0
     nearest_alone: bool = False

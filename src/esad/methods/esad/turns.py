@@ -9,7 +9,11 @@ and can be told from the code of the changed picture bounds it too:
     c_j    = - log q(t_j | z_j)                    for a labelled normal picture
     c_j    = - 1/K sum_k log q(k | z_j)            for a labelled anomaly, whose code is to tell nothing
 
-T is a quarter turn, and for grey pictures a shift besides. Every picture is seen in all its turns, each of them cut out
+    I(X, Z) >= log N - L_contrast,    L_contrast = - mean log exp(s_ii'/tau) / sum_k exp(s_ik/tau)           Eq. (13)
+
+T is a quarter turn, and for grey pictures a shift besides. Where Eq. (13) counts too, two pictures made of one in the
+same turn are to have codes more alike (s: cosine of their projections) than those of the N - 1 others of the batch,
+turned copies of the same picture among them. Every picture is seen in all its turns, each of them cut out
 and brightened at random. What q was never taught to tell, it tells badly, and its code is unlike those it knows. Of a
 picture in all turns r, with logits l and pooled codes p, the score takes
 
@@ -52,6 +56,7 @@ N_PLACES = 3  # shifted to one side, not at all, to the other
 N_LEVELS = 3  # of the encoder, from the deepest, whose codes are compared
 N_NEAREST = 5
 BLOCK = 256  # pictures per pass
+N_PROJECTED, TEMPERATURE = 128, 0.5  # of Eq. (13), after SimCLR (Chen et al. 2020)
 TERMS = ("turn", "length", "nearest")
 LOOKED_AT, THUMBNAIL, MIN_TOLD = 1000, 8, 0.45  # pictures, their sides in pixels, share of turns told; 0.25 by chance
 
@@ -64,7 +69,7 @@ class Turns(ExtraTerm):
     spec : NetworkSpec
         The shape of the encoder.
     settings : LossSettings
-        `places`, `crop`, `flip`, `turns`, `nearest_alone` and `n_codes` are what counts here.
+        `places`, `crop`, `flip`, `turns`, `contrast`, `nearest_alone` and `n_codes` are what counts here.
 
     Attributes
     ----------
@@ -86,6 +91,10 @@ class Turns(ExtraTerm):
         self.sizes = [len(self.turns), *([N_PLACES] * 2 if settings.places else [])]
         self.weight = nn.Parameter(torch.zeros(spec.n_members, spec.latent, sum(self.sizes)))
         self.bias = nn.Parameter(torch.zeros(spec.n_members, sum(self.sizes)))
+        if settings.contrast:
+            self.projection = nn.ParameterList(
+                torch.zeros(spec.n_members, spec.latent, width) for width in (spec.latent, N_PROJECTED)
+            )
         widths = (*spec.hidden, spec.latent)[-N_LEVELS:]
         self.register_buffer("known", torch.zeros(spec.n_members, len(self.turns), settings.n_codes, sum(widths)))
         self.register_buffer("centre", torch.zeros(len(TERMS), spec.n_members))
@@ -94,8 +103,8 @@ class Turns(ExtraTerm):
     def draw_weights(self, random: MemberRandom) -> None:
         """Draw the initial weights."""
         self.encoder.reset(random)
-        n_in = self.weight.shape[1]
-        self.weight.data.copy_(random.normal(self.weight[0].numel()).view_as(self.weight) / n_in**0.5)
+        for weight in (self.weight, *(self.projection if self.settings.contrast else ())):
+            weight.data.copy_(random.normal(weight[0].numel()).view_as(weight) / weight.shape[1] ** 0.5)
         self.bias.data.zero_()
 
     def inherit(self, previous: Objective) -> None:
@@ -106,22 +115,45 @@ class Turns(ExtraTerm):
 
     # ------------------------------------------------------------------ training
 
-    def told(self, batch: Batch) -> Tensor:
-        """Eq. (11), (members,)."""
+    def told(self, batch: Batch) -> dict[str, Tensor]:
+        """Eq. (11), and Eq. (13) where it counts, each (members,)."""
         sizes = [batch.unlabelled.shape[1], batch.labelled.shape[1]]
         pictures = torch.cat([batch.unlabelled, batch.labelled], dim=1)
-        views, changes = self._views(pictures, batch.random)
-        logits = self._logits(self._pooled(views)[-1])
+        drawn = [self._views(pictures, batch.random) for _ in range(2 if self.settings.contrast else 1)]
+        views = torch.cat([seen for seen, _ in drawn], dim=1)
+        changes = [torch.cat(change, dim=1) for change in zip(*(changed for _, changed in drawn), strict=True)]
+        code = self._pooled(views)[-1]
+        logits = self._logits(code)
         right, uniform = logits.new_zeros(logits.shape[:2]), logits.new_zeros(logits.shape[:2])
         for part, change in zip(torch.split(logits, self.sizes, dim=2), changes, strict=True):
             surprise = -F.log_softmax(part, dim=2)
             right = right + surprise.gather(2, change[..., None])[..., 0]
             uniform = uniform + surprise.mean(2)
-        # the mean over the turns of a picture: (members, pictures)
-        right, uniform = (torch.unflatten(values, 1, (-1, len(self.turns))).mean(2) for values in (right, uniform))
-        right_u, right_l = torch.split(right, sizes, dim=1)
-        labelled = torch.where(batch.y < 0, uniform[:, sizes[0] :], right_l)
-        return mean_over_rows(right_u) + mean_over_rows(labelled)
+
+        def mean(of_normal: Tensor, of_anomaly: Tensor) -> Tensor:
+            """Over unlabelled and labelled pictures apart, in all that was made of them; (members,)."""
+            shape = (len(drawn), -1, len(self.turns))
+            of_normal, of_anomaly = (torch.unflatten(one, 1, shape).mean((1, 3)) for one in (of_normal, of_anomaly))
+            unlabelled, labelled = torch.split(of_normal, sizes, dim=1)
+            labelled = torch.where(batch.y < 0, of_anomaly[:, sizes[0] :], labelled)
+            return mean_over_rows(unlabelled) + mean_over_rows(labelled)
+
+        terms = {"turn": mean(right, uniform)}
+        if self.settings.contrast:
+            contrast = self._contrast(code)
+            terms["contrast"] = self.settings.contrast * mean(contrast, torch.zeros_like(contrast))
+        return terms
+
+    def _contrast(self, code: Tensor) -> Tensor:
+        """Eq. (13) of two pictures made of each, one half of the codes for each, (members, batch)."""
+        with without_autocast(code.device):
+            hidden, projection = self.projection
+            projected = F.normalize(F.relu(code @ hidden) @ projection, dim=2)
+            alike = projected @ projected.transpose(1, 2) / TEMPERATURE
+            n_seen = alike.shape[1]
+            itself = torch.eye(n_seen, dtype=torch.bool, device=alike.device)
+            other = alike.roll(n_seen // 2, dims=2).diagonal(dim1=1, dim2=2)
+            return alike.masked_fill(itself, -math.inf).logsumexp(2) - other
 
     def _views(self, x: Tensor, random: MemberRandom) -> tuple[Tensor, list[Tensor]]:
         """Pictures in all turns, each changed at random, and what was changed: (members, batch * turns, ...)."""
@@ -228,8 +260,8 @@ class TurnsObjective(Objective):
         self.turns.draw_weights(random)
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        """Eq. (11)."""
-        return {"turn": self.turns.told(batch)}
+        """Eqs. (11) and (13)."""
+        return self.turns.told(batch)
 
     def finish(self, data: RowPool) -> None:
         """Keep the codes of known pictures."""
