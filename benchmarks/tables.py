@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import time
 from collections.abc import Iterator, Sequence
@@ -117,20 +118,30 @@ def _key(run: Run) -> tuple[str, str, int, str]:
 
 
 def run_one(
-    collection: str, table: str, labels: str, seed: int, methods: Sequence[str], max_test: int = MAX_TEST
+    collection: str,
+    table: str,
+    labels: str,
+    seed: int,
+    methods: Sequence[str],
+    max_test: int = MAX_TEST,
+    until: float = math.inf,
 ) -> list[Run]:
-    """Fit and judge methods on one draw of a table; nothing where the test has too few anomalies."""
+    """Fit and judge methods on one draw of a table; nothing where the test has too few anomalies or time is up."""
     import warnings
 
     import torch
 
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")  # ids and gaps in the tables are known
+    if time.time() > until:
+        return []
     rows = drawn(load(collection, table), labels, seed, max_test)
     if rows.truth_test.sum() < MIN_TEST_ANOMALIES:
         return []
-    done = []
+    done: list[Run] = []
     for method in methods:
+        if time.time() > until:
+            break
         started = time.perf_counter()
         scores, fit_seconds = METHODS[method](rows.X_train, rows.y_train, rows.X_test, seed)
         score_seconds = time.perf_counter() - started - fit_seconds
@@ -140,7 +151,8 @@ def run_one(
 
 
 def run_missing(store: Store, options: argparse.Namespace) -> None:
-    """Run every experiment that is not stored, several at a time."""
+    """Run every experiment that is not stored, several at a time; none is begun when the time is up."""
+    until = math.inf if options.seconds is None else time.time() + options.seconds
     tasks = []
     for labels in options.labels:
         methods = [m for m in options.methods if not (labels == "none" and m in NEEDS_LABELS)]
@@ -149,12 +161,11 @@ def run_missing(store: Store, options: argparse.Namespace) -> None:
                 for table in [name for name in tables if not options.tables or name in options.tables]:
                     left = [m for m in methods if m in options.rerun or (m, table, seed, labels) not in store.runs]
                     if left:
-                        tasks.append((collection, table, labels, seed, left, options.max_test))
+                        tasks.append((collection, table, labels, seed, left, options.max_test, until))
     started, n_done, waiting = time.perf_counter(), 0, set[Future[list[Run]]]()
     with ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")) as pool:
         for task in [*tasks, None]:
-            late = options.seconds is not None and time.perf_counter() - started > options.seconds
-            if task is not None and not late:
+            if task is not None:
                 waiting.add(pool.submit(run_one, *task))
             while waiting and (len(waiting) >= 2 * options.jobs or task is None):
                 done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
@@ -162,7 +173,7 @@ def run_missing(store: Store, options: argparse.Namespace) -> None:
                     store.add(runs)
                     n_done += 1
                     found = "  ".join(f"{run['method']} {run['auc']:.1f}/{run['ap']:.1f}" for run in runs)
-                    named = f"{runs[0]['table']}, seed {runs[0]['seed']}, {runs[0]['labels']}" if runs else "too few"
+                    named = f"{runs[0]['table']}, seed {runs[0]['seed']}, {runs[0]['labels']}" if runs else "nothing"
                     print(f"{n_done}/{len(tasks)} {time.perf_counter() - started:.0f} s  {named}  {found}", flush=True)
     store.tidy()
 
@@ -241,7 +252,7 @@ def main() -> None:
     parser.add_argument("--against", choices=METHODS, default="bagged_trees")
     parser.add_argument("--max-test", type=int, default=MAX_TEST, help="test rows at most; 0: all")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--seconds", type=float, help="stop after so long, and keep what is done")
+    parser.add_argument("--seconds", type=float, help="begin nothing after so long, and keep what is done")
     parser.add_argument("--out", type=Path, default=FOLDER, help="folder of the results")
     parser.add_argument("--show", action="store_true", help="print the stored results and stop")
     options = parser.parse_args()
