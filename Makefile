@@ -1,6 +1,6 @@
 # make demo   sets up, trains on data that ships with scikit-learn, says what it found
 # make test   sets up and passes the tests
-.PHONY: docs docs-serve help setup test test-extra check-dist demo bench-tables-peers bench-images bench-pictures bench-scaling bench-speed bench-tables bench-tables-rest clean
+.PHONY: docs docs-serve gallery help setup test test-extra check-dist demo bench-tables-peers bench-images bench-pictures bench-scaling bench-speed bench-tables bench-tables-rest clean
 .DELETE_ON_ERROR:
 
 PYTHON ?= python3
@@ -16,6 +16,7 @@ help:
 	@echo 'make test        linters, types, layers and the tests'
 	@echo 'make test-extra  slow and heavy tests'
 	@echo 'make docs        build the documentation site; make docs-serve shows it'
+	@echo 'make gallery     run the worked examples and write their pages and notebooks'
 	@echo 'make check-dist  wheel and sdist, each installed into an empty environment with each extra'
 	@echo 'make bench-NAME  images, tables, tables-rest, tables-peers (need ESAD_DATA), speed, scaling; see benchmarks/'
 	@echo 'make clean       remove .venv and caches'
@@ -36,13 +37,17 @@ test: setup
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) -m 'not extra'
 
 test-extra: setup
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[spark]'
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[spark,docs]'
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m extra tests
 
 # The documentation site in site/; a broken link, a page that no menu names or a public name without a docstring fails it.
 docs docs-serve: setup
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[docs]'
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs $(if $(filter docs,$@),build --strict,serve)
+
+gallery: setup
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[docs]'
+	OMP_NUM_THREADS=1 $(BIN)/python tools/gallery.py
 
 check-dist: setup
 	$(BIN)/python -m pytest -m extra tests/test_dist.py
