@@ -132,6 +132,20 @@ def test_the_expected_value_comes_from_the_other_columns():
     assert abs(reasons.expected[0, 1] - 180) < 25  # the mean is 150, the reconstruction of the odd row below that
 
 
+@pytest.mark.parametrize("name", ["esad", "iforest"])
+def test_in_place_of_a_gap_a_value_is_expected(name):
+    """Missing where missing is expected is no reason; what the value would be is one."""
+    rng = np.random.default_rng(0)
+    size = rng.normal(50, 10, 400)
+    X = pd.DataFrame({"size": size, "time": 3 * size, "word": rng.choice(["a", "b"], 400), "never": np.nan})
+    X.loc[X["size"] > 55, ["time", "word"]] = None  # most of these rows have no value
+    reasons = tiny(name, n_epochs=30).fit(X).explain(X[X["time"].isna()][:20])
+    assert all(cell is None for cell in reasons.observed[:, 1:3].ravel())
+    assert all(isinstance(cell, float) for cell in reasons.expected[:, 1])
+    assert set(reasons.expected[:, 2]) <= {"a", "b"}
+    assert set(reasons.expected[:, 3]) == {None}  # of which nothing is known
+
+
 def test_of_many_columns_several_are_hidden_at_once(monkeypatch):
     """Pairs of columns that say the same, far apart: with few passes they are hidden together with others."""
     rng = np.random.default_rng(0)

@@ -134,6 +134,27 @@ def test_arrays_that_are_refused(send, numbers, body, status):
     refused(send(numbers, bodies.NPY, body), status)
 
 
+AMOUNTS = [("950,10 €", "31/01/2024"), ("1.950,10 €", "13/02/2024"), ("12 €", ""), ("", "01/02/2024")]
+
+
+def test_amounts_and_dates_in_json_are_read_as_in_the_files_of_the_training(send, tmp_path):
+    """As they were written there, and never in another way."""
+    lines = [f"{10 + row},{row % 10}0 €;{1 + row % 28:02d}/0{1 + row % 9}/2023" for row in range(40)]
+    (tmp_path / "train.csv").write_text("\n".join(["amount;paid", *lines]))
+    assert run(["fit", str(tmp_path / "train.csv"), "--method", "iforest", "--out", str(tmp_path / "m.esad")]) == 0
+    text = "\n".join(["amount;paid", *(";".join(row) for row in AMOUNTS)])
+    of_file = [row["score"] for row in send(tmp_path / "m.esad", bodies.CSV, text).json()["rows"]]
+    answer = send(tmp_path / "m.esad", bodies.JSON, json.dumps({"rows": AMOUNTS}))
+    assert [row["score"] for row in answer.json()["rows"]] == of_file, answer.text
+    mixed = [[950.1, "31/01/2024"], ["1950,10", "13/02/2024"], [12, None], [None, "2024-02-01"]]
+    answer = send(tmp_path / "m.esad", bodies.JSON, json.dumps({"rows": mixed[:3]}))
+    assert [row["score"] for row in answer.json()["rows"]] == of_file[:3], answer.text
+    for wrong in (["950.10 €", None], ["many", None]):
+        assert f"Got {wrong[0]!r} in row 0" in refused(
+            send(tmp_path / "m.esad", bodies.JSON, json.dumps({"rows": [wrong]})), 422
+        )
+
+
 def one_row(**changes):
     return {"rows": [{"size": 1.0, "colour": "red", "made": "2024-02-29", "checked": True} | changes]}
 

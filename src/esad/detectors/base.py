@@ -339,12 +339,11 @@ class Detector(Decider, OutlierMixin, BaseEstimator):  # type: ignore[misc]  # s
             is_rebuilt = self._rebuilds_pictures()
             shown = expected if is_rebuilt else np.broadcast_to(self.inputs_.typical, rows.shape)
             return HeatMaps(shares=maps, pictures=rows, expected=shown, is_rebuilt=is_rebuilt, **answers)
+        observed = np.stack(self.inputs_.observed(X), axis=1)
+        is_gap = np.equal(observed, None).astype(bool)  # in its place a value is expected, never another gap
+        cells = np.stack(self.inputs_.cells(expected, is_gap), axis=1)
         return Reasons(
-            shares=found.shares,
-            columns=self.inputs_.schema.names,
-            observed=np.stack(self.inputs_.observed(X), axis=1),
-            expected=np.stack(self.inputs_.cells(expected), axis=1),
-            **answers,
+            shares=found.shares, columns=self.inputs_.schema.names, observed=observed, expected=cells, **answers
         )
 
     def _expected(self, rows: Rows) -> Rows:

@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 from esad.core.text import listed, one_line
 from esad.errors import DataFileError, OutputError
 from esad.io.csv_dialect import MISSING, Dialect, not_readable, open_text, show_date_order
-from esad.table.parse import DATE_ORDERS, PLAIN, Style, parse_dates, parse_numbers, read_numerals
+from esad.table.parse import DATE_ORDERS, PLAIN, Style, parse_amounts, parse_written_dates, read_numerals
 
 __all__ = ["Held", "Spool", "batches", "find_date_order", "join_types", "read", "spool", "stored_type"]
 
@@ -104,10 +104,10 @@ def batches(
 def _of_kind(path: Path, dialect: Dialect, name: str, texts: pa.Array, kind: str | None, n_before: int) -> pa.Array:
     """Text as numbers or dates; what spells none is an error that names the column, the value and the line."""
     if kind == "number":
-        values, bad_row = _parsed(texts, dialect)
+        values, bad_row = parse_amounts(texts, dialect.decimal_point)
         what, fix = "number, and the column held numbers in training", ""
     elif kind == "date" and dialect.date_format:
-        values, bad_row = _dates(texts, dialect)
+        values, bad_row = parse_written_dates(texts, dialect.date_format)
         what = f"date of the form {dialect.date_format}, as those of this file or of the training are"
         fix = ", or say how the dates of this file are written with `date_format`"
     else:
@@ -121,15 +121,6 @@ def _of_kind(path: Path, dialect: Dialect, name: str, texts: pa.Array, kind: str
     )
 
 
-def _dates(texts: pa.Array, dialect: Dialect) -> tuple[Any, int | None]:
-    """Dates as the dialect has them, or of a form that needs no word, and the row of the first text that is none."""
-    dates, bad_row = parse_dates(texts, dialect.date_format)
-    if bad_row is not None and dialect.date_format not in DATE_ORDERS:
-        plain, bad_plain = parse_dates(texts)
-        return (plain, None) if bad_plain is None else (dates, bad_row)
-    return dates, bad_row
-
-
 def find_date_order(path: Path, dialect: Dialect) -> tuple[str, str]:
     """The order of dates that the first lines left open, by all rows, and a date that shows it, if one does."""
     for batch in _texts(path, dialect, dialect.date_columns):
@@ -138,20 +129,6 @@ def find_date_order(path: Path, dialect: Dialect) -> tuple[str, str]:
             if order:
                 return order, example
     return "", ""
-
-
-def _parsed(texts: pa.Array, dialect: Dialect) -> tuple[Any, int | None]:
-    """Numbers, written plainly or not, and the row of the first text that spells none."""
-    if dialect.decimal_point == ".":
-        values, bad_row = parse_numbers(texts)
-    elif not pc.any(pc.match_substring(texts, ".")).as_py():
-        values, bad_row = parse_numbers(pc.replace_substring(texts, ",", "."))
-    else:
-        values, bad_row = None, 0
-    if bad_row is None:
-        return values, None
-    values, _, bad_row = read_numerals(texts, decimal_point=dialect.decimal_point)
-    return values, bad_row
 
 
 def _texts(
@@ -234,7 +211,7 @@ def _typed(column: pa.ChunkedArray | pa.Array, dialect: Dialect) -> tuple[Held, 
 def _as_dates(head: Any, column: Any, dialect: Dialect) -> pa.Array | None:
     """Texts as dates of the dialect, None if one is none, or if the dialect has no dates of its own."""
     for texts in (head, column) if dialect.date_format else ():
-        dates, bad_row = _dates(_whole(texts), dialect)
+        dates, bad_row = parse_written_dates(_whole(texts), dialect.date_format)
         if bad_row is not None:
             return None
     return pa.array(dates) if dialect.date_format else None
@@ -293,9 +270,11 @@ def _turned(column: pa.ChunkedArray | pa.Array, type_: pa.DataType, dialect: Dia
     if pa.types.is_string(type_):
         return column
     if pa.types.is_timestamp(type_):
-        return pa.array(_dates(_whole(column), dialect)[0])
+        return pa.array(parse_written_dates(_whole(column), dialect.date_format)[0])
     plain = _as_type(column, type_, dialect)
-    return pa.array(_parsed(_whole(column), dialect)[0], from_pandas=True) if plain is None else plain
+    return (
+        pa.array(parse_amounts(_whole(column), dialect.decimal_point)[0], from_pandas=True) if plain is None else plain
+    )
 
 
 def _mention_written(names: Sequence[str]) -> None:

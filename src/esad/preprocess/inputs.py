@@ -106,17 +106,18 @@ class Inputs:
             table = self.preprocessor.schema_.align(X if isinstance(X, Table) else Table.from_any(X))
         return [_as_cells(table.column(index), kind) for index, kind in enumerate(self.preprocessor.schema_.kinds)]
 
-    def cells(self, rows: NDArray[Any]) -> list[NDArray[Any]]:
+    def cells(self, rows: NDArray[Any], has_value: NDArray[np.bool_] | None = None) -> list[NDArray[Any]]:
         """Rows of a table in the user's own units and categories, one object array per column.
 
-        A column that never varied in training is given as it was then, whatever the row says.
+        A column that never varied in training is given as it was then, whatever the row says. `has_value` as for
+        `TabularPreprocessor.cells`.
         """
         assert isinstance(self.preprocessor, TabularPreprocessor)
         constant = [column.is_constant for column in self.preprocessor.schema_.columns]
         rows = np.where(np.array(constant)[self.columns], self.typical, rows)
         if self.minimum is not None and self.span is not None:
             rows = rows * self.span + self.minimum
-        return self.preprocessor.cells(rows)
+        return self.preprocessor.cells(rows, has_value)
 
     @classmethod
     def fit(cls, data: Table | NDArray[Any], y: NDArray[np.int8], *, scaling: str) -> tuple["Inputs", Rows]:

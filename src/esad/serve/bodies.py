@@ -26,9 +26,11 @@ from esad.detectors.opening import Block, open_table, plain_id
 from esad.errors import InputError, LimitError, RequestError, SchemaError
 from esad.io.images import as_images
 from esad.io.limits import FileLimits, Readers
+from esad.io.reading import Reading
 from esad.serve.model import Served
-from esad.table.columns import read_array
-from esad.table.schema import Schema
+from esad.table.columns import Values, read_array
+from esad.table.parse import parse_amounts, parse_written_dates
+from esad.table.schema import Column, Schema
 from esad.table.table import Table
 
 __all__ = [
@@ -223,16 +225,32 @@ def _table_of(cells: Sequence[Sequence[Any]], served: Served) -> Table:
     if served.takes_numbers and set(map(type, itertools.chain.from_iterable(cells))) <= _NUMBERS:
         with contextlib.suppress(OverflowError):  # an integer beyond all floats
             return Table(names=served.columns, named=schema.named, matrix=np.array(cells, dtype=np.float64))
-    columns = zip(served.columns, zip(*cells, strict=True), strict=True)
-    read_columns = tuple(_column(column, name) for name, column in columns)
+    reading = Reading().with_notes(served.detector.notes_)
+    columns = zip(schema.columns, zip(*cells, strict=True), strict=True)
+    read_columns = tuple(_read_column(column, given, reading) for column, given in columns)
     return schema.align(Table(names=served.columns, named=schema.named, columns=read_columns))
 
 
-def _column(cells: Sequence[Any], name: str) -> Any:
-    _check_scalars(cells, name)
+def _read_column(column: Column, cells: Sequence[Any], reading: Reading) -> Values:
+    """Cells of a column; text that spells amounts or dates is read as in files, by what the model notes of them."""
+    _check_scalars(cells, column.name)
     array = np.empty(len(cells), dtype=object)
     array[:] = cells
-    return read_array(array, name)
+    rows = [row for row, cell in enumerate(cells) if type(cell) is str and cell.strip()]
+    if rows and column.kind == "number":
+        found, bad_row = parse_amounts(pa.array(array[rows], pa.string()), reading.decimal or ".")
+    elif rows and column.kind == "date" and reading.date_format:
+        found, bad_row = parse_written_dates(pa.array(array[rows], pa.string()), reading.date_format)
+    else:
+        return read_array(array, column.name)
+    if bad_row is not None:
+        what = "numbers" if column.kind == "number" else f"dates of the form {reading.date_format}"
+        raise SchemaError(
+            f"Column {column.name!r} must hold {what}, as in training. "
+            f"Got {cells[rows[bad_row]][:40]!r} in row {rows[bad_row]}."
+        )
+    array[rows] = found
+    return read_array(array, column.name)
 
 
 def _check_scalars(cells: Sequence[Any], name: str) -> None:

@@ -184,13 +184,15 @@ class TabularPreprocessor:
         for rows in _blocks(len(values), _BLOCK_BYTES // (8 * part.n_features)):
             self._scale(part.raw(values.take(rows)), features, out[rows, features])
 
-    def cells(self, rows: NDArray[Any]) -> list[NDArray[Any]]:
+    def cells(self, rows: NDArray[Any], has_value: NDArray[np.bool_] | None = None) -> list[NDArray[Any]]:
         """Features in the user's own units and categories: what `transform` undone gives, column by column.
 
         Parameters
         ----------
         rows : ndarray of shape (n, n_features_out_)
             Any numbers, such as a network's reconstruction.
+        has_value : ndarray of bool, (n, columns), optional
+            Cells that are not to be missing, whatever the rows say; in a column that never had a value they are.
 
         Returns
         -------
@@ -205,7 +207,14 @@ class TabularPreprocessor:
         [[1.0, 3.0], ['red', 'blue']]
         """
         raw = np.asarray(rows, dtype=np.float64) * self.scale_ + self.mean_
-        return [part.read(raw[:, self.feature_sources_ == index]) for index, part in enumerate(self.features_)]
+        known = [column.n_missing < self.schema_.n_rows for column in self.schema_.columns]
+        return [
+            part.read(
+                raw[:, self.feature_sources_ == index],
+                None if has_value is None else has_value[:, index] & known[index],
+            )
+            for index, part in enumerate(self.features_)
+        ]
 
     def feature_names_out(self) -> tuple[str, ...]:
         """Name of every feature, in order."""

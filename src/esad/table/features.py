@@ -120,13 +120,15 @@ class ColumnFeatures:
         known = {text: code for text, code in self.codes.items() if text is not None}
         return as_texts(known), np.array([*known.values(), self.other_code], dtype=np.int64)
 
-    def read(self, raw: NDArray[np.float64]) -> NDArray[Any]:
+    def read(self, raw: NDArray[np.float64], has_value: NDArray[np.bool_] | None = None) -> NDArray[Any]:
         """The cells that such features, before scaling, speak for: what `raw` undone gives, None where missing.
 
         Parameters
         ----------
         raw : ndarray of shape (n, n_features), or (n, 1 + n_features) with the plain value first where there is one
             Any numbers, such as a network's guess: the category with the largest mark counts.
+        has_value : ndarray of bool, (n,), optional
+            Cells that are not to be missing, whatever their mark says.
 
         Returns
         -------
@@ -140,6 +142,9 @@ class ColumnFeatures:
         array(['red', None], dtype=object)
         """
         cells = np.empty(len(raw), dtype=object)
+        if self.marks_missing and has_value is not None:
+            raw = raw.copy()
+            raw[has_value, -1] = -np.inf
         if self.kind == "category":
             bands = [f"({band})" for band, _ in zip(BANDS, self.bands, strict=False)]
             words = np.array([*self.categories, *bands, "(other)", *[None] * self.marks_missing], dtype=object)

@@ -24,9 +24,11 @@ __all__ = [
     "Style",
     "check_date_format",
     "find_date_orders",
+    "parse_amounts",
     "parse_booleans",
     "parse_dates",
     "parse_numbers",
+    "parse_written_dates",
     "read_numerals",
     "trim",
 ]
@@ -173,6 +175,15 @@ def parse_dates(texts: Texts, date_format: str = "") -> tuple[NDArray[np.datetim
         if moments is not None:
             return _as_dates(moments), None
     return _each_once(texts, lambda some: _sound(_spelled_dates(some, date_format)), nothing)
+
+
+def parse_written_dates(texts: Texts, date_format: str) -> tuple[NDArray[np.datetime64], int | None]:
+    """Dates as `date_format` says; beside a form of its own, all may be such as need no word."""
+    dates, bad_row = parse_dates(texts, date_format)
+    if bad_row is not None and date_format not in DATE_ORDERS:
+        plain, bad_plain = parse_dates(texts)
+        return (plain, None) if bad_plain is None else (dates, bad_row)
+    return dates, bad_row
 
 
 def find_date_orders(texts: Texts) -> tuple[str, ...]:
@@ -339,6 +350,25 @@ class Style:
 
 
 PLAIN = Style(units=frozenset({""}))
+
+
+def parse_amounts(texts: Texts, decimal_point: str = ".") -> tuple[Floats, int | None]:
+    """Numbers, written plainly or as `read_numerals` knows them.
+
+    Examples
+    --------
+    >>> parse_amounts(pa.array(["950,10 €", "12"]), ",")
+    (array([950.1,  12. ]), None)
+    """
+    if decimal_point == ".":
+        values, bad_row = parse_numbers(texts)
+    elif not pc.any(pc.match_substring(texts, ".")).as_py():
+        values, bad_row = parse_numbers(pc.replace_substring(texts, ",", "."))
+    else:
+        values, bad_row = np.empty(0), 0
+    if bad_row is not None:
+        values, _, bad_row = read_numerals(texts, decimal_point=decimal_point)
+    return values, bad_row
 
 
 def read_numerals(texts: Texts, *, decimal_point: str = ".") -> tuple[Floats, Style | None, int | None]:
