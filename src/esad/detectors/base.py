@@ -340,7 +340,7 @@ class Detector(Decider, OutlierMixin, BaseEstimator):  # type: ignore[misc]  # s
             shown = expected if is_rebuilt else np.broadcast_to(self.inputs_.typical, rows.shape)
             return HeatMaps(shares=maps, pictures=rows, expected=shown, is_rebuilt=is_rebuilt, **answers)
         observed = np.stack(self.inputs_.observed(X), axis=1)
-        is_gap = np.equal(observed, None).astype(bool)  # in its place a value is expected, never another gap
+        is_gap = np.array([[cell is None for cell in row] for row in observed])  # a value is expected there, no gap
         cells = np.stack(self.inputs_.cells(expected, is_gap), axis=1)
         return Reasons(
             shares=found.shares, columns=self.inputs_.schema.names, observed=observed, expected=cells, **answers

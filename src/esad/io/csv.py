@@ -103,6 +103,7 @@ def batches(
 
 def _of_kind(path: Path, dialect: Dialect, name: str, texts: pa.Array, kind: str | None, n_before: int) -> pa.Array:
     """Text as numbers or dates; what spells none is an error that names the column, the value and the line."""
+    values: Any
     if kind == "number":
         values, bad_row = parse_amounts(texts, dialect.decimal_point)
         what, fix = "number, and the column held numbers in training", ""

@@ -236,6 +236,7 @@ def _read_column(column: Column, cells: Sequence[Any], reading: Reading) -> Valu
     _check_scalars(cells, column.name)
     array = np.empty(len(cells), dtype=object)
     array[:] = cells
+    found: NDArray[Any]
     rows = [row for row, cell in enumerate(cells) if type(cell) is str and cell.strip()]
     if rows and column.kind == "number":
         found, bad_row = parse_amounts(pa.array(array[rows], pa.string()), reading.decimal or ".")
