@@ -45,6 +45,16 @@ def test_augmentation_moves_labelled_anomalies_only():
     assert set(moved.labelled.flatten().tolist()) <= set(given.flatten().tolist())
 
 
+@pytest.mark.parametrize("decoys", [0.0, 0.5])
+def test_without_the_norm_pictures_are_scored_by_their_reconstruction(decoys):
+    X, y = pictures(24), np.r_[-np.ones(4), np.zeros(20)].astype(int)
+    settings = {"mutual_information": "reconstruction", "hidden": [2, 2], "latent": 2, "n_epochs": 1}
+    detector = ESAD(lambda_norm=0, decoys=decoys, random_state=0, **settings).fit(X, y)
+    terms = detector.score_terms(X)
+    assert not terms["norm"].any()
+    np.testing.assert_allclose(detector.anomaly_score(X), terms["reconstruction"])
+
+
 def test_half_of_the_unlabelled_pictures_are_turned_and_none_is_left_upright():
     given = batch()
     drawn = objective().view.decoys.draw(given)

@@ -187,7 +187,8 @@ PARAMETERS = Parameters(
         only="table",
     ),
     lambda_norm=Parameter(
-        meaning="Weight of L_norm in the loss and of the norm in the score; with 0 the reconstruction alone is scored.",
+        meaning="Weight of L_norm in the loss and of the norm in the score; with 0 the reconstruction alone is scored, "
+        'and turns where `mutual_information` is "both".',
         allowed=_AMOUNT,
         table=1.5,
         images=1.0,
