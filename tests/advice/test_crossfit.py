@@ -72,3 +72,13 @@ def test_auc_is_the_share_of_pairs_in_order():
     scores, is_anomaly = np.array([1.0, 2.0, 2.0, 3.0]), np.array([False, True, False, True])
     pairs = [(a > b) + 0.5 * (a == b) for a in scores[is_anomaly] for b in scores[~is_anomaly]]
     assert auc(scores, is_anomaly) == pytest.approx(np.mean(pairs))
+
+
+def test_a_fitted_committee_stands_back_for_the_judge_with_most_say(rows, monkeypatch):
+    X, y = rows
+    committee = tiny("committee").fit(X, y)
+    leader = committee.judges_[max(committee.weights_, key=committee.weights_.get)]
+    expected = held_out_scores(leader, X, parts_of(y), seed=3)
+    monkeypatch.setattr(type(committee), "fit", None)  # a whole committee would take minutes
+    for one, other in zip(held_out_scores(committee, X, parts_of(y), seed=3), expected, strict=True):
+        np.testing.assert_array_equal(one, other)

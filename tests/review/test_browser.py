@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pytest
-from browsing import AFTER_DIALOG, PHONE, READY, WIDE, press, row_of, shot
+from browsing import AFTER_DIALOG, PHONE, READY, WIDE, move, press, row_of, shot
 from sklearn.metrics import roc_auc_score
 
 from esad import ESAD, registry
@@ -218,3 +218,54 @@ def test_long_cells_are_folded_what_comes_next_is_listed_and_names_stay_in_view(
         assert not re.search(r"\+0\.00\s", page.inner_text("#item"))
         assert "baseline" in page.inner_text("#item")
         assert page.problems == []
+
+
+def test_reasons_both_ways_with_digits_that_can_be_compared(make_session, serve):
+    session = make_session()
+    with serve(session) as site:
+        page = site.enter()
+        page.select_option("#filter", "all")
+        page.wait_for_selector("#list [aria-current=true]")
+        page.locator("#list button").last.click()  # the lowest score of all
+        page.wait_for_selector(f'#item[data-row="{session.ranking.order[-1]}"] td.value')
+        adds = page.locator("#item tr:has(.bar) .number").all_inner_texts()
+        sizes = [abs(float(text.replace("−", "-"))) for text in adds]
+        assert sizes == sorted(sizes, reverse=True)  # what speaks against an alarm is a reason as well
+        assert adds[0].startswith("−")
+        assert len({len(text.partition(".")[2]) for text in adds if text != "0"}) == 1
+        assert page.problems == []
+
+
+def test_a_judged_row_is_not_called_unjudged(make_session, serve):
+    with serve(make_session()) as site:
+        page = site.enter()
+        page.wait_for_selector("#item .badge:text-is('highest not yet judged')")
+        move(page, "a")
+        page.keyboard.press("k")
+        page.wait_for_selector("#item .badge:text-is('you: anomaly')")
+        assert "not yet judged" not in page.inner_text("#item .badges")
+
+
+def test_on_a_phone_words_are_whole_and_lines_wide(make_session, serve, kit):
+    dataset = kit.rows()
+    numbers = {f"measure{index} of the outer compactness": dataset.X[f"x{index}"] for index in range(3)}
+    with serve(make_session(dataset=replace(dataset, X=(X := pa.table(numbers)), cells=X))) as site:
+        page = site.enter()
+        page.set_viewport_size(PHONE)
+        page.wait_for_selector("#item td.value")
+        name = page.locator("#item td.column").first
+        assert name.bounding_box()["height"] < 30  # one line: no word is broken
+        page.set_input_files("#import-file", {"name": "bad.csv", "mimeType": "text/csv", "buffer": b"row,label,row\n"})
+        page.wait_for_selector("#toast:visible")
+        assert page.locator("#toast").bounding_box()["width"] > 0.8 * PHONE["width"]
+
+
+def test_the_bar_without_alarms_counts_rows(make_session, serve):
+    session = make_session()
+    session.ranking.detector.offset_ = -1e9
+    with serve(session) as site:
+        page = site.enter()
+        press(page, "n")
+        page.wait_for_selector("#progress:has-text('1 labelled')")
+        assert page.evaluate("document.getElementById('judged-bar').value") == 1
+        assert page.evaluate("document.getElementById('judged-bar').max") == session.dataset.n_rows

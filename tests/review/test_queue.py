@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from esad.advice.suggest import suggest_rows
+from esad.labels import LabelCounts
 from esad.review.queue import BATCH, LEASE_SECONDS, Queue, filter_rows
 
 N_ROWS = 70
@@ -117,3 +118,12 @@ def test_filters_follow_plain_rules(name, verdicts, seed):
         }[name]
 
     assert found.tolist() == [row for row in order.tolist() if belongs(row)]
+
+
+def test_a_model_that_knows_anomalies_asks_about_its_border_at_once(make_session, kit):
+    session = make_session()
+    session.ranking.detector.label_counts_ = LabelCounts(n_anomaly=5, n_unlabelled=90, n_normal=0)  # of other rows
+    session._use(session.ranking)
+    taken = session.queue.take("ann", BATCH, is_open=lambda row: True)
+    assert {one.why for one in taken} == {"top", "border"}
+    assert max(session.ranking.ranks[one.row] for one in taken) < 0.7 * kit.n_rows

@@ -200,7 +200,8 @@ class Explanations:
 
 
 def _list_columns(reasons: Reasons, row: int) -> Explanation:
-    total, order = reasons.total[row], reasons.order(row)
+    total = reasons.total[row]
+    order = np.argsort(-np.abs(total), kind="stable").tolist()  # what speaks against an alarm is a reason as well
     shown = [
         {
             "column": reasons.columns[index],

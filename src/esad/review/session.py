@@ -124,7 +124,10 @@ class ReviewSession:
         if self._explanations is not None:
             self._explanations.close()
         self._explanations = Explanations(ranking, self.dataset)
-        where = border(ranking.scores, self.labels(), threshold=ranking.detector.threshold_, n=BATCH)
+        threshold = ranking.detector.threshold_
+        where = border(ranking.scores, self.labels(), threshold=threshold, n=BATCH)
+        if where is None and ranking.detector.label_counts_.n_anomaly:
+            where = threshold  # the anomalies that the model knows are not among these rows
         self.queue = Queue(ranking.scores, border=where, rows_of=self.explanations.rows_of)
         for row in np.flatnonzero(self.labels()).tolist():
             self.queue.close(row)

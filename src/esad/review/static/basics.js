@@ -28,12 +28,12 @@ export const part = (title, ...children) => el("section", { class: "part" }, el(
 const grouped = new Intl.NumberFormat("en");
 export const whole = (n) => grouped.format(n);
 export const count = (n, word, plural) => `${whole(n)} ${n === 1 ? word : plural ?? word + "s"}`;
-export const digits = (x, n = 4) => (x === null ? "–" : Number(x.toPrecision(n)).toString());
-// With as many digits as it takes to tell it from 0, as far as it is not nothing beside the largest.
-export const signedDigits = (x, largest) => {
-  const size = Math.abs(x);
-  if (size < 1e-3 * largest || size === 0) return "0";
-  return (x < 0 ? "−" : "+") + (size >= 100 ? whole(Math.round(size)) : size < 1e-4 ? size.toExponential(1) : size.toPrecision(3));
+export const digits = (x, n = 4) => (x === null ? "–" : Number(x.toPrecision(n)).toString().replace("-", "−"));
+// For a column of numbers: as many decimals as give the largest of them three digits. What is nothing beside it is "0".
+export const signedBeside = (largest) => (x) => {
+  const decimals = Math.max(0, 2 - Math.floor(Math.log10(largest)));
+  const size = decimals > 8 ? Math.abs(x).toExponential(1) : Math.abs(x).toFixed(decimals);
+  return Number(size) === 0 ? "0" : (x < 0 ? "−" : "+") + (largest >= 1000 ? whole(Number(size)) : size);
 };
 export const signed = (x, n = 3) => (x < 0 ? "−" : "+") + Math.abs(x).toFixed(n);
 

@@ -1,13 +1,15 @@
 // One item as elements: its scores, its reasons, its notes, its cells, and the labelled cases near it.
 
-import { count, digits, el, noun, part, signedDigits, svg, whole } from "./basics.js";
+import { count, digits, el, noun, part, signedBeside, svg, whole } from "./basics.js";
 import { pictureOf } from "./pictures.js";
 
 const LONG = 160; // characters of a cell that are seen at once
 
-const columnName = (name) => name || "(no name)";
-// A name such as kind_of_payment may go on in the next line after an underscore.
-const breakable = (name) => name.split(/(?<=_)/).flatMap((piece, index) => (index ? [el("wbr"), piece] : [piece]));
+// The name of a column; one such as kind_of_payment may go on in the next line after an underscore.
+function columnName(name) {
+  if (name.length > LONG) return folded(name);
+  return (name || "(no name)").split(/(?<=_)/).flatMap((piece, index) => (index ? [el("wbr"), piece] : [piece]));
+}
 const badge = (words, kind = "") => el("span", { class: `badge ${kind}`.trim() }, words);
 
 // `state` is what the server says of the review, null while that is not known.
@@ -27,7 +29,8 @@ export function itemParts(item, { state, isUnsaved, gallery }) {
 function badges(item, isUnsaved, n_rows) {
   const found = [item.is_alarm ? badge("alarm", "alarm") : badge("no alarm")];
   const isHigh = item.rank <= Math.max(10, n_rows / 10);
-  if (item.why) found.push(badge(item.why === "border" ? "near the border" : isHigh ? "among the highest not yet judged" : "typical of the higher ones"));
+  const why = item.why === "border" ? "near the border" : isHigh ? "highest not yet judged" : "stands for others like it";
+  if (item.why && !item.mine?.verdict) found.push(badge(why));
   if (item.known) found.push(badge(`in the file: ${item.known}`, item.known));
   const mine = item.mine?.verdict;
   if (mine) found.push(badge(`you: ${mine}${isUnsaved ? ", not saved yet" : ""}`, mine));
@@ -61,8 +64,10 @@ function spread(score, { low, high, threshold, heights, is_log }) {
   });
   const here = across(score);
   drawing.append(svg("line", { x1: here, x2: here, y1: 1, y2: 30, class: "here", "vector-effect": "non-scaling-stroke" }));
-  const legend = el("p", { class: "legend" }, `this score among those of all ${noun}s${is_log ? ", on a logarithmic axis" : ""}; alarms from ${digits(threshold)}, in `, el("span", { class: "over" }, "orange"));
-  const ends = el("p", { class: "ends" }, el("span", {}, digits(low, 3)), el("span", {}, digits(high, 3)));
+  const legend = el("p", { class: "legend" }, `this score among those of all ${noun}s${is_log ? ", on a logarithmic axis" : ""}; `, el("span", { class: "over" }, `alarms from ${digits(threshold)}`));
+  const mark = el("span", { class: "over" }, digits(threshold, 3));
+  mark.style.left = `${Math.min(Math.max(across(threshold), 12), 88)}%`;
+  const ends = el("p", { class: "ends" }, el("span", {}, digits(low, 3)), mark, el("span", {}, digits(high, 3)));
   return el("div", {}, drawing, ends, legend);
 }
 
@@ -73,20 +78,21 @@ function reasons(item) {
   }
   const { columns, n_others, others, base } = item.reasons;
   const largest = Math.max(...columns.map((one) => Math.abs(one.share)), 1e-12);
+  const adds = signedBeside(largest);
   const rows = columns.map((one) => {
     const bar = el("span", { class: one.share >= 0 ? "bar" : "bar against" });
     bar.style.width = `${(100 * Math.abs(one.share)) / largest}%`;
-    return el("tr", {}, el("td", {}, ...breakable(columnName(one.column))), el("td", { class: "share" }, bar),
-      el("td", { class: "number" }, signedDigits(one.share, largest)), el("td", { class: "value" }, ...folded(one.observed)), el("td", { class: "value soft" }, ...folded(one.expected)));
+    return el("tr", {}, el("td", { class: "column" }, ...columnName(one.column)), el("td", { class: "share" }, bar), el("td", { class: "number" }, adds(one.share)),
+      el("td", { class: "value" }, ...folded(one.observed)), el("td", { class: "value soft expected" }, ...folded(one.expected)));
   });
-  const rest = (words, value) => el("tr", { class: "soft" }, el("td", {}, words), el("td", { class: "share" }),
-    el("td", { class: "number" }, signedDigits(value, largest)), el("td"), el("td"));
+  const rest = (words, value) => el("tr", { class: "soft" }, el("td", { class: "column" }, words), el("td", { class: "share" }),
+    el("td", { class: "number" }, adds(value)), el("td"), el("td"));
   if (n_others) rows.push(rest(count(n_others, "other column"), others));
   rows.push(rest("baseline", base));
   const scale = el("span", { class: "scale" }, el("span", {}, "0"), el("span", {}, digits(largest, 3)));
   const heads = [["Column"], [scale, "share"], ["Adds", "number"], ["Observed"], ["Expected"]];
   const head = el("tr", {}, ...heads.map(([text, name]) => el("th", { class: name ?? "", scope: "col" }, text)));
-  return part("Why", el("table", {}, el("thead", {}, head), el("tbody", {}, ...rows)));
+  return part("Why", el("table", { class: "reasons" }, el("thead", {}, head), el("tbody", {}, ...rows)));
 }
 
 function notes(item) {
@@ -108,7 +114,7 @@ function cases(item) {
 }
 
 function cell([name, text]) {
-  return el("div", {}, el("dt", { title: name }, columnName(name)), el("dd", {}, ...(text === "" ? ["–"] : folded(text))));
+  return el("div", {}, el("dt", { title: name }, ...columnName(name)), el("dd", {}, ...(text === "" ? ["–"] : folded(text))));
 }
 
 // Text of a cell: the beginning of a very long one, the rest on demand.

@@ -147,8 +147,8 @@ function comparison({ alarms, correlation, median_rank, moved, rose, fell, top }
 // The label of a row, and whether the row goes the way its label says: anomalies up, normal ones down.
 function direction({ label, old, new: now }) {
   const isRight = now === old || (label === "anomaly") === now < old;
-  const way = now === old ? "" : isRight ? " ✓" : " ✗";
-  return el("span", { class: `mark ${label}`, title: isRight ? "as its label says" : "against its label" }, label + way);
+  const way = now === old ? null : el("span", { class: isRight ? "way right" : "way wrong" }, isRight ? " ✓" : " ✗");
+  return el("span", { class: `mark ${label}`, title: isRight ? "as its label says" : "against its label" }, label, way);
 }
 
 function validation({ validated: found, reason, n_then, n_labelled }) {

@@ -31,6 +31,7 @@ export class Status {
     } catch (error) {
       $("progress").textContent = error.status ? error.message : "The server cannot be reached. It may have ended.";
     }
+    $("progress").classList.toggle("lost", state === null);
     const isNews = state !== null && asked > this.#told;
     if (isNews) {
       this.#told = asked;
@@ -51,7 +52,8 @@ export class Status {
   #draw() {
     const { refit, recent, n_new } = this.state;
     $("progress").textContent = progressLine(this.state);
-    Object.assign($("judged-bar"), { max: this.state.model.n_alarms || 1, value: this.state.n_alarms_judged });
+    const { model, n_alarms_judged, n_labelled, n_rows } = this.state;
+    Object.assign($("judged-bar"), model.n_alarms ? { max: model.n_alarms, value: n_alarms_judged } : { max: n_rows, value: n_labelled });
     $("recent-section").hidden = !recent.length;
     this.#drawRecent(recent);
     const button = $("refit-button");

@@ -1,5 +1,5 @@
 // What the model is, and a form to try a row or a picture.
-import { $, digits, el, part, signedDigits, whole } from "/pages/basics.js";
+import { $, digits, el, part, signedBeside, whole } from "/pages/basics.js";
 import { complain, enter, get, send } from "/pages/access.js";
 
 const N_REASONS = 8;
@@ -104,7 +104,7 @@ async function reasons(request) {
   const lines = found.columns.map((column) => {
     const bar = el("i", { class: column.share < 0 ? "bar against" : "bar" });
     bar.style.width = `${largest ? (100 * Math.abs(column.share)) / largest : 0}%`;
-    const cells = [column.column, signedDigits(column.share, largest), shown(column.observed), shown(column.expected)];
+    const cells = [column.column, signedBeside(largest)(column.share), shown(column.observed), shown(column.expected)];
     return el("tr", {}, ...cells.map((text, number) => el("td", number === 1 ? { class: "number" } : {}, text)), el("td", { class: "share" }, bar));
   });
   const heads = ["column", "adds", "given", "expected", ""].map((text, number) => el("th", number === 1 ? { class: "number" } : {}, text));
