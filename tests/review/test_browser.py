@@ -229,9 +229,9 @@ def test_reasons_both_ways_with_digits_that_can_be_compared(make_session, serve)
         page.locator("#list button").last.click()  # the lowest score of all
         page.wait_for_selector(f'#item[data-row="{session.ranking.order[-1]}"] td.value')
         adds = page.locator("#item tr:has(.bar) .number").all_inner_texts()
-        sizes = [abs(float(text.replace("−", "-"))) for text in adds]
+        sizes = [abs(float(text.replace("\N{MINUS SIGN}", "-"))) for text in adds]
         assert sizes == sorted(sizes, reverse=True)  # what speaks against an alarm is a reason as well
-        assert adds[0].startswith("−")
+        assert adds[0].startswith("\N{MINUS SIGN}")
         assert len({len(text.partition(".")[2]) for text in adds if text != "0"}) == 1
         assert page.problems == []
 
