@@ -10,7 +10,7 @@ from typing import Any
 import typer
 
 from esad.cli.app import app
-from esad.cli.output import EPILOGUE
+from esad.cli.command import EPILOGUE
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "cli.md"
 

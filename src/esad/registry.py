@@ -15,6 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from esad.core.text import hint
 from esad.errors import InputError
 
 __all__ = [
@@ -85,7 +86,8 @@ def method(name: str) -> type[Any]:
     'IsolationForest'
     """
     if name not in method_classes():
-        raise InputError(f"Unknown method {name!r}. There are: {', '.join(method_names())}.")
+        names = method_names()
+        raise InputError(f"Unknown method {name!r}.{hint(name, names)} There are: {', '.join(names)}.")
     detector: type[Any] = getattr(importlib.import_module(f"esad.methods.{name}"), method_classes()[name])
     return detector
 

@@ -9,6 +9,8 @@ import typer
 from typer.core import TyperGroup
 
 from esad.cli import options, output
+from esad.cli.command import command
+from esad.cli.options import option
 from esad.errors import InputError
 
 if TYPE_CHECKING:
@@ -16,38 +18,17 @@ if TYPE_CHECKING:
     from esad.bench.run import Failure, RunSummary
     from esad.bench.store import Result
 
-__all__ = [
-    "EXAMPLE",
-    "EXPORT_EXAMPLE",
-    "MERGE_EXAMPLE",
-    "REPORT_EXAMPLE",
-    "RUN_EXAMPLE",
-    "DefaultRun",
-    "bench",
-    "export",
-    "merge",
-    "report",
-    "run",
-]
+__all__ = ["DefaultRun", "bench", "export", "merge", "report", "run"]
 
-EXAMPLE = output.example("esad bench experiments/classic.toml", "esad bench report experiments/classic.toml")
-RUN_EXAMPLE = output.example(
-    "esad bench run experiments/classic.toml --jobs 2 --budget 25m",
-    "esad bench run experiments/classic.toml --subset data=cardio,thyroid --subset seed=0",
-)
-REPORT_EXAMPLE = output.example("esad bench report experiments/classic.toml --out results.md")
-EXPORT_EXAMPLE = output.example("esad bench export bench.db --out results.jsonl")
-MERGE_EXAMPLE = output.example("esad bench merge bench.db other-machine.db")
 _STORE = Path("bench.db")
 _HEAD = "# Results\n\n<!-- Written by esad bench report. -->\n"
 
 Experiments = Annotated[list[Path], typer.Argument(metavar="EXPERIMENT...", help="Experiment files (TOML).")]
-StorePath = Annotated[Path, options.option("--store -s", "FILE", "Store of results; made if it is not there.")]
+StorePath = Annotated[Path, option("--store -s FILE", "Store of results; made if it is not there.")]
 Subset = Annotated[
     list[str] | None,
-    options.option(
-        "--subset",
-        "NAME=A,B",
+    option(
+        "--subset NAME=A,B",
         "Only these values of data, variant, seed or an axis; or settings.NAME=VALUE for all. May be repeated.",
     ),
 ]
@@ -63,27 +44,31 @@ class DefaultRun(TyperGroup):
         return super().resolve_command(ctx, args)
 
 
+@command("esad bench experiments/classic.toml", "esad bench report experiments/classic.toml")
 def bench(context: typer.Context) -> None:
     """Run experiments, keep every result, make tables of them."""
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
 
 
+@command(
+    "esad bench run experiments/classic.toml --jobs 2 --budget 25m",
+    "esad bench run experiments/classic.toml --subset data=cardio,thyroid --subset seed=0",
+)
 def run(
     experiments: Experiments,
     store: StorePath = _STORE,
     subset: Subset = None,
-    jobs: Annotated[int, options.option("--jobs -j", "N", "Processes side by side.", min=1)] = 1,
+    jobs: Annotated[int, option("--jobs -j N", "Processes side by side.", min=1)] = 1,
     backend: Annotated[
         str,
-        options.option(
-            "--backend",
-            "NAME",
+        option(
+            "--backend NAME",
             "loky: processes. threading: threads. ray: the Ray cluster at RAY_ADDRESS, or one started here.",
         ),
     ] = "loky",
     budget: Annotated[
-        str | None, options.option("--budget", "TIME", "Start nothing new after this long, such as 90s, 25m or 2h.")
+        str | None, option("--budget TIME", "Start nothing new after this long, such as 90s, 25m or 2h.")
     ] = None,
     as_json: options.Json = False,
 ) -> None:
@@ -110,17 +95,15 @@ def run(
     _show(outcome, n_cells, n_there, store, as_json=as_json)
 
 
+@command("esad bench report experiments/classic.toml --out results.md")
 def report(
     experiments: Experiments,
     store: StorePath = _STORE,
-    out: Annotated[Path | None, options.option("--out -o", "FILE", "Markdown file to write.")] = None,
+    out: Annotated[Path | None, option("--out -o FILE", "Markdown file to write.")] = None,
     published: Annotated[
-        Path | None,
-        options.option("--published", "FILE", "The paper's figures; published.json beside the experiment by default."),
+        Path | None, option("--published FILE", "The paper's figures; published.json beside the experiment by default.")
     ] = None,
-    figures: Annotated[
-        Path | None, options.option("--figures", "FOLDER", "Draw figures into this folder, as PNG.")
-    ] = None,
+    figures: Annotated[Path | None, option("--figures FOLDER", "Draw figures into this folder, as PNG.")] = None,
     subset: Subset = None,
     as_json: options.Json = False,
 ) -> None:
@@ -166,6 +149,7 @@ def _figure_name(experiment: "Experiment", all_read: Sequence["Experiment"]) -> 
     return experiment.published if experiment.published and shared else experiment.name
 
 
+@command("esad bench merge bench.db other-machine.db")
 def merge(
     store: Annotated[Path, typer.Argument(metavar="STORE", help="The store that takes the results.")],
     others: Annotated[list[Path], typer.Argument(metavar="OTHER...", help="Stores of other machines.")],
@@ -185,9 +169,10 @@ def merge(
         output.say(f"{name}: {output.counted(n_taken, 'new result')}")
 
 
+@command("esad bench export bench.db --out results.jsonl")
 def export(
     store: Annotated[Path, typer.Argument(metavar="STORE", help="Store of results.")],
-    out: Annotated[Path, options.option("--out -o", "FILE", "Text file to write (.jsonl).")],
+    out: Annotated[Path, option("--out -o FILE", "Text file to write (.jsonl).")],
     as_json: options.Json = False,
 ) -> None:
     """Write the results as a small text file, for a repository; report and merge read it too."""

@@ -1,48 +1,40 @@
 """`esad calibrate`: p-values and a false-alarm rate for a model, from normal rows that it was not trained on."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from esad.cli import options, output
-from esad.cli.fit import check_out
+from esad.cli.command import command
+from esad.cli.fit import check_model_out
+from esad.cli.options import option
 
-if TYPE_CHECKING:
-    from esad.io.reading import Reading
+__all__ = ["calibrate"]
 
-__all__ = ["EXAMPLE", "calibrate"]
 
-EXAMPLE = output.example(
+@command(
     "esad calibrate payments.esad normal.csv --alpha 0.01 --out calibrated.esad",
     "esad calibrate parts.esad checked.csv --label-column verdict --anomaly-value broken --out calibrated.esad",
 )
-
-
-@options.reads_files
 def calibrate(
     model: options.Model,
     data: options.Data,
-    out: Annotated[Path, options.option("--out -o", "MODEL", "Model file to write; may be the one that is read.")],
+    out: Annotated[Path, option("--out -o MODEL", "Model file to write; may be the one that is read.")],
     alpha: Annotated[
         float | None,
-        options.option(
-            "--alpha", "SHARE", "Set the threshold so that at most this share of normal rows is flagged; else it stays."
+        option(
+            "--alpha SHARE", "Set the threshold so that at most this share of normal rows is flagged; else it stays."
         ),
     ] = None,
     pollution_ratio: Annotated[
         float,
-        options.option(
-            "--pollution-ratio",
-            "SHARE",
+        option(
+            "--pollution-ratio SHARE",
             "Cut off this share of the highest scores: hidden anomalies that you are sure are there.",
         ),
     ] = 0.0,
-    label_column: options.LabelColumn = None,
-    anomaly_value: options.AnomalyValue = None,
-    normal_value: options.NormalValue = None,
-    unlabelled_value: options.UnlabelledValue = None,
-    labels_csv: options.LabelsCsv = None,
     *,
-    reading: "Reading",
+    labels: options.LabelOptions,
+    reading: options.ReadingOptions,
     as_json: options.Json = False,
 ) -> None:
     """Give a model p-values, and a threshold with a false-alarm rate, from normal rows.
@@ -55,20 +47,15 @@ def calibrate(
     from esad.io.roles import Roles
 
     detector = load(model)
-    check_out(out, [data, *([labels_csv] if labels_csv else [])])
-    roles = Roles(
-        label_column=label_column,
-        anomaly_value=anomaly_value,
-        normal_value=normal_value,
-        unlabelled_value=unlabelled_value,
-    )
+    labels_csv = labels.pop("labels_csv")
+    check_model_out(out, [data, *([labels_csv] if labels_csv else [])])
     with output.stages(rows=True) as on_progress:
         n_rows, n_left_out = calibrate_on_file(
             detector,
             data,
             alpha=alpha,
             pollution_ratio=pollution_ratio,
-            roles=roles,
+            roles=Roles(**labels),
             labels_csv=labels_csv,
             reading=reading,
             on_progress=on_progress,

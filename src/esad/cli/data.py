@@ -10,28 +10,22 @@ import typer
 
 from esad import registry
 from esad.cli import options, output
+from esad.cli.command import command
+from esad.cli.options import option
 from esad.errors import InputError
 
 if TYPE_CHECKING:
     from esad.datasets.dataset import Dataset
     from esad.datasets.download import Report
 
-__all__ = ["EXAMPLE", "GET_EXAMPLE", "SAVE_EXAMPLE", "STATUS_EXAMPLE", "data", "get", "save", "status"]
+__all__ = ["data", "get", "save", "status"]
 
-EXAMPLE = output.example("esad data", "esad data save breast_cancer --out cancer.csv")
-SAVE_EXAMPLE = output.example(
-    "esad data save breast_cancer --out cancer.csv --test-out cancer-test.csv --labels 15",
-    "esad data save digits --out digits --test-out digits-test",
-)
-
-GET_EXAMPLE = output.example("esad data get cardio", "esad data get mnist --out my-data")
-STATUS_EXAMPLE = output.example("esad data status", "esad data status --json")
 _Folder = Annotated[
-    Path | None,
-    options.option("--out -o", "DIR", "Data folder; by default ESAD_DATA, or else esad in the cache."),
+    Path | None, option("--out -o DIR", "Data folder; by default ESAD_DATA, or else esad in the cache.")
 ]
 
 
+@command("esad data", "esad data save breast_cancer --out cancer.csv")
 def data(context: typer.Context, as_json: options.Json = False) -> None:
     """List the data sets that esad knows by name, and whether they are here."""
     if context.invoked_subcommand is not None:
@@ -51,23 +45,21 @@ def data(context: typer.Context, as_json: options.Json = False) -> None:
     output.say("Try one with: esad data save breast_cancer --out cancer.csv")
 
 
+@command(
+    "esad data save breast_cancer --out cancer.csv --test-out cancer-test.csv --labels 15",
+    "esad data save digits --out digits --test-out digits-test",
+)
 def save(
     name: Annotated[
         str, typer.Argument(metavar="NAME", help="Data set; see: esad data.", autocompletion=options.complete_data_set)
     ],
-    out: Annotated[
-        Path,
-        options.option("--out -o", "FILE", "File to write (.csv or .parquet); a folder for pictures."),
-    ],
+    out: Annotated[Path, option("--out -o FILE", "File to write (.csv or .parquet); a folder for pictures.")],
     test_out: Annotated[
-        Path | None,
-        options.option("--test-out", "FILE", "Keep 40 % of the rows apart for esad evaluate, and write them here."),
+        Path | None, option("--test-out FILE", "Keep 40 % of the rows apart for esad evaluate, and write them here.")
     ] = None,
-    n_labels: Annotated[
-        int, options.option("--labels", "N", "How many anomalies get a label; other rows get none.", min=0)
-    ] = 10,
+    n_labels: Annotated[int, option("--labels N", "How many anomalies get a label; other rows get none.", min=0)] = 10,
     normal_class: Annotated[
-        int, options.option("--normal-class", "N", "For pictures: the class that is taken as normal.", min=0)
+        int, option("--normal-class N", "For pictures: the class that is taken as normal.", min=0)
     ] = 0,
     seed: options.Seed = 0,
     as_json: options.Json = False,
@@ -117,6 +109,7 @@ def _check_data_set(name: str) -> None:
         raise InputError(f"Unknown data set {name!r}.{output.hint(name, known)} See: esad data")
 
 
+@command("esad data get cardio", "esad data get mnist --out my-data")
 def get(
     name: Annotated[
         str, typer.Argument(metavar="NAME", help="Data set; see: esad data.", autocompletion=options.complete_data_set)
@@ -141,6 +134,7 @@ def get(
         output.say(f"To have it found: export ESAD_DATA={shlex.quote(str(place.absolute()))}")
 
 
+@command("esad data status", "esad data status --json")
 def status(as_json: options.Json = False) -> None:
     """Say which data sets are here, where, how large, and whether they are still what was downloaded."""
     from esad.datasets.folder import data_folder, describe_data_set

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from esad import registry
 from esad.cli import options, output, report
+from esad.cli.command import command
+from esad.cli.options import option
 from esad.errors import OutputError
 
 if TYPE_CHECKING:
@@ -16,15 +18,15 @@ if TYPE_CHECKING:
     from esad.datasets.scenario import Scenario
     from esad.detectors.base import Detector
 
-__all__ = ["EXAMPLE", "demo", "result_files"]
+__all__ = ["demo", "result_files"]
 
-EXAMPLE = output.example("esad demo", "esad demo --out /tmp/esad-demo")
 _METHODS = ("esad", "deep_sad", "iforest")
 _EXPLAINED = 5  # rows, in the report
 
 
+@command("esad demo", "esad demo --out /tmp/esad-demo", files=lambda out: result_files(out))
 def demo(
-    out: Annotated[Path, options.option("--out -o", "DIR", "Folder for the files it writes.")] = Path("esad-demo"),
+    out: Annotated[Path, option("--out -o DIR", "Folder for the files it writes.")] = Path("esad-demo"),
     seed: options.Seed = 0,
     as_json: options.Json = False,
 ) -> None:

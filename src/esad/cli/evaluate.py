@@ -3,22 +3,21 @@
 from typing import TYPE_CHECKING, Annotated
 
 from esad.cli import options, output
+from esad.cli.command import command
+from esad.cli.options import option
 from esad.errors import InputError
 
 if TYPE_CHECKING:
-    from esad.io.reading import Reading
     from esad.score.metrics import Evaluation
 
-__all__ = ["EXAMPLE", "evaluate"]
+__all__ = ["evaluate"]
 
-EXAMPLE = output.example(
+
+@command(
     "esad evaluate payments.esad checked.csv --truth-column truth",
     "esad evaluate parts.esad checked.csv --truth-column verdict --anomaly-value broken",
     "esad evaluate pictures.esad checked/",
 )
-
-
-@options.reads_files
 def evaluate(
     model: options.Model,
     data: options.Data,
@@ -26,15 +25,12 @@ def evaluate(
     anomaly_value: options.AnomalyValue = None,
     labels_csv: options.LabelsCsv = None,
     k: Annotated[
-        list[int] | None,
-        options.option("--k", "K", "Precision among the K worst; may be repeated. [10, 50, 100]", min=1),
+        list[int] | None, option("--k K", "Precision among the K worst; may be repeated. [10, 50, 100]", min=1)
     ] = None,
-    resamples: Annotated[
-        int, options.option("--resamples", "N", "Bootstrap resamples behind the intervals.", min=0)
-    ] = 1000,
+    resamples: Annotated[int, option("--resamples N", "Bootstrap resamples behind the intervals.", min=0)] = 1000,
     seed: options.Seed = 0,
     *,
-    reading: "Reading",
+    reading: options.ReadingOptions,
     as_json: options.Json = False,
 ) -> None:
     """Measure a model against the truth: AUC, average precision, precision at k, alarms at the threshold.

@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from esad.cli import options, output
+from esad.cli.command import command
+from esad.cli.options import option
 from esad.errors import DataFileError, InputError
 
 if TYPE_CHECKING:
@@ -12,41 +14,34 @@ if TYPE_CHECKING:
     from esad.detectors.scored_file import Worst
     from esad.detectors.training import TrainingData
     from esad.explain.reasons import HeatMaps, Reasons
-    from esad.io.reading import Reading
 
-__all__ = ["EXAMPLE", "explain", "read_cases"]
+__all__ = ["explain", "read_cases"]
 
-EXAMPLE = output.example(
+_SUFFIXES = (".csv", ".parquet", ".json")
+
+
+@command(
     "esad explain payments.esad new.csv --top 5",
     "esad explain payments.esad new.csv --cases payments.csv --out reasons.csv",
     "esad explain pictures.esad new/ --out heat-maps",
 )
-_SUFFIXES = (".csv", ".parquet", ".json")
-
-
-@options.reads_files
 def explain(
     model: options.Model,
     data: options.Data,
-    top: Annotated[int, options.option("--top -n", "N", "Explain the N worst rows.", min=1)] = 5,
-    columns: Annotated[int, options.option("--columns", "N", "Show the N columns with the largest shares.", min=1)] = 5,
+    top: Annotated[int, option("--top -n N", "Explain the N worst rows.", min=1)] = 5,
+    columns: Annotated[int, option("--columns N", "Show the N columns with the largest shares.", min=1)] = 5,
     out: Annotated[
         Path | None,
-        options.option(
-            "--out -o",
-            "REASONS",
+        option(
+            "--out -o REASONS",
             "Write all columns to a .csv, .parquet or .json file; for pictures, heat maps to a new folder.",
         ),
     ] = None,
     id_column: options.IdColumn = None,
     cases: options.CasesFile = None,
-    label_column: options.LabelColumn = None,
-    anomaly_value: options.AnomalyValue = None,
-    normal_value: options.NormalValue = None,
-    unlabelled_value: options.UnlabelledValue = None,
-    labels_csv: options.LabelsCsv = None,
     *,
-    reading: "Reading",
+    labels: options.LabelOptions,
+    reading: options.ReadingOptions,
     as_json: options.Json = False,
 ) -> None:
     """Say why rows are anomalous: which columns or pixels, what was expected there, which known case is near.
@@ -65,15 +60,7 @@ def explain(
     elif out is not None:
         check_new_folder(out)
     source = open_source(data, detector, id_column=id_column, reading=reading, on_remark=output.remark)
-    known = read_cases(
-        cases,
-        detector,
-        label_column=label_column,
-        anomaly_value=anomaly_value,
-        normal_value=normal_value,
-        unlabelled_value=unlabelled_value,
-        labels_csv=labels_csv,
-    )
+    known = read_cases(cases, detector, **labels)
     worst = Worst(top)
     with output.stages(rows=True) as on_progress:
         for block, _, scores in score_blocks(detector, source, on_progress):
@@ -170,7 +157,7 @@ def _show(rows: list[dict[str, Any]], found: "Reasons | HeatMaps", names: Any, n
 def _end(detector: "Detector", known: "TrainingData | None", out: Path | None, arguments: list[str]) -> None:
     """Where the file is, and how to see what is missing."""
     if known is None and not len(getattr(detector, "cases_", ())) and detector.label_counts_.n_anomaly:
-        command = shlex.join(["esad", "explain", *arguments, "--cases"])
-        output.say(f"The model keeps no labelled cases. To see the nearest: {command} TRAINING_DATA")
+        typed = shlex.join(["esad", "explain", *arguments, "--cases"])
+        output.say(f"The model keeps no labelled cases. To see the nearest: {typed} TRAINING_DATA")
     if out is not None:
         output.say(f"Reasons: {out}")

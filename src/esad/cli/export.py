@@ -1,38 +1,34 @@
 """`esad export`: a model as one file that runs without esad."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from esad.cli import options, output
+from esad.cli.command import command
+from esad.cli.options import option
 from esad.errors import InputError, OutputError
 
-if TYPE_CHECKING:
-    from esad.io.reading import Reading
+__all__ = ["export"]
 
-__all__ = ["EXAMPLE", "export"]
-
-EXAMPLE = output.example(
-    "esad export payments.esad --out payments.onnx --check new.csv",
-    "esad export payments.esad --format torch --out payments.pt2",
-)
 _SUFFIXES = {"onnx": ".onnx", "torch": ".pt2"}
 _MAX_SHOWN = 30
 
 
-@options.reads_files
+@command(
+    "esad export payments.esad --out payments.onnx --check new.csv",
+    "esad export payments.esad --format torch --out payments.pt2",
+)
 def export(
     model: options.Model,
-    out: Annotated[Path, options.option("--out -o", "FILE", "File to write: .onnx, or .pt2 for torch.")],
+    out: Annotated[Path, option("--out -o FILE", "File to write: .onnx, or .pt2 for torch.")],
     format: Annotated[
-        str,
-        options.option("--format -f", "NAME", "onnx, for onnxruntime, or torch, for torch.export.load."),
+        str, option("--format -f NAME", "onnx, for onnxruntime, or torch, for torch.export.load.")
     ] = "onnx",
     check: Annotated[
-        Path | None,
-        options.option("--check", "DATA", "Rows or pictures to compare the scores on, beside random ones."),
+        Path | None, option("--check DATA", "Rows or pictures to compare the scores on, beside random ones.")
     ] = None,
     *,
-    reading: "Reading",
+    reading: options.ReadingOptions,
     as_json: options.Json = False,
 ) -> None:
     """Write a model as one file that runs without esad: preprocessing, members, score and threshold.

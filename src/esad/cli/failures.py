@@ -27,11 +27,12 @@ from esad.errors import EsadError, TrainingError
 __all__ = [
     "OneOfSeveral",
     "Results",
+    "is_alone",
     "is_first",
+    "join_processes",
     "report",
     "signals_raise",
     "silent_unless_first",
-    "together",
     "warnings_as_lines",
 ]
 
@@ -55,7 +56,7 @@ class Results:
         """Those that are there and were not before."""
         return [str(path) for path, before in self._before.items() if _identity(path) not in (None, before)]
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """The same in words."""
         written = self.written()
         missing = [str(path) for path in self._before if str(path) not in written]
@@ -81,10 +82,15 @@ class OneOfSeveral(Exception):  # noqa: N818  carries what went wrong as its cau
         self.speaks = speaks
 
 
+def is_alone() -> bool:
+    """Whether no launcher has started several processes."""
+    return int(os.environ.get("WORLD_SIZE", "1")) == 1
+
+
 @contextmanager
-def together() -> Iterator[None]:
+def join_processes() -> Iterator[None]:
     """Join the other processes that a launcher has started, if any; what fails in several of them is told once."""
-    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+    if is_alone():
         yield
         return
     from esad.core.processes import join
@@ -117,15 +123,13 @@ def report(error: BaseException) -> int:
     if isinstance(error, OneOfSeveral) and error.__cause__ is not None:
         speaks, error = error.speaks, error.__cause__
     else:
-        speaks = _speaks()
+        speaks = is_alone() or _is_first_to_fail()
     with nullcontext() if speaks else redirect_stderr(io.StringIO()):
         return _report(error)
 
 
-def _speaks() -> bool:
-    """Whether this process is alone, or the first of several to fail before they were joined."""
-    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
-        return True
+def _is_first_to_fail() -> bool:
+    """Of several processes that were not joined yet."""
     from esad.core.processes import met
 
     return met().is_first_to_fail()

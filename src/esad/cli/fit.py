@@ -15,25 +15,19 @@ import typer
 
 from esad import registry
 from esad.cli import failures, options, output
+from esad.cli.command import command
 from esad.errors import EsadError, InputError, OutputError
 
 if TYPE_CHECKING:
     from esad.advice.search import Search
     from esad.detectors.base import Detector
     from esad.detectors.training import TrainingData
-    from esad.io.reading import Reading
     from esad.persist.checkpoint import Checkpoint
     from esad.score.threshold import Threshold
     from esad.table.schema import Column
 
-__all__ = ["EXAMPLE", "build_detector", "check_out", "fit", "settings_blamed"]
+__all__ = ["blame_settings", "build_detector", "check_model_out", "fit"]
 
-EXAMPLE = output.example(
-    "esad fit payments.csv --label-column label --out payments.esad",
-    "esad fit parts.csv -l bad --anomaly-value 1 --id-column serial --out parts.esad",
-    "esad fit pictures/ --out pictures.esad",
-    "esad fit 'parts/2024-*.parquet' -l label --out parts.esad",
-)
 AUTO = "auto"  # what --method says where the data shall decide
 _MAX_SHOWN = 30
 _FEW_ROWS = 20  # with fewer unlabelled rows no member can leave some out, and the threshold rests on rows trained on
@@ -43,19 +37,18 @@ _OTHER_SUFFIXES = (
 )
 
 
-@options.reads_files
+@command(
+    "esad fit payments.csv --label-column label --out payments.esad",
+    "esad fit parts.csv -l bad --anomaly-value 1 --id-column serial --out parts.esad",
+    "esad fit pictures/ --out pictures.esad",
+    "esad fit 'parts/2024-*.parquet' -l label --out parts.esad",
+    for_several=True,
+)
 def fit(
     context: typer.Context,
     data: options.Data,
     out: options.ModelOut,
-    label_column: options.LabelColumn = None,
-    id_column: options.IdColumn = None,
-    ignore: options.Ignore = None,
-    text: options.Text = None,
-    anomaly_value: options.AnomalyValue = None,
-    normal_value: options.NormalValue = None,
-    unlabelled_value: options.UnlabelledValue = None,
-    labels_csv: options.LabelsCsv = None,
+    columns: options.ColumnOptions,
     resize: options.Resize = "auto",
     method: options.MethodOrAuto = AUTO,
     members: options.Members = None,
@@ -75,7 +68,7 @@ def fit(
     checkpoint_every: options.CheckpointEvery = 20.0,
     quiet: options.Quiet = False,
     *,
-    reading: "Reading",
+    reading: options.ReadingOptions,
     as_json: options.Json = False,
 ) -> None:
     """Learn from a file or folder and a few labels, and write a model.
@@ -85,23 +78,14 @@ def fit(
     from esad.detectors.training import TrainingData
     from esad.train.callbacks import GracefulStop
 
-    check_out(out, [data, *([labels_csv] if labels_csv else [])])
-    if method != AUTO:
-        output.check_method(method)
+    check_model_out(out, [data, *([columns["labels_csv"]] if columns["labels_csv"] else [])])
     typed: dict[str, Any] = {"seed": seed, "device": device, "members": members, "contamination": contamination}
-    with failures.together():
+    with failures.join_processes():
         detector = build_detector("esad" if method == AUTO else method, settings, **typed)
         with output.stages(shown=not quiet) as on_progress:
             training = TrainingData.from_file(
                 data,
-                label_column=label_column,
-                id_column=id_column,
-                ignore=ignore or (),
-                text=text or (),
-                anomaly_value=anomaly_value,
-                normal_value=normal_value,
-                unlabelled_value=unlabelled_value,
-                labels_csv=labels_csv,
+                **columns,
                 **reading.said(),
                 skip_broken=skip_broken,
                 resize=resize,
@@ -132,7 +116,7 @@ def fit(
         started, results = time.perf_counter(), failures.Results([out])
         try:  # all that takes long is done before the model is saved: an interruption finds none, or a finished command
             with (
-                settings_blamed(method, settings),
+                blame_settings(method, settings),
                 output.bar(shown=not quiet) as progress,
                 GracefulStop(checkpoint) as stop,
             ):
@@ -147,7 +131,7 @@ def fit(
             if results.written():  # the model took its place right before
                 checkpoint.remove()
                 raise
-            raise output.Interrupted(_way_back(checkpoint.path, context.obj)) from interrupt
+            raise output.Interrupted(_tell_way_back(checkpoint.path, context.obj)) from interrupt
         checkpoint.remove()
     summary |= {"seconds": time.perf_counter() - started, "resumed_step": checkpoint.resumed_step}
     if rule is None and detector.contamination == "auto" and training.label_counts().n_anomaly < training.n_rows:
@@ -168,7 +152,7 @@ def _choose_method(training: "TrainingData", settings: Sequence[str], *, search:
 
     if search:
         return "esad", "The search is for a recipe of ESAD."
-    names = [_setting(text)[0] for text in settings]
+    names = [_parse_setting(text)[0] for text in settings]
     choice = choose_method(training.kind, training.label_counts(), parameters=names)
     return choice.method, choice.reason
 
@@ -190,20 +174,18 @@ def build_detector(
         "contamination": ("--contamination", contamination),
         "device": ("--device", None if device == "auto" else device),
     }
-    found = {name: (f"{option} {value}", value) for name, (option, value) in typed.items() if value is not None}
+    given = {name: (f"{option} {value}", value) for name, (option, value) in typed.items() if value is not None}
     for text in settings or ():
-        name, value = _setting(text)
-        if name in found:
-            raise InputError(f"{found[name][0]} and --set {text} give {name!r} two values. Leave one of them out.")
-        found[name] = f"--set {text}", value
-    wanted = {"random_state": seed} | {name: value for name, (_, value) in found.items()}
+        name, value = _parse_setting(text)
+        if name in given:
+            raise InputError(f"{given[name][0]} and --set {text} give {name!r} two values. Leave one of them out.")
+        given[name] = f"--set {text}", value
+    wanted = {"random_state": seed} | {name: value for name, (_, value) in given.items()}
     known = set(inspect.signature(detector_class).parameters)
-    for name in wanted:
-        if name not in known:
-            raise InputError(
-                f"The method {method!r} has no parameter {name!r}.{output.hint(name, known)} "
-                f"It has: {', '.join(sorted(known))}."
-            )
+    if unknown := [name for name in wanted if name not in known]:
+        near = output.hint(unknown[0], known)
+        names = ", ".join(sorted(known))
+        raise InputError(f"The method {method!r} has no parameter {unknown[0]!r}.{near} It has: {names}.")
     if "device" in wanted:
         from esad.train.runtime import resolve_device
 
@@ -212,7 +194,7 @@ def build_detector(
     return detector
 
 
-def _setting(text: str) -> tuple[str, Any]:
+def _parse_setting(text: str) -> tuple[str, Any]:
     """NAME=VALUE, where the value is JSON (numbers, true, lists) or else a word."""
     name, equals, value = text.partition("=")
     if not equals or not name.strip():
@@ -224,7 +206,7 @@ def _setting(text: str) -> tuple[str, Any]:
 
 
 @contextmanager
-def settings_blamed(method: str, settings: Sequence[str] | None) -> Iterator[None]:
+def blame_settings(method: str, settings: Sequence[str] | None) -> Iterator[None]:
     """Blame what was typed after --set for what a method cannot compute with, where it does not say so itself."""
     try:
         yield
@@ -233,10 +215,11 @@ def settings_blamed(method: str, settings: Sequence[str] | None) -> Iterator[Non
     except (TypeError, ValueError) as error:
         if not settings:
             raise
-        blamed = [text for text in settings if _is_named(*_setting(text), str(error))] or settings
+        blamed = [text for text in settings if _is_named(*_parse_setting(text), str(error))] or settings
         one_of = "one of " if len(blamed) > 1 else ""
-        message = f"The method {method!r} cannot use {one_of}{', '.join(blamed)}: {error}"
-        raise InputError(message if message.endswith(".") else f"{message}.") from error
+        raise InputError(
+            f"The method {method!r} cannot use {one_of}{', '.join(blamed)}: {str(error).rstrip('.')}."
+        ) from error
 
 
 def _is_named(name: str, value: Any, message: str) -> bool:
@@ -248,24 +231,21 @@ def _is_named(name: str, value: Any, message: str) -> bool:
 def _threshold_rule(
     contamination: float | None, false_alarm_rate: float | None, from_labels: bool, settings: Sequence[str]
 ) -> "Threshold | None":
-    """The rule asked for, None for the method's own."""
+    """The rule that the options say, None for the method's own."""
     from esad.score.threshold import Threshold
 
-    asked = []
-    if contamination is not None:
-        if not 0 < contamination <= 0.5:
-            raise InputError(
-                f"--contamination must be a share above 0 and at most 0.5. Got {contamination:g}. For 5 % write 0.05."
-            )
-        asked.append(Threshold("contamination", contamination))
-    if false_alarm_rate is not None:
-        asked.append(Threshold("false_alarm", false_alarm_rate))
-    if from_labels:
-        asked.append(Threshold("labels"))
-    by_setting = contamination is None and any(_setting(text)[0] == "contamination" for text in settings)
-    if len(asked) + by_setting > 1:
+    if contamination is not None and not 0 < contamination <= 0.5:
+        raise InputError(
+            f"--contamination must be a share above 0 and at most 0.5. Got {contamination:g}. For 5 % write 0.05."
+        )
+    by_setting = contamination is None and any(_parse_setting(text)[0] == "contamination" for text in settings)
+    if (contamination is not None) + (false_alarm_rate is not None) + from_labels + by_setting > 1:
         raise InputError("Give one of --contamination, --false-alarm-rate and --threshold-from-labels, not several.")
-    return asked[0] if asked else None
+    if contamination is not None:
+        return Threshold("contamination", contamination)
+    if false_alarm_rate is not None:
+        return Threshold("false_alarm", false_alarm_rate)
+    return Threshold("labels") if from_labels else None
 
 
 def _search(detector: "Detector", training: "TrainingData", *, shown: bool) -> "Search":
@@ -278,18 +258,17 @@ def _search(detector: "Detector", training: "TrainingData", *, shown: bool) -> "
         raise InputError("--search needs all rows at hand, and this data is read in parts. Leave --search out.")
     with output.bar(shown=shown) as progress:
         task = progress.add_task("searching", total=None)
-        return search(
-            detector,
-            training.X,
-            training.y,
-            on_trial=lambda name, number: progress.update(task, description=f"trying: {name}", completed=number),
-        )
+
+        def on_trial(name: str, number: int) -> None:
+            progress.update(task, description=f"trying: {name}", completed=number)
+
+        return search(detector, training.X, training.y, on_trial=on_trial)
 
 
 # ---------------------------------------------------------------------- files
 
 
-def check_out(out: Path, inputs: Sequence[Path]) -> None:
+def check_model_out(out: Path, inputs: Sequence[Path]) -> None:
     """Find out before the training whether the model can be written after it."""
     from esad.core.atomic import check_writable
     from esad.io.picture_folder import is_picture
@@ -320,12 +299,12 @@ def _open_checkpoint(out: Path, *, every_seconds: float, resume: bool) -> "Check
     return Checkpoint(path, every_seconds=every_seconds, resume=resume)
 
 
-def _way_back(path: Path, command: Sequence[str]) -> str:
+def _tell_way_back(path: Path, typed: Sequence[str]) -> str:
     if not path.exists():
         return "no model was written."
-    arguments = [*command, *([] if "--resume" in command else ["--resume"])]
-    launcher = "torchrun ... -m " if int(os.environ.get("WORLD_SIZE", "1")) > 1 else ""
-    return f"no model was written. Go on with: {launcher}{shlex.join(['esad', *arguments])}"
+    arguments = ["esad", *typed, *([] if "--resume" in typed else ["--resume"])]
+    launcher = "" if failures.is_alone() else "torchrun ... -m "
+    return f"no model was written. Go on with: {launcher}{shlex.join(arguments)}"
 
 
 # ---------------------------------------------------------------------- what was read

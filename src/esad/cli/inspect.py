@@ -3,13 +3,14 @@
 from typing import Any
 
 from esad.cli import options, output
+from esad.cli.command import command
 
-__all__ = ["EXAMPLE", "inspect"]
+__all__ = ["inspect"]
 
-EXAMPLE = output.example("esad inspect payments.esad", "esad inspect payments.esad --json")
 _MAX_SHOWN = 30
 
 
+@command("esad inspect payments.esad", "esad inspect payments.esad --json")
 def inspect(model: options.Model, as_json: options.Json = False) -> None:
     """Show what a model is: method, parameters, columns, labels, threshold."""
     from esad.detectors.model_file import describe

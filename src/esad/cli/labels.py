@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from esad.cli import options, output
+from esad.cli.command import command
+from esad.cli.options import option
 from esad.errors import InputError, LabelError
 
 if TYPE_CHECKING:
@@ -14,38 +16,32 @@ if TYPE_CHECKING:
     from esad.advice.suggest import Suggestion
     from esad.detectors.base import Detector
     from esad.detectors.training import TrainingData
-    from esad.io.reading import Reading
 
-__all__ = ["EXAMPLE", "labels"]
+__all__ = ["labels"]
 
-EXAMPLE = output.example(
-    "esad labels payments.esad payments.csv --n 20 --out next.csv",
-    "esad labels parts.esad parts.csv -l bad --anomaly-value 1 --normal-value 0",
-)
 _WORDS = {-1: "anomaly", 1: "normal"}
 _LOOKS_WRONG = 0.5  # suspicion from which more speaks against a label than for it
 _DOUBTS_SHOWN = 5
 
 
-@options.reads_files
+@command(
+    "esad labels payments.esad payments.csv --n 20 --out next.csv",
+    "esad labels parts.esad parts.csv -l bad --anomaly-value 1 --normal-value 0",
+)
 def labels(
     model: options.Model,
     data: options.Data,
-    n: Annotated[int, options.option("--n -n", "N", "How many rows to suggest.", min=1)] = 10,
+    n: Annotated[int, option("--n -n N", "How many rows to suggest.", min=1)] = 10,
     out: Annotated[
-        Path | None, options.option("--out -o", "FILE", "CSV file to write: the rows to label, with an empty label.")
+        Path | None, option("--out -o FILE", "CSV file to write: the rows to label, with an empty label.")
     ] = None,
-    label_column: options.LabelColumn = None,
     id_column: options.IdColumn = None,
-    anomaly_value: options.AnomalyValue = None,
-    normal_value: options.NormalValue = None,
-    unlabelled_value: options.UnlabelledValue = None,
-    labels_csv: options.LabelsCsv = None,
     quick: Annotated[
-        bool, options.option("--quick", None, "Only suggest rows: no learning curve and no audit, which train anew.")
+        bool, option("--quick", "Only suggest rows: no learning curve and no audit, which train anew.")
     ] = False,
     *,
-    reading: "Reading",
+    labels: options.LabelOptions,
+    reading: options.ReadingOptions,
     as_json: options.Json = False,
 ) -> None:
     """Say which rows to label next, what the next labels would bring, and which labels look wrong.
@@ -60,16 +56,7 @@ def labels(
         output.check_out(out, [model, data], [".csv"], "the suggestions")
     detector = load(model)
     rows = TrainingData.for_model(
-        data,
-        detector,
-        label_column=label_column,
-        id_column=id_column,
-        anomaly_value=anomaly_value,
-        normal_value=normal_value,
-        unlabelled_value=unlabelled_value,
-        labels_csv=labels_csv,
-        reading=reading,
-        on_remark=output.remark,
+        data, detector, id_column=id_column, **labels, reading=reading, on_remark=output.remark
     )
     found = _advice(detector, rows, n, quick=quick)
     if out is not None:

@@ -4,12 +4,12 @@ from typing import Any
 
 from esad import registry
 from esad.cli import options, output
+from esad.cli.command import command
 
-__all__ = ["EXAMPLE", "methods"]
-
-EXAMPLE = output.example("esad methods", "esad methods --json")
+__all__ = ["methods"]
 
 
+@command("esad methods", "esad methods --json")
 def methods(as_json: options.Json = False) -> None:
     """List the methods: what data each takes and which labels it uses."""
     found = [registry.describe_method(name) for name in registry.method_names()]

@@ -1,66 +1,26 @@
 """Options and arguments that several commands share, so that a name means the same everywhere."""
 
-import functools
-import inspect
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from esad import registry
+from esad.cli.command import OptionGroup
 from esad.errors import InputError
 
 if TYPE_CHECKING:
-    pass
+    from esad.io.reading import Reading
 
-__all__ = [
-    "AnomalyValue",
-    "CalibrationRatio",
-    "CasesFile",
-    "CheckpointEvery",
-    "Contamination",
-    "CrossCalibration",
-    "Data",
-    "Device",
-    "FalseAlarmRate",
-    "FromLabels",
-    "Host",
-    "IdColumn",
-    "Ignore",
-    "Json",
-    "KeepCases",
-    "LabelColumn",
-    "LabelsCsv",
-    "Members",
-    "Method",
-    "Model",
-    "ModelOut",
-    "NormalValue",
-    "Port",
-    "Quiet",
-    "Resize",
-    "Resume",
-    "Search",
-    "Seed",
-    "Settings",
-    "SkipBroken",
-    "Stream",
-    "Text",
-    "TruthColumn",
-    "UnlabelledValue",
-    "complete_data_set",
-    "complete_method",
-    "option",
-    "reads_files",
-    "seconds_of",
-]
+__all__ = ["complete_data_set", "complete_method", "option", "seconds_of"]
 
 
-def option(names: str, value: str | None, help: str, panel: str | None = None, **rest: Any) -> Any:
-    """An option: its names, what stands for its value (None for a switch), its help and the panel it is shown in."""
-    return typer.Option(*names.split(), metavar=value, help=help, rich_help_panel=panel, **rest)
+def option(names: str, help: str, panel: str | None = None, **rest: Any) -> Any:
+    """An option: its names and what stands for its value, if it is no switch; its help and the panel it is shown in."""
+    flags = [word for word in names.split() if word.startswith("-")]
+    value = names.removeprefix(" ".join(flags)).strip() or None
+    return typer.Option(*flags, metavar=value, help=help, rich_help_panel=panel, **rest)
 
 
 _DATA, _RUNNING, _ADDRESS, _WRITTEN = "Data", "Running", "Address", "How files are written"
@@ -110,31 +70,27 @@ def _parse_size(text: str) -> Any:
 
 Data = Annotated[Path, typer.Argument(metavar="DATA", help="CSV, Parquet or Excel file, or a folder of pictures.")]
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="Model file written by esad fit.")]
-Json = Annotated[bool, option("--json", None, "Print one JSON document and nothing else.")]
+Json = Annotated[bool, option("--json", "Print one JSON document and nothing else.")]
 LabelColumn = Annotated[
     str | None,
     option(
-        "--label-column -l",
-        "NAME",
+        "--label-column -l NAME",
         "Column that holds the few labels: anomaly, normal, or blank for unlabelled; or -1, +1, 0.",
         _DATA,
     ),
 ]
 IdColumn = Annotated[
     str | None,
-    option("--id-column -i", "NAME", "Column that names the rows: never learned from, carried into the scores.", _DATA),
+    option("--id-column -i NAME", "Column that names the rows: never learned from, carried into the scores.", _DATA),
 ]
-Ignore = Annotated[list[str] | None, option("--ignore", "NAME", "Column to leave out; may be repeated.", _DATA)]
+Ignore = Annotated[list[str] | None, option("--ignore NAME", "Column to leave out; may be repeated.", _DATA)]
 Text = Annotated[
-    list[str] | None,
-    option("--text", "NAME", "Column to read as text, such as codes of digits; may be repeated.", _DATA),
+    list[str] | None, option("--text NAME", "Column to read as text, such as codes of digits; may be repeated.", _DATA)
 ]
 AnomalyValue = Annotated[
-    str | None, option("--anomaly-value", "VALUE", "Value that marks an anomaly, such as 1, fraud or yes.", _DATA)
+    str | None, option("--anomaly-value VALUE", "Value that marks an anomaly, such as 1, fraud or yes.", _DATA)
 ]
-NormalValue = Annotated[
-    str | None, option("--normal-value", "VALUE", "Value that marks a row known to be normal.", _DATA)
-]
+NormalValue = Annotated[str | None, option("--normal-value VALUE", "Value that marks a row known to be normal.", _DATA)]
 Resize = Annotated[
     Any,
     typer.Option(
@@ -147,13 +103,12 @@ Resize = Annotated[
     ),
 ]
 UnlabelledValue = Annotated[
-    str | None, option("--unlabelled-value", "VALUE", "Value of rows that nobody has looked at, beside blanks.", _DATA)
+    str | None, option("--unlabelled-value VALUE", "Value of rows that nobody has looked at, beside blanks.", _DATA)
 ]
 CasesFile = Annotated[
     Path | None,
     option(
-        "--cases",
-        "FILE",
+        "--cases FILE",
         "Labelled rows or pictures to hold the alarms against, such as the training file; for models that were "
         "not trained with --keep-cases.",
         _DATA,
@@ -162,8 +117,7 @@ CasesFile = Annotated[
 LabelsCsv = Annotated[
     Path | None,
     option(
-        "--labels-csv",
-        "FILE",
+        "--labels-csv FILE",
         "For a folder of pictures: CSV with the columns file and label, instead of sub-folders.",
         _DATA,
     ),
@@ -171,44 +125,38 @@ LabelsCsv = Annotated[
 TruthColumn = Annotated[
     str | None,
     option(
-        "--truth-column -t",
-        "NAME",
+        "--truth-column -t NAME",
         "Column with the truth of every row: 1 or anomaly, 0 or normal (or -1, +1). "
         "For pictures the sub-folders anomaly/ and normal/ say it.",
     ),
 ]
 Seed = Annotated[
-    int,
-    option("--seed", "N", "The same seed on the same machine gives the same result.", _RUNNING, callback=_check_seed),
+    int, option("--seed N", "The same seed on the same machine gives the same result.", _RUNNING, callback=_check_seed)
 ]
-Device = Annotated[str, option("--device", "NAME", "Where to compute: auto, cpu, cuda, cuda:1.", _RUNNING)]
-Host = Annotated[
-    str, option("--host", "ADDRESS", "Where to listen; 0.0.0.0 is every network of this machine.", _ADDRESS)
-]
-Port = Annotated[int, option("--port -p", "N", "Port; 0 takes a free one.", _ADDRESS, min=0, max=65535)]
+Device = Annotated[str, option("--device NAME", "Where to compute: auto, cpu, cuda, cuda:1.", _RUNNING)]
+Host = Annotated[str, option("--host ADDRESS", "Where to listen; 0.0.0.0 is every network of this machine.", _ADDRESS)]
+Port = Annotated[int, option("--port -p N", "Port; 0 takes a free one.", _ADDRESS, min=0, max=65535)]
 
 # ---------------------------------------------------------------------- training
 
-ModelOut = Annotated[Path, option("--out -o", "MODEL", "Model file to write; its name ends in .esad.")]
+ModelOut = Annotated[Path, option("--out -o MODEL", "Model file to write; its name ends in .esad.")]
 Method = Annotated[
-    str, option("--method -m", "NAME", "The method; see: esad methods.", _TRAINING, autocompletion=complete_method)
+    str, option("--method -m NAME", "The method; see: esad methods.", _TRAINING, autocompletion=complete_method)
 ]
 MethodOrAuto = Annotated[
     str,
     option(
-        "--method -m",
-        "NAME",
+        "--method -m NAME",
         "The method; see: esad methods. auto: the committee for tables with labelled anomalies, else ESAD.",
         _TRAINING,
         autocompletion=complete_method,
     ),
 ]
-Members = Annotated[int | None, option("--members", "N", "Networks trained side by side.", _TRAINING, min=1)]
+Members = Annotated[int | None, option("--members N", "Networks trained side by side.", _TRAINING, min=1)]
 Search = Annotated[
     bool,
     option(
         "--search",
-        None,
         "Try a few recipes by repeated splits of the labels first; takes about ten times as long.",
         _TRAINING,
     ),
@@ -216,8 +164,7 @@ Search = Annotated[
 Settings = Annotated[
     list[str] | None,
     option(
-        "--set",
-        "NAME=VALUE",
+        "--set NAME=VALUE",
         "Any other parameter of the method, such as n_epochs=50; may be repeated. How to compute, of ESAD: "
         "precision=bfloat16 (or float64), compiled=true, accumulate=4 (a batch in parts).",
         _TRAINING,
@@ -226,8 +173,7 @@ Settings = Annotated[
 CalibrationRatio = Annotated[
     float | None,
     option(
-        "--calibration-ratio",
-        "SHARE",
+        "--calibration-ratio SHARE",
         "Hold this share of the unlabelled rows out of the training, for p-values and alarms with a guarantee.",
         _TRAINING,
     ),
@@ -236,27 +182,25 @@ CrossCalibration = Annotated[
     bool,
     option(
         "--cross-calibration",
-        None,
         "Like --calibration-ratio, but no row is lost: each member calibrates with those it left out anyway. For "
         "few rows; the guarantee is weaker.",
         _TRAINING,
     ),
 ]
 Contamination = Annotated[
-    float | None, option("--contamination", "SHARE", "Flag this share of the training rows.", _THRESHOLD)
+    float | None, option("--contamination SHARE", "Flag this share of the training rows.", _THRESHOLD)
 ]
 FalseAlarmRate = Annotated[
     float | None,
-    option("--false-alarm-rate", "SHARE", "Flag at most this share of the unlabelled and normal rows.", _THRESHOLD),
+    option("--false-alarm-rate SHARE", "Flag at most this share of the unlabelled and normal rows.", _THRESHOLD),
 ]
 FromLabels = Annotated[
-    bool, option("--threshold-from-labels", None, "Flag from where the labels are parted best.", _THRESHOLD)
+    bool, option("--threshold-from-labels", "Flag from where the labels are parted best.", _THRESHOLD)
 ]
 KeepCases = Annotated[
     bool,
     option(
         "--keep-cases",
-        None,
         "Keep the labelled rows in the model file, for esad explain to name the nearest; whoever has the file "
         "can read them.",
         _TRAINING,
@@ -266,7 +210,6 @@ Stream = Annotated[
     bool | None,
     option(
         "--stream/--no-stream",
-        None,
         "Read tables or pictures in parts, in bounded memory. By default several files are, and whatever "
         "would fill an eighth of the memory.",
         _RUNNING,
@@ -274,82 +217,84 @@ Stream = Annotated[
     ),
 ]
 SkipBroken = Annotated[
-    bool, option("--skip-broken", None, "Leave out pictures that cannot be read, and say which.", _RUNNING)
+    bool, option("--skip-broken", "Leave out pictures that cannot be read, and say which.", _RUNNING)
 ]
-Resume = Annotated[bool, option("--resume", None, "Go on from MODEL.checkpoint after a kill or Ctrl-C.", _RUNNING)]
+Resume = Annotated[bool, option("--resume", "Go on from MODEL.checkpoint after a kill or Ctrl-C.", _RUNNING)]
 CheckpointEvery = Annotated[
-    float, option("--checkpoint-every", "SECONDS", "Time between two checkpoints of the training.", _RUNNING, min=0)
+    float, option("--checkpoint-every SECONDS", "Time between two checkpoints of the training.", _RUNNING, min=0)
 ]
-Quiet = Annotated[bool, option("--quiet -q", None, "Print nothing but warnings and errors.", _RUNNING)]
+Quiet = Annotated[bool, option("--quiet -q", "Print nothing but warnings and errors.", _RUNNING)]
 
 # ---------------------------------------------------------------------- how files are written
 
-_READING: dict[str, Any] = {
-    "decimal": Annotated[
+
+def _read_with(
+    decimal: Annotated[
         str | None,
         option(
-            "--decimal",
-            "MARK",
-            "What stands before decimals, . or a comma, where the numbers do not show it.",
-            _WRITTEN,
+            "--decimal MARK", "What stands before decimals, . or a comma, where the numbers do not show it.", _WRITTEN
         ),
-    ],
-    "date_format": Annotated[
+    ] = None,
+    date_format: Annotated[
         str | None,
         option(
-            "--date-format",
-            "FORM",
+            "--date-format FORM",
             "How dates such as 01/02/2024 are meant: day-first, month-first, or a form such as '%d.%m.%y %H:%M'.",
             _WRITTEN,
         ),
-    ],
-    "encoding": Annotated[
+    ] = None,
+    encoding: Annotated[
         str | None,
         option(
-            "--encoding",
-            "NAME",
+            "--encoding NAME",
             "How letters are written, such as cp1250; by default UTF-8, UTF-16 or cp1252, as the file shows.",
             _WRITTEN,
         ),
-    ],
-    "sheet": Annotated[
-        str | None, option("--sheet", "NAME", "Sheet of an Excel file; by default the first.", _WRITTEN)
-    ],
-    "max_unpacked": Annotated[
+    ] = None,
+    sheet: Annotated[
+        str | None, option("--sheet NAME", "Sheet of an Excel file; by default the first.", _WRITTEN)
+    ] = None,
+    max_unpacked: Annotated[
         float,
         option(
-            "--max-unpacked",
-            "GIB",
+            "--max-unpacked GIB",
             "Refuse a Parquet file of which 65,536 rows become more than this in memory, and an Excel file that does; "
             "0 reads whatever comes.",
             _WRITTEN,
             min=0,
         ),
-    ],
-}
+    ] = 2.0,
+) -> "Reading":
+    from esad.io.reading import Reading
+
+    n_bytes = int(max_unpacked * 2**30) or None
+    return Reading(decimal=decimal, date_format=date_format, encoding=encoding, sheet=sheet, max_unpacked=n_bytes)
 
 
-def reads_files(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options that say how files are written, and hand it what was said as `reading`."""
+def _name_labels(
+    label_column: LabelColumn = None,
+    anomaly_value: AnomalyValue = None,
+    normal_value: NormalValue = None,
+    unlabelled_value: UnlabelledValue = None,
+    labels_csv: LabelsCsv = None,
+) -> dict[str, Any]:
+    return locals()
 
-    @functools.wraps(command)
-    def wrapped(**given: Any) -> None:
-        from esad.io.reading import Reading
 
-        said = {name: given.pop(name) for name in _READING}
-        said["max_unpacked"] = int(said["max_unpacked"] * 2**30) or None
-        command(**given, reading=Reading(**said))
+def _name_columns(
+    label_column: LabelColumn = None,
+    id_column: IdColumn = None,
+    ignore: Ignore = None,
+    text: Text = None,
+    anomaly_value: AnomalyValue = None,
+    normal_value: NormalValue = None,
+    unlabelled_value: UnlabelledValue = None,
+    labels_csv: LabelsCsv = None,
+) -> dict[str, Any]:
+    return locals() | {"ignore": tuple(ignore or ()), "text": tuple(text or ())}
 
-    own = inspect.signature(command).parameters
-    added = [
-        inspect.Parameter(
-            name, inspect.Parameter.KEYWORD_ONLY, default=2.0 if name == "max_unpacked" else None, annotation=annotation
-        )
-        for name, annotation in _READING.items()
-    ]
-    kept = [
-        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for name, parameter in own.items() if name != "reading"
-    ]
-    vars(wrapped)["__signature__"] = inspect.Signature([*kept, *added])
-    wrapped.__annotations__ = {each.name: each.annotation for each in (*kept, *added)}
-    return wrapped
+
+# arguments of `TrainingData.from_file`: which column holds the labels and what they mean; roles of other columns too
+LabelOptions = Annotated[dict[str, Any], OptionGroup(_name_labels)]
+ColumnOptions = Annotated[dict[str, Any], OptionGroup(_name_columns)]
+ReadingOptions = Annotated["Reading", OptionGroup(_read_with)]

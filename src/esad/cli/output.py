@@ -14,9 +14,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from esad import registry
 from esad.core.text import counted, hint, listed
-from esad.errors import InputError
+from esad.errors import OutputError
 from esad.train.progress import TrainingBar
 
 if TYPE_CHECKING:
@@ -26,14 +25,11 @@ if TYPE_CHECKING:
     from esad.io.checks import OnProgress, Remark
 
 __all__ = [
-    "EPILOGUE",
     "Interrupted",
     "TrainingBar",
     "bar",
-    "check_method",
     "check_out",
     "counted",
-    "example",
     "fail",
     "hint",
     "in_options",
@@ -56,7 +52,6 @@ __all__ = [
     "warn",
 ]
 
-EPILOGUE = "Example:"
 _FIRST_LINE, _LAST_LINE = 10.0, 60.0  # seconds before the first line about progress, and at most between two of them
 _WIDE = 240  # columns when nobody's terminal limits them: tables in files are not cut
 _OPTIONS = {  # parameters of the library that are options here, `n_members` by another name
@@ -93,11 +88,6 @@ _OPTIONS = {  # parameters of the library that are options here, `n_members` by 
 
 class Interrupted(Exception):  # noqa: N818  not an error: the user asked for it
     """Ctrl-C, with what the user should know now."""
-
-
-def example(*commands: str) -> str:
-    """The example under a command's help."""
-    return "\n\n".join([EPILOGUE, *(f"  {command}" for command in commands)])
 
 
 # ---------------------------------------------------------------------- words
@@ -161,17 +151,9 @@ def size_text(n_bytes: int) -> str:
 # ---------------------------------------------------------------------- checks
 
 
-def check_method(name: str) -> None:
-    """Refuse an unknown method and name the nearest."""
-    names = registry.method_names()
-    if name not in names:
-        raise InputError(f"Unknown method {name!r}.{hint(name, names)} There are: {', '.join(names)}.")
-
-
 def check_out(out: Path, inputs: Iterable[Path], suffixes: Sequence[str], what: str) -> None:
     """Find out before anything takes long whether a result can be written, under a name that says what it is."""
     from esad.core.atomic import check_writable
-    from esad.errors import OutputError
 
     if out.suffix.lower() not in suffixes:
         raise OutputError(f"Cannot write {what} to {str(out)!r}: its name must end in {', '.join(suffixes)}.")
@@ -181,8 +163,6 @@ def check_out(out: Path, inputs: Iterable[Path], suffixes: Sequence[str], what: 
 
 def refuse_same_file(out: Path, inputs: Iterable[Path]) -> None:
     """Refuse to write over what is being read."""
-    from esad.errors import OutputError
-
     for path in inputs:
         if out.exists() and path.exists() and os.path.samefile(out, path):
             raise OutputError(f"Cannot write {str(out)!r}: it is a file being read. Choose another path.")
@@ -283,11 +263,7 @@ def show_pairs(pairs: Iterable[tuple[str, object]]) -> None:
 
 @contextmanager
 def bar(
-    *,
-    rows: bool = False,
-    bursts: bool = False,
-    shown: bool = True,
-    get_time: Callable[[], float] = time.monotonic,
+    *, rows: bool = False, bursts: bool = False, shown: bool = True, get_time: Callable[[], float] = time.monotonic
 ) -> Iterator["Progress"]:
     """A progress bar that leaves no trace; where stderr is not a terminal, a line now and then if it takes long.
 

@@ -4,50 +4,46 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from esad.cli import options, output
+from esad.cli.command import command
 from esad.cli.explain import read_cases
+from esad.cli.options import option
 from esad.errors import InputError
 
 if TYPE_CHECKING:
-    from esad.io.reading import Reading
     from esad.report.findings import Findings
 
-__all__ = ["EXAMPLE", "report", "write_report"]
+__all__ = ["report", "write_report"]
 
-EXAMPLE = output.example(
+
+@command(
     "esad report payments.esad checked.csv --truth-column truth --out report.html",
     "esad report payments.esad new.csv --cases payments.csv --out report.html",
     "esad report pictures.esad checked/ --out report.html",
 )
-
-
-@options.reads_files
 def report(
     model: options.Model,
     data: options.Data,
-    out: Annotated[Path, options.option("--out -o", "REPORT", "HTML file to write.")],
+    out: Annotated[Path, option("--out -o REPORT", "HTML file to write.")],
     truth_column: options.TruthColumn = None,
     anomaly_value: options.AnomalyValue = None,
     kind_column: Annotated[
         str | None,
-        options.option(
-            "--kind-column",
-            "NAME",
+        option(
+            "--kind-column NAME",
             "Column with the kind of each anomaly; for pictures the sub-folders of anomaly/ say it.",
         ),
     ] = None,
     seen_kind: Annotated[
         list[str] | None,
-        options.option(
-            "--seen-kind", "KIND", "Kind that training had labels of; may be repeated. The others had none."
-        ),
+        option("--seen-kind KIND", "Kind that training had labels of; may be repeated. The others had none."),
     ] = None,
-    top: Annotated[int, options.option("--top -n", "N", "Explain the N worst rows.", min=1)] = 10,
+    top: Annotated[int, option("--top -n N", "Explain the N worst rows.", min=1)] = 10,
     id_column: options.IdColumn = None,
     labels_csv: options.LabelsCsv = None,
     cases: options.CasesFile = None,
     label_column: options.LabelColumn = None,
     *,
-    reading: "Reading",
+    reading: options.ReadingOptions,
     as_json: options.Json = False,
 ) -> None:
     """Write one HTML file: scores, figures against the truth, the worst rows with reasons, calibration, training, data.

@@ -8,30 +8,31 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from esad.cli import options, output
+from esad.cli.command import command
+from esad.cli.options import option
 from esad.errors import InputError
 
 if TYPE_CHECKING:
+    from esad.detectors.base import Detector
     from esad.detectors.scored_file import ScoredFile
-    from esad.io.reading import Reading
     from esad.scale import Outcome
     from esad.scale.work import Answer
     from esad.score.drift import Drift
 
-__all__ = ["EXAMPLE", "score"]
+__all__ = ["score"]
 
-EXAMPLE = output.example(
-    "esad score payments.esad new.csv --out scores.csv",
-    "esad score payments.esad new.parquet --top 20",
-    "esad score payments.esad new.csv --fdr 0.1 --out scores.csv",
-    "esad score payments.esad 'part-*.parquet' --out scores --jobs 8",
-)
 _MANY = "Many files"
 _MAX_SHIFTS = 5  # named in the warning of drift
 _MAX_SHOWN = 8  # files set aside that are shown; all are in the summary
 _TOP = 20  # shown when no file is asked for
 
 
-@options.reads_files
+@command(
+    "esad score payments.esad new.csv --out scores.csv",
+    "esad score payments.esad new.parquet --top 20",
+    "esad score payments.esad new.csv --fdr 0.1 --out scores.csv",
+    "esad score payments.esad 'part-*.parquet' --out scores --jobs 8",
+)
 def score(
     model: options.Model,
     data: Annotated[
@@ -43,59 +44,48 @@ def score(
         ),
     ],
     out: Annotated[
-        Path | None,
-        options.option("--out -o", "SCORES", "Scores file to write: .csv, .parquet or .xlsx. Of many files: folder."),
+        Path | None, option("--out -o SCORES", "Scores file to write: .csv, .parquet or .xlsx. Of many files: folder.")
     ] = None,
     id_column: options.IdColumn = None,
-    top: Annotated[
-        int | None, options.option("--top -n", "N", "Print the N worst rows; 20 without --out.", min=0)
-    ] = None,
+    top: Annotated[int | None, option("--top -n N", "Print the N worst rows; 20 without --out.", min=0)] = None,
     with_data: Annotated[
         bool,
-        options.option(
+        option(
             "--with-data",
-            None,
             "Write all columns of the table along, each row's line in a spreadsheet, and the reasons of alarms.",
         ),
     ] = False,
     alpha: Annotated[
         float | None,
-        options.option(
-            "--alpha", "SHARE", "Flag rows whose p-value is at most this: the share of false alarms among normal rows."
+        option(
+            "--alpha SHARE", "Flag rows whose p-value is at most this: the share of false alarms among normal rows."
         ),
     ] = None,
     fdr: Annotated[
         float | None,
-        options.option(
-            "--fdr",
-            "SHARE",
+        option(
+            "--fdr SHARE",
             "Flag rows so that at most this share of those flagged is expected to be false. Reads the data twice.",
         ),
     ] = None,
     engine: Annotated[
         str | None,
-        options.option(
-            "--engine",
-            "NAME",
+        option(
+            "--engine NAME",
             "Who scores the files: local, processes of this machine, or ray, tasks of a Ray cluster.",
             _MANY,
         ),
     ] = None,
     jobs: Annotated[
         int | None,
-        options.option(
-            "--jobs -j",
-            "N",
-            "Files at once, each with one thread; by default as many as there are cores.",
-            _MANY,
-            min=1,
+        option(
+            "--jobs -j N", "Files at once, each with one thread; by default as many as there are cores.", _MANY, min=1
         ),
     ] = None,
     ray_address: Annotated[
         str | None,
-        options.option(
-            "--ray-address",
-            "HOST:PORT",
+        option(
+            "--ray-address HOST:PORT",
             "Ray cluster that runs already; by default RAY_ADDRESS, or one started here.",
             _MANY,
         ),
@@ -110,7 +100,7 @@ def score(
         ),
     ] = None,
     *,
-    reading: "Reading",
+    reading: options.ReadingOptions,
     as_json: options.Json = False,
 ) -> None:
     """Score every row: the higher, the more anomalous.
@@ -123,8 +113,8 @@ def score(
     from esad.detectors.scored_file import score_file
 
     detector = load(model)
-    about_many = (engine, jobs, ray_address, form)
-    if len(data) > 1 or any(option is not None for option in about_many) or _is_many(data[0], detector.inputs_.kind):
+    workers: dict[str, Any] = {"engine": engine, "n_jobs": jobs, "address": ray_address, "form": form}
+    if len(data) > 1 or any(value is not None for value in workers.values()) or _is_many(data[0], detector):
         from esad.detectors.alarms import AlarmRule
 
         AlarmRule.of(detector, alpha=alpha, fdr=fdr)  # refuses what cannot be before anything is scored
@@ -132,15 +122,9 @@ def score(
             raise InputError("--fdr needs the p-values of all rows together. Give --alpha, or one file.")
         if top is not None or with_data:
             raise InputError(f"{'--top' if top is not None else '--with-data'} is for one file.")
-        outcome = _score_many(
-            model, data, out, about_many, id_column=id_column, alpha=alpha, reading=reading, as_json=as_json
-        )
-        if as_json:
-            output.json_out(outcome.to_json() | {"flagged_ratio": outcome.n_flagged / max(outcome.n_rows, 1)})
-        else:
-            _show_many(outcome)
-        if outcome.failures:
-            raise typer.Exit(1)
+        if out is None:
+            raise InputError("Many files are scored into a folder. Give it with --out FOLDER.")
+        _score_many(model, data, out, as_json, **workers, id_column=id_column, alpha=alpha, **reading.said())
         return
     if with_data and out is None:
         raise InputError("--with-data is about the scores file. Name it with --out.")
@@ -160,7 +144,7 @@ def score(
             on_remark=output.remark,
         )
     if found.drift is not None and found.drift.drifted:
-        output.warn(_drifted(found.drift))
+        output.warn(_describe_drift(found.drift))
     if as_json:
         output.json_out(found.to_json())
     else:
@@ -174,7 +158,7 @@ def score(
 # ---------------------------------------------------------------------- one file
 
 
-def _drifted(drift: "Drift") -> str:
+def _describe_drift(drift: "Drift") -> str:
     """What differs from the training rows, the farthest first."""
     found = [str(shift) for shift in drift.found]
     more = f"; and {len(found) - _MAX_SHIFTS} more" if len(found) > _MAX_SHIFTS else ""
@@ -209,31 +193,27 @@ def _cell(name: str, value: Any) -> object:
 # ---------------------------------------------------------------------- many files
 
 
-def _is_many(path: Path, kind: str) -> bool:
+def _is_many(path: Path, detector: "Detector") -> bool:
     """Whether many files are to be scored into a folder; one without tables is refused as one file is."""
     from esad.io.open import find_tables
 
     if path.is_dir():
-        return kind == "table" and bool(find_tables(path))
+        return detector.inputs_.kind == "table" and bool(find_tables(path))
     return not path.exists() and glob.has_magic(str(path))
 
 
 def _score_many(
     model: Path,
     data: Sequence[Path],
-    out: Path | None,
-    about_many: tuple[str | None, int | None, str | None, str | None],
-    *,
-    id_column: str | None,
-    alpha: float | None,
-    reading: "Reading",
+    out: Path,
     as_json: bool,
-) -> "Outcome":
+    *,
+    engine: str | None,
+    address: str | None,
+    **options: Any,
+) -> None:
     from esad.scale import score_shards
 
-    engine, jobs, address, form = about_many
-    if out is None:
-        raise InputError("Many files are scored into a folder. Give it with --out FOLDER.")
     if address is not None and engine not in (None, "ray"):
         raise InputError("--ray-address is for --engine ray.")
     n_done = 0
@@ -249,26 +229,20 @@ def _score_many(
                 n_done += answer is None or answer.record is not None
                 progress.update(task, advance=1, description=name)
 
-            outcome = score_shards(
-                model,
-                data,
-                out,
-                form=form,
-                id_column=id_column,
-                alpha=alpha,
-                engine=engine or ("local" if address is None else "ray"),
-                n_jobs=jobs,
-                address=address,
-                **reading.said(),
-                on_start=on_start,
-                on_done=on_done,
-            )
+            engine = engine or ("local" if address is None else "ray")
+            options |= {"on_start": on_start, "on_done": on_done}
+            outcome = score_shards(model, data, out, engine=engine, address=address, **options)
     except KeyboardInterrupt as interrupt:
         files = output.counted(n_done, "file")
         raise output.Interrupted(f"{files} scored into {str(out)!r}. The same command goes on.") from interrupt
     for found in outcome.remarks():
         output.remark(found)
-    return outcome
+    if as_json:
+        output.json_out(outcome.to_json() | {"flagged_ratio": outcome.n_flagged / max(outcome.n_rows, 1)})
+    else:
+        _show_many(outcome)
+    if outcome.failures:
+        raise typer.Exit(1)
 
 
 def _show_many(outcome: "Outcome") -> None:

@@ -10,27 +10,28 @@ from pathlib import Path
 from typing import Annotated
 
 from esad.cli import options, output
+from esad.cli.command import command
+from esad.cli.options import option
 from esad.errors import InputError, OutputError
 
-__all__ = ["EXAMPLE", "serve"]
+__all__ = ["serve"]
 
-EXAMPLE = output.example(
+_WHO, _LIMITS = "Who may ask", "Limits"
+
+
+@command(
     "esad serve payments.esad",
     "esad serve payments.esad --port 9000 --api-keys keys.txt",
     "esad serve payments.esad --host 0.0.0.0 --host-name scores.example --api-keys keys.txt",
 )
-_WHO, _LIMITS = "Who may ask", "Limits"
-
-
 def serve(
     model: options.Model,
     host: options.Host = "127.0.0.1",
     port: options.Port = 8000,
     api_keys: Annotated[
         Path | None,
-        options.option(
-            "--api-keys",
-            "FILE",
+        option(
+            "--api-keys FILE",
             "File with one API key a line, its name, scopes and rate behind it if need be; the variable "
             "ESAD_API_KEYS holds them otherwise.",
             _WHO,
@@ -38,48 +39,35 @@ def serve(
     ] = None,
     rate_limit: Annotated[
         float | None,
-        options.option(
-            "--rate-limit", "N", "Requests per second of every API key that has no rate of its own.", _LIMITS
-        ),
+        option("--rate-limit N", "Requests per second of every API key that has no rate of its own.", _LIMITS),
     ] = None,
     host_name: Annotated[
         list[str] | None,
-        options.option(
-            "--host-name", "NAME", "Host name that clients use, beside localhost and addresses; may be repeated.", _WHO
+        option(
+            "--host-name NAME", "Host name that clients use, beside localhost and addresses; may be repeated.", _WHO
         ),
     ] = None,
-    max_rows: Annotated[
-        int, options.option("--max-rows", "N", "Rows or pictures of one request.", _LIMITS, min=1)
-    ] = 10_000,
-    max_body: Annotated[
-        int, options.option("--max-body", "MIB", "Size of one request in MiB.", _LIMITS, min=1, max=1024)
-    ] = 16,
-    timeout: Annotated[float, options.option("--timeout", "SECONDS", "Time that an answer may take.", _LIMITS)] = 30.0,
+    max_rows: Annotated[int, option("--max-rows N", "Rows or pictures of one request.", _LIMITS, min=1)] = 10_000,
+    max_body: Annotated[int, option("--max-body MIB", "Size of one request in MiB.", _LIMITS, min=1, max=1024)] = 16,
+    timeout: Annotated[float, option("--timeout SECONDS", "Time that an answer may take.", _LIMITS)] = 30.0,
     watch: Annotated[
         bool,
-        options.option(
+        option(
             "--watch/--no-watch",
-            None,
             "Serve a new model file as soon as it takes the place of the old one; SIGHUP asks for it at any time.",
         ),
     ] = True,
     accept_new_columns: Annotated[
         bool,
-        options.option(
-            "--accept-new-columns", None, "Serve a new model file also if it takes other columns than the one before."
-        ),
+        option("--accept-new-columns", "Serve a new model file also if it takes other columns than the one before."),
     ] = False,
     require_signature: Annotated[
-        bool,
-        options.option(
-            "--require-signature", None, "Serve only model files that are signed by a trusted key; see esad trust."
-        ),
+        bool, option("--require-signature", "Serve only model files that are signed by a trusted key; see esad trust.")
     ] = False,
     access_log: Annotated[
         str | None,
-        options.option(
-            "--access-log",
-            "FILE",
+        option(
+            "--access-log FILE",
             "Append a line of JSON for every answer: request, key, status, rows, milliseconds. - is the terminal.",
         ),
     ] = None,

@@ -6,31 +6,23 @@ from typing import Annotated
 import typer
 
 from esad.cli import options, output
+from esad.cli.command import command
+from esad.cli.options import option
 from esad.errors import InputError
 
-__all__ = ["EXAMPLE", "TRUST_EXAMPLE", "sign", "trust"]
+__all__ = ["sign", "trust"]
 
-EXAMPLE = output.example(
+
+@command(
     "esad sign payments.esad --new-key --name ann",
     "esad sign payments.esad",
     "esad sign payments.esad --key /secrets/release.pem",
 )
-TRUST_EXAMPLE = output.example(
-    "esad trust",
-    "esad trust 'ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI... ann'",
-    "esad trust ann.pub",
-    "esad trust --remove ann",
-)
-
-
 def sign(
     model: options.Model,
-    key: Annotated[
-        Path | None,
-        options.option("--key", "FILE", "The private key; by default yours, in ~/.config/esad."),
-    ] = None,
-    new_key: Annotated[bool, options.option("--new-key", None, "Make the key first; one that is there stays.")] = False,
-    name: Annotated[str, options.option("--name", "NAME", "Whose key it is, for the line that others trust.")] = "",
+    key: Annotated[Path | None, option("--key FILE", "The private key; by default yours, in ~/.config/esad.")] = None,
+    new_key: Annotated[bool, option("--new-key", "Make the key first; one that is there stays.")] = False,
+    name: Annotated[str, option("--name NAME", "Whose key it is, for the line that others trust.")] = "",
     as_json: options.Json = False,
 ) -> None:
     """Sign a model file: a small file beside it says who made it, and that nobody changed it since."""
@@ -50,14 +42,18 @@ def sign(
     output.say(f"esad trust '{line}'" if name else f"esad trust '{line}' --name YOU")
 
 
+@command(
+    "esad trust",
+    "esad trust 'ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI... ann'",
+    "esad trust ann.pub",
+    "esad trust --remove ann",
+)
 def trust(
     key: Annotated[
         str | None, typer.Argument(metavar="KEY", help="A line that begins with ssh-ed25519, or a file that holds one.")
     ] = None,
-    name: Annotated[
-        str | None, options.option("--name", "NAME", "What to call the key; by default what its line says.")
-    ] = None,
-    remove: Annotated[str | None, options.option("--remove", "NAME", "Trust the key of that name no longer.")] = None,
+    name: Annotated[str | None, option("--name NAME", "What to call the key; by default what its line says.")] = None,
+    remove: Annotated[str | None, option("--remove NAME", "Trust the key of that name no longer.")] = None,
     as_json: options.Json = False,
 ) -> None:
     """Trust models that somebody signed; without a key, show who is trusted."""
