@@ -6,9 +6,8 @@ import pyarrow as pa
 import pytest
 
 from esad import IsolationForest, TrainingData, score_file
-from esad.detectors.alarms import AlarmRule
 from esad.detectors.opening import Block, Source
-from esad.detectors.scored_file import Worst, score_source
+from esad.detectors.scored_file import AlarmRule, Worst, score_source
 from esad.errors import DataFileError, InputError, OutputError
 
 

@@ -9,6 +9,7 @@ import pytest
 import esad
 from esad import IsolationForest, TrainingData
 from esad.errors import DataFileError, InputError
+from esad.table import statistics
 
 N_ROWS = 60
 
@@ -101,3 +102,18 @@ def test_a_threshold_that_the_rows_cannot_bear_is_refused_before_the_training(pa
     data.check_rule(esad.Threshold("false_alarm", 0.02), esad.ESAD(n_members=10))
     with pytest.raises(InputError, match="not both"):
         data.check_rule(None, esad.ESAD(), calibration_ratio=0.5, cross_calibration=True)
+
+
+@pytest.mark.parametrize("ids", [{"id_column": "serial"}, {}])
+def test_the_rows_of_a_file_are_counted_once(payments, monkeypatch, ids):
+    """Also where a column of ids is found and left out; the model is that of the same rows as a table."""
+    calls = []
+    count = statistics._columns
+    monkeypatch.setattr(statistics, "_columns", lambda *args, **how: calls.append(1) or count(*args, **how))
+    roles = {"label_column": "verdict", "anomaly_value": "fraud", "normal_value": "fine", **ids}
+    data = TrainingData.from_file(payments, on_remark=lambda remark: None, **roles)
+    forest = data.fit(IsolationForest(random_state=0))
+    assert len(calls) == 1
+    again = IsolationForest(random_state=0).fit(data.X, data.y)
+    assert (forest.anomaly_score(data.X) == again.anomaly_score(data.X)).all()
+    assert forest.inputs_.schema == again.inputs_.schema == data.schema

@@ -115,7 +115,7 @@ def score(
     detector = load(model)
     workers: dict[str, Any] = {"engine": engine, "n_jobs": jobs, "address": ray_address, "form": form}
     if len(data) > 1 or any(value is not None for value in workers.values()) or _is_many(data[0], detector):
-        from esad.detectors.alarms import AlarmRule
+        from esad.detectors.scored_file import AlarmRule
 
         AlarmRule.of(detector, alpha=alpha, fdr=fdr)  # refuses what cannot be before anything is scored
         if fdr is not None:

@@ -39,6 +39,7 @@ from esad.score.splits import calibration_rows
 from esad.score.threshold import Threshold, among_known
 from esad.table.profile import MAX_ROWS, Profile, profiled_rows
 from esad.table.schema import Schema, Table
+from esad.table.table import take_rows
 from esad.train.callbacks import Callback
 
 if TYPE_CHECKING:
@@ -152,7 +153,7 @@ class Detector(Decider, OutlierMixin, BaseEstimator):  # type: ignore[misc]  # s
         held_out = None
         if calibration_ratio is not None:
             chosen = calibration_rows(checked, calibration_ratio, seed_from(self.random_state))
-            held_out, data, checked = _taken(data, chosen), _taken(data, ~chosen), checked[~chosen]
+            held_out, data, checked = take_rows(data, chosen), take_rows(data, ~chosen), checked[~chosen]
         rows = self._learn_inputs(data, checked)
         if not isinstance(X, Table):  # whoever has read a table himself has looked at it
             _warn_of_texts(X, data, self.inputs_.schema)
@@ -264,7 +265,7 @@ class Detector(Decider, OutlierMixin, BaseEstimator):  # type: ignore[misc]  # s
         """Learn the preprocessing from the rows to train on, and give them preprocessed."""
         self._check_needed(checked)
         self.inputs_, rows = Inputs.fit(data, checked, scaling=self._scaling())
-        self._describe_inputs(rows, checked, _taken(data, profiled_rows(reference_rows(checked))))
+        self._describe_inputs(rows, checked, take_rows(data, profiled_rows(reference_rows(checked))))
         return rows
 
     def _describe_inputs(self, rows: Rows, y: NDArray[np.int8], profiled: Table | NDArray[Any]) -> None:
@@ -440,11 +441,6 @@ def _warn_of_texts(X: Any, data: Table | NDArray[Any], schema: Schema | None) ->
             ]
         for doubt in doubts:
             warnings.warn(doubt[0].upper() + doubt[1:], UserWarning, stacklevel=3)
-
-
-def _taken(data: Table | NDArray[Any], chosen: NDArray[Any]) -> Table | NDArray[Any]:
-    """The rows marked or numbered."""
-    return data.take(chosen) if isinstance(data, Table) else data[chosen]
 
 
 def _fingerprint(rows: Rows, y: NDArray[np.int8]) -> str:

@@ -2,33 +2,26 @@
 
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from esad.core.text import hint, listed
 from esad.errors import DataFileError, InputError, SchemaError
 from esad.io import checks
 from esad.io.checks import OnRemark, Remark
+from esad.io.open import TableFiles
 from esad.io.picture_folder import Broken, Listing, is_picture, list_folder
+from esad.io.reading import Reading
+from esad.io.roles import Roles, check_column
 
 if TYPE_CHECKING:
     from esad.detectors.base import Detector
-    from esad.io.open import TableFiles
-    from esad.io.reading import Reading
 
-__all__ = [
-    "Block",
-    "Source",
-    "check_kind",
-    "check_unknown",
-    "columns_for",
-    "list_pictures",
-    "open_pictures",
-    "open_source",
-    "open_table",
-    "plain_id",
-]
+__all__ = ["Block", "Source", "check_kind", "check_unknown", "list_pictures", "open_source", "open_table", "plain_id"]
 
 _Path = str | os.PathLike[str]
 _MAX_IDS = 1 << 20  # held in memory to see whether one is there twice
@@ -95,15 +88,11 @@ def open_source(
     path: _Path,
     detector: "Detector",
     *,
-    id_column: str | None = None,
-    truth_column: str | None = None,
-    kind_column: str | None = None,
     labels_csv: _Path | None = None,
-    reading: "Reading | None" = None,
-    noted_labels: bool = False,
+    reading: Reading | None = None,
     set_aside: bool = False,
-    with_cells: bool = False,
-    on_remark: OnRemark = checks.tell,
+    on_remark: OnRemark | None = checks.tell,
+    **table_options: Any,
 ) -> Source:
     """Open a file or folder for a model and check that it fits; what is odd about it is told.
 
@@ -113,43 +102,37 @@ def open_source(
         A table, or a folder of pictures or one of them, as the model takes. Pictures of another size are scaled.
     detector : Detector
         Fitted.
-    id_column, truth_column, kind_column : str, optional
-        Columns of a table that name the rows, say what is true of them, and say the kind of each anomaly. Without
-        `id_column` the ids are those of the column that named the rows in training.
     labels_csv : str or path-like, optional
         The truth of pictures; their sub-folders by default.
     reading : Reading, optional
         How numbers, dates and letters of a table are written; as in training where it does not say.
-    noted_labels : bool
-        Without `truth_column` take the column that held the labels in training, where the file has it.
     set_aside : bool
         Leave out pictures that cannot be read and note them in `Source.broken`; by default they are an error.
-    with_cells : bool
-        Give all columns of a table along.
-    on_remark : callable, optional
-        Told of unknown columns and the like.
+    on_remark : callable or None
+        Told of unknown columns and the like; None: nobody is.
+    **table_options
+        Which columns name the rows and say what is true of them, and more, as for `open_table`.
     """
     check_kind(path, detector)
-    if detector.inputs_.kind == "images":
-        for role, given in (("id_column", id_column), ("truth_column", truth_column), ("kind_column", kind_column)):
-            if given is not None:
-                raise InputError(f"`{role}` is for a table, and this is a folder of pictures.")
-        if with_cells:
-            raise InputError("`with_data` is for a table, and this is a folder of pictures.")
-        return open_pictures(path, detector, labels_csv=labels_csv, set_aside=set_aside, on_remark=on_remark)
-    if labels_csv is not None:
-        raise InputError("`labels_csv` is for a folder of pictures.")
-    return open_table(
-        path,
-        detector,
-        id_column=id_column,
-        truth_column=truth_column,
-        kind_column=kind_column,
-        reading=reading,
-        noted_labels=noted_labels,
-        with_cells=with_cells,
-        on_remark=on_remark,
-    )
+    if detector.inputs_.kind == "table":
+        if labels_csv is not None:
+            raise InputError("`labels_csv` is for a folder of pictures.")
+        data = TableFiles([path], reading=(reading or Reading()).with_notes(detector.notes_))
+        return open_table(data, detector, on_remark=on_remark, **table_options)
+    for role in ("id_column", "truth_column", "kind_column", "with_cells"):
+        if table_options.get(role):
+            role = "with_data" if role == "with_cells" else role
+            raise InputError(f"`{role}` is for a table, and this is a folder of pictures.")
+    broken: Broken = {}
+    listing = list_pictures(path, detector, labels_csv=labels_csv, broken=broken if set_aside else None)
+    if on_remark is not None and listing.resizing:
+        on_remark(Remark("note", listing.resizing))
+
+    def read() -> Iterator[Block]:
+        for batch in listing.batches():
+            yield Block(batch.images, list(batch.ids), batch.label_words, len(batch.ids))
+
+    return Source(read, "file", broken=broken)
 
 
 def check_kind(path: _Path, detector: "Detector") -> None:
@@ -164,40 +147,60 @@ def check_kind(path: _Path, detector: "Detector") -> None:
         )
 
 
+def list_pictures(
+    path: _Path, detector: "Detector", *, labels_csv: _Path | None = None, broken: Broken | None = None
+) -> Listing:
+    """The pictures of a folder, or one of them, to be read in the size and colours of a model."""
+    channels, height, width = detector.inputs_.shape
+    return list_folder(path, labels_csv, channels, broken, (width, height))
+
+
+# ---------------------------------------------------------------------- tables
+
+
 def open_table(
-    path: _Path,
+    data: TableFiles,
     detector: "Detector",
     *,
     id_column: str | None = None,
     truth_column: str | None = None,
     kind_column: str | None = None,
-    reading: "Reading | None" = None,
     noted_labels: bool = False,
     with_cells: bool = False,
     may_be_empty: bool = False,
     on_remark: OnRemark | None = None,
 ) -> Source:
-    """Open a table and check that its columns fit the model; as `open_source`, without a word unless asked."""
-    from esad.io.open import TableFiles
-    from esad.io.reading import Reading
-    from esad.io.roles import Roles, check_column
+    """Check that the columns of tables fit the model, and give their rows.
 
-    notes = detector.notes_
-    data = TableFiles([path], reading=(reading or Reading()).with_notes(notes))
-    roles = {"id_column": id_column, "truth_column": truth_column, "kind_column": kind_column}
-    for role, name in roles.items():
+    Parameters
+    ----------
+    data : TableFiles
+    detector : Detector
+    id_column, truth_column, kind_column : str, optional
+        Columns that name the rows, say what is true of them, and say the kind of each anomaly. Without `id_column` the
+        ids are those of the column that named the rows in training.
+    noted_labels : bool
+        Without `truth_column` take the column that held the labels in training, where the file has it.
+    with_cells : bool
+        Give all columns along.
+    may_be_empty : bool
+        Whether a file without rows is none the worse for it.
+    on_remark : callable, optional
+        As for `open_source`.
+    """
+    given = {"id_column": id_column, "truth_column": truth_column, "kind_column": kind_column}
+    for role, name in given.items():
         check_column(name, data.names, data.files[0], role)
+    notes = detector.notes_
     known = Roles.from_notes(notes, data.names)
-    aside = {*roles.values(), known.id_column, known.label_column, *known.ignore}
-    features, unknown = columns_for(data, detector, aside)
-    if noted_labels and truth_column is None:
-        truth_column = known.label_column
-    lost_id = None
-    if id_column is None:
-        id_column = known.id_column
-        lost_id = notes.get("id_column") if id_column is None and truth_column is None else None
-    roles_read = [name for name in (id_column, truth_column, kind_column) if name is not None]
-    wanted = list(data.names if with_cells else dict.fromkeys([*features, *roles_read]))
+    features, unknown = _divide_columns(
+        data, detector, {*given.values(), known.id_column, known.label_column, *known.ignore}
+    )
+    truth_name = truth_column or (known.label_column if noted_labels else None)
+    id_name = id_column or known.id_column
+    lost_id = notes.get("id_column") if id_name is None and truth_name is None else None
+    named = (id_name, truth_name, kind_column)
+    wanted = list(data.names if with_cells else dict.fromkeys([*features, *filter(None, named)]))
     if on_remark is not None:
         _tell_odd(data, unknown, lost_id, on_remark)
 
@@ -209,49 +212,28 @@ def open_table(
             share = now
 
         for batch in data.batches(wanted, schema=detector.inputs_.schema, may_be_empty=may_be_empty, on_share=note):
-            ids, truth, kinds = (
-                None if name is None else batch[name] for name in (id_column, truth_column, kind_column)
-            )
+            ids, truth, kinds = (None if name is None else batch[name] for name in named)
             cells = batch if with_cells else None
             yield Block(batch.select(features), ids, truth, batch.num_rows, kinds, cells, share)
 
     return Source(
         read,
-        id_column,
+        id_name,
         data.n_rows,
         tuple(unknown),
         lost_id,
-        truth_name=truth_column,
+        truth_name=truth_name,
         cell_names=data.names if with_cells else None,
-        ids_tell=lambda: id_column is None or _are_distinct(data, id_column),
+        ids_tell=lambda: id_name is None or _are_distinct(data, id_name),
     )
 
 
-def _are_distinct(data: "TableFiles", name: str) -> bool:
-    """Whether no cell of a column is blank or there twice; of more than so many it is not known."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    parts: list[pa.Table] = []
-    for batch in data.batches([name], may_be_empty=True):
-        parts.append(batch)
-        if batch[name].null_count or sum(part.num_rows for part in parts) > _MAX_IDS:
-            return False
-    if not parts:
-        return True
-    ids = pa.concat_tables(parts, promote_options="permissive")[name]
-    is_blank = pa.types.is_string(ids.type) and pc.any(pc.equal(pc.utf8_trim_whitespace(ids), "")).as_py()
-    return not is_blank and pc.count_distinct(ids).as_py() == len(ids)
-
-
-def columns_for(
-    data: "TableFiles", detector: "Detector", aside: Iterable[str | None]
-) -> tuple[list[str], Sequence[str]]:
+def _divide_columns(data: TableFiles, detector: "Detector", aside: Iterable[str | None]) -> tuple[list[str], list[str]]:
     """The columns of a file that the model takes, and those that nothing explains; `aside` are known to be neither."""
     schema, names, others = detector.inputs_.schema, data.names, set(aside)
     assert schema is not None  # the model takes tables
     if not schema.named:
-        return [name for name in names if name not in others], ()
+        return [name for name in names if name not in others], []
     trained = set(schema.names)
     missing = [name for name in schema.names if name not in set(names)]
     if missing:
@@ -264,7 +246,7 @@ def columns_for(
     return list(schema.names), [name for name in names if name not in trained and name not in others]
 
 
-def _tell_odd(data: "TableFiles", unknown: Sequence[str], lost_id: str | None, on_remark: OnRemark) -> None:
+def _tell_odd(data: TableFiles, unknown: Iterable[str], lost_id: str | None, on_remark: OnRemark) -> None:
     for remark in check_unknown(unknown):
         on_remark(remark)
     if data.dialect is not None:
@@ -281,33 +263,18 @@ def check_unknown(columns: Iterable[str]) -> Iterator[Remark]:
         yield Remark("warning", f"columns that were not in training are ignored: {listed(unexplained)}.")
 
 
-def list_pictures(
-    path: _Path, detector: "Detector", *, labels_csv: _Path | None = None, broken: Broken | None = None
-) -> Listing:
-    """The pictures of a folder, or one of them, to be read in the size and colours of a model."""
-    channels, height, width = detector.inputs_.shape
-    return list_folder(path, labels_csv, channels, broken, (width, height))
-
-
-def open_pictures(
-    path: _Path,
-    detector: "Detector",
-    *,
-    labels_csv: _Path | None = None,
-    set_aside: bool = False,
-    on_remark: OnRemark | None = None,
-) -> Source:
-    """Open a folder of pictures, or one; their ids are the paths below the folder. See `open_source`."""
-    broken: Broken = {}
-    listing = list_pictures(path, detector, labels_csv=labels_csv, broken=broken if set_aside else None)
-    if on_remark is not None and listing.resizing:
-        on_remark(Remark("note", listing.resizing))
-
-    def read() -> Iterator[Block]:
-        for batch in listing.batches():
-            yield Block(batch.images, list(batch.ids), batch.label_words, len(batch.ids))
-
-    return Source(read, "file", broken=broken)
+def _are_distinct(data: TableFiles, name: str) -> bool:
+    """Whether no cell of a column is blank or there twice; of more than so many it is not known."""
+    parts: list[pa.Table] = []
+    for batch in data.batches([name], may_be_empty=True):
+        parts.append(batch)
+        if batch[name].null_count or sum(part.num_rows for part in parts) > _MAX_IDS:
+            return False
+    if not parts:
+        return True
+    ids = pa.concat_tables(parts, promote_options="permissive")[name]
+    is_blank = pa.types.is_string(ids.type) and pc.any(pc.equal(pc.utf8_trim_whitespace(ids), "")).as_py()
+    return not is_blank and pc.count_distinct(ids).as_py() == len(ids)
 
 
 def plain_id(cell: Any) -> Any:

@@ -1,20 +1,22 @@
-"""A model over a file or folder of any length: scores into a file, the worst rows, and what is odd, in one pass."""
+"""A model over a file or folder of any length: scores into a file, alarms, the worst rows, what is odd, in one pass."""
 
+import math
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from esad.detectors.alarms import AlarmRule
+from esad.core.arguments import check_share
+from esad.detectors.model_file import load
 from esad.detectors.opening import Block, Source, open_source, plain_id
 from esad.errors import DataFileError, InputError
 from esad.io import checks
-from esad.io.checks import OnProgress, OnRemark
+from esad.io.checks import OnProgress, OnRemark, Remark
 from esad.io.provenance import sources_in
 from esad.io.reading import Reading
 from esad.io.roles import Roles
@@ -22,15 +24,151 @@ from esad.io.scores import ScoreWriter
 from esad.preprocess.inputs import read as read_rows
 from esad.score.conformal import Calibration
 from esad.score.drift import LEVEL, Drift
+from esad.table.table import join_rows, take_rows
 
 if TYPE_CHECKING:
     from esad.detectors.base import Detector
+    from esad.score.threshold import Forecast
 
-__all__ = ["ScoredFile", "Worst", "calibrate_on_file", "score_all", "score_blocks", "score_file", "score_source"]
+__all__ = [
+    "AlarmRule",
+    "ScoredFile",
+    "Worst",
+    "calibrate_on_file",
+    "score_all",
+    "score_blocks",
+    "score_file",
+    "score_source",
+]
 
 _Path = str | os.PathLike[str]
 Scores = NDArray[np.float64]
 _N_REASONS = 3  # columns named for an alarm
+
+
+@dataclass(frozen=True)
+class AlarmRule:
+    """What makes a row an alarm.
+
+    Attributes
+    ----------
+    threshold : float
+    calibration : Calibration or None
+    last_rank : int or None
+        The largest p-value of an alarm, as `Calibration.ranks` counts; None: by the threshold.
+    alpha, fdr : float or None
+        What was asked for.
+    forecast : Forecast or None
+        What the threshold is expected to do; None for other rules and where the model does not say.
+
+    Examples
+    --------
+    >>> from esad import IsolationForest
+    >>> X = np.random.default_rng(0).normal(size=(400, 3))
+    >>> forest = IsolationForest(random_state=0).fit(X, calibration_ratio=0.5)
+    >>> rule = AlarmRule.of(forest, alpha=0.05)
+    >>> scores = forest.anomaly_score(X)
+    >>> bool(rule.flags(scores, rule.p_values(forest, X, scores)).mean() < 0.1), rule.describe(3)
+    (True, 'with a p-value of at most 0.05')
+    """
+
+    threshold: float
+    calibration: Calibration | None
+    last_rank: int | None = None
+    alpha: float | None = None
+    fdr: float | None = None
+    forecast: "Forecast | None" = None
+
+    @classmethod
+    def of(cls, detector: "Detector", *, alpha: float | None = None, fdr: float | None = None) -> "AlarmRule":
+        """The rule asked for, checked against the model; one with `fdr` is not complete before `for_file`."""
+        if alpha is not None and fdr is not None:
+            raise InputError("Give `alpha` or `fdr`, not both.")
+        calibration, last_rank = detector.calibration_, None
+        for name, share in (("`alpha`", alpha), ("`fdr`", fdr)):
+            if share is None:
+                continue
+            check_share(name, share)
+            if calibration is None:
+                raise InputError(
+                    f"{name} needs p-values, and the model has no calibration. Train it with `calibration_ratio`, or "
+                    "give it normal rows with: esad calibrate"
+                )
+            calibration.check_level(share, name=name)
+            last_rank = calibration.last_rank(alpha) if alpha is not None else None
+        forecast = detector.forecast_ if alpha is None and fdr is None else None
+        return cls(detector.threshold_, calibration, last_rank, alpha, fdr, forecast)
+
+    def for_file(self, p_values: Iterable[Scores | None]) -> tuple["AlarmRule", int]:
+        """The rule for a file by the p-values of all rows, for a false-discovery rate, and how many rows there are."""
+        assert self.calibration is not None and self.fdr is not None
+        n_by_rank = np.zeros(self.calibration.n_rows + 2, dtype=np.int64)
+        for some in p_values:
+            assert some is not None  # there is a calibration
+            n_by_rank += np.bincount(self.ranks(some), minlength=len(n_by_rank))
+        rule = replace(self, last_rank=self.calibration.last_discovery(n_by_rank, self.fdr))
+        return rule, int(n_by_rank.sum())
+
+    def p_values(self, detector: "Detector", X: Any, scores: Scores) -> Scores | None:
+        """p-values of scored rows; None without a calibration."""
+        if self.calibration is None:
+            return None
+        return detector.p_value(X) if self.calibration.is_cross else self.calibration.p_values(scores)
+
+    def flags(self, scores: Scores, p_values: Scores | None) -> NDArray[np.bool_]:
+        """Which rows are alarms."""
+        if self.last_rank is None or p_values is None:
+            return scores > self.threshold
+        return np.asarray(self.ranks(p_values) <= self.last_rank)
+
+    def ranks(self, p_values: Scores) -> NDArray[np.int64]:
+        """p-values as counts of calibration rows."""
+        assert self.calibration is not None
+        return np.rint(p_values * (self.calibration.n_rows + 1)).astype(np.int64)
+
+    # ------------------------------------------------------------------ in words
+
+    def describe(self, n_flagged: int) -> str:
+        """The rule in words, to follow "12 flagged"."""
+        if self.last_rank is None:
+            return f"above the threshold {self.threshold:.6g}"
+        if self.alpha is not None:
+            return f"with a p-value of at most {self.alpha:g}"
+        assert self.calibration is not None
+        told = f"at a false-discovery rate of {100 * (self.fdr or 0):.1f} %"
+        largest = self.last_rank / (self.calibration.n_rows + 1)
+        return f"{told}: p-values up to {largest:.3g}" if n_flagged else told
+
+    def limits(self, n_flagged: int, n_rows: int) -> Iterator[Remark]:
+        """What weakens a false-discovery rate: members in place of held-out rows, or too few of these."""
+        if self.fdr is None or self.calibration is None:
+            return
+        n_calibration = self.calibration.n_rows
+        if self.calibration.pollution_ratio:
+            yield Remark(
+                "warning", "the highest calibration scores were cut off: the false-discovery rate may be much exceeded."
+            )
+        if self.calibration.is_cross:
+            yield Remark(
+                "note", "the p-values of this model are cross-conformal: it keeps to the false-discovery rate about."
+            )
+        n_together = math.ceil(n_rows / (self.fdr * (n_calibration + 1)) - 1e-9)
+        if not n_flagged and n_together > 1:
+            needed = math.ceil(n_rows / self.fdr - 1e-9) - 1
+            yield Remark(
+                "note",
+                f"with {n_calibration:,} calibration rows, {n_together:,} of {n_rows:,} rows must stand "
+                f"out together before any is flagged at this rate; with {needed:,}, a single one can.",
+            )
+
+    def to_json(self) -> dict[str, Any]:
+        """What was asked for and what came of it."""
+        found: dict[str, Any] = {"threshold": self.threshold, "alpha": self.alpha, "fdr": self.fdr}
+        if self.calibration is not None:
+            found["calibration"] = {"kind": self.calibration.kind, "n_rows": self.calibration.n_rows}
+            if self.last_rank is not None:
+                found["largest_p_value"] = self.last_rank / (self.calibration.n_rows + 1)
+        return found if self.forecast is None else found | {"forecast": self.forecast.to_json()}
 
 
 class Worst:
@@ -65,7 +203,8 @@ class Worst:
         all_scores, all_rows = np.append(self.scores, scores[chosen]), np.append(self.rows, rows)
         kept = np.lexsort((all_rows, -all_scores))[: self.n_kept]
         all_ids = [*self.ids, *new_ids]
-        self.X = _take(_take(block.X, chosen) if self.X is None else _join(self.X, _take(block.X, chosen)), kept)
+        chosen_rows = take_rows(block.X, chosen)
+        self.X = take_rows(chosen_rows if self.X is None else join_rows([self.X, chosen_rows]), kept)
         if p_values is not None:
             before = np.empty(0) if self.p_values is None else self.p_values
             self.p_values = np.append(before, p_values[chosen])[kept]
@@ -73,30 +212,13 @@ class Worst:
 
     def to_json(self, rule: AlarmRule, id_name: str, *, row_numbers: bool = False) -> list[dict[str, Any]]:
         """One dictionary a row: name, score, whether it is an alarm and, where known, its p-value and number."""
-        flagged = rule.flags(self.scores, self.p_values).tolist()
-        found = [
-            {id_name: name, "score": score, "anomaly": flag}
-            for name, score, flag in zip(self.ids, self.scores.tolist(), flagged, strict=True)
-        ]
+        columns = {id_name: self.ids, "score": self.scores.tolist()}
+        columns["anomaly"] = rule.flags(self.scores, self.p_values).tolist()
         if self.p_values is not None:
-            for row, p_value in zip(found, self.p_values.tolist(), strict=True):
-                row["p_value"] = p_value
+            columns["p_value"] = self.p_values.tolist()
         if row_numbers:
-            for row, number in zip(found, self.rows.tolist(), strict=True):
-                row["row"] = number
-        return found
-
-
-def _take(X: Any, rows: NDArray[np.intp]) -> Any:
-    return X[rows] if isinstance(X, np.ndarray) else X.take(rows)
-
-
-def _join(first: Any, other: Any) -> Any:
-    if isinstance(first, np.ndarray):
-        return np.concatenate([first, other])
-    import pyarrow as pa
-
-    return pa.concat_tables([first, other], promote_options="permissive")
+            columns["row"] = self.rows.tolist()
+        return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
 @dataclass(frozen=True)
@@ -139,17 +261,16 @@ class ScoredFile:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values that `json.dumps` takes."""
-        counts = {"n_rows": self.n_rows, "n_flagged": self.n_flagged, "flagged_ratio": self.flagged_ratio}
-        return (
-            counts
-            | self.rule.to_json()
-            | {
-                "out": None if self.out is None else str(self.out),
-                "drift": None if self.drift is None else self.drift.to_json(),
-                "failures": [{"file": name, "reason": reason} for name, reason in sorted(self.broken.items())],
-                "top": self.worst.to_json(self.rule, self.id_name, row_numbers=self.row_numbers),
-            }
-        )
+        return {
+            "n_rows": self.n_rows,
+            "n_flagged": self.n_flagged,
+            "flagged_ratio": self.flagged_ratio,
+            **self.rule.to_json(),
+            "out": None if self.out is None else str(self.out),
+            "drift": None if self.drift is None else self.drift.to_json(),
+            "failures": [{"file": name, "reason": reason} for name, reason in sorted(self.broken.items())],
+            "top": self.worst.to_json(self.rule, self.id_name, row_numbers=self.row_numbers),
+        }
 
 
 def score_file(
@@ -223,7 +344,7 @@ def score_file(
     >>> found.n_rows, found.worst.ids
     (61, [60])
     """
-    detector = _load(model)
+    detector = load(model) if isinstance(model, str | os.PathLike) else model
     rule = AlarmRule.of(detector, alpha=alpha, fdr=fdr)
     reading = Reading(
         decimal=decimal, date_format=date_format, encoding=encoding, sheet=sheet, max_unpacked=max_unpacked
@@ -242,12 +363,6 @@ def score_file(
     for remark in rule.limits(found.n_flagged, found.n_rows):
         on_remark(remark)
     return found
-
-
-def _load(model: Any) -> "Detector":
-    from esad.detectors.model_file import load
-
-    return load(model) if isinstance(model, str | os.PathLike) else model
 
 
 def score_source(
@@ -269,26 +384,25 @@ def score_source(
     with ExitStack() as opened:
         writer = None
         if out is not None:
-            with_p_values = rule.calibration is not None
-            writer = opened.enter_context(
-                ScoreWriter(
-                    out,
-                    id_name=source.id_name,
-                    inputs=inputs,
-                    p_values=with_p_values,
-                    row_numbers=numbered,
-                    data=source.cell_names,
-                )
+            writer = ScoreWriter(
+                out,
+                id_name=source.id_name,
+                inputs=inputs,
+                p_values=rule.calibration is not None,
+                row_numbers=numbered,
+                data=source.cell_names,
             )
+            opened.enter_context(writer)
         n_before = None
-        if rule.fdr is not None:
-            rule, n_before = _rule_for(detector, source, rule, on_progress)
+        if rule.fdr is not None:  # how small p-values must be, all of them tell
+            blocks = score_blocks(detector, source, on_progress, word="counting")
+            rule, n_before = rule.for_file(rule.p_values(detector, X, scores) for _, X, scores in blocks)
         for block, X, scores in score_blocks(detector, source, on_progress):
             p_values = rule.p_values(detector, X, scores)
             flagged = rule.flags(scores, p_values)
             if writer is not None and block.cells is not None:
                 reasons = _main_reasons(detector, block.X, flagged)
-                writer.write_with_data(scores, flagged, block.cells, reasons, p_values=p_values)
+                writer.write(scores, flagged, p_values=p_values, data=block.cells, reasons=reasons)
             elif writer is not None:
                 writer.write(scores, flagged, ids=block.ids, p_values=p_values)
             if monitor is not None:
@@ -330,23 +444,6 @@ def _main_reasons(detector: "Detector", X: Any, flagged: NDArray[np.bool_]) -> l
             if found.total[number, index] > 0
         )
     return told
-
-
-def _rule_for(
-    detector: "Detector", source: Source, rule: AlarmRule, on_progress: OnProgress | None
-) -> tuple[AlarmRule, int]:
-    """Read the file once to see how small its p-values must be for the false-discovery rate; count its rows."""
-    n_rows = 0
-
-    def p_values() -> Iterator[Scores]:
-        nonlocal n_rows
-        for block, X, scores in score_blocks(detector, source, on_progress, word="counting"):
-            n_rows += block.n_rows
-            found = rule.p_values(detector, X, scores)
-            assert found is not None
-            yield found
-
-    return rule.for_file(p_values()), n_rows
 
 
 def score_blocks(
@@ -417,7 +514,6 @@ def calibrate_on_file(
             "that were kept apart, or fit with `calibration_ratio` or `cross_calibration`."
         )
     asked = roles or Roles()
-    is_table = detector.inputs_.kind == "table"
     source = open_source(
         data,
         detector,
@@ -427,15 +523,13 @@ def calibrate_on_file(
         noted_labels=True,
         on_remark=on_remark,
     )
-    if is_table and source.truth_name is None:
+    if detector.inputs_.kind == "table" and source.truth_name is None:
         asked.check_values()
     scores, words = score_all(detector, source, on_progress)
     is_anomaly = np.zeros(len(scores), dtype=bool)
     if words is not None:
-        if not asked.has_words and asked.label_column in (None, detector.notes_.get("label_column")):
-            asked = asked.with_noted_words(detector.notes_, words)
         name = source.truth_name or ("sub-folder" if labels_csv is None else "label")
-        is_anomaly = asked.labels(words, name=name) < 0
+        is_anomaly = asked.with_noted_words(detector.notes_, words).labels(words, name=name) < 0
     calibration = Calibration.of([scores[~is_anomaly]], "given", pollution_ratio=pollution_ratio)
     if is_anomaly.any():
         calibration = calibration.with_anomalies(scores[is_anomaly])

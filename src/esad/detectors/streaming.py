@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from esad.core import processes
 from esad.core.arguments import check_share
 from esad.errors import InputError, LabelError, SchemaError
-from esad.io.sample import Sample, joined, priorities, taken
+from esad.io.sample import Sample, priorities
 from esad.io.stream import LabelledBlock, Stream, TableStream
 from esad.labels import LabelCounts
 from esad.preprocess.image import ImagePreprocessor
@@ -27,6 +27,7 @@ from esad.table.encode import TabularPreprocessor
 from esad.table.profile import MAX_ROWS
 from esad.table.schema import Table
 from esad.table.statistics import TableStatistics
+from esad.table.table import join_rows, take_rows
 
 __all__ = ["Portion", "Refill", "Survey"]
 
@@ -115,7 +116,7 @@ class Survey:
             chosen = np.flatnonzero(block.y == label)
             self.n_by_label[label] += len(chosen)
             if len(chosen):
-                sample.add(block.numbers[chosen], taken(block.X, chosen))
+                sample.add(block.numbers[chosen], take_rows(block.X, chosen))
 
     def _add_table(self, block: LabelledBlock, reference: NDArray[np.bool_]) -> None:
         try:
@@ -142,7 +143,7 @@ class Survey:
             return
         assert isinstance(self.source, TableStream)
         self.source = self.source.without(names)
-        self.statistics.columns = [column for column in self.statistics.columns if column.name not in names]
+        self.statistics.leave_out(names)
         for sample in self._samples:
             sample.leave_out(names)
 
@@ -176,14 +177,14 @@ class Survey:
         pairs = [(sample, label) for sample, label in ((self.anomalies, -1), (self.normals, 1)) if len(sample)]
         y = np.repeat(np.array([label for _, label in pairs], dtype=np.int8), [len(sample) for sample, _ in pairs])
         parts = [sample.rows(0, len(sample)) for sample, _ in pairs]
-        return (joined(parts) if parts else None), y
+        return (join_rows(parts) if parts else None), y
 
     def held_out(self, *, n_calibration: int = 0) -> tuple[Any, NDArray[np.int8]]:
         """Rows that the training does not see, but for the labelled ones at the end, and the labels of all."""
         kept, y = self.labelled()
         rows = self.unlabelled.rows(n_calibration, n_calibration + self.n_held_out())
         y = np.concatenate([np.zeros(len(rows), dtype=np.int8), y])
-        return (rows if kept is None else joined([rows, kept])), y
+        return (rows if kept is None else join_rows([rows, kept])), y
 
     def n_held_out(self) -> int:
         """How many unlabelled rows the training does not see."""
@@ -326,7 +327,7 @@ class Refill:
                     wanted &= keys > np.uint64(portion.limit)
                 chosen = np.flatnonzero(wanted)
                 if len(chosen):
-                    yield portion.inputs.rows_of(read(taken(block.X, chosen)), estimator=self._estimator)
+                    yield portion.inputs.rows_of(read(take_rows(block.X, chosen)), estimator=self._estimator)
 
 
 def _most(n_rows: int, width: int) -> int:

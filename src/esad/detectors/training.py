@@ -15,7 +15,7 @@ from esad.core.arguments import check_share
 from esad.core.memory import data_limit
 from esad.core.random import seed_from
 from esad.core.text import counted, listed
-from esad.detectors.opening import check_kind, check_unknown, columns_for, list_pictures, plain_id
+from esad.detectors.opening import check_kind, list_pictures, open_table, plain_id
 from esad.detectors.streaming import Survey
 from esad.errors import DataFileError, InputError
 from esad.io import checks
@@ -24,13 +24,16 @@ from esad.io.open import Listing, TableFiles, find_tables, open_data
 from esad.io.picture_folder import Resize
 from esad.io.provenance import DataSource, note_sources
 from esad.io.reading import Reading
-from esad.io.roles import Roles, check_column
+from esad.io.roles import Roles
 from esad.io.stream import PictureStream, TableStream
 from esad.labels import LabelCounts
 from esad.labels import counts as count_labels
+from esad.preprocess.inputs import reference_rows
 from esad.score.splits import N_PARTS, calibration_rows, held_out_rows
 from esad.score.threshold import Threshold
 from esad.table.schema import Schema, Table
+from esad.table.statistics import TableStatistics
+from esad.table.table import join_rows
 
 if TYPE_CHECKING:
     from esad.detectors.base import Detector
@@ -98,7 +101,7 @@ class TrainingData:
     source: DataSource | None = None
     labels_csv: str | None = None
     written: Mapping[str, str] = field(default_factory=dict)
-    _parsed: Table | None = None  # of X
+    _table: Table | None = None  # X, parsed and counted
 
     @classmethod
     def from_file(
@@ -239,15 +242,6 @@ class TrainingData:
                 check_kind(path, detector)
             _check_table_options(labels_csv, skip_broken)
             data = TableFiles(files or (path,), reading=(reading or Reading()).with_notes(detector.notes_))
-            check_column(label_column, data.names, data.files[0], "label_column")
-            check_column(id_column, data.names, data.files[0], "id_column")
-            known = Roles.from_notes(detector.notes_, data.names)
-            roles = replace(
-                roles,
-                label_column=label_column or known.label_column,
-                id_column=id_column or known.id_column,
-            )
-            roles.check_values()
             found = _read_for_model(data, detector, roles, on_remark)
         return replace(found, y=found.labels)
 
@@ -326,7 +320,7 @@ class TrainingData:
         detector
         """
         if self.survey is None:
-            X = self.X if self.kind == "images" else self._parsed or Table.from_any(self.X)  # was looked at
+            X = self.X if self.kind == "images" else self._table or Table.from_any(self.X)  # was looked at
             detector.fit(X, self.y, calibration_ratio=calibration_ratio, callbacks=callbacks)
         else:
             detector.fit_stream(self.survey, calibration_ratio=calibration_ratio, callbacks=callbacks)
@@ -500,46 +494,48 @@ def _read_table(path: Path, data: TableFiles, roles: Roles, on_remark: OnRemark)
     if not columns:
         raise DataFileError(f"{str(path)!r} has no column left to learn from.")
     named = [] if roles.id_column is None else [roles.id_column]
-    table = data.read([*columns, *named], label_column=roles.label_column, text=roles.text)
-    _check_enough(path, table.num_rows, "row")
-    y = None if roles.label_column is None else roles.labels(table[roles.label_column])
-    ids = None if roles.id_column is None else table[roles.id_column].to_pylist()
-    features = table.select(columns)
-    parsed = Table.from_any(features)
-    schema = Schema.infer(parsed)
+    rows = data.read([*columns, *named], label_column=roles.label_column, text=roles.text)
+    _check_enough(path, rows.num_rows, "row")
+    y = None if roles.label_column is None else roles.labels(rows[roles.label_column])
+    ids = None if roles.id_column is None else rows[roles.id_column].to_pylist()
+    features = rows.select(columns)
+    table = Table.from_any(features)
+    statistics = TableStatistics.of(table, reference_rows(np.zeros(len(features), dtype=np.int8) if y is None else y))
+    schema = statistics.schema()
     _tell_all(checks.check_texts(features, schema), on_remark)
     left_out = _id_columns(path, schema)
     if left_out:
         features = features.drop_columns(list(left_out))
-        schema = replace(schema, columns=tuple(column for column in schema.columns if column.name not in left_out))
+        table = table.select([name for name in table.names if name not in left_out])
+        statistics.leave_out(left_out)
+        schema = statistics.schema()
     _tell_all(checks.check_kinds(features, schema, label_column=roles.label_column), on_remark)
-    return TrainingData(
-        X=features, y=y, roles=roles, schema=schema, ids=ids, left_out=left_out, _parsed=None if left_out else parsed
-    )
+    counted_table = replace(table, statistics=statistics)
+    return TrainingData(X=features, y=y, roles=roles, schema=schema, ids=ids, left_out=left_out, _table=counted_table)
 
 
 def _read_for_model(data: TableFiles, detector: "Detector", roles: Roles, on_remark: OnRemark) -> TrainingData:
     """The columns that a model takes, typed as in its training."""
-    known = Roles.from_notes(detector.notes_, data.names)
-    aside = [roles.label_column, roles.id_column, known.label_column, known.id_column, *known.ignore]
-    features, unknown = columns_for(data, detector, aside)
-    _tell_all(check_unknown(unknown), on_remark)
-    if data.dialect is not None:
-        _tell_all(checks.check_notation(data.dialect, data.reading), on_remark)
-    schema, named = (
-        detector.inputs_.schema,
-        [name for name in (roles.label_column, roles.id_column) if name is not None],
+    source = open_table(
+        data,
+        detector,
+        id_column=roles.id_column,
+        truth_column=roles.label_column,
+        noted_labels=True,
+        on_remark=on_remark,
     )
-    batches = list(data.batches(list(dict.fromkeys([*features, *named])), schema=schema))
-    table = pa.concat_tables(batches, promote_options="permissive")
-    y = None
-    if roles.label_column is not None:
-        words = table[roles.label_column]
-        if roles.label_column == known.label_column and not roles.has_words:
-            roles = roles.with_noted_words(detector.notes_, words)
+    roles = replace(roles, label_column=source.truth_name, id_column=source.id_name)
+    roles.check_values()
+    blocks = list(source)
+    y = ids = None
+    if source.truth_name is not None:
+        words = pa.chunked_array([chunk for block in blocks for chunk in block.truth.chunks])
+        roles = roles.with_noted_words(detector.notes_, words)
         y = roles.labels(words)
-    ids = None if roles.id_column is None else [plain_id(cell) for cell in table[roles.id_column]]
-    return TrainingData(X=table.select(features), y=y, roles=roles, schema=schema, ids=ids)
+    if source.id_name is not None:
+        ids = [plain_id(cell) for block in blocks for cell in block.ids]
+    X = join_rows([block.X for block in blocks])
+    return TrainingData(X=X, y=y, roles=roles, schema=detector.inputs_.schema, ids=ids)
 
 
 def _ignore_remark(remark: Remark) -> None:

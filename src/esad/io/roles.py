@@ -94,7 +94,9 @@ class Roles:
         return (self.anomaly_value, self.normal_value, self.unlabelled_value) != (None, None, None)
 
     def with_noted_words(self, notes: Mapping[str, Any], values: Any) -> "Roles":
-        """The same with the words that a model notes, as far as they occur among these values."""
+        """The same with the words that a model notes, as far as they occur among these values and none are given."""
+        if self.has_words or self.label_column not in (None, notes.get("label_column")):
+            return self
         found = {key(value) for value in distinct(values, name=self.label_column or "label")[0]}
         noted = {name: notes.get(name) for name in ("anomaly_value", "normal_value", "unlabelled_value")}
         return replace(self, **{name: word for name, word in noted.items() if word is not None and key(word) in found})

@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
-__all__ = ["Sample", "joined", "priorities", "taken"]
+from esad.table.table import join_rows, take_rows
+
+__all__ = ["Sample", "priorities"]
 
 Numbers = NDArray[np.int64]
 
@@ -61,7 +62,7 @@ class Sample:
         keys = priorities(numbers, self.seed)
         kept = keys <= self._limit
         if kept.any():
-            self._held.append((keys[kept], numbers[kept], taken(rows, np.flatnonzero(kept))))
+            self._held.append((keys[kept], numbers[kept], take_rows(rows, np.flatnonzero(kept))))
             self._n_held += int(kept.sum())
         if self._n_held > 2 * self.n_most:
             self._settle()
@@ -77,7 +78,7 @@ class Sample:
             return
         keys, numbers = (np.concatenate([part[index] for part in self._held]) for index in (0, 1))
         order = np.argsort(keys)[: self.n_most]
-        rows = taken(joined([part[2] for part in self._held]), order)
+        rows = take_rows(join_rows([part[2] for part in self._held]), order)
         self._held, self._n_held = [(keys[order], numbers[order], rows)], len(order)
         if len(order) == self.n_most:
             self._limit = keys[order[-1]] if self.n_most else np.uint64(0)
@@ -91,7 +92,7 @@ class Sample:
     def rows(self, first: int, last: int) -> Any:
         """Rows of the sample, by priority; None if there are none at all."""
         self._settle()
-        return taken(self._held[0][2], np.arange(first, min(last, self._n_held))) if self._held else None
+        return take_rows(self._held[0][2], np.arange(first, min(last, self._n_held))) if self._held else None
 
     def leave_out(self, names: Sequence[str]) -> None:
         """Forget some columns of a table."""
@@ -100,15 +101,3 @@ class Sample:
     def __len__(self) -> int:
         self._settle()
         return self._n_held
-
-
-def taken(rows: Any, numbers: Numbers) -> Any:
-    """Some rows of an arrow table or an array, by their positions."""
-    return rows.take(pa.array(numbers)) if isinstance(rows, pa.Table) else rows[numbers]
-
-
-def joined(parts: list[Any]) -> Any:
-    """Arrow tables or arrays one after the other."""
-    if isinstance(parts[0], pa.Table):
-        return pa.concat_tables(parts, promote_options="permissive")
-    return np.concatenate(parts)

@@ -42,7 +42,7 @@ class ScoreWriter:
         Whether there is a last column `row`, counted from 0, beside the ids: where these do not tell rows apart.
     data : sequence of str, optional
         Columns of the scored file that go along, before the score; the ids are among them, and `line` says where the
-        row stands in a spreadsheet, the header being line 1. Rows are then given to `write_with_data`.
+        row stands in a spreadsheet, the header being line 1.
 
     Raises
     ------
@@ -91,48 +91,32 @@ class ScoreWriter:
             raise OutputError(f"Cannot write scores to {shown}: its name must end in one of {', '.join(_SUFFIXES)}.")
         if any(_is_same(self.path, other) for other in self.inputs):
             raise OutputError(f"Cannot write scores to {shown}: it is a file being read. Choose another path.")
-        columns = self._columns()
-        if len(columns) < 3 + self.p_values + self.row_numbers:
+        own = self._columns()
+        if self.data is None and len(own) < 3 + self.p_values + self.row_numbers:
             raise InputError(
                 f"The id column cannot be named {self.id_name!r}: the scores file has a column of that name. Rename it."
             )
-        if self.data is not None:
-            own = {"line": pa.int64(), **{name: columns[name] for name in list(columns)[1:]}, "reasons": pa.string()}
-            doubled = [name for name in self.data if name in own]
-            if doubled:
-                raise InputError(
-                    f"The file has a column {doubled[0]!r}, and so have scores with its data. Rename it, or write the "
-                    "scores alone."
-                )
-            columns = {"line": own.pop("line"), **dict.fromkeys(self.data, pa.string()), **own}
+        doubled = [name for name in self.data or () if name in own]
+        if doubled:
+            raise InputError(
+                f"The file has a column {doubled[0]!r}, and so have scores with its data. Rename it, or write the "
+                "scores alone."
+            )
+        first = next(iter(own))
+        columns = {first: own.pop(first), **dict.fromkeys(self.data or (), pa.string()), **own}
         self._context = _open_sink(self.path, columns)
         self._sink = self._context.__enter__()
         return self
 
-    def write_with_data(
+    def write(
         self,
         scores: ArrayLike,
         anomaly: ArrayLike,
-        data: pa.Table,
-        reasons: Sequence[str | None],
         *,
+        ids: Any = None,
         p_values: ArrayLike | None = None,
-    ) -> None:
-        """Append rows with the cells they come from, and what makes the alarms among them.
-
-        Parameters are those of `write`, the columns that the writer was made with, and a text or None for each row.
-        """
-        values = np.asarray(scores, dtype=np.float64)
-        lines = np.arange(self._n_rows, self._n_rows + len(values)) + 2  # after the header, from 1
-        columns = {"line": pa.array(lines), **dict(zip(data.column_names, data.columns, strict=True))}
-        columns |= {"score": pa.array(values), "anomaly": pa.array(np.asarray(anomaly, dtype=np.bool_))}
-        if p_values is not None:
-            columns["p_value"] = pa.array(np.asarray(p_values, dtype=np.float64))
-        self._sink.write(pa.table(columns | {"reasons": pa.array(reasons, pa.string())}))
-        self._n_rows += len(values)
-
-    def write(
-        self, scores: ArrayLike, anomaly: ArrayLike, *, ids: Any = None, p_values: ArrayLike | None = None
+        data: pa.Table | None = None,
+        reasons: Sequence[str | None] = (),
     ) -> None:
         """Append rows.
 
@@ -146,31 +130,44 @@ class ScoreWriter:
             Ids of the rows, when `id_name` was given.
         p_values : array-like of float
             p-values of the rows, when the writer has a column for them.
+        data : pyarrow.Table
+            The cells that the rows come from, when the writer was made with their columns; the ids are among them.
+        reasons : sequence of str or None
+            With `data`: what makes each row an alarm.
         """
-        values = pa.array(np.asarray(scores, dtype=np.float64))
-        if (ids is None) != (self.id_name is None):
-            raise InputError("`ids` must be given if, and only if, the writer has an `id_name`.")
+        values, alarms = np.asarray(scores, dtype=np.float64), np.asarray(anomaly, dtype=np.bool_)
+        has_data = self.data is not None
+        for name, given, is_wanted in (
+            ("ids", ids, self.id_name is not None and not has_data),
+            ("p_values", p_values, self.p_values),
+            ("data", data, has_data),
+        ):
+            if (given is not None) != is_wanted:
+                raise InputError(f"`{name}` must be given if, and only if, the writer has a column for them.")
         rows = np.arange(self._n_rows, self._n_rows + len(values))
-        first = _id_array(rows if ids is None else ids)
-        alarms = pa.array(np.asarray(anomaly, dtype=np.bool_))
-        if (p_values is not None) != self.p_values:
-            raise InputError("`p_values` must be given if, and only if, the writer has a column for them.")
-        if not len(first) == len(values) == len(alarms):
-            raise InputError(
-                f"Scores, alarms and ids must go together. Got {len(values)}, {len(alarms)}, {len(first)}."
-            )
-        columns = [first, values, alarms]
+        if data is not None:
+            cells: dict[str, Any] = {"line": rows + 2, **dict(zip(data.column_names, data.columns, strict=True))}
+        else:
+            cells = {self.id_name or "row": _id_array(rows if ids is None else ids)}
+        cells |= {"score": values, "anomaly": alarms}
         if p_values is not None:
-            columns.append(pa.array(np.asarray(p_values, dtype=np.float64)))
+            cells["p_value"] = np.asarray(p_values, dtype=np.float64)
+        if data is not None:
+            cells["reasons"] = pa.array(reasons, pa.string())
         if self.row_numbers:
-            columns.append(pa.array(rows))
-        self._sink.write(pa.table(columns, names=list(self._columns())))
+            cells["row"] = rows
+        lengths = [len(values), len(alarms), len(next(iter(cells.values())))]
+        if len(set(lengths)) > 1:
+            raise InputError(f"Scores, alarms and ids must go together. Got {', '.join(map(str, lengths))}.")
+        self._sink.write(pa.table(cells))
         self._n_rows += len(values)
 
     def _columns(self) -> dict[str, pa.DataType]:
-        """Columns of the file with their types; that of the ids is only known when some come."""
-        columns = {self.id_name or "row": pa.string(), "score": pa.float64(), "anomaly": pa.bool_()}
+        """Columns of the file but for `data`, with their types; that of the ids is only known when some come."""
+        first = {self.id_name or "row": pa.string()} if self.data is None else {"line": pa.int64()}
+        columns = first | {"score": pa.float64(), "anomaly": pa.bool_()}
         columns |= {"p_value": pa.float64()} if self.p_values else {}
+        columns |= {} if self.data is None else {"reasons": pa.string()}
         return columns | ({"row": pa.int64()} if self.row_numbers else {})
 
     def __exit__(

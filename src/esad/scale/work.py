@@ -18,9 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from esad.core.atomic import atomic_path
-from esad.detectors.alarms import AlarmRule
-from esad.detectors.opening import open_table
-from esad.detectors.scored_file import score_source
+from esad.detectors.opening import open_source
+from esad.detectors.scored_file import AlarmRule, score_source
 from esad.errors import DataFileError, EsadError, ModelFileError
 from esad.io.reading import Reading
 
@@ -177,7 +176,14 @@ def _score(job: Job) -> Record:
     started = time.perf_counter()
     _check_unchanged(job)
     detector = _model(job.model, job.model_hash)
-    source = open_table(job.path, detector, id_column=job.id_column, reading=Reading(**job.said), may_be_empty=True)
+    source = open_source(
+        job.path,
+        detector,
+        id_column=job.id_column,
+        reading=Reading(**job.said),
+        may_be_empty=True,
+        on_remark=None,
+    )
     found = score_source(
         detector,
         source,

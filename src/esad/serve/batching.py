@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from esad.detectors.alarms import AlarmRule
+from esad.detectors.scored_file import AlarmRule
 from esad.serve.bodies import RequestRows
 from esad.serve.fair_queue import FairQueue
 from esad.serve.metrics import Metrics

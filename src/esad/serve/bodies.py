@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from pydantic_core import from_json
 
 from esad.core.text import listed, one_line
-from esad.detectors.opening import Block, open_table, plain_id
+from esad.detectors.opening import Block, open_source, plain_id
 from esad.errors import InputError, LimitError, RequestError, SchemaError
 from esad.io.images import as_images
 from esad.io.limits import FileLimits, Readers
@@ -279,7 +279,7 @@ def _read_text(body: bytes, suffix: str, served: Served, max_rows: int) -> Reque
 
 def _read_table(path: Path, served: Served, max_rows: int) -> RequestRows:
     """Rows of a file, read as `esad score` reads it."""
-    source = open_table(path, served.detector)
+    source = open_source(path, served.detector, on_remark=None)
     blocks: list[Block] = []
     n_rows = 0
     for block in source:

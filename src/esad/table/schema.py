@@ -131,9 +131,8 @@ class Schema:
         return Table(names=self.names, named=self.named, columns=columns)
 
     def _pick_by_name(self, table: Table) -> Table:
-        position = {name: index for index, name in enumerate(table.names)}
-        missing = [name for name in self.names if name not in position]
-        wanted = set(self.names)
+        wanted, given = set(self.names), set(table.names)
+        missing = [name for name in self.names if name not in given]
         extra = [name for name in table.names if name not in wanted]
         if missing:
             message = "The feature names should match those that were passed during fit.\n"
@@ -143,10 +142,7 @@ class Schema:
             raise SchemaError(message + "Add the missing columns; other order and extra columns are fine.")
         if extra:
             warnings.warn(f"Columns that were not in training are ignored: {extra}.", UserWarning, stacklevel=4)
-        if table.names == self.names:
-            return table
-        order = [position[name] for name in self.names]
-        return Table(names=self.names, named=True, columns=tuple(table.values(index) for index in order))
+        return table if table.names == self.names else table.select(self.names)
 
     def _check_width(self, table: Table, estimator: str) -> None:
         if table.n_columns != len(self.columns):

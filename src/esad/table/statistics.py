@@ -5,7 +5,7 @@ reference rows, joined by Chan, Golub and LeVeque's formula; its texts are count
 forgotten. Nothing grows with the number of blocks.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -457,13 +457,17 @@ class TableStatistics:
     n_reference: int = 0
     named: bool = True
     columns: list[ColumnStatistics] = field(default_factory=list)
+    is_reference: Mask | None = field(default=None, compare=False, repr=False)  # of rows that are all there is
 
     @classmethod
-    def of(cls, table: Table, is_reference: Mask | None = None) -> Self:
-        """Statistics of rows that are all there is; all of them are reference rows by default."""
+    def of(cls, table: Table, is_reference: Mask | None = None) -> "TableStatistics":
+        """Statistics of rows that are all there is, unless they are known; all are reference rows by default."""
         is_reference = np.ones(table.n_rows, dtype=bool) if is_reference is None else is_reference
+        known = table.statistics
+        if known is not None and known.is_reference is not None and (known.is_reference == is_reference).all():
+            return known
         columns = _columns(table, is_reference, is_all=True)
-        return cls(table.n_rows, int(is_reference.sum()), table.named, columns)
+        return cls(table.n_rows, int(is_reference.sum()), table.named, columns, is_reference)
 
     def add(self, table: Table, is_reference: Mask) -> None:
         """Take in a block of rows."""
@@ -480,6 +484,10 @@ class TableStatistics:
                 own.merge(its)
         self.n_rows += other.n_rows
         self.n_reference += other.n_reference
+
+    def leave_out(self, names: Sequence[str]) -> None:
+        """Forget some columns."""
+        self.columns = [column for column in self.columns if column.name not in names]
 
     def schema(self) -> Schema:
         """What the columns hold."""

@@ -1,20 +1,23 @@
 """Any table in, typed columns out: arrays, lists, pandas, polars and arrow tables become one `Table`."""
 
 import math
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from esad.core.memory import data_limit
 from esad.errors import InputError, SchemaError
 from esad.table.columns import Kind, Values, read_array, read_series
 
-__all__ = ["Table", "take_rows"]
+if TYPE_CHECKING:
+    from esad.table.statistics import TableStatistics
+
+__all__ = ["Table", "join_rows", "take_rows"]
 
 _RESHAPE = (
     "Reshape your data either using array.reshape(-1, 1) if your data has a single feature "
@@ -36,6 +39,8 @@ class Table:
         A numeric array is kept whole, as given.
     columns : tuple of Values or None
         Otherwise the values of each column.
+    statistics : TableStatistics or None
+        Of these very rows, where somebody has counted them.
 
     Examples
     --------
@@ -50,6 +55,7 @@ class Table:
     named: bool
     matrix: NDArray[Any] | None = None
     columns: tuple[Values, ...] = ()
+    statistics: "TableStatistics | None" = None
 
     @property
     def n_rows(self) -> int:
@@ -98,7 +104,8 @@ class Table:
         X = nw.to_native(X, pass_through=True)
         if nw.dependencies.is_pandas_dataframe(X):  # by position: pandas allows doubled and nameless columns
             return cls._from_series([X.iloc[:, i] for i in range(X.shape[1])], list(X.columns), X.shape)
-        frame = nw.from_native(_as_frame(X), pass_through=True, allow_series=True)
+        X = pa.Table.from_batches([X]) if isinstance(X, pa.RecordBatch) else X
+        frame = nw.from_native(X, pass_through=True, allow_series=True)
         if isinstance(frame, nw.LazyFrame):
             raise InputError(f"X must be a table in memory. Got a lazy {type(X).__name__}. Collect it first.")
         if isinstance(frame, nw.Series):
@@ -181,6 +188,11 @@ class Table:
         columns = tuple(values.take(rows) for values in self.columns)
         return Table(names=self.names, named=self.named, columns=columns)
 
+    def select(self, names: Sequence[str]) -> "Table":
+        """Some columns, in this order."""
+        place = {name: index for index, name in enumerate(self.names)}
+        return Table(names=tuple(names), named=self.named, columns=tuple(self.values(place[name]) for name in names))
+
     @classmethod
     def joined(cls, tables: Sequence["Table"]) -> "Table":
         """Tables of the same columns and kinds, one below the other.
@@ -198,20 +210,31 @@ class Table:
         return cls(names=first.names, named=first.named, columns=columns)
 
 
-def take_rows(X: Any, rows: NDArray[np.intp]) -> Any:
+def take_rows(X: Any, rows: NDArray[Any]) -> Any:
     """The given rows of any library's table, an array or a list, in the form they came in.
+
+    Of a `Table` and an array they may be marked by truth values, too.
 
     Examples
     --------
     >>> take_rows([[1.0], [2.0], [3.0]], np.array([2, 0]))
     [[3.0], [1.0]]
     """
+    if isinstance(X, Table | pa.Table):
+        return X.take(rows)
     frame = nw.from_native(X, eager_only=True, pass_through=True)
     if isinstance(frame, nw.DataFrame):
         return frame[rows].to_native()
     if _is_sparse(X):
         return X.tocsr()[rows]
     return [X[row] for row in rows] if isinstance(X, list | tuple) else np.asarray(X)[rows]
+
+
+def join_rows(parts: Sequence[Any]) -> Any:
+    """Arrow tables or arrays, one below the other."""
+    if isinstance(parts[0], pa.Table):
+        return pa.concat_tables(parts, promote_options="permissive")
+    return np.concatenate(parts)
 
 
 def _positions(n_columns: int) -> tuple[str, ...]:
@@ -224,14 +247,6 @@ def _check_shape(shape: tuple[int, ...]) -> None:
     for count, unit in ((shape[0], "sample"), (shape[1], "feature")):
         if count == 0:
             raise InputError(f"Found array with 0 {unit}(s) (shape={shape}) while a minimum of 1 is required.")
-
-
-def _as_frame(X: Any) -> Any:
-    """An arrow record batch as an arrow table, which narwhals knows; anything else untouched."""
-    pyarrow = sys.modules.get("pyarrow")
-    if pyarrow is not None and isinstance(X, pyarrow.RecordBatch):
-        return pyarrow.Table.from_batches([X])
-    return X
 
 
 def _is_sparse(X: Any) -> bool:
