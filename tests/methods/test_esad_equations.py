@@ -118,10 +118,12 @@ def test_lambda_assist_zero_drops_the_term():
 
 
 def test_gain_and_offset_change_the_anomaly_norm_only():
-    objective = make(gain=10.0, offset=0.1)
-    norm = torch.tensor([[0.5, 2.0]], dtype=torch.float64)
-    y = torch.tensor([[-1.0, 1.0]])
-    np.testing.assert_allclose(objective._labelled_norm(norm, y), [[10 / 0.6, 2.0]])
+    objective = make(gain=10.0, offset=0.1, phi="none")
+    batch = make_batch(n=0)
+    norm = objective.norm(objective(batch.labelled)[2])
+    torch.testing.assert_close(objective.loss(batch)["norm"], torch.where(batch.y < 0, 10 / (norm + 0.1), norm).mean(1))
+    assert (batch.y < 0).any()
+    assert (batch.y > 0).any()
 
 
 @pytest.mark.parametrize(("n", "m"), [(N, 0), (0, M)])

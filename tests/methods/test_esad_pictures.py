@@ -5,12 +5,13 @@ import pytest
 import torch
 
 from esad import load
+from esad.core.processes import ALONE
 from esad.core.random import MemberRandom
 from esad.errors import InputError
 from esad.methods.esad import ESAD
-from esad.methods.esad.extras import Decoys, Drawn, Step
 from esad.methods.esad.loss import ESADObjective, LossSettings
 from esad.methods.esad.recipe import MAX_PRODUCTS
+from esad.methods.esad.views import Decoys
 from esad.networks.spec import NetworkSpec
 from esad.train.objective import Batch
 
@@ -57,8 +58,7 @@ def test_without_the_norm_pictures_are_scored_by_their_reconstruction(decoys):
 
 def test_half_of_the_unlabelled_pictures_are_turned_and_none_is_left_upright():
     given = batch()
-    drawn = objective().view.decoys.draw(given)
-    decoys, turns = drawn.rows, drawn.kinds
+    decoys, turns = objective().view.decoys.draw(given)
     assert decoys.shape == (2, 4, 1, 8, 8)
     assert set(turns.flatten().tolist()) <= {1, 2, 3}
     for member in range(2):
@@ -67,31 +67,34 @@ def test_half_of_the_unlabelled_pictures_are_turned_and_none_is_left_upright():
             assert torch.equal(decoys[member, k], wanted)
 
 
-def step(norm: torch.Tensor, normal_norm: torch.Tensor, turns: torch.Tensor) -> Step:
-    """Decoys turned so often, of these norms, beside unlabelled pictures of those."""
-    return Step(batch(), Drawn(torch.empty(0), turns), torch.empty(0), norm, normal_norm)
-
-
 def test_the_norm_of_decoys_counts_inverted_and_weighted():
-    made = objective(gain=3.0, offset=0.5, lambda_norm=2.0)
-    made.view.decoys.told_apart.copy_(torch.tensor([[1.0, 0.5, 1.0, 1.0]] * 2))
-    norm = torch.tensor([[1.0, 2.0]] * 2, dtype=torch.float64)
-    normal = torch.zeros(2, 5, dtype=torch.float64)  # every decoy is told apart
-    turns = torch.tensor([[1, 2]] * 2)
-    got = made.view.decoys.loss(made, step(norm, normal, turns))
-    weight = 0.5 + Decoys.RATE * (1.0 - 0.5)
-    np.testing.assert_allclose(got["norm"].numpy(), [2.0 * (weight * 3 / 1.5 + 3 / 2.5) / 2] * 2)
+    made = objective(gain=3.0, offset=0.5, lambda_norm=2.0).eval()
+    given, told_apart = batch(m=0), torch.tensor([[1.0, 0.5, 1.0, 0.2]] * 2)
+    made.view.decoys.told_apart.copy_(told_apart)
+    normal_term = 2.0 * made.norm(made(given.unlabelled)[2]).mean(1)
+    stream = given.random.state()
+    decoys, turns = made.view.decoys.draw(given)
+    given.random.set_state(stream)
+    got = made.loss(given)["norm"]
+    inverse = 3.0 / (made.norm(made(decoys)[2]) + 0.5)
+    wanted = normal_term + 2.0 * (inverse * made.view.decoys.told_apart.gather(1, turns)).mean(1)
+    torch.testing.assert_close(got, wanted)
+
+
+def test_a_turn_is_weighed_by_how_well_it_is_told_apart():
+    decoys, turns = objective().view.decoys, torch.tensor([[1, 2]] * 2)
+    decoys.told_apart.copy_(torch.tensor([[1.0, 0.5, 1.0, 1.0]] * 2))
+    norm, normal = torch.tensor([[1.0, 2.0]] * 2, dtype=torch.float64), torch.zeros(2, 5, dtype=torch.float64)
+    weights = decoys.weigh(turns, norm, normal, ALONE)  # every decoy is told apart
+    np.testing.assert_allclose(weights.numpy(), [[0.5 + Decoys.RATE * (1.0 - 0.5), 1.0]] * 2)
 
 
 def test_a_turn_that_cannot_be_told_apart_loses_its_weight():
-    made = objective()
+    decoys, turns = objective().view.decoys, torch.tensor([[1, 2]] * 2)
     normal = torch.arange(10, dtype=torch.float64).repeat(2, 1)
     for _ in range(2000):
-        norm = torch.tensor([[2.0, 9.0]] * 2, dtype=torch.float64)
-        made.view.decoys.loss(made, step(norm, normal, torch.tensor([[1, 2]] * 2)))
-    np.testing.assert_allclose(
-        made.view.decoys.told_apart.numpy(), [[1.0, Decoys.MIN_TOLD_APART, 1.0, 1.0]] * 2, atol=1e-6
-    )
+        decoys.weigh(turns, torch.tensor([[2.0, 9.0]] * 2, dtype=torch.float64), normal, ALONE)
+    np.testing.assert_allclose(decoys.told_apart.numpy(), [[1.0, Decoys.MIN_TOLD_APART, 1.0, 1.0]] * 2, atol=1e-6)
 
 
 def test_decoys_enter_the_norm_term_alone():

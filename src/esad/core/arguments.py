@@ -3,7 +3,7 @@
 import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar, dataclass_transform
 
 import numpy as np
@@ -16,15 +16,19 @@ __all__ = [
     "POSITIVE",
     "TRUTH",
     "WHOLE",
+    "Allowed",
+    "Parameter",
     "Rule",
     "check",
     "check_share",
+    "declared",
     "is_auto",
     "is_not_negative",
     "is_positive",
     "is_truth",
     "is_whole",
     "list_of",
+    "parameter",
     "with_parameters",
 ]
 
@@ -113,41 +117,91 @@ COMMON: dict[str, Rule] = {
 }
 
 
-def check(
-    parameters: Mapping[str, Any],
-    *,
-    words: Mapping[str, tuple[str, ...]] | None = None,
-    rules: Mapping[str, Rule] | None = None,
-    where: str = "",
-) -> None:
+Allowed = Rule | tuple[str, ...] | dict[str, tuple[str, ...]]
+KINDS = {"table": "a table", "images": "pictures"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parameter:
+    """An argument of a constructor, as far as its class says more than the default.
+
+    Attributes
+    ----------
+    allowed : Rule, tuple of str, dict of str to tuple of str, or None
+        What it may be: by a rule, one of some words, or words by the kind of data; None as in `COMMON`.
+    table, images : value, optional
+        What "auto" stands for on tables and on pictures.
+    paper : value, optional
+        What it is in the paper, if not as here.
+    only : {"table", "images"}, optional
+        The data it is for; on others it must be "auto" or nothing.
+    """
+
+    allowed: Allowed | None = None
+    table: Any = None
+    images: Any = None
+    paper: Any = None
+    only: str | None = None
+
+    def complete(self, name: str, meaning: str) -> str:
+        """A docstring's lines on what the argument does, with what it may be, what "auto" is and what the paper has."""
+        allowed = self.allowed or COMMON[name]
+        if isinstance(allowed, Rule):
+            may_be = allowed.allowed
+        else:
+            words = allowed if isinstance(allowed, tuple) else dict.fromkeys(w for own in allowed.values() for w in own)
+            may_be = "{" + ", ".join(f'"{word}"' for word in words) + "}"
+        said = []
+        if "Auto:" not in meaning and self.table is not None:
+            by_kind = f"{self.table} for tables, {self.images} for pictures"
+            said.append(f"Auto: {self.table if self.table == self.images else by_kind}.")
+        if self.paper is not None:
+            said.append(f"As published: {self.paper!r}.")
+        return f"{name} : {may_be}\n{meaning}" + (f"    {' '.join(said)}\n" if said else "")
+
+
+def parameter(*, default: Any, **more: Any) -> Any:
+    """The default of an argument of a class `with_parameters`, and what else there is to say of it: `Parameter`."""
+    return field(default=default, metadata={"parameter": Parameter(**more)})
+
+
+def declared(detector: Any) -> dict[str, Parameter]:
+    """The arguments of a class `with_parameters`, or of one of its objects, that are declared by `parameter`."""
+    return {one.name: one.metadata["parameter"] for one in fields(detector) if one.metadata}
+
+
+def check(values: Mapping[str, Any], allowed: Mapping[str, Allowed | Parameter], kind: str = "table") -> None:
     """Refuse the first wrong argument.
 
     Parameters
     ----------
-    parameters : mapping of str to value
+    values : mapping of str to value
         The arguments of a constructor.
-    words : mapping of str to tuple of str, optional
-        Arguments that must be one of a few words.
-    rules : mapping of str to Rule, optional
-        Arguments that must follow a rule, on top of `COMMON`.
-    where : str
-        Added to what is said of words, such as " for a table".
+    allowed : mapping of str to what `Parameter.allowed` may be, or Parameter
+        What arguments may be, on top of `COMMON`.
+    kind : {"table", "images"}
+        The data that they are for.
 
     Examples
     --------
-    >>> check({"lr": 0.1, "kind": "one"}, words={"kind": ("one", "two")})
-    >>> check({"lr": -0.1})
+    >>> check({"lr": 0.1, "kind": "one"}, {"kind": ("one", "two")})
+    >>> check({"lr": -0.1}, {})
     Traceback (most recent call last):
         ...
     esad.errors.InputError: `lr` must be a number above 0 or 'auto'. Got -0.1.
     """
-    for name, choices in (words or {}).items():
-        value = parameters.get(name, choices[0])
-        if not isinstance(value, str) or value not in choices:
-            raise InputError(f"`{name}` must be one of {', '.join(choices)}{where}. Got {value!r}.")
-    for name, rule in (COMMON | dict(rules or {})).items():
-        if name in parameters and not rule.permits(parameters[name]):
-            raise InputError(f"`{name}` must be {rule.allowed}. Got {parameters[name]!r}.")
+    for name, value in values.items():
+        found, where = allowed.get(name), ""
+        only = found.only if isinstance(found, Parameter) else None
+        rule = (found.allowed if isinstance(found, Parameter) else found) or COMMON.get(name)
+        if isinstance(rule, dict):
+            rule, where = rule[kind], f" for {KINDS[kind]}"
+        if isinstance(rule, tuple) and not (isinstance(value, str) and value in rule):
+            raise InputError(f"`{name}` must be one of {', '.join(rule)}{where}. Got {value!r}.")
+        if isinstance(rule, Rule) and not rule.permits(value):
+            raise InputError(f"`{name}` must be {rule.allowed}. Got {value!r}.")
+        if only is not None and only != kind and not is_auto(value) and np.any(value):
+            raise InputError(f"`{name}` is for {KINDS[only]}; the data is {KINDS[kind]}. Leave it at 'auto'.")
 
 
 def check_share(name: str, value: Any) -> float:
@@ -165,12 +219,12 @@ def check_share(name: str, value: Any) -> float:
     return float(value)
 
 
-@dataclass_transform(kw_only_default=True, eq_default=False)
+@dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(parameter,))
 def with_parameters(detector: type[T]) -> type[T]:
     """Make the annotated values of a class the arguments of its constructor, beside those of its base classes.
 
     The line "... : those of `Base`" of its docstring becomes what base classes say of arguments that it does not
-    describe itself.
+    describe itself. To arguments that it names without a type it adds what `parameter` says of them.
 
     Examples
     --------
@@ -204,7 +258,11 @@ def with_parameters(detector: type[T]) -> type[T]:
             if names <= missing:
                 found += [description] if described is not made else []
                 missing -= names
-    made.__doc__ = re.sub(r"^\.\.\. : those of .*$", lambda _: "\n".join(found), text, flags=re.MULTILINE)
+    text = re.sub(r"^\.\.\. : those of .*$", lambda _: "\n".join(found), text, flags=re.MULTILINE)
+    for name, one in declared(made).items():
+        bare = re.search(rf"^{name}\n((?:    .*\n)*)", text, flags=re.MULTILINE)
+        text = text.replace(bare[0], one.complete(name, bare[1])) if bare else text
+    made.__doc__ = text
     return made
 
 

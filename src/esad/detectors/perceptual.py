@@ -4,7 +4,7 @@ from typing import Any, ClassVar
 
 import torch
 
-from esad.core.arguments import Rule, is_auto, with_parameters
+from esad.core.arguments import is_auto, parameter, with_parameters
 from esad.detectors.deep import Phase
 from esad.detectors.standard import StandardDetector
 from esad.errors import InputError, ModelFileError
@@ -47,14 +47,8 @@ class PerceptualDetector(StandardDetector):
     takes: ClassVar[tuple[str, ...]] = ("images",)
     labels_used: ClassVar[tuple[str, ...]] = ("unlabelled", "normal")
 
-    features: Any = "imagenet"
-    layer: str = "auto"
-
-    def _words(self) -> dict[str, tuple[str, ...]]:
-        return {"layer": ("auto", *LAYERS)}
-
-    def _rules(self) -> dict[str, Rule]:
-        return {"features": FEATURES}
+    features: Any = parameter(default="imagenet", allowed=FEATURES)
+    layer: str = parameter(default="auto", allowed=("auto", *LAYERS))
 
     def _make_network(self, in_shape: tuple[int, ...], device: torch.device) -> NetworkSpec:
         spec = super()._make_network(in_shape, device)

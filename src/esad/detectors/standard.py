@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from esad.core import arguments
-from esad.core.arguments import WHOLE, Rule, is_auto, with_parameters
+from esad.core.arguments import WHOLE, Allowed, Parameter, is_auto, with_parameters
 from esad.detectors.deep import DeepDetector
 from esad.errors import ModelFileError
 from esad.networks.spec import NetworkSpec
@@ -21,6 +21,10 @@ from esad.train.objective import Objective
 __all__ = ["PRETRAIN_LR", "StandardDetector"]
 
 SCHEDULES = ("cosine", "constant")  # of learning rates
+_ALLOWED: dict[str, Allowed | Parameter] = {
+    **dict.fromkeys(("n_members", "batch_size", "labelled_batch_size"), WHOLE),
+    **{"scaling": SCALINGS, "schedule": SCHEDULES},
+}
 PRETRAIN_LR = 1e-3  # of the autoencoder that a method starts from
 
 
@@ -91,20 +95,9 @@ class StandardDetector(DeepDetector):
     def _objective(self, spec: NetworkSpec) -> Objective:
         """The model of this network, weights still to be drawn or filled."""
 
-    def _words(self) -> dict[str, tuple[str, ...]]:
-        """Arguments that must be one of a few words, beside `network`."""
-        return {}
-
-    def _rules(self) -> dict[str, Rule]:
-        """What the method's own arguments may be."""
-        return {}
-
     def _check(self, kind: str) -> None:
-        parameters = self.get_params(deep=False)
-        rules = dict.fromkeys(("n_members", "batch_size", "labelled_batch_size"), WHOLE) | self._rules()
-        arguments.check(parameters, words={"scaling": SCALINGS, "schedule": SCHEDULES} | self._words(), rules=rules)
-        what = "a table" if kind == "table" else "pictures"
-        arguments.check(parameters, words={"network": ("auto", *self.networks[kind])}, where=f" for {what}")
+        networks = {kind: ("auto", *words) for kind, words in self.networks.items()}
+        arguments.check(self.get_params(deep=False), _ALLOWED | arguments.declared(self) | {"network": networks}, kind)
 
     def _make_network(self, in_shape: tuple[int, ...], device: torch.device) -> NetworkSpec:
         """The network asked for, kept as `network_`; "auto" takes the first one the method has for such data."""

@@ -32,7 +32,7 @@ import torch
 from torch import Tensor
 from torch.func import functional_call
 
-from esad.core.arguments import NOT_NEGATIVE, Rule, with_parameters
+from esad.core.arguments import NOT_NEGATIVE, parameter, with_parameters
 from esad.core.random import MemberRandom
 from esad.detectors.adversarial import AdversarialDetector
 from esad.networks.dcgan import DCGANEncoder
@@ -84,12 +84,9 @@ class ADGAN(AdversarialDetector):
     learning_rates: ClassVar[dict[str, float]] = {"images": 1e-4}
     recipe: ClassVar[dict[str, Any]] = {"beta_1": 0.0, "beta_2": 0.9}
 
-    lambda_penalty: float = 20.0
-    n_starts: int = 8
-    search_steps: int = 5
-
-    def _rules(self) -> dict[str, Rule]:
-        return {"lambda_penalty": NOT_NEGATIVE, "n_starts": BOUNDED, "search_steps": BOUNDED}
+    lambda_penalty: float = parameter(default=20.0, allowed=NOT_NEGATIVE)
+    n_starts: int = parameter(default=8, allowed=BOUNDED)
+    search_steps: int = parameter(default=5, allowed=BOUNDED)
 
     def _objective(self, spec: NetworkSpec) -> Objective:
         return ADGANObjective(

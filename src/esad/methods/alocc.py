@@ -32,7 +32,7 @@ from typing import Any, ClassVar
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-from esad.core.arguments import NOT_NEGATIVE, Rule, with_parameters
+from esad.core.arguments import NOT_NEGATIVE, parameter, with_parameters
 from esad.core.random import MemberRandom
 from esad.detectors.adversarial import AdversarialDetector
 from esad.networks.dcgan import DCGANDecoder, DCGANEncoder
@@ -79,11 +79,8 @@ class ALOCC(AdversarialDetector):
     learning_rates: ClassVar[dict[str, float]] = {"images": 2e-3}
     recipe: ClassVar[dict[str, Any]] = {"optimizer": "rmsprop", "beta_2": 0.9}
 
-    sigma: float = 0.155
-    lambda_repair: float = 0.2
-
-    def _rules(self) -> dict[str, Rule]:
-        return dict.fromkeys(("sigma", "lambda_repair"), NOT_NEGATIVE)
+    sigma: float = parameter(default=0.155, allowed=NOT_NEGATIVE)
+    lambda_repair: float = parameter(default=0.2, allowed=NOT_NEGATIVE)
 
     def _objective(self, spec: NetworkSpec) -> Objective:
         return ALOCCObjective(spec, sigma=self.sigma, lambda_repair=self.lambda_repair)

@@ -39,7 +39,7 @@ import torch.nn.functional as F  # noqa: N812
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from esad.core.arguments import Rule, is_not_negative, with_parameters
+from esad.core.arguments import Rule, is_not_negative, parameter, with_parameters
 from esad.core.random import MemberRandom
 from esad.detectors.adversarial import AdversarialDetector
 from esad.detectors.deep import Phase
@@ -54,6 +54,8 @@ __all__ = ["AnoGAN", "AnoGANObjective"]
 
 AVERAGE = 0.999
 SLOPE = 0.1
+_SHARE = Rule("a number from 0 to 1", lambda value: is_not_negative(value) and value <= 1)
+_STEPS = replace(BOUNDED, allowed=f"{BOUNDED.allowed}, or 'auto'", others=("auto",))
 SEARCH = ((0.4, 1e-2), (0.6, 1e-3), (1.0, 5e-4))  # until this share of the search, this step
 
 
@@ -94,14 +96,8 @@ class AnoGAN(AdversarialDetector):
     auto_epochs: ClassVar[int] = 100
     learning_rates: ClassVar[dict[str, float]] = {"images": 2e-4}
 
-    feature_weight: float = 0.1
-    search_steps: int | str = "auto"
-
-    def _rules(self) -> dict[str, Rule]:
-        return {
-            "feature_weight": Rule("a number from 0 to 1", lambda value: is_not_negative(value) and value <= 1),
-            "search_steps": replace(BOUNDED, allowed=f"{BOUNDED.allowed}, or 'auto'", others=("auto",)),
-        }
+    feature_weight: float = parameter(default=0.1, allowed=_SHARE)
+    search_steps: int | str = parameter(default="auto", allowed=_STEPS)
 
     def _objective(self, spec: NetworkSpec) -> "AnoGANObjective":
         return AnoGANObjective(spec, feature_weight=self.feature_weight, search_steps=self.search_steps_)

@@ -27,7 +27,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from esad.core.arguments import TRUTH, Rule, is_truth, with_parameters
+from esad.core.arguments import TRUTH, is_truth, parameter, with_parameters
 from esad.core.random import MemberRandom
 from esad.detectors.deep import Phase
 from esad.detectors.standard import StandardDetector
@@ -75,12 +75,9 @@ class ARNet(StandardDetector):
     labels_used: ClassVar[tuple[str, ...]] = ("unlabelled", "normal")
     networks: ClassVar[dict[str, tuple[str, ...]]] = {"images": ("conv", "lenet")}
 
-    skips: bool = True
-    normalize: bool = True
+    skips: bool = parameter(default=True, allowed=TRUTH)
+    normalize: bool = parameter(default=True, allowed=TRUTH)
     n_members: int = 1
-
-    def _rules(self) -> dict[str, Rule]:
-        return dict.fromkeys(("skips", "normalize"), TRUTH)
 
     def _objective(self, spec: NetworkSpec) -> Objective:
         return ARNetObjective(spec, **self.parts_)

@@ -34,7 +34,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from esad.core.arguments import NOT_NEGATIVE, Rule, with_parameters
+from esad.core.arguments import NOT_NEGATIVE, parameter, with_parameters
 from esad.core.random import MemberRandom
 from esad.detectors.adversarial import AdversarialDetector
 from esad.networks.dcgan import DCGANEncoder
@@ -74,14 +74,11 @@ class DAOL(AdversarialDetector):
     auto_epochs: ClassVar[int] = 50
     learning_rates: ClassVar[dict[str, float]] = {"images": 2e-4}
 
-    lambda_adversarial: float = 1.0
-    lambda_context: float = 50.0
-    lambda_encoding: float = 1.0
+    lambda_adversarial: float = parameter(default=1.0, allowed=NOT_NEGATIVE)
+    lambda_context: float = parameter(default=50.0, allowed=NOT_NEGATIVE)
+    lambda_encoding: float = parameter(default=1.0, allowed=NOT_NEGATIVE)
     n_members: int = 1
     batch_size: int = 64
-
-    def _rules(self) -> dict[str, Rule]:
-        return dict.fromkeys(("lambda_adversarial", "lambda_context", "lambda_encoding"), NOT_NEGATIVE)
 
     def _objective(self, spec: NetworkSpec) -> Objective:
         return DAOLObjective(spec, self.lambda_adversarial, self.lambda_context, self.lambda_encoding)

@@ -27,7 +27,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from esad.core.arguments import NOT_NEGATIVE, TRUTH, Rule, with_parameters
+from esad.core.arguments import NOT_NEGATIVE, TRUTH, parameter, with_parameters
 from esad.detectors.deep import Phase
 from esad.detectors.standard import PRETRAIN_LR, StandardDetector
 from esad.errors import InputError
@@ -81,16 +81,13 @@ class DeepSAD(StandardDetector):
     summary: ClassVar[str] = "Deep SAD: codes near a centre, known anomalies far from it (Ruff et al. 2020)"
     learning_rates: ClassVar[dict[str, float]] = {"table": 1e-3, "images": 1e-4}
 
-    eta: float = 1.0
+    eta: float = parameter(default=1.0, allowed=NOT_NEGATIVE)
     n_members: int = 1
     scaling: str = "standard"
     pretrain_epochs: int | str = "auto"
-    augment: bool = False
+    augment: bool = parameter(default=False, allowed=TRUTH)
     labelled_batch_size: int = 32
     early_stopping: bool | str = False
-
-    def _rules(self) -> dict[str, Rule]:
-        return {"eta": NOT_NEGATIVE, "augment": TRUTH}
 
     def _objective(self, spec: NetworkSpec) -> Objective:
         return DeepSADObjective(spec, eta=float(self.eta), augment=self._change(spec))

@@ -26,7 +26,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from esad.core.arguments import Rule, is_positive, with_parameters
+from esad.core.arguments import Rule, is_positive, parameter, with_parameters
 from esad.detectors.deep import Phase
 from esad.detectors.standard import PRETRAIN_LR, StandardDetector
 from esad.networks.spec import NetworkSpec
@@ -36,6 +36,8 @@ from esad.train.hypersphere import HypersphereObjective
 from esad.train.objective import Batch, Objective, RowPool, Scorer, presumed_normal
 
 __all__ = ["DeepSVDD", "OneClassObjective", "SoftBoundaryObjective"]
+
+_SHARE = Rule("a share above 0 and below 1", lambda value: is_positive(value) and value < 1)
 
 
 @with_parameters
@@ -72,17 +74,11 @@ class DeepSVDD(StandardDetector):
     networks: ClassVar[dict[str, tuple[str, ...]]] = {"table": ("mlp",), "images": ("lenet",)}
     learning_rates: ClassVar[dict[str, float]] = {"table": 1e-3, "images": 1e-4}
 
-    boundary: str = "one-class"
-    nu: float = 0.1
+    boundary: str = parameter(default="one-class", allowed=("one-class", "soft"))
+    nu: float = parameter(default=0.1, allowed=_SHARE)
     n_members: int = 1
     scaling: str = "standard"
     pretrain_epochs: int | str = "auto"
-
-    def _words(self) -> dict[str, tuple[str, ...]]:
-        return {"boundary": ("one-class", "soft")}
-
-    def _rules(self) -> dict[str, Rule]:
-        return {"nu": Rule("a share above 0 and below 1", lambda value: is_positive(value) and value < 1)}
 
     def _objective(self, spec: NetworkSpec) -> Objective:
         if self.boundary == "soft":

@@ -20,8 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from esad.core import arguments
-from esad.core.arguments import Rule, is_whole, with_parameters
+from esad.core.arguments import Rule, check, declared, is_whole, parameter, with_parameters
 from esad.core.random import seed_from
 from esad.detectors.base import Scores, State, TrainingScores
 from esad.detectors.solved import ShallowDetector
@@ -36,6 +35,9 @@ from esad.train.runtime import resolve_device
 
 __all__ = ["DIF"]
 
+_SIDE = Rule(
+    f"a whole number from {MIN_SIDE} to {MAX_SIDE}", lambda value: is_whole(value, MIN_SIDE) and value <= MAX_SIDE
+)
 BLOCK_PICTURES = 16  # at once through the network, which makes much of little
 _BACKBONE = "backbone."  # what the names of the network's arrays begin with in a model file
 
@@ -74,9 +76,9 @@ class DIF(ShallowDetector):
     takes: ClassVar[tuple[str, ...]] = ("images",)
     labels_used: ClassVar[tuple[str, ...]] = ("unlabelled", "normal")
 
-    features: Any = "imagenet"
-    pooled: str = "conv2d_7b"
-    side: int = 299
+    features: Any = parameter(default="imagenet", allowed=FEATURES)
+    pooled: str = parameter(default="conv2d_7b", allowed=(*LAYERS, "concat"))
+    side: int = parameter(default=299, allowed=_SIDE)
     n_trees: int = 100
     n_samples: int = 256
     device: str = "auto"
@@ -90,15 +92,7 @@ class DIF(ShallowDetector):
 
     def _backbone(self) -> InceptionResNetV2:
         """The network with weights still to be filled."""
-        side = Rule(
-            f"a whole number from {MIN_SIDE} to {MAX_SIDE}",
-            lambda value: is_whole(value, MIN_SIDE) and value <= MAX_SIDE,
-        )
-        arguments.check(
-            self.get_params(deep=False),
-            words={"pooled": (*LAYERS, "concat")},
-            rules={"features": FEATURES, "side": side},
-        )
+        check(self.get_params(deep=False), declared(self))
         return InceptionResNetV2(self.pooled, int(self.side)).eval().requires_grad_(False)
 
     def _fit_rows(self, rows: Rows, y: NDArray[np.int8], callbacks: Sequence[Callback]) -> TrainingScores:

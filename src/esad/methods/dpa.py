@@ -35,7 +35,7 @@ import torch.nn.functional as F  # noqa: N812
 from numpy.typing import NDArray
 from torch import Tensor
 
-from esad.core.arguments import Rule, is_auto, is_truth, with_parameters
+from esad.core.arguments import Rule, is_auto, is_truth, parameter, with_parameters
 from esad.core.random import MemberRandom
 from esad.detectors.deep import Phase
 from esad.detectors.perceptual import PerceptualDetector, layer_for
@@ -86,13 +86,9 @@ class DPA(PerceptualDetector):
     networks: ClassVar[dict[str, tuple[str, ...]]] = {"images": ("residual18",)}
     learning_rates: ClassVar[dict[str, float]] = {"images": 2e-3}
 
-    grow: bool | str = "auto"
+    grow: bool | str = parameter(default="auto", allowed=Rule("True, False or 'auto'", is_truth, ("auto",)))
     schedule: str = "cosine"
     weight_decay: float = 0.0
-
-    def _rules(self) -> dict[str, Rule]:
-        grow = Rule("True, False or 'auto'", is_truth, ("auto",))
-        return super()._rules() | {"grow": grow}
 
     def _objective(self, spec: NetworkSpec) -> Objective:
         return DPAObjective(spec, self.layer_)

@@ -41,7 +41,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from esad.core.arguments import NOT_NEGATIVE, Rule, with_parameters
+from esad.core.arguments import NOT_NEGATIVE, parameter, with_parameters
 from esad.core.random import MemberRandom
 from esad.detectors.deep import Phase
 from esad.detectors.standard import StandardDetector
@@ -99,10 +99,10 @@ class GANomaly(StandardDetector):
     networks: ClassVar[dict[str, tuple[str, ...]]] = {"images": ("conv", "lenet", "dcgan")}
     auto_epochs: ClassVar[int] = 50
 
-    recipe: str = "auto"
-    lambda_adversarial: float = 1.0
-    lambda_context: float = 50.0
-    lambda_encoding: float = 1.0
+    recipe: str = parameter(default="auto", allowed=("auto", "published"))
+    lambda_adversarial: float = parameter(default=1.0, allowed=NOT_NEGATIVE)
+    lambda_context: float = parameter(default=50.0, allowed=NOT_NEGATIVE)
+    lambda_encoding: float = parameter(default=1.0, allowed=NOT_NEGATIVE)
     n_members: int = 1
     batch_size: int = 64
 
@@ -116,12 +116,6 @@ class GANomaly(StandardDetector):
         'dcgan'
         """
         return cls(**PUBLISHED | changes)
-
-    def _words(self) -> dict[str, tuple[str, ...]]:
-        return {"recipe": ("auto", "published")}
-
-    def _rules(self) -> dict[str, Rule]:
-        return dict.fromkeys(("lambda_adversarial", "lambda_context", "lambda_encoding"), NOT_NEGATIVE)
 
     def _objective(self, spec: NetworkSpec) -> Objective:
         weights = self.lambda_adversarial, self.lambda_context, self.lambda_encoding

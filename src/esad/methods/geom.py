@@ -32,7 +32,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from esad.core.arguments import Rule, is_whole, with_parameters
+from esad.core.arguments import Rule, is_whole, parameter, with_parameters
 from esad.core.random import MemberRandom
 from esad.detectors.deep import Phase
 from esad.detectors.standard import StandardDetector
@@ -69,6 +69,7 @@ MIN_SUM, MAX_SUM = 1e-6, 1e6  # where all vectors are alike, the likelihood has 
 N_HALVINGS = 50  # of the interval of log s; 1e-14 is left of it
 EULER = 0.5772156649015329  # -psi(1)
 N_NEWTON = 5  # steps from Minka's first guess of the inverse digamma; each doubles the correct digits
+_PIXELS = Rule("a whole number, 1 or more, or 'auto'", is_whole, ("auto",))
 
 
 @with_parameters
@@ -108,8 +109,8 @@ class GEOM(StandardDetector):
     labels_used: ClassVar[tuple[str, ...]] = ("unlabelled", "normal")
     networks: ClassVar[dict[str, tuple[str, ...]]] = {"images": ("conv", "lenet", "wide")}
 
-    transformations: str = "all"
-    shift: int | str = "auto"
+    transformations: str = parameter(default="all", allowed=KINDS)
+    shift: int | str = parameter(default="auto", allowed=_PIXELS)
     schedule: str = "cosine"
     n_members: int = 1
 
@@ -123,12 +124,6 @@ class GEOM(StandardDetector):
         'wide'
         """
         return cls(**PUBLISHED | changes)
-
-    def _words(self) -> dict[str, tuple[str, ...]]:
-        return {"transformations": KINDS}
-
-    def _rules(self) -> dict[str, Rule]:
-        return {"shift": Rule("a whole number, 1 or more, or 'auto'", is_whole, ("auto",))}
 
     def _objective(self, spec: NetworkSpec) -> Objective:
         return GEOMObjective(spec, self.transformations, None if isinstance(self.shift, str) else int(self.shift))

@@ -40,7 +40,7 @@ import torch.nn.functional as F  # noqa: N812
 from numpy.typing import NDArray
 from torch import Tensor
 
-from esad.core.arguments import NOT_NEGATIVE, Rule, with_parameters
+from esad.core.arguments import NOT_NEGATIVE, parameter, with_parameters
 from esad.core.random import MemberRandom
 from esad.detectors.adversarial import AdversarialDetector
 from esad.detectors.deep import Phase
@@ -93,13 +93,10 @@ class OCGAN(AdversarialDetector):
     auto_epochs: ClassVar[int] = 201
     learning_rates: ClassVar[dict[str, float]] = {"images": 2e-4}
 
-    sigma: float = 0.2
-    lambda_context: float = 500.0
-    mining_step: float = 2.0
+    sigma: float = parameter(default=0.2, allowed=NOT_NEGATIVE)
+    lambda_context: float = parameter(default=500.0, allowed=NOT_NEGATIVE)
+    mining_step: float = parameter(default=2.0, allowed=NOT_NEGATIVE)
     batch_size: int = 512
-
-    def _rules(self) -> dict[str, Rule]:
-        return dict.fromkeys(("sigma", "lambda_context", "mining_step"), NOT_NEGATIVE)
 
     def _objective(self, spec: NetworkSpec) -> "OCGANObjective":
         return OCGANObjective(

@@ -35,7 +35,7 @@ import torch.nn.functional as F  # noqa: N812
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from esad.core.arguments import NOT_NEGATIVE, Rule, with_parameters
+from esad.core.arguments import NOT_NEGATIVE, parameter, with_parameters
 from esad.core.random import MemberRandom
 from esad.detectors.adversarial import AdversarialDetector
 from esad.detectors.deep import Phase
@@ -84,14 +84,11 @@ class PKDGAN(AdversarialDetector):
     auto_epochs: ClassVar[int] = 100
     learning_rates: ClassVar[dict[str, float]] = {"images": 2e-4}
 
-    lambda_context: float = 50.0
-    lambda_encoding: float = 1.0
-    lambda_codes: float = 1.0
-    lambda_pictures: float = 10.0
+    lambda_context: float = parameter(default=50.0, allowed=NOT_NEGATIVE)
+    lambda_encoding: float = parameter(default=1.0, allowed=NOT_NEGATIVE)
+    lambda_codes: float = parameter(default=1.0, allowed=NOT_NEGATIVE)
+    lambda_pictures: float = parameter(default=10.0, allowed=NOT_NEGATIVE)
     batch_size: int = 64
-
-    def _rules(self) -> dict[str, Rule]:
-        return dict.fromkeys(WEIGHTS, NOT_NEGATIVE)
 
     def _objective(self, spec: NetworkSpec) -> "PKDGANObjective":
         return PKDGANObjective(spec, {name: float(getattr(self, name)) for name in WEIGHTS}, stage="both")

@@ -34,7 +34,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from esad.core.arguments import NOT_NEGATIVE, Rule, with_parameters
+from esad.core.arguments import NOT_NEGATIVE, parameter, with_parameters
 from esad.core.processes import Processes
 from esad.core.random import MemberRandom
 from esad.detectors.deep import Phase
@@ -85,13 +85,10 @@ class PIAD(PerceptualDetector):
     networks: ClassVar[dict[str, tuple[str, ...]]] = {"images": ("residual",)}
     learning_rates: ClassVar[dict[str, float]] = {"images": 2e-4}
 
-    gradient_penalty: float = 10.0
-    norm_penalty: float = 1e-3
+    gradient_penalty: float = parameter(default=10.0, allowed=NOT_NEGATIVE)
+    norm_penalty: float = parameter(default=1e-3, allowed=NOT_NEGATIVE)
     batch_size: int = 32
     weight_decay: float = 1e-8
-
-    def _rules(self) -> dict[str, Rule]:
-        return super()._rules() | dict.fromkeys(("gradient_penalty", "norm_penalty"), NOT_NEGATIVE)
 
     def _objective(self, spec: NetworkSpec) -> Objective:
         weights = {"penalty": float(self.gradient_penalty), "drift": float(self.norm_penalty)}

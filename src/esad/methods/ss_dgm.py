@@ -48,7 +48,7 @@ import torch.nn.functional as F  # noqa: N812
 from numpy.typing import NDArray
 from torch import Tensor
 
-from esad.core.arguments import NOT_NEGATIVE, Rule, is_positive, with_parameters
+from esad.core.arguments import NOT_NEGATIVE, Rule, is_positive, parameter, with_parameters
 from esad.core.random import MemberRandom
 from esad.detectors.deep import Phase
 from esad.detectors.standard import StandardDetector
@@ -59,6 +59,7 @@ from esad.train.objective import Batch, Objective, Scorer, all_unlabelled, mean_
 
 __all__ = ["SSDGM", "Latent", "M1M2Objective", "M1Objective", "M2Objective", "log_density"]
 
+_RATIO = Rule("a number between 0 and 1", lambda value: is_positive(value) and value < 1)
 M1_EPOCHS = 60
 M1_STD, M2_STD = 0.3, 1.0  # of p(x | ...) around a standardised column; M1 must keep details, M2 must not be too sure
 NEAR_ZERO = 0.1  # of a logit
@@ -108,22 +109,13 @@ class SSDGM(StandardDetector):
     auto_epochs: ClassVar[int] = 30
     max_steps: ClassVar[dict[str, int]] = {"table": 2000, "images": 600, "images on a GPU": 7500}
 
-    variant: str = "m2"
-    anomaly_ratio: float = 0.1
-    alpha: float = 1.0
+    variant: str = parameter(default="m2", allowed=("m2", "m1+m2"))
+    anomaly_ratio: float = parameter(default=0.1, allowed=_RATIO)
+    alpha: float = parameter(default=1.0, allowed=NOT_NEGATIVE)
     n_members: int = 1
     pretrain_epochs: int | str = "auto"
     labelled_batch_size: int = 32
     early_stopping: bool | str = False
-
-    def _words(self) -> dict[str, tuple[str, ...]]:
-        return {"variant": ("m2", "m1+m2")}
-
-    def _rules(self) -> dict[str, Rule]:
-        return {
-            "anomaly_ratio": Rule("a number between 0 and 1", lambda value: is_positive(value) and value < 1),
-            "alpha": NOT_NEGATIVE,
-        }
 
     def _objective(self, spec: NetworkSpec) -> Objective:
         model = M2Objective if self.variant == "m2" else M1M2Objective

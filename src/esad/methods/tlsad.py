@@ -46,7 +46,7 @@ import torch.nn.functional as F  # noqa: N812
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from esad.core.arguments import NOT_NEGATIVE, TRUTH, Rule, is_whole, with_parameters
+from esad.core.arguments import NOT_NEGATIVE, TRUTH, is_whole, parameter, with_parameters
 from esad.core.random import MemberRandom
 from esad.detectors.base import Scores, State, TrainingScores
 from esad.detectors.deep import Phase
@@ -124,16 +124,13 @@ class TLSAD(StandardDetector):
     reference: Any = None
     reference_classes: Any = None
     weights: Any = None
-    eta: float = 1.0
-    mu: float = 1.0
-    reweight: bool = True
+    eta: float = parameter(default=1.0, allowed=NOT_NEGATIVE)
+    mu: float = parameter(default=1.0, allowed=NOT_NEGATIVE)
+    reweight: bool = parameter(default=True, allowed=TRUTH)
     n_members: int = 1
     pretrain_epochs: int | str = "auto"
     labelled_batch_size: int = 32
     early_stopping: bool | str = False
-
-    def _rules(self) -> dict[str, Rule]:
-        return dict.fromkeys(("eta", "mu"), NOT_NEGATIVE) | {"reweight": TRUTH}
 
     def _fit_rows(self, rows: Rows, y: NDArray[np.int8], callbacks: Sequence[Callback]) -> TrainingScores:
         if (self.reference is None) == (self.weights is None):

@@ -61,7 +61,7 @@ class SSADModel(SupportVectors):
             "tol": POSITIVE,
         }
         given = {"kappa": kappa, "eta_unlabelled": eta_unlabelled, "eta_labelled": eta_labelled, "tol": tol}
-        check(given, rules=rules)
+        check(given, rules)
         self.kappa, self.tol = float(kappa), float(tol)
         self.eta_unlabelled, self.eta_labelled = eta_unlabelled, float(eta_labelled)
 

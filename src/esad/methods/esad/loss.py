@@ -1,7 +1,7 @@
 """ESAD's networks, loss and score: Eqs. (4) to (9) of `esad.methods.esad.method`, in their order.
 
-What the networks see of a row, columns, columns in bins or pictures, is a view (`esad.methods.esad.views`); a view may
-add terms of its own to the loss and the score (`esad.methods.esad.extras`).
+What the networks see of a row, columns, columns in bins or pictures, is a view (`esad.methods.esad.views`). The view of
+pictures may have decoys and turns, which have a say in the loss and the score.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,13 +13,12 @@ from torch import Tensor, nn
 
 from esad.core.random import MemberRandom
 from esad.errors import InputError
-from esad.methods.esad.extras import Step
 from esad.methods.esad.views import view_of
 from esad.networks.layers import unfold_members
 from esad.networks.spec import NetworkSpec
 from esad.score.threshold import ONE_SIGMA_BELOW
 from esad.train.objective import Batch, Objective, Scorer, mean_over_rows
-from esad.train.transforms import add_noise
+from esad.train.transforms import add_noise, quarter_turns
 
 __all__ = ["WORDS", "ESADObjective", "LossSettings"]
 
@@ -178,13 +177,11 @@ class ESADObjective(Objective):
         for network in self.networks:
             network.reset(random)  # type: ignore[operator]
         self.view.adjust(self.encoder_1, self.encoder_2)
-        for extra in self.view.extras:
-            extra.reset(random)
 
     def inherit(self, previous: Objective) -> None:
-        """Let the view's extra terms take over what was trained before."""
-        for extra in self.view.extras:
-            extra.inherit(previous)
+        """Take over what tells turns, which is trained before."""
+        if self.view.turns is not None:
+            self.view.turns.inherit(previous)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Eq. (4): z = Enc1(x), x^ = Dec(z), z^ = Enc2(x^), all (members, batch, ...)."""
@@ -200,30 +197,32 @@ class ESADObjective(Objective):
     # ------------------------------------------------------------------ loss
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        """Eqs. (5) to (8), and what the view adds; a part without rows drops out."""
+        """Eqs. (5) to (8); a part without rows drops out."""
         settings, view = self.settings, self.view
         batch = view.augment(batch)
-        drawn = [extra.draw(batch) for extra in view.extras]
-        sizes = [batch.unlabelled.shape[1], batch.labelled.shape[1], *(own.rows.shape[1] for own in drawn)]
-        rows = view.show(torch.cat([batch.unlabelled, batch.labelled, *(own.rows for own in drawn)], dim=1))
+        parts = [batch.unlabelled, batch.labelled]
+        if view.decoys is not None:
+            decoys, turns = view.decoys.draw(batch)
+            parts.append(decoys)
+        sizes = [part.shape[1] for part in parts]
+        rows = view.show(torch.cat(parts, dim=1))
         code, reconstruction, second_code = self(view.disturb(rows, sizes[0], batch.random))
 
         rebuilt_u, rebuilt_l, *_ = torch.split(reconstruction, sizes, dim=1)
-        norm_u, norm_l, *norms = torch.split(self.norm(second_code), sizes, dim=1)
+        norm_u, norm_l, *norm_decoys = torch.split(self.norm(second_code), sizes, dim=1)
         error_u = self.error(rebuilt_u - rows[:, : sizes[0]])
         error_l = self.error(rebuilt_l - view.show(self._target(batch)))
-        norm_l = self._labelled_norm(norm_l, batch.y)
+        norm_l = torch.where(batch.y < 0, self.inverse(norm_l), norm_l)  # ||z^||^y
         terms = {
             "reconstruction": settings.error_scale * (mean_over_rows(error_u) + mean_over_rows(error_l)),  # Eq. (5)
             "norm": settings.lambda_norm * (mean_over_rows(norm_u) + mean_over_rows(norm_l)),  # Eq. (6)
         }
+        if view.decoys is not None and sizes[2]:
+            weights = view.decoys.weigh(turns, norm_decoys[0], norm_u, batch.processes)
+            inverse = self.inverse(norm_decoys[0]) * weights
+            terms["norm"] = terms["norm"] + settings.lambda_norm * mean_over_rows(inverse)
         if self.encoder_2 is not None and settings.lambda_assist:
             terms["assist"] = settings.lambda_assist * mean_over_rows(self.squared(second_code - code))  # Eq. (7)
-
-        codes = torch.split(code, sizes, dim=1)[2:]
-        for extra, own, own_code, own_norm in zip(view.extras, drawn, codes, norms, strict=True):
-            for name, term in extra.loss(self, Step(batch, own, own_code, own_norm, norm_u)).items():
-                terms[name] = terms[name] + term if name in terms else term
         return terms  # Eq. (8) is their sum
 
     def _target(self, batch: Batch) -> Tensor:
@@ -231,9 +230,8 @@ class ESADObjective(Objective):
         x = batch.labelled
         if self.settings.phi == "none" or x.shape[1] == 0:
             return x
-        changed = self._phi(batch)
         is_anomaly = (batch.y < 0).view(*batch.y.shape, *[1] * (x.dim() - 2))
-        return torch.where(is_anomaly, changed, x)
+        return torch.where(is_anomaly, self._phi(batch), x)
 
     def _phi(self, batch: Batch) -> Tensor:
         phi, x, random = self.settings.phi, batch.labelled, batch.random
@@ -248,10 +246,6 @@ class ESADObjective(Objective):
         pool = batch.processes.rows_of_all(batch.unlabelled if batch.unlabelled.shape[1] else batch.labelled)
         picked = batch.random.integers(pool.shape[1], batch.labelled.shape[1])
         return pool[torch.arange(self.n_members, device=pool.device)[:, None], picked]
-
-    def _labelled_norm(self, norm: Tensor, y: Tensor) -> Tensor:
-        """||z^||^y of Eq. (6): the norm of a labelled normal row, its inverse for an anomaly."""
-        return torch.where(y < 0, self.inverse(norm), norm)
 
     def inverse(self, norm: Tensor) -> Tensor:
         """What a known anomaly adds to L_norm, by its norm: 1 / ||z^|| in the paper."""
@@ -278,7 +272,7 @@ class ESADObjective(Objective):
     # ------------------------------------------------------------------ score
 
     def scorer(self) -> Scorer:
-        """A function giving ||x^ - x||^2 and ||z^||, each (members, batch), and the raw terms that the view adds."""
+        """A function giving ||x^ - x||^2 and ||z^||, each (members, batch), and what decoys and turns add."""
         sums = self.view.sums(self.networks)
         return self._terms if sums is None else lambda x: self._terms_of_sums(*sums(x))
 
@@ -287,9 +281,18 @@ class ESADObjective(Objective):
         pairs = [(self.error(rebuilt - shown), self.norm(code)) for rebuilt, code in self._passes(x)]
         errors, norms = zip(*pairs, strict=True)
         terms = {"reconstruction": torch.stack(errors).mean(0), "norm": torch.stack(norms).mean(0)}
-        for extra in self.view.extras:
-            terms |= extra.score(self, x)
-        return terms
+        if self.view.decoys is not None:
+            terms["turned"] = self._turned(x, self.view.decoys.told_apart)
+        return terms if self.view.turns is None else terms | self.view.turns.raw_terms(x)
+
+    def _turned(self, x: Tensor, weights: Tensor) -> Tensor:
+        """Mean logarithm of ||z^|| over the turned copies of pictures, each turn with its weight, (members, batch)."""
+        upright = next(iter(self.view.forms(x)))
+        logs = []
+        for turn in quarter_turns(upright.shape)[1:]:
+            _, _, second_code = self(torch.rot90(upright, turn, dims=(-2, -1)))
+            logs.append(weights[:, turn, None] * self.log_norm(self.norm(second_code)))
+        return torch.stack(logs).mean(0)
 
     def _terms_of_sums(self, error: Tensor, code: Tensor) -> dict[str, Tensor]:
         """The terms from squared errors and squared codes, each (members, batch)."""
@@ -308,8 +311,8 @@ class ESADObjective(Objective):
         centre, spread = self.scale_of(logs)
         self.centre.copy_(centre)
         self.spread.copy_(spread)
-        for extra in self.view.extras:
-            extra.calibrate(self, terms)
+        if self.view.turns is not None:
+            self.view.turns.calibrate(terms)
 
     def scale_of(self, logs: Tensor) -> tuple[Tensor, Tensor]:
         """Centre and spread of terms (n terms, members, n) over presumed normal rows, each (n terms, members)."""
@@ -323,8 +326,8 @@ class ESADObjective(Objective):
         return centre, spread.clamp(min=self.settings.min_spread)
 
     def contributions(self, terms: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Eq. (9), or the scaled terms, and what the view adds, (members, batch)."""
-        settings = self.settings
+        """Eq. (9), or the scaled terms, and what turns add, (members, batch)."""
+        settings, view = self.settings, self.view
         if settings.combine == "sum":
             found = {
                 "reconstruction": terms["reconstruction"].double(),
@@ -332,25 +335,21 @@ class ESADObjective(Objective):
             }
         else:
             norm_weight = settings.norm_weight * torch.ones_like(self.centre[0], dtype=torch.float64)
-            for extra in self.view.extras:
-                norm_weight = extra.weigh_norm(norm_weight)
+            if view.decoys is not None and settings.decoys_alone:  # less where badly told decoys alone have taught it
+                norm_weight = norm_weight * view.decoys.told_apart[:, 1:].mean(1)
             weights = {"reconstruction": torch.ones_like(norm_weight), "norm": norm_weight}
             found = {}
             for row, (name, weight) in enumerate(weights.items()):
                 z_scores = (self.log(name, terms) - self.centre[row, :, None]) / self.spread[row, :, None]
                 found[name] = weight[:, None] * z_scores
-        for extra in self.view.extras:
-            found |= extra.contributions(self, terms)
-        return found
+        return found if view.turns is None else found | view.turns.contributions(terms)
 
     def log(self, name: str, terms: dict[str, Tensor]) -> Tensor:
-        """Logarithm of a term, (members, batch)."""
+        """Logarithm of a term, (members, batch); with decoys, that of a norm is held against the turned copies."""
         if name != "norm":
             return terms[name].double().clamp(min=TINY).log()
         log = self.log_norm(terms[name])
-        for extra in self.view.extras:
-            log = extra.shift_norm(log, terms)
-        return log
+        return log if self.view.decoys is None else log - terms["turned"].double()
 
     def log_norm(self, norm: Tensor) -> Tensor:
         """Logarithm of a norm as the scaled score takes it, (members, batch)."""

@@ -1,9 +1,7 @@
-"""From "auto" to numbers: how ESAD's parameters are declared, and which network, loss and training come of them."""
+"""From ESAD's parameters to numbers: what "auto" is for these data, and which network, loss and training come of it."""
 
-import inspect
 import logging
 import math
-import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, TypeVar
@@ -11,8 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from esad.core import arguments
-from esad.core.arguments import Rule, is_auto, is_whole, list_of
+from esad.core.arguments import is_auto, is_whole, list_of
 from esad.errors import InputError
 from esad.methods.esad.loss import ESADObjective, LossSettings
 from esad.methods.esad.turns import N_NEAREST
@@ -20,11 +17,10 @@ from esad.networks.spec import NetworkSpec
 from esad.train.loop import Settings
 from esad.train.transforms import LEAST_AREA, quarter_turns
 
-__all__ = ["Parameter", "Parameters", "Recipe", "is_bins", "is_number_of_bins", "resolve"]
+__all__ = ["Recipe", "is_bins", "is_number_of_bins", "resolve"]
 
 logger = logging.getLogger("esad")
 T = TypeVar("T")
-KINDS = {"table": "a table", "images": "pictures"}
 
 FEW_ANOMALIES = 5  # with more of them than this, labelled rows get less input noise: they cover their kind better
 # Fields that the first files of version 0.1.0 do not have.
@@ -60,102 +56,6 @@ def is_number_of_bins(value: Any) -> bool:
 
 
 is_bins = list_of(is_number_of_bins)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Parameter:
-    """One argument of `ESAD`.
-
-    Attributes
-    ----------
-    meaning : str
-        What it does.
-    allowed : Rule, tuple of str, dict of str to tuple of str, or str
-        What it may be: by a rule, one of some words, words by the kind of data; or in words, checked where it is used.
-    auto : str
-        What "auto" stands for, where the two below cannot say it.
-    table, images : value, optional
-        What "auto" stands for on tables and on pictures.
-    paper : value, optional
-        What `ESAD.as_published` sets it to; by default as ours.
-    only : {"table", "images"}, optional
-        The data it is for; on others it must be "auto" or nothing.
-    """
-
-    meaning: str
-    allowed: Rule | tuple[str, ...] | dict[str, tuple[str, ...]] | str
-    auto: str = ""
-    table: Any = None
-    images: Any = None
-    paper: Any = None
-    only: str | None = None
-
-
-class Parameters(dict[str, Parameter]):
-    """The arguments of `ESAD`, each declared once."""
-
-    def automatic(self, kind: str) -> dict[str, Any]:
-        """What "auto" stands for on data of a kind, as far as that does not depend on the data."""
-        values = {
-            name: 0 if parameter.only not in (None, kind) else getattr(parameter, kind)
-            for name, parameter in self.items()
-        }
-        return {name: value for name, value in values.items() if value is not None}
-
-    def published(self) -> dict[str, Any]:
-        """The arguments of the paper's recipe."""
-        return {name: parameter.paper for name, parameter in self.items() if parameter.paper is not None}
-
-    def check(self, values: Mapping[str, Any], kind: str) -> None:
-        """Refuse the first wrong argument for data of a kind."""
-        allowed = {name: parameter.allowed for name, parameter in self.items()}
-        arguments.check(
-            values,
-            words={name: words for name, words in allowed.items() if isinstance(words, tuple)},
-            rules={name: rule for name, rule in allowed.items() if isinstance(rule, Rule)},
-        )
-        by_kind = {name: words[kind] for name, words in allowed.items() if isinstance(words, dict)}
-        arguments.check(values, words=by_kind, where=f" for {KINDS[kind]}")
-        for name, parameter in self.items():
-            given = not is_auto(values[name]) and np.any(values[name])
-            if given and parameter.only is not None and parameter.only != kind:
-                raise InputError(
-                    f"`{name}` is for {KINDS[parameter.only]}; the data is {KINDS[kind]}. Leave it at 'auto'."
-                )
-
-    def describe(self, documented: type[T]) -> type[T]:
-        """Write the parameters into a class's docstring, in place of the line that begins with "..."."""
-        lines = []
-        for name, parameter in self.items():
-            lines.append(f"{name} : {_in_words(parameter.allowed)}")
-            lines += [f"    {line}" for line in _sentences(parameter)]
-        if documented.__doc__:
-            before, _, after = inspect.cleandoc(documented.__doc__).partition("... : all of `PARAMETERS`")
-            documented.__doc__ = before + "\n".join(lines) + after
-        return documented
-
-
-def _in_words(allowed: Rule | tuple[str, ...] | dict[str, tuple[str, ...]] | str) -> str:
-    """What a parameter may be."""
-    if isinstance(allowed, Rule):
-        return allowed.allowed
-    if isinstance(allowed, str):
-        return allowed
-    words = allowed if isinstance(allowed, tuple) else dict.fromkeys(word for part in allowed.values() for word in part)
-    return "{" + ", ".join(f'"{word}"' for word in words) + "}"
-
-
-def _sentences(parameter: Parameter) -> list[str]:
-    """What a parameter does, what "auto" stands for and what the paper has, in lines."""
-    table, images, auto = parameter.table, parameter.images, parameter.auto
-    if not auto and parameter.only is not None:
-        auto = str(getattr(parameter, parameter.only))
-    elif not auto and (table, images) != (None, None):
-        auto = f"{table} for tables, {images} for pictures" if table != images else str(table)
-    text = parameter.meaning
-    text += f" Auto: {auto}." if auto else ""
-    text += f" As published: {parameter.paper!r}." if parameter.paper is not None else ""
-    return textwrap.wrap(text.strip(), 112)
 
 
 @dataclass(frozen=True)
@@ -238,24 +138,20 @@ def _exactly(kind: Callable[..., T], values: dict[str, Any]) -> T:
 
 def resolve(
     given: Mapping[str, Any],
-    declared: Parameters,
+    automatic: dict[str, Any],
     in_shape: tuple[int, ...],
     y: NDArray[np.int8],
     device: str,
     *,
     upper_side: Callable[[], bool],
 ) -> Recipe:
-    """Check the constructor's arguments against the data and replace every "auto"."""
+    """Replace every "auto" of the constructor's arguments; `automatic` has those that do not depend on the data."""
     kind = "images" if len(in_shape) == 3 else "table"
-    declared.check(given, kind)
-    automatic = declared.automatic(kind)
     network = _network(given, automatic, in_shape, device)
     if kind == "table":
         automatic |= _automatic_for_tables(given, automatic["bins"], in_shape[0], y)
     else:
         automatic |= _automatic_for_pictures(given, network, y, device, upper_side)
-    if given["recipe"] == "published":  # `as_published` gives all of the paper's; the word alone, these
-        automatic |= {name: declared[name].paper for name in ("bins", "lambda_norm")}
     chosen = {name: automatic.get(name, value) if is_auto(value) else value for name, value in given.items()}
     if is_auto(chosen["norm_weight"]):
         chosen["norm_weight"] = NORM_RATIO * chosen["lambda_norm"]

@@ -39,7 +39,6 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from esad.core.random import MemberRandom
-from esad.methods.esad.extras import ExtraTerm
 from esad.networks.conv import ConvEncoder
 from esad.networks.layers import unfold_members
 from esad.networks.spec import NetworkSpec
@@ -48,7 +47,7 @@ from esad.train.runtime import without_autocast
 from esad.train.transforms import LIGHT, change_light, cut_out, move, quarter_turns
 
 if TYPE_CHECKING:
-    from esad.methods.esad.loss import ESADObjective, LossSettings
+    from esad.methods.esad.loss import LossSettings
 
 __all__ = ["Turns", "TurnsObjective", "have_upper_side"]
 
@@ -61,7 +60,7 @@ TERMS = ("turn", "length", "nearest")
 LOOKED_AT, THUMBNAIL, MIN_TOLD = 1000, 8, 0.45  # pictures, their sides in pixels, share of turns told; 0.25 by chance
 
 
-class Turns(ExtraTerm):
+class Turns(nn.Module):
     """An encoder of its own, the heads that tell turns and shifts from its code, and the codes of known pictures.
 
     Parameters
@@ -225,17 +224,13 @@ class Turns(ExtraTerm):
         logit, cosine = (torch.stack(values).mean(0) for values in (logits, cosines))
         return {"turn": -logit, "length": -lengths[0], "nearest": 1 - cosine}
 
-    def score(self, objective: ESADObjective, x: Tensor) -> dict[str, Tensor]:
-        """The raw terms."""
-        return self.raw_terms(x)
-
-    def calibrate(self, objective: ESADObjective, terms: dict[str, Tensor]) -> None:
+    def calibrate(self, terms: dict[str, Tensor]) -> None:
         """Mean and spread of the terms over presumed normal pictures."""
         raw = torch.stack([terms[name].double() for name in TERMS])  # (terms, members, n)
         self.centre.copy_(raw.mean(2))
         self.spread.copy_(raw.std(2, correction=0).clamp(min=1e-4))
 
-    def contributions(self, objective: ESADObjective, terms: dict[str, Tensor]) -> dict[str, Tensor]:
+    def contributions(self, terms: dict[str, Tensor]) -> dict[str, Tensor]:
         """The z-scores, each (members, batch)."""
         found = {}
         for row, name in enumerate(TERMS):

@@ -36,8 +36,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from esad.core.processes import Processes
 from esad.core.random import MemberRandom
-from esad.methods.esad.extras import Decoys, ExtraTerm
 from esad.methods.esad.turns import Turns
 from esad.networks.mlp import FrozenMLP, StackedMLP
 from esad.networks.spec import NetworkSpec
@@ -48,7 +48,7 @@ from esad.train.transforms import permute_features, quarter_turns, random_turns,
 if TYPE_CHECKING:
     from esad.methods.esad.loss import LossSettings
 
-__all__ = ["BinnedColumns", "Bins", "Columns", "Pictures", "view_of", "weigh_columns"]
+__all__ = ["BinnedColumns", "Bins", "Columns", "Decoys", "Pictures", "view_of", "weigh_columns"]
 
 MAX_ROWS = 10_000  # that edges are taken from
 MIN_WIDTH, MIN_DEVIATION = 1e-6, 0.05  # of a bin, where columns have deviation 1; of a place within it
@@ -78,14 +78,16 @@ class Columns(nn.Module):
         Numbers in a row.
     ratio : Tensor, (members,), or None
         How many features stand for a column, where it is not one.
-    extras : list of ExtraTerm
-        What the view adds to the paper's loss and score.
+    decoys, turns : Decoys and Turns, or None
+        What pictures may have besides.
     """
 
     def __init__(self, spec: NetworkSpec, settings: LossSettings) -> None:
         super().__init__()
         self.network, self.settings = spec, settings
         self.n_columns = math.prod(spec.in_shape)
+        self.decoys: Decoys | None = None
+        self.turns: Turns | None = None
         if settings.column_weights and not settings.bins:
             self.register_buffer("weights", torch.ones(spec.n_members, self.n_columns))
 
@@ -93,11 +95,6 @@ class Columns(nn.Module):
     def ratio(self) -> Tensor | None:
         """One feature for every column."""
         return None
-
-    @property
-    def extras(self) -> list[ExtraTerm]:
-        """None of them."""
-        return []
 
     def learn(
         self, rows: NDArray[np.float32], which: NDArray[np.intp], weights: NDArray[np.float32] | None = None
@@ -395,14 +392,7 @@ class Pictures(Columns):
         self.hides_colour = settings.restore in ("grey", "both")
         self.hides_turn = settings.restore in ("rotate", "both")
         self.turns = Turns(spec, settings) if settings.turns else None
-        self.decoys = None
-        if settings.decoys:
-            self.decoys = Decoys(settings.decoys, alone=settings.decoys_alone, n_members=spec.n_members)
-
-    @property
-    def extras(self) -> list[ExtraTerm]:
-        """Those that are switched on."""
-        return [extra for extra in (self.decoys, self.turns) if extra is not None]
+        self.decoys = Decoys(settings.decoys, spec.n_members) if settings.decoys else None
 
     def show(self, x: Tensor) -> Tensor:
         """Pixels in [0, 1] or [-1, 1]."""
@@ -447,3 +437,52 @@ class Pictures(Columns):
 
     def sums(self, networks: list[nn.Module]) -> None:
         """There is no quicker way than through the networks themselves."""
+
+
+class Decoys(nn.Module):
+    """Unlabelled pictures turned by 90, 180 or 270 degrees that count as known anomalies in L_norm, and only there.
+
+    The norm of a picture is then held against that of its turned copies; docs/decisions/0008-decoys.md says why.
+
+    Parameters
+    ----------
+    ratio : float
+        Share of the unlabelled pictures of a step that are seen once more.
+    n_members : int
+
+    Attributes
+    ----------
+    told_apart : Tensor, (members, turns)
+        How well pictures turned 0, 90, 180, 270 degrees are told from normal ones; the first is never used.
+    """
+
+    N_TURNS = 4  # of a picture, by 90 degrees
+    MIN_TOLD_APART, RATE = 0.1, 0.01  # smallest weight of a decoy, and how quickly it follows what is seen
+    told_apart: Tensor
+
+    def __init__(self, ratio: float, n_members: int) -> None:
+        super().__init__()
+        self.ratio = ratio
+        self.register_buffer("told_apart", torch.ones(n_members, self.N_TURNS))
+
+    def draw(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Some of the unlabelled pictures, turned, and by how many quarter turns, (members, decoys)."""
+        pictures = batch.unlabelled[:, : round(self.ratio * batch.unlabelled.shape[1])]
+        turns = random_turns(pictures, batch.random, identity=False)
+        return rotate(pictures, turns), turns
+
+    @torch.no_grad()
+    def weigh(self, turns: Tensor, norm: Tensor, normal_norm: Tensor, processes: Processes) -> Tensor:
+        """Weights of decoys (members, decoys), which follow how well each turn is told apart.
+
+        Turns that leave pictures as normal as they were must not count as anomalies. A decoy is told apart if its norm
+        is above the median of the unlabelled pictures: half of them by chance.
+        """
+        norms, normal_norms, all_turns = (processes.rows_of_all(rows) for rows in (norm, normal_norm, turns))
+        by_turn = (all_turns[..., None] == torch.arange(self.N_TURNS, device=turns.device)).to(norm.dtype)
+        caught = (norms > normal_norms.median(1, keepdim=True).values).to(norm.dtype)  # (members, decoys)
+        count = by_turn.sum(1)
+        share = (caught[..., None] * by_turn).sum(1) / count.clamp(min=1)
+        found = (2 * share - 1).clamp(min=self.MIN_TOLD_APART)
+        self.told_apart.copy_(torch.where(count > 0, self.told_apart.lerp(found, self.RATE), self.told_apart))
+        return self.told_apart.gather(1, turns)
