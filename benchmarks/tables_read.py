@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 
-from esad.io.open import open_tables
+from esad.io.files import open_tables
 from esad.table.encode import TabularPreprocessor
 from esad.table.schema import Table
 

@@ -15,7 +15,7 @@ import esad
 ROOT = Path(__file__).parents[1]
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
 IMPORTED = {
-    "image": "esad.io.images",
+    "image": "esad.io.pictures",
     "plot": "esad.bench.plots",
     "ray": "esad.scale",
     "web": "esad.serve.app, esad.review.app",

@@ -10,7 +10,7 @@ from scipy.stats import false_discovery_control
 from esad import OCSVM
 from esad.detectors.model_file import load
 from esad.io import files
-from esad.io.open import TableFiles
+from esad.io.files import TableFiles
 
 
 def read(path):

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from esad.io.open import TableFiles
+from esad.io.files import TableFiles
 
 FIXTURES = Path(__file__).parent.parent / "fixtures" / "models" / "0.1.0"
 

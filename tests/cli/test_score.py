@@ -10,7 +10,7 @@ from pyarrow import parquet
 from esad.cli import score as command
 from esad.detectors.model_file import load
 from esad.io import files
-from esad.io.open import TableFiles
+from esad.io.files import TableFiles
 
 
 def read(path):

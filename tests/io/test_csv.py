@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from esad.errors import DataFileError
-from esad.io import csv_dialect
-from esad.io.open import TableFiles
+from esad.io import dialect
+from esad.io.files import TableFiles
 from esad.table.schema import Column, Schema
 
 
@@ -60,7 +60,7 @@ def test_separator_is_told_from_the_header(tmp_path: Path, separator: str) -> No
 
 def test_separator_inside_quotes_does_not_count(tmp_path: Path) -> None:
     file = write(tmp_path / "t.csv", '"a;b;c;d",size\nx,1\n')
-    assert csv_dialect.sniff(file).names == ("a;b;c;d", "size")
+    assert dialect.sniff(file).names == ("a;b;c;d", "size")
 
 
 def test_single_column_needs_no_separator(tmp_path: Path) -> None:
@@ -295,7 +295,7 @@ def test_text_in_a_number_column_names_column_value_and_line(tmp_path: Path) -> 
 @pytest.mark.parametrize("encoding", ["cp1252", "utf-16"])
 def test_windows_text_is_read(tmp_path: Path, encoding: str) -> None:
     file = write(tmp_path / "t.csv", "größe;b\n1,5;ä\n2;€\n".encode(encoding))
-    assert csv_dialect.sniff(file).encoding == encoding
+    assert dialect.sniff(file).encoding == encoding
     assert read(file).to_pydict() == in_parts(file).to_pydict() == {"größe": [1.5, 2.0], "b": ["ä", "€"]}
 
 
@@ -351,7 +351,7 @@ def test_the_parts_are_the_whole_file(tmp_path_factory, lines, ending, n_bytes, 
     path.write_bytes(text.encode("utf-8-sig" if n_bytes % 2 else "utf-8"))
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("esad.io.csv.PART_BYTES", n_bytes)
-        patched.setattr(csv_dialect.Dialect, "n_block_bytes", max(200, n_bytes))
+        patched.setattr(dialect.Dialect, "n_block_bytes", max(200, n_bytes))
         found = in_parts(path)
     whole = read(path)
     assert found.schema == whole.schema
@@ -361,7 +361,7 @@ def test_the_parts_are_the_whole_file(tmp_path_factory, lines, ending, n_bytes, 
 def test_a_column_is_what_its_last_line_leaves_of_it(tmp_path, monkeypatch):
     lines = ["1,1,true,", *["2,2,false,"] * 200, "3.5,x,1,"]
     path = write(tmp_path / "t.csv", "\n".join(["number,text,mixed,empty", *lines]))
-    monkeypatch.setattr(csv_dialect.Dialect, "n_block_bytes", 256)
+    monkeypatch.setattr(dialect.Dialect, "n_block_bytes", 256)
     assert len(TableFiles([path]).parts()) > 5
     found = in_parts(path)
     assert found.schema.types == [pa.float64(), pa.string(), pa.string(), pa.float64()]

@@ -8,8 +8,8 @@ import pytest
 
 from esad import IsolationForest, TrainingData, score_file
 from esad.errors import DataFileError, LimitError
-from esad.io.open import TableFiles, find_tables
-from esad.io.reading import Reading
+from esad.io.dialect import Reading
+from esad.io.files import TableFiles, find_tables
 from esad.io.scores import ScoreWriter
 
 

@@ -12,8 +12,7 @@ from PIL import Image
 
 from esad import labels
 from esad.errors import DataFileError, InputError, MissingExtraError
-from esad.io.images import ImageFolder, open_images, read_folder
-from esad.io.picture_folder import list_folder
+from esad.io.picture_folder import ImageFolder, list_folder, open_images, read_folder
 
 
 def fill(folder: Path, *names: str, mode: str = "L", size: tuple[int, int] = (4, 3)) -> Path:
@@ -219,7 +218,7 @@ def test_large_photos_are_decoded_one_at_a_time_and_small(tmp_path: Path) -> Non
     for number in range(6):
         Image.new("RGB", (4000, 3000), (number, 99, 200)).save(tmp_path / f"{number}.{'png' if number < 2 else 'jpg'}")
     script = (
-        "import resource, sys; from esad.io.images import read_folder; import PIL.Image\n"
+        "import resource, sys; from esad.io.picture_folder import read_folder; import PIL.Image\n"
         "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
         "shape = read_folder(sys.argv[1], resize=128).images.shape\n"
         "print(*shape, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)"

@@ -271,7 +271,7 @@ def _search(detector: "Detector", training: "TrainingData", *, shown: bool) -> "
 def check_model_out(out: Path, inputs: Sequence[Path]) -> None:
     """Find out before the training whether the model can be written after it."""
     from esad.core.atomic import check_writable
-    from esad.io.picture_folder import is_picture
+    from esad.io.pictures import is_picture
 
     # a slip must not replace another file, nor a model pass for one
     if out.suffix.lower() in _OTHER_SUFFIXES or is_picture(out):

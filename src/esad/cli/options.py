@@ -11,7 +11,7 @@ from esad.cli.command import OptionGroup
 from esad.errors import InputError
 
 if TYPE_CHECKING:
-    from esad.io.reading import Reading
+    from esad.io.dialect import Reading
 
 __all__ = ["complete_data_set", "complete_method", "option", "seconds_of"]
 
@@ -265,7 +265,7 @@ def _read_with(
         ),
     ] = 2.0,
 ) -> "Reading":
-    from esad.io.reading import Reading
+    from esad.io.dialect import Reading
 
     n_bytes = int(max_unpacked * 2**30) or None
     return Reading(decimal=decimal, date_format=date_format, encoding=encoding, sheet=sheet, max_unpacked=n_bytes)

@@ -145,7 +145,7 @@ def _find_paths(paths: Sequence[Path], out: Path | None) -> tuple[Path, Path]:
         raise InputError(f"Give a model and data, or data alone. Got {len(paths)} paths.")
     data = paths[-1] if paths[-1].name else paths[-1].absolute()  # "." has no name of its own
     if data.suffix == ".esad":
-        from esad.io.open import open_tables
+        from esad.io.files import open_tables
 
         open_tables(data)  # says that this is a model
     if len(paths) == 2 and out is not None:

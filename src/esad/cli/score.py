@@ -195,7 +195,7 @@ def _cell(name: str, value: Any) -> object:
 
 def _is_many(path: Path, detector: "Detector") -> bool:
     """Whether many files are to be scored into a folder; one without tables is refused as one file is."""
-    from esad.io.open import find_tables
+    from esad.io.files import find_tables
 
     if path.is_dir():
         return detector.inputs_.kind == "table" and bool(find_tables(path))

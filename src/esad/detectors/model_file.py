@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from esad import labels, registry
 from esad.errors import EsadError, ModelFileError
 from esad.explain.cases import Cases
-from esad.io.open import SUFFIXES
+from esad.io.files import SUFFIXES
 from esad.persist import bundle
 from esad.preprocess.inputs import Inputs
 from esad.score.conformal import Calibration

@@ -13,9 +13,10 @@ from esad.core.text import hint, listed
 from esad.errors import DataFileError, InputError, SchemaError
 from esad.io import checks
 from esad.io.checks import OnRemark, Remark
-from esad.io.open import TableFiles
-from esad.io.picture_folder import Broken, Listing, is_picture, list_folder
-from esad.io.reading import Reading
+from esad.io.dialect import Reading
+from esad.io.files import TableFiles
+from esad.io.picture_folder import Broken, Listing, list_folder
+from esad.io.pictures import is_picture
 from esad.io.roles import Roles, check_column
 
 if TYPE_CHECKING:

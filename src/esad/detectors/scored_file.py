@@ -17,8 +17,8 @@ from esad.detectors.opening import Block, Source, open_source, plain_id
 from esad.errors import DataFileError, InputError
 from esad.io import checks
 from esad.io.checks import OnProgress, OnRemark, Remark
+from esad.io.dialect import Reading
 from esad.io.provenance import sources_in
-from esad.io.reading import Reading
 from esad.io.roles import Roles
 from esad.io.scores import ScoreWriter
 from esad.preprocess.inputs import read as read_rows
@@ -317,7 +317,7 @@ def score_file(
     inputs : sequence of paths
         Files that `out` must not take the place of, beside `data` and a `model` given as a file.
     decimal, date_format, encoding, sheet : str, optional
-        How numbers, dates and letters of a table are written, as for `esad.io.reading.Reading`; as in training where
+        How numbers, dates and letters of a table are written, as for `esad.io.dialect.Reading`; as in training where
         nothing is said. A file that shows otherwise is refused.
     max_unpacked : int, optional
         Bytes that 65,536 rows of a Parquet file may take when they are unpacked: a kilobyte can become gigabytes. It is

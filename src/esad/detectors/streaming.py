@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 from esad.core import processes
 from esad.core.arguments import check_share
 from esad.errors import InputError, LabelError, SchemaError
-from esad.io.sample import Sample, priorities
-from esad.io.stream import LabelledBlock, Stream, TableStream
+from esad.io.stream import LabelledBlock, Sample, Stream, TableStream, priorities
 from esad.labels import LabelCounts
 from esad.preprocess.image import ImagePreprocessor
 from esad.preprocess.inputs import Inputs, Rows, read

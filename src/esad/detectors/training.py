@@ -20,10 +20,10 @@ from esad.detectors.streaming import Survey
 from esad.errors import DataFileError, InputError
 from esad.io import checks
 from esad.io.checks import OnProgress, OnRemark, Remark
-from esad.io.open import Listing, TableFiles, find_tables, open_data
+from esad.io.dialect import Reading
+from esad.io.files import Listing, TableFiles, find_tables, open_data
 from esad.io.picture_folder import Resize
 from esad.io.provenance import DataSource, note_sources
-from esad.io.reading import Reading
 from esad.io.roles import Roles
 from esad.io.stream import PictureStream, TableStream
 from esad.labels import LabelCounts
@@ -148,7 +148,7 @@ class TrainingData:
             For a folder of pictures: CSV with the columns file and label, instead of sub-folders.
         decimal, date_format, encoding, sheet, max_unpacked
             How numbers, dates and letters are written, and more, where the file does not show it: as for
-            `esad.io.reading.Reading`. A model keeps the first three.
+            `esad.io.dialect.Reading`. A model keeps the first three.
         skip_broken : bool
             Leave out pictures that cannot be read; by default they are an error.
         resize : int, (int, int), None or "auto"

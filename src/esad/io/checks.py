@@ -15,8 +15,7 @@ from esad.table.parse import DATE_ORDERS, read_numerals
 from esad.table.schema import Column, Schema, Table
 
 if TYPE_CHECKING:
-    from esad.io.csv_dialect import Dialect
-    from esad.io.reading import Reading
+    from esad.io.dialect import Dialect, Reading
     from esad.io.roles import Roles
 
 __all__ = [
@@ -114,7 +113,7 @@ def check_columns(X: Any, schema: Schema | None = None, *, label_column: str | N
 
 def check_dialect(path: object, dialect: "Dialect", roles: "Roles", reading: "Reading") -> Iterator[Remark]:
     """Look for a CSV file whose first line is hardly a header, and for whole numbers that are written like codes."""
-    from esad.io.csv_dialect import looks_like_a_row
+    from esad.io.dialect import looks_like_a_row
 
     if looks_like_a_row(dialect.names):
         yield Remark(

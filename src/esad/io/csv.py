@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 
 from esad.core.text import listed, one_line
 from esad.errors import DataFileError, OutputError
-from esad.io.csv_dialect import MISSING, Dialect, not_readable, open_text, show_date_order
+from esad.io.dialect import MISSING, Dialect, not_readable, open_text, show_date_order
 from esad.table.parse import DATE_ORDERS, PLAIN, Style, parse_amounts, parse_written_dates, read_numerals
 
 __all__ = ["Held", "Spool", "batches", "find_date_order", "join_types", "read", "spool", "stored_type"]
@@ -51,14 +51,15 @@ def read(dialects: Mapping[Path, Dialect], names: Sequence[str], *, text: Sequen
 
     Examples
     --------
-    >>> from esad.io.csv_dialect import sniff
+    >>> from esad.io.dialect import sniff
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     file = Path(folder) / "sizes.csv"
     ...     _ = file.write_text("name,size\nx,$1\ny,$2.50\n")
     ...     read({file: sniff(file)}, ["name", "size"])[file].to_pydict()
     {'name': ['x', 'y'], 'size': [1.0, 2.5]}
     """
-    texts = {path: _whole_text(path, dialect, names) for path, dialect in dialects.items()}
+    as_text = pa.schema([(name, pa.string()) for name in names])
+    texts = {path: pa.Table.from_batches(_texts(path, dialect, names), as_text) for path, dialect in dialects.items()}
     columns: dict[Path, list[Any]] = {path: [] for path in texts}
     written = []
     for name in names:
@@ -72,10 +73,6 @@ def read(dialects: Mapping[Path, Dialect], names: Sequence[str], *, text: Sequen
             columns[path].append(typed if is_right else _turned(texts[path][name], stored_type(held), dialects[path]))
     _mention_written(written)
     return {path: pa.Table.from_arrays(own, names=list(names)) for path, own in columns.items()}
-
-
-def _whole_text(path: Path, dialect: Dialect, names: Sequence[str]) -> pa.Table:
-    return pa.Table.from_batches(_texts(path, dialect, names), pa.schema([(name, pa.string()) for name in names]))
 
 
 def batches(
@@ -178,10 +175,9 @@ def _texts(
                     yield batch.select(list(names))
     except (pa.ArrowException, OSError) as error:
         raise _fault(path, dialect, error, ragged) from error
-    if last is not None and re.search(r"[\r\n]", last):  # arrow takes a quote that never closes for a long value
-        quotes = _walk_quotes(path, dialect)
-        if quotes.opened is not None:
-            raise _never_closed(path, quotes.opened)
+    is_long = last is not None and re.search(r"[\r\n]", last)  # arrow takes a quote that never closes for a long value
+    if is_long and (wrong := _quote_fault(path, dialect)):
+        raise wrong
 
 
 # ---------------------------------------------------------------------- what a column holds
@@ -293,15 +289,12 @@ class Spool:
 
     Attributes
     ----------
-    file : Path
-        The CSV file.
     source : pyarrow.NativeFile
         Its rows in Parquet.
     held : dict of str to Held
         What each column holds.
     """
 
-    file: Path
     source: pa.NativeFile
     held: Mapping[str, Held]
 
@@ -335,7 +328,7 @@ def spool(
             found, is_whole = _write_rows(path, dialect, names, known, target, on_bytes)
             if is_whole:
                 _mention_written([name for name, style in found.items() if isinstance(style, Style) and style.is_sound])
-                return Spool(path, pa.OSFile(str(target)), found)
+                return Spool(pa.OSFile(str(target)), found)
         except OSError as error:
             raise OutputError(
                 f"Cannot write the rows of {str(path)!r} to {tempfile.gettempdir()!r}: {error.strerror or error}. "
@@ -401,37 +394,13 @@ def _fault(path: Path, dialect: Dialect, error: Exception, ragged: Sequence[pa_c
             fix = "The first line must name every column; no title may stand before it."
         return DataFileError(f"Cannot read {str(path)!r}: {reason}{fix}")
     with contextlib.suppress(pa.ArrowException, OSError):  # the file itself is damaged, as `error` says
-        wrong = not_readable(path, dialect.encoding)
-        if wrong is not None:
+        if wrong := not_readable(path, dialect.encoding) or _quote_fault(path, dialect):
             return wrong
-        quotes = _walk_quotes(path, dialect)
-        if quotes.opened is not None:
-            return _never_closed(path, quotes.opened)
-        if quotes.longest > dialect.n_block_bytes:
-            return DataFileError(
-                f"Cannot read {str(path)!r}: line {quotes.line_of_longest} is longer than "
-                f"{dialect.n_block_bytes} bytes. Are there quotes that close too late?"
-            )
     return DataFileError(f"Cannot read {str(path)!r}: {one_line(error)}.")
 
 
-def _never_closed(path: Path, line: int) -> DataFileError:
-    return DataFileError(
-        f"Cannot read {str(path)!r}: it ends inside quotes that were opened in line {line}. Close them."
-    )
-
-
-@dataclass(frozen=True)
-class _Quotes:
-    """Where quotes are opened that never close, and the longest record with the line that it begins in."""
-
-    opened: int | None
-    longest: int
-    line_of_longest: int
-
-
-def _walk_quotes(path: Path, dialect: Dialect) -> _Quotes:
-    """Go through all quotes by the rules of arrow: one only means something at the beginning of a field."""
+def _quote_fault(path: Path, dialect: Dialect) -> DataFileError | None:
+    """Quotes that never close or close too late, as arrow reads them: they mean something only where a field begins."""
     mark = re.escape(dialect.delimiter)
     closing, plain = re.compile(r'[^"]*(?:""[^"]*)*"'), re.compile(rf"[^{mark}]*{mark}?")
     opened_in, start, length, longest, line_of_longest = None, 1, 0, 0, 1
@@ -452,7 +421,16 @@ def _walk_quotes(path: Path, dialect: Dialect) -> _Quotes:
             place = found.end() if found and found.end() > place else len(line)
         if length > longest:
             longest, line_of_longest = length, start
-    return _Quotes(opened_in, longest, line_of_longest)
+    if opened_in is not None:
+        return DataFileError(
+            f"Cannot read {str(path)!r}: it ends inside quotes that were opened in line {opened_in}. Close them."
+        )
+    if longest > dialect.n_block_bytes:
+        return DataFileError(
+            f"Cannot read {str(path)!r}: line {line_of_longest} is longer than {dialect.n_block_bytes} bytes. "
+            "Are there quotes that close too late?"
+        )
+    return None
 
 
 def _lines(path: Path, dialect: Dialect) -> Iterator[str]:

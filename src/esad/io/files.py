@@ -1,13 +1,96 @@
-"""One table on disk, by its path: a short way through `esad.io.open`."""
+r"""The one door for data on disk: a path is opened and sniffed once, then read whole, in batches or in parts.
 
+>>> import tempfile
+>>> with tempfile.TemporaryDirectory() as folder:
+...     file = Path(folder) / "sizes.csv"
+...     _ = file.write_text("name;size\nx;1,5\ny;NA\n")
+...     data = open_data(file)
+...     data.names, data.dialect.decimal_point, data.read().to_pydict()
+(('name', 'size'), ',', {'name': ['x', 'y'], 'size': [1.5, None]})
+"""
+
+import contextlib
+import functools
+import glob
 import os
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import pyarrow as pa
 
-from esad.io.open import TableFiles
+from esad.errors import DataFileError, SchemaError
+from esad.io import csv, excel, limits, parquet
+from esad.io.dialect import Dialect, Reading, sniff
+from esad.io.picture_folder import Broken, Listing, Resize, list_folder
+from esad.io.pictures import is_picture
+from esad.table.columns import read_arrow
+from esad.table.schema import Schema
 
-__all__ = ["read_table"]
+__all__ = [
+    "SUFFIXES",
+    "Dialect",
+    "Listing",
+    "Part",
+    "TableFiles",
+    "as_text",
+    "find_tables",
+    "is_parquet",
+    "is_table",
+    "open_data",
+    "open_tables",
+    "read_table",
+]
+
+_CSV = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
+_PARQUET = (".parquet", ".pq")
+SUFFIXES = _CSV + _PARQUET + excel.SUFFIXES
+_OTHER_SHEETS = (".xls", ".xlsb", ".ods")
+_HIDDEN = (".", "_")  # as Spark, Hive and Arrow have it
+_MAX_CELLS = 1 << 22  # of one batch: 32 MiB as float64, however wide the table
+_COMPRESSION = 5  # of CSV text by gzip, about
+
+_Path = str | os.PathLike[str]
+_PLAINLY = Reading()  # nobody says anything
+
+
+def open_data(
+    path: _Path,
+    *,
+    reading: Reading = _PLAINLY,
+    labels_csv: _Path | None = None,
+    channels: int | None = None,
+    broken: Broken | None = None,
+    resize: Resize = None,
+) -> "TableFiles | Listing":
+    """Open whatever lies at a path.
+
+    Parameters
+    ----------
+    path : str or path-like
+        A CSV, Parquet or Excel file, a folder or a pattern of them (`parts/`, `2024-*.parquet`), or a folder of
+        pictures.
+    reading : Reading, optional
+        What is said about tables.
+    labels_csv, channels, broken, resize
+        Of a folder of pictures, as for `esad.io.picture_folder.list_folder`; with `labels_csv` it is one.
+
+    Returns
+    -------
+    TableFiles or Listing
+        Both have `n_rows`, `read()` and `batches()`.
+    """
+    is_folder = os.path.isdir(path)
+    found = () if is_folder and labels_csv is not None else find_tables(path)
+    if is_folder and not found:
+        return list_folder(path, labels_csv, channels, broken, resize)
+    return TableFiles(found or (path,), reading=reading)
+
+
+def open_tables(path: _Path, reading: Reading = _PLAINLY) -> "TableFiles":
+    """Open a CSV, Parquet or Excel file, a folder or a pattern of them."""
+    return TableFiles(find_tables(path) or (path,), reading=reading)
 
 
 def read_table(
@@ -51,3 +134,408 @@ def read_table(
     {'name': ['x', 'y'], 'size': [1.5, None]}
     """
     return TableFiles([path]).read(columns, text=text)
+
+
+@dataclass(frozen=True)
+class Part:
+    """Rows of a file that follow each other: a row group of Parquet, of a file that may stand for another (`source`).
+
+    Columns are turned into `types`; those without one stay as they are.
+    """
+
+    file: Path
+    group: int
+    n_rows: int
+    source: pa.NativeFile | None
+    types: Mapping[str, pa.DataType]
+
+    def batches(self, names: Sequence[str], n_rows: int) -> Iterator[pa.RecordBatch]:
+        """Its rows, at most so many at a time."""
+        for batch in parquet.batches(self.file, names, n_rows, group=self.group, source=self.source):
+            yield _cast(batch, self.types)
+
+
+class TableFiles:
+    """One or several CSV, Parquet and Excel files with the same columns, opened and sniffed.
+
+    Parameters
+    ----------
+    paths : sequence of path-like
+        Files, in the order of their rows. What is missing, empty or no table is a DataFileError here.
+    reading : Reading, optional
+        What is said about the files; those that show otherwise are a DataFileError.
+
+    Attributes
+    ----------
+    files : tuple of Path
+    names : tuple of str
+        The columns of the first file; the others must have those that are read.
+    dialects : dict of Path to Dialect
+        How each CSV file is written: separator, decimal point, encoding, order of dates, codes such as 007.
+    reading : Reading
+    """
+
+    def __init__(self, paths: Sequence[_Path], *, reading: Reading = _PLAINLY) -> None:
+        self.files = tuple(_checked(path) for path in paths)
+        self.reading = reading
+        if reading.max_unpacked is not None:
+            for file in filter(is_parquet, self.files):
+                limits.check_unpacked_size(file, reading.max_unpacked)
+        self.dialects = reading.settle_together(
+            {file: _sniff(file, reading) for file in self.files if not is_parquet(file)}
+        )
+        self._layouts = {file: parquet.Layout(file) for file in self.files if is_parquet(file)}
+        self._names = {file: (self.dialects.get(file) or self._layouts[file]).names for file in self.files}
+        self.names = self._names[self.files[0]]
+
+    @property
+    def dialect(self) -> Dialect | None:
+        """How the first CSV file is written; None where all are Parquet."""
+        return next(iter(self.dialects.values()), None)
+
+    @property
+    def notes(self) -> dict[str, str]:
+        """How the files are written, for a model to keep."""
+        return self.reading.notes(self.dialects)
+
+    @property
+    def n_rows(self) -> int | None:
+        """How many rows there are; None where only reading tells, as in CSV."""
+        return None if self.dialects else sum(layout.n_rows for layout in self._layouts.values())
+
+    @property
+    def n_bytes(self) -> int:
+        """About what all cells take in memory: eight bytes each, in CSV as many as their text."""
+        total = sum(layout.n_rows * len(layout.names) * 8 for layout in self._layouts.values())
+        for file in self.dialects:
+            packed = (".gz", *excel.SUFFIXES)
+            total += file.stat().st_size * (_COMPRESSION if file.name.lower().endswith(packed) else 1)
+        return total
+
+    def read(
+        self, columns: Sequence[str] | None = None, *, label_column: str | None = None, text: Sequence[str] = ()
+    ) -> pa.Table:
+        """All rows, file by file.
+
+        Parameters
+        ----------
+        columns : sequence of str, optional
+            Columns to read, in this order; all but `label_column` when not given.
+        label_column : str, optional
+            Read too, as the last column. It may be of another type in every file, for only its meaning counts.
+        text : sequence of str
+            Columns that are read as text whatever they hold: codes such as 007.
+
+        Returns
+        -------
+        pyarrow.Table
+            With at least one row. In CSV a column's type is what all its values agree on, else text; numbers may be
+            written like 1,234.50, 12 % or $5; dates stay text; empty fields and NA, NaN, null, None, ? and the like
+            are missing.
+        """
+        names, labels = self._wanted(columns, label_column)
+        tables = csv.read(self.dialects, (*names, *labels), text=text)
+        for file in self._layouts:
+            tables[file] = as_text(parquet.read(file, (*names, *labels)), text)
+        if not any(table.num_rows for table in tables.values()):
+            raise _no_rows(self.files[0])
+        held = {file: dict(zip(table.column_names, table.schema.types, strict=True)) for file, table in tables.items()}
+        types = {name: _common_type(name, {file: held[file][name] for file in self.files}) for name in names}
+        try:
+            parts = [_cast(tables[file], types) for file in self.files]
+            return parts[0] if len(parts) == 1 else pa.concat_tables(parts, promote_options="permissive")
+        except pa.ArrowException as error:
+            raise DataFileError(f"Cannot read {str(self.files[0])!r} and the others as one table: {error}.") from error
+
+    def batches(
+        self,
+        columns: Sequence[str] | None = None,
+        *,
+        schema: Schema | None = None,
+        batch_rows: int = 65_536,
+        may_be_empty: bool = False,
+        on_share: Callable[[float], None] | None = None,
+    ) -> Iterator[pa.Table]:
+        """All rows in batches, so that memory does not grow with the files; can be called again.
+
+        Parameters
+        ----------
+        columns : sequence of str, optional
+            Columns to read, in this order; all of them when not given.
+        schema : Schema, optional
+            Columns of training. It fixes the types in CSV, whatever a batch holds: number columns are float64, dates
+            whose order the file or `reading` tells are dates, all others text for `Schema.align` to parse. Without it
+            every CSV column is text.
+        batch_rows : int
+            Rows of a batch, fewer in the last one of a file and in tables of more than 64 columns.
+        may_be_empty : bool
+            Whether a file with columns but no rows gives no batch. By default it is an error.
+        on_share : callable, optional
+            Told which share of the bytes has been read, where the number of rows is not known before.
+
+        Raises
+        ------
+        DataFileError
+            Also when a number or date column of `schema` holds something else, with column, value and line.
+        """
+        names, _ = self._wanted(columns, None)
+        n_rows = max(1, min(batch_rows, _MAX_CELLS // max(1, len(names))))
+        kinds = {} if schema is None else dict(zip(schema.names if schema.named else names, schema.kinds, strict=False))
+        return self._batches(names, kinds, n_rows, may_be_empty, on_share)
+
+    def _batches(
+        self,
+        names: tuple[str, ...],
+        kinds: Mapping[str, str],
+        n_rows: int,
+        may_be_empty: bool,
+        on_share: Callable[[float], None] | None,
+    ) -> Iterator[pa.Table]:
+        n_bytes, n_before = sum(file.stat().st_size for file in self.files), 0
+        for file in self.files:
+            if file in self.dialects:
+                dialect = self.dialects[file]
+                n_own = file.stat().st_size
+                n_text = n_own if dialect.text is None else dialect.text.size
+
+                def note(n_read: int, before: int = n_before, scale: float = n_own / n_text) -> None:
+                    if on_share is not None:
+                        on_share((before + n_read * scale) / n_bytes)
+
+                rows = csv.batches(file, dialect, names, kinds=kinds, on_bytes=note)
+            else:
+                rows = parquet.batches(file, names, n_rows)
+            n_given = 0
+            for table in _rebatched(rows, n_rows):
+                yield table
+                n_given += 1
+            if not n_given and not may_be_empty:
+                raise _no_rows(file)
+            n_before += file.stat().st_size
+
+    def parts(
+        self,
+        columns: Sequence[str] | None = None,
+        *,
+        label_column: str | None = None,
+        text: Sequence[str] = (),
+        on_bytes: Callable[[int], None] | None = None,
+    ) -> list[Part]:
+        """Parts that can be read apart and in any order, with the same types in all of them.
+
+        These are row groups of Parquet; CSV is written to a temporary Parquet file, which `on_bytes` can watch. Columns
+        of CSV are text where files do not agree. `columns`, `label_column` and `text` as for `read`, but columns in
+        `text` that are not CSV stay as they are. A part has `file`, `n_rows` and `batches(names, n_rows)`, which gives
+        record batches of at most so many rows.
+        """
+        names, labels = self._wanted(columns, label_column)
+        spools = self._spools((*names, *labels), text, on_bytes)
+        sources = {file: spool.source for file, spool in spools.items()}
+        layouts = {file: parquet.Layout(file, source) for file, source in sources.items()} | self._layouts
+        types = {
+            name: _common_type(name, {file: layouts[file].types[name] for file in self.files})
+            for name in names
+            if name not in text
+        }
+        return [
+            Part(file, group, n_rows, sources.get(file), types)
+            for file in self.files
+            for group, n_rows in enumerate(layouts[file].group_rows)
+        ]
+
+    def _spools(
+        self, names: Sequence[str], text: Sequence[str], on_bytes: Callable[[int], None] | None
+    ) -> dict[Path, csv.Spool]:
+        """CSV files as Parquet; one that does not agree with the others is written again, as text."""
+        as_texts = {name: pa.string() for name in text if name in names}
+        spools = {
+            file: csv.spool(file, dialect, names, held=as_texts, on_bytes=on_bytes)
+            for file, dialect in self.dialects.items()
+        }
+        common = {
+            name: functools.reduce(csv.join_types, (spool.held[name] for spool in spools.values()))
+            for name in (names if spools else ())
+        }
+        for file, spool in spools.items():
+            if any(csv.stored_type(common[name]) == pa.string() != csv.stored_type(spool.held[name]) for name in names):
+                spools[file] = csv.spool(file, self.dialects[file], names, held=common)
+        return spools
+
+    def _wanted(
+        self, columns: Sequence[str] | None, label_column: str | None
+    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Names of the columns to read and of the label column, all of them in every file."""
+        labels = () if label_column is None else (label_column,)
+        names = tuple(name for name in self.names if name not in labels) if columns is None else tuple(columns)
+        first, others = self.files[0], dict[str, Path]()
+        for file, given in self._names.items():
+            known = set(given)
+            lacking = [name for name in (*names, *labels) if name not in known]
+            if lacking and file == first:
+                shown = ", ".join(map(repr, given[:10])) + (", ..." if len(given) > 10 else "")
+                raise DataFileError(
+                    f"Cannot read {str(file)!r}: it has no column {lacking[0]!r}. Its columns are {shown}."
+                )
+            if lacking:
+                raise DataFileError(f"{str(file)!r} has no column {lacking[0]!r}, which {str(first)!r} has.")
+            others |= {name: file for name in given if name not in self.names}
+        if others:
+            name, file = next(iter(others.items()))
+            message = f"Columns that {str(first)!r} does not have are left out: {name!r} of {str(file)!r}"
+            warnings.warn(message + (f" and {len(others) - 1} more." if len(others) > 1 else "."), stacklevel=3)
+        return names, labels
+
+
+def _cast(rows: pa.Table | pa.RecordBatch, types: Mapping[str, pa.DataType]) -> pa.Table | pa.RecordBatch:
+    """Rows with columns of these types; columns without one stay as they are."""
+    wanted = [types.get(field.name, field.type) for field in rows.schema]
+    if wanted == rows.schema.types:
+        return rows
+    columns = [column.cast(type_, safe=False) for column, type_ in zip(rows.columns, wanted, strict=True)]
+    return type(rows).from_arrays(columns, names=rows.schema.names)
+
+
+def _common_type(name: str, found: Mapping[Path, pa.DataType]) -> pa.DataType:
+    """The type for a column that files hold in several; an error when they mean different things."""
+    if len(set(found.values())) == 1:
+        return next(iter(found.values()))
+    plain = {file: type_.value_type if pa.types.is_dictionary(type_) else type_ for file, type_ in found.items()}
+    held = {file: type_ for file, type_ in plain.items() if not pa.types.is_null(type_)}
+    if len(set(held.values())) < 2:
+        return next(iter(held.values()), pa.null())
+    meant = {_meaning(type_): file for file, type_ in reversed(held.items())}
+    if len(meant) > 1:
+        (one, its), (other, others) = list(meant.items())[-1:-3:-1]
+        raise SchemaError(
+            f"Column {name!r} holds {one} in {str(its)!r} and {other} in {str(others)!r}. Write it alike in all files."
+        )
+    return _TYPES[next(iter(meant))]
+
+
+_TYPES = {"numbers": pa.float64(), "text": pa.string(), "dates": pa.timestamp("us")}
+
+
+def _meaning(type_: pa.DataType) -> str:
+    if pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_decimal(type_):
+        return "numbers"
+    if pa.types.is_string(type_) or pa.types.is_large_string(type_) or pa.types.is_string_view(type_):
+        return "text"
+    return "dates" if pa.types.is_timestamp(type_) or pa.types.is_date(type_) else str(type_)
+
+
+def as_text(table: pa.Table, names: Sequence[str]) -> pa.Table:
+    """The same table with some of its columns as text: 7, 7.0 and "7" are the same.
+
+    Examples
+    --------
+    >>> as_text(pa.table({"code": [7, None], "size": [1, 2]}), ["code"]).to_pydict()
+    {'code': ['7', None], 'size': [1, 2]}
+    """
+    for name in names:
+        if name in table.column_names:
+            texts = read_arrow(table[name], name).as_kind("category")[0].array
+            table = table.set_column(table.column_names.index(name), name, texts)
+    return table
+
+
+def _rebatched(batches: Generator[pa.RecordBatch], n_rows: int) -> Iterator[pa.Table]:
+    """Join and cut batches so that each has `n_rows` rows, the last one the rest."""
+    held: list[pa.RecordBatch] = []
+    n_held = 0
+    with contextlib.closing(batches):
+        for batch in batches:
+            rest = batch
+            while n_held + rest.num_rows >= n_rows:
+                n_taken = n_rows - n_held
+                yield pa.Table.from_batches([*held, rest.slice(0, n_taken)])
+                rest, held, n_held = rest.slice(n_taken), [], 0
+            if rest.num_rows > 0:
+                held, n_held = [*held, rest], n_held + rest.num_rows
+    if held:
+        yield pa.Table.from_batches(held)
+
+
+def _sniff(file: Path, reading: Reading) -> Dialect:
+    """How a file is written; where its first lines leave the order of dates open and nobody says it, by all lines."""
+    if file.name.lower().endswith(excel.SUFFIXES):
+        sheet = None if "sheet" in reading.noted and reading.sheet not in excel.sheet_names(file) else reading.sheet
+        text = excel.read_sheet(file, sheet, decimal=reading.decimal, max_bytes=reading.max_unpacked)
+        dialect = replace(sniff(file, text=text), decimal_example="", encoding_example="")  # that is our own writing
+    else:
+        dialect = sniff(file, encoding=reading.encoding, is_sure="encoding" not in reading.noted)
+    if not dialect.date_columns or reading.date_format is not None:
+        return dialect
+    order, example = csv.find_date_order(file, dialect)
+    return replace(dialect, date_format=order, date_example=example, date_unclear="") if order else dialect
+
+
+def _no_rows(file: Path) -> DataFileError:
+    return DataFileError(f"Cannot read {str(file)!r}: it has columns but no rows. At least one row is needed.")
+
+
+# ---------------------------------------------------------------------- which files
+
+
+def find_tables(path: _Path) -> tuple[Path, ...]:
+    """Tables that a path means: itself, those below a folder, or those that a pattern matches; none if none.
+
+    What begins with "." or "_" is left out. CSV files beside pictures are about these, and no tables to learn from.
+    """
+    text = os.fspath(path)
+    place = Path(text)
+    if place.is_dir():
+        found = tuple(sorted(file for file in place.rglob("*") if is_table(file, place)))
+        return () if not any(map(is_parquet, found)) and _has_pictures(place) else found
+    if place.exists() or not glob.has_magic(text):
+        return (place,) if text.lower().endswith(SUFFIXES) else ()
+    matches = sorted(Path(match) for match in glob.glob(text, recursive=True))
+    if not matches:
+        raise DataFileError(f"Cannot read {text!r}: no file matches.")
+    others = [str(match) for match in matches if not match.name.lower().endswith(SUFFIXES)]
+    if others:
+        raise DataFileError(f"Cannot read {others[0]!r}: its name must end in one of {', '.join(SUFFIXES)}.")
+    return tuple(matches)
+
+
+def is_table(path: Path, folder: Path) -> bool:
+    """Whether a path below a folder is a table that is not hidden."""
+    below = path.relative_to(folder).parts
+    return (
+        path.name.lower().endswith(SUFFIXES) and not any(part.startswith(_HIDDEN) for part in below) and path.is_file()
+    )
+
+
+def is_parquet(file: Path) -> bool:
+    """Whether a file is Parquet, by its name."""
+    return file.name.lower().endswith(_PARQUET)
+
+
+def _has_pictures(folder: Path) -> bool:
+    return any(is_picture(path) for path in folder.rglob("*"))
+
+
+def _checked(path: _Path) -> Path:
+    """Path of a regular file of a known format that is not empty."""
+    file, shown = Path(path), repr(os.fspath(path))
+    try:
+        if file.suffix == ".esad":
+            raise DataFileError(f"{shown} is a model, and data is expected here. Give a CSV, Parquet or Excel file.")
+        if not file.exists():
+            raise DataFileError(f"Cannot read {shown}: no such file.")
+        if not file.is_file():
+            what = "a folder" if file.is_dir() else "not a regular file"
+            raise DataFileError(f"Cannot read {shown}: it is {what}. Give a CSV, Parquet or Excel file.")
+        if not file.name.lower().endswith(SUFFIXES):
+            fix = " Save the sheet as .xlsx or CSV." if file.suffix.lower() in _OTHER_SHEETS else ""
+            fix = " Give the folder that the picture lies in." if is_picture(file) else fix
+            raise DataFileError(f"Cannot read {shown}: its name must end in one of {', '.join(SUFFIXES)}.{fix}")
+        if file.stat().st_size == 0:
+            raise DataFileError(f"Cannot read {shown}: it is empty. Columns and at least one row are needed.")
+        with file.open("rb"):
+            return file
+    except OSError as error:
+        raise DataFileError(f"Cannot read {shown}: {error.strerror}.") from error
+    except ValueError as error:
+        if isinstance(error, DataFileError):
+            raise
+        raise DataFileError(f"Cannot read {shown}: {error}.") from error  # a null byte in the name

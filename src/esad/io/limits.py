@@ -264,7 +264,7 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _read_pictures(folder: Path, shape: tuple[int, ...], limits: FileLimits) -> NDArray[Any]:
-    from esad.io.images import open_images
+    from esad.io.picture_folder import open_images
     from esad.io.pictures import read_header
 
     channels, height, width = shape

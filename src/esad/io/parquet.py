@@ -4,21 +4,18 @@ import contextlib
 import re
 from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
-from typing import TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from esad.core.text import one_line
 from esad.errors import DataFileError
-from esad.io.csv_dialect import check_names
+from esad.io.dialect import check_names
 
-__all__ = ["Layout", "batches", "layout", "read"]
+__all__ = ["Layout", "batches", "read"]
 
 _DAMAGE = (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError)  # all seen on files with flipped bytes
 _PANDAS_INDEX = re.compile(r"__index_level_\d+__")
-
-Source: TypeAlias = Path | pa.NativeFile
 
 
 class Layout:
@@ -27,11 +24,11 @@ class Layout:
     Parameters
     ----------
     file : Path
-    source : path or open file
-        Where the bytes are.
+    source : pyarrow.NativeFile, optional
+        Where the bytes are, if elsewhere.
     """
 
-    def __init__(self, file: Path, source: Source) -> None:
+    def __init__(self, file: Path, source: pa.NativeFile | None = None) -> None:
         with _opened(file, source) as opened:
             schema = opened.schema_arrow
             groups = range(opened.metadata.num_row_groups)
@@ -46,31 +43,26 @@ class Layout:
         return sum(self.group_rows)
 
 
-def layout(file: Path) -> Layout:
-    """Read the footer; an unnamed pandas index is no column."""
-    return Layout(file, file)
-
-
 def read(file: Path, names: Sequence[str]) -> pa.Table:
     """All rows."""
-    with _opened(file, file) as source:
+    with _opened(file) as source:
         return source.read(columns=list(names)).select(list(names)).replace_schema_metadata(None)
 
 
 def batches(
-    file: Path, names: Sequence[str], n_rows: int, *, group: int | None = None, source: Source | None = None
+    file: Path, names: Sequence[str], n_rows: int, *, group: int | None = None, source: pa.NativeFile | None = None
 ) -> Generator[pa.RecordBatch]:
     """Rows of one row group, or of all, at most so many at a time; `source` is where the bytes are, if elsewhere."""
     groups = None if group is None else [group]
-    with _opened(file, source or file) as opened:
+    with _opened(file, source) as opened:
         for batch in opened.iter_batches(batch_size=n_rows, columns=list(names), row_groups=groups):
             yield batch.select(list(names)).replace_schema_metadata(None)
 
 
 @contextlib.contextmanager
-def _opened(file: Path, source: Source) -> Iterator[pq.ParquetFile]:
+def _opened(file: Path, source: pa.NativeFile | None = None) -> Iterator[pq.ParquetFile]:
     """A Parquet file to read from; what is wrong inside is one line."""
-    given = str(source) if isinstance(source, Path) else source
+    given = str(file) if source is None else source
     try:
         # Buffered column readers without pre-buffering: a row group, however large, is never in memory as a whole.
         with pq.ParquetFile(given, pre_buffer=False, buffer_size=1 << 16) as opened:

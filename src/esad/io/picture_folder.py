@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from esad.core.text import counted
 from esad.errors import DataFileError, InputError
-from esad.io.pictures import SUFFIXES, Header, read_header, read_pixels
+from esad.io.pictures import SUFFIXES, Header, is_picture, read_header, read_pixels
 
-__all__ = ["Broken", "ImageFolder", "Listing", "Resize", "is_picture", "list_folder", "open_images", "read_folder"]
+__all__ = ["Broken", "ImageFolder", "Listing", "Resize", "list_folder", "open_images", "read_folder"]
 
 _MAX_VALUES = 1 << 25  # of one batch, however large the pictures
 _BENT = 0.05  # how much wider than high, or higher, a picture may get without a word
@@ -44,11 +44,6 @@ class ImageFolder:
     ids: tuple[str, ...]
     images: NDArray[Any]
     label_words: NDArray[np.object_] | None
-
-
-def is_picture(path: _Path) -> bool:
-    """Whether a file is a picture, by its name."""
-    return os.fspath(path).lower().endswith(SUFFIXES)
 
 
 def read_folder(
@@ -145,17 +140,6 @@ def open_images(
     return list_folder(path, labels_csv, channels, broken, resize).batches(batch_rows)
 
 
-def _batches(listing: "Listing", n_rows: int) -> Iterator[ImageFolder]:
-    n_read = 0
-    for start in range(0, len(listing.ids), n_rows):
-        batch = listing.read(start, start + n_rows)
-        n_read += len(batch.ids)
-        if batch.ids:
-            yield batch
-    if not n_read:
-        raise _nothing(listing.folder, listing.broken)
-
-
 @dataclass(frozen=True, eq=False)
 class Listing:
     """What is in a folder, before any pixel is read; `broken` as for `read_folder`."""
@@ -188,7 +172,14 @@ class Listing:
 
     def batches(self, batch_rows: int = 1024) -> Iterator[ImageFolder]:
         """All pictures, so many at a time, fewer if they are large."""
-        return _batches(self, max(1, min(batch_rows, _MAX_VALUES // self.form.n_values)))
+        n_rows, n_read = max(1, min(batch_rows, _MAX_VALUES // self.form.n_values)), 0
+        for start in range(0, len(self.ids), n_rows):
+            batch = self.read(start, start + n_rows)
+            n_read += len(batch.ids)
+            if batch.ids:
+                yield batch
+        if not n_read:
+            raise _nothing(self.folder, self.broken)
 
     def read(self, start: int = 0, stop: int | None = None) -> ImageFolder:
         """Some pictures that follow each other; all of them by default."""
@@ -234,11 +225,10 @@ def list_folder(
     """What is in a folder, or one picture; all sizes are looked at, no pixel is. See `read_folder`."""
     if channels not in (None, 1, 3):
         raise InputError(f"`channels` must be 1 (grey), 3 (RGB) or None. Got {channels!r}.")
-    folder, ids = Path(path), tuple[str, ...]()
-    if folder.is_file() and is_picture(folder):
-        folder, ids = folder.parent, (folder.name,)
-    else:
-        ids = _list_names(folder, labels_csv)
+    folder = Path(path)
+    is_single = folder.is_file() and is_picture(folder)
+    ids = (folder.name,) if is_single else _list_names(folder, labels_csv)
+    folder = folder.parent if is_single else folder
     words = _words_of_folders(ids) if labels_csv is None else _words_of_csv(folder, ids, Path(labels_csv))
     headers = _read_headers(folder, ids, broken)
     form = _common_form(folder, ids, headers, resize)
@@ -250,33 +240,24 @@ def list_folder(
 
 
 def _list_names(folder: Path, labels_csv: _Path | None) -> tuple[str, ...]:
-    """Paths of the pictures of a folder, at least one; other files are mentioned."""
+    """Paths of the pictures of a folder, relative to it and in order, at least one; other files are mentioned."""
     if not folder.is_dir():
         what = "it is a file" if folder.exists() else "no such folder"
         raise DataFileError(f"Cannot read pictures from {str(folder)!r}: {what}. Give a folder of pictures, or one.")
-    ids, ignored = _find(folder, labels_csv)
+    found = dict(sorted(_walk(str(folder), "", (os.path.realpath(folder),))))
+    known = None if labels_csv is None else os.path.realpath(labels_csv)
+    ignored = [name for name, is_shown in found.items() if not is_shown and os.path.realpath(folder / name) != known]
     if ignored:
         shown = ", ".join(ignored[:3]) + (", ..." if len(ignored) > 3 else "")
         message = f"{counted(len(ignored), 'file')} in {str(folder)!r}, hidden or no pictures, ignored: {shown}."
         warnings.warn(message, UserWarning, stacklevel=4)
+    ids = tuple(name for name, is_shown in found.items() if is_shown)
     if not ids:
         raise DataFileError(
             f"Cannot read pictures from {str(folder)!r}: no file in it or its sub-folders ends in "
             f"{', '.join(SUFFIXES)}."
         )
     return ids
-
-
-def _find(folder: Path, labels_csv: _Path | None) -> tuple[tuple[str, ...], list[str]]:
-    """Paths of the pictures, and of the files that are none, relative to the folder and in order."""
-    found, ignored = [], []
-    known = None if labels_csv is None else os.path.realpath(labels_csv)
-    for name, is_picture in _walk(str(folder), "", (os.path.realpath(folder),)):
-        if is_picture:
-            found.append(name)
-        elif known is None or os.path.realpath(folder / name) != known:
-            ignored.append(name)
-    return tuple(sorted(found)), sorted(ignored)
 
 
 def _walk(folder: str, prefix: str, ancestors: tuple[str, ...]) -> Iterator[tuple[str, bool]]:
@@ -316,7 +297,8 @@ def _common_form(folder: Path, ids: Sequence[str], headers: dict[int, Header], r
         sizes = Counter(header.size for header in headers.values())
         width, height = sizes.most_common(1)[0][0]
         if resize is None and len(sizes) > 1:
-            first, *_, other = sorted((size, folder / ids[number]) for size, number in _first_of_each(headers).items())
+            first_of_each = {header.size: number for number, header in reversed(headers.items())}
+            first, *_, other = sorted((size, folder / ids[number]) for size, number in first_of_each.items())
             raise DataFileError(
                 f"Pictures must be of one size. {str(first[1])!r} is {first[0][0]} x {first[0][1]} pixels, "
                 f"{str(other[1])!r} {other[0][0]} x {other[0][1]}. Scale them, by `resize` for example."
@@ -327,11 +309,6 @@ def _common_form(folder: Path, ids: Sequence[str], headers: dict[int, Header], r
     return Header(width, height, n_channels, any(header.is_deep for header in headers.values()))
 
 
-def _first_of_each(headers: dict[int, Header]) -> dict[tuple[int, int], int]:
-    """The first picture of each size."""
-    return {header.size: number for number, header in reversed(headers.items())}
-
-
 def _words_of_folders(ids: Sequence[str]) -> NDArray[np.object_] | None:
     """Name of the first sub-folder of each picture; nothing at all when no picture lies in one."""
     words = [name.split("/", 1)[0] if "/" in name else None for name in ids]
@@ -340,7 +317,7 @@ def _words_of_folders(ids: Sequence[str]) -> NDArray[np.object_] | None:
 
 def _words_of_csv(folder: Path, ids: Sequence[str], labels_csv: Path) -> NDArray[np.object_]:
     """Label of each picture in the CSV file, None for pictures that are not in it."""
-    from esad.io.open import TableFiles  # only here: arrays of pictures need no pyarrow
+    from esad.io.files import TableFiles  # only here: arrays of pictures need no pyarrow
 
     batches = list(TableFiles([labels_csv]).batches())  # all columns as text
     names = batches[0].column_names
@@ -355,8 +332,15 @@ def _words_of_csv(folder: Path, ids: Sequence[str], labels_csv: Path) -> NDArray
         raise DataFileError(
             f"Cannot read labels from {str(labels_csv)!r}: its first line must be the header: file,label."
         )
-    rows = (row for batch in batches for row in zip(*(batch[name].to_pylist() for name in names), strict=True))
-    words = _label_by_file(folder, labels_csv, rows)
+    words: dict[str, str | None] = {}
+    files, labels = ([cell for batch in batches for cell in batch[name].to_pylist()] for name in names)
+    for file, label in zip(files, labels, strict=True):
+        if file is None:
+            raise DataFileError(f"Cannot read labels from {str(labels_csv)!r}: a row names no file.")
+        name = _relative(folder, file)
+        if name in words:
+            raise DataFileError(f"Cannot read labels from {str(labels_csv)!r}: {file!r} is there twice.")
+        words[name] = label
     missing = [name for name in words if name not in known]
     if missing:
         raise DataFileError(
@@ -364,18 +348,6 @@ def _words_of_csv(folder: Path, ids: Sequence[str], labels_csv: Path) -> NDArray
             f"{counted(len(missing), 'such name')} in all. Paths are relative to that folder."
         )
     return np.array([words.get(name) for name in ids], dtype=object)
-
-
-def _label_by_file(folder: Path, labels_csv: Path, rows: Iterator[tuple[Any, Any]]) -> Mapping[str, str | None]:
-    words: dict[str, str | None] = {}
-    for file, label in rows:
-        if file is None:
-            raise DataFileError(f"Cannot read labels from {str(labels_csv)!r}: a row names no file.")
-        name = _relative(folder, str(file))
-        if name in words:
-            raise DataFileError(f"Cannot read labels from {str(labels_csv)!r}: {file!r} is there twice.")
-        words[name] = None if label is None else str(label)
-    return words
 
 
 def _relative(folder: Path, file: str) -> str:

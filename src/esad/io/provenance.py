@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from esad.errors import DataFileError
-from esad.io.open import find_tables
+from esad.io.files import find_tables
 
 __all__ = ["DataSource", "fingerprint_data", "note_sources", "sources_in"]
 

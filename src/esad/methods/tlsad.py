@@ -52,7 +52,8 @@ from esad.detectors.base import Scores, State, TrainingScores
 from esad.detectors.deep import Phase
 from esad.detectors.standard import PRETRAIN_LR, StandardDetector
 from esad.errors import InputError, ModelFileError
-from esad.io.images import as_images, is_images, read_folder
+from esad.io.picture_folder import read_folder
+from esad.io.pictures import as_images, is_images
 from esad.networks.mlp import StackedMLP
 from esad.networks.pretrained import extract
 from esad.networks.resnet import N_FEATURES, ResNet18, read_weights

@@ -50,7 +50,7 @@ class ImagePreprocessor:
         Parameters
         ----------
         images : ndarray of uint8 or float32, shape (n, channels, height, width)
-            From `esad.io.images.as_images`.
+            From `esad.io.pictures.as_images`.
         reference_mask : ndarray of bool, shape (n,), optional
             Pictures whose values set the scale; all when None or when none is true.
 
@@ -80,7 +80,7 @@ class ImagePreprocessor:
         Parameters
         ----------
         images : ndarray of uint8 or float32, shape (n, channels, height, width)
-            From `esad.io.images.as_images`.
+            From `esad.io.pictures.as_images`.
 
         Returns
         -------
@@ -162,6 +162,6 @@ class ImagePreprocessor:
 def _check_form(images: NDArray[Any]) -> None:
     if images.ndim != 4 or len(images) == 0 or images.dtype not in (np.uint8, np.float32):
         raise InputError(
-            "Pictures must be uint8 or float32 of shape (n, channels, height, width), as esad.io.images.as_images "
+            "Pictures must be uint8 or float32 of shape (n, channels, height, width), as esad.io.pictures.as_images "
             f"gives them. Got {images.dtype} of shape {images.shape}."
         )

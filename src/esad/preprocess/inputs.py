@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from esad.errors import InputError, ModelFileError, SchemaError
-from esad.io.images import as_images, is_images
+from esad.io.pictures import as_images, is_images
 from esad.labels import NORMAL, UNLABELLED
 from esad.preprocess.image import ImagePreprocessor
 from esad.table.encode import TabularPreprocessor

@@ -14,7 +14,7 @@ from esad.detectors.scored_file import Worst, score_blocks
 from esad.errors import LabelError
 from esad.io import checks
 from esad.io.checks import OnProgress, OnRemark, Remark
-from esad.io.reading import Reading
+from esad.io.dialect import Reading
 from esad.labels import truth as read_truth
 from esad.score.metrics import Evaluation, evaluate
 

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from esad.detectors.training import TrainingData, mention_broken
 from esad.io import checks
 from esad.io.checks import OnRemark
-from esad.io.open import open_tables
-from esad.io.reading import Reading
+from esad.io.dialect import Reading
+from esad.io.files import open_tables
 from esad.io.roles import check_column
 
 if TYPE_CHECKING:

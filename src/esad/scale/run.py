@@ -13,7 +13,7 @@ from esad.core.text import counted, listed
 from esad.detectors.opening import check_unknown
 from esad.errors import InputError, OutputError
 from esad.io.checks import Remark
-from esad.io.reading import Reading
+from esad.io.dialect import Reading
 from esad.scale.engines import LostWorker, engine_for, results
 from esad.scale.shards import BOOKS, Shard, plan
 from esad.scale.work import Answer, Common, Job, Record, attempt, file_hash, identity, stamp

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from esad.core.text import counted
 from esad.errors import DataFileError, InputError, OutputError
-from esad.io.open import SUFFIXES, is_table
+from esad.io.files import SUFFIXES, is_table
 
 __all__ = ["BOOKS", "FORMATS", "Shard", "plan"]
 

@@ -21,7 +21,7 @@ from esad.core.atomic import atomic_path
 from esad.detectors.opening import open_source
 from esad.detectors.scored_file import AlarmRule, score_source
 from esad.errors import DataFileError, EsadError, ModelFileError
-from esad.io.reading import Reading
+from esad.io.dialect import Reading
 
 if TYPE_CHECKING:
     from esad.detectors.base import Detector
