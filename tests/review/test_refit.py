@@ -341,7 +341,7 @@ def test_a_training_can_be_stopped_and_one_that_fails_says_why(make_session, kit
         session.start_refit()
     refit = session._refit
     session.stop_refit()
-    refit.join(20)
+    refit.stop(wait=20)
     assert refit.status == "stopped"
     session.ranking.detector.set_params(n_epochs="many")
     session.start_refit()

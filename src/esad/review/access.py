@@ -1,11 +1,11 @@
 """Who may use the page: links that work once, and the logins they open."""
 
 import hashlib
+import math
 import secrets
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 from esad.review.judgements import check_reviewer
@@ -18,10 +18,7 @@ LINK_SECONDS: Final = 24 * 3600.0
 LOGIN_SECONDS: Final = 12 * 3600.0  # without a request
 
 
-@dataclass
-class _Grant:
-    reviewer: str
-    until: float
+_Grants = dict[str, tuple[str, float]]  # by the hash of the secret: whose, until when
 
 
 class Access:
@@ -45,8 +42,8 @@ class Access:
 
     def __init__(self, owner: str | None = None, *, clock: Callable[[], float] = time.monotonic) -> None:
         self.owner, self._clock = owner, clock
-        self._links: dict[str, _Grant] = {}  # by the hash of the token
-        self._logins: dict[str, _Grant] = {}
+        self._links: _Grants = {}
+        self._logins: _Grants = {}
         self._lock = threading.Lock()
 
     def new_link(self, reviewer: str) -> str:
@@ -57,19 +54,19 @@ class Access:
     def use_link(self, token: str) -> str | None:
         """Trade a token for a login; None where it is unknown, too old, or was used before."""
         with self._lock:
-            link = self._links.pop(_hash(token), None)
-            if link is None or link.until < self._clock():
+            reviewer, until = self._links.pop(_hash(token), ("", -math.inf))
+            if until < self._clock():
                 return None
-            return self._grant(self._logins, link.reviewer, LOGIN_SECONDS, MAX_LOGINS)
+            return self._grant(self._logins, reviewer, LOGIN_SECONDS, MAX_LOGINS)
 
     def reviewer_of(self, login: str) -> str | None:
         """Who a login belongs to; it lasts on."""
         with self._lock:
-            found = self._logins.get(_hash(login))
-            if found is None or found.until < self._clock():
+            reviewer, until = self._logins.get(_hash(login), ("", -math.inf))
+            if until < self._clock():
                 return None
-            found.until = self._clock() + LOGIN_SECONDS
-            return found.reviewer
+            self._logins[_hash(login)] = reviewer, self._clock() + LOGIN_SECONDS
+            return reviewer
 
     def log_out(self, login: str) -> None:
         """End a login."""
@@ -79,12 +76,12 @@ class Access:
     def reviewers(self) -> set[str]:
         """Everybody who has a link or a login."""
         with self._lock:
-            return {grant.reviewer for grants in (self._links, self._logins) for grant in grants.values()}
+            return {reviewer for reviewer, _ in (*self._links.values(), *self._logins.values())}
 
-    def _grant(self, grants: dict[str, _Grant], reviewer: str, seconds: float, most: int) -> str:
+    def _grant(self, grants: _Grants, reviewer: str, seconds: float, most: int) -> str:
         """A new secret; the oldest go where there are too many."""
         secret = secrets.token_urlsafe(24 if grants is self._links else 32)
-        grants[_hash(secret)] = _Grant(reviewer, self._clock() + seconds)
+        grants[_hash(secret)] = reviewer, self._clock() + seconds
         while len(grants) > most:
             del grants[next(iter(grants))]
         return secret

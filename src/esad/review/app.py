@@ -1,7 +1,6 @@
 """The web application of a review: the page, and a function for each request that it makes."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from importlib import resources
 from typing import Annotated, Final
 
@@ -61,14 +60,14 @@ def review_app(
     files = resources.files("esad.review") / "static"
     style = COLOURS + (files / "review.css").read_text(encoding="utf-8")
     scripts = {file.name: file.read_text(encoding="utf-8") for file in files.iterdir() if file.name.endswith(".js")}
-    context = app.state.review = _Context(session, access, cookie)
+    app.state.session, app.state.access, app.state.cookie = session, access, cookie
     app.include_router(_router)
     app.add_exception_handler(OutputError, _refuse_storage)
 
     @app.get("/")
     def page(request: Request, token: Annotated[str, Query(max_length=200)] = "") -> Response:
         login = access.use_link(token) if token else None
-        reviewer = context.reviewer_of(request) if login is None else access.reviewer_of(login)
+        reviewer = _find_reviewer(request) if login is None else access.reviewer_of(login)
         if reviewer is None:
             return HTMLResponse(pages.get_template("refused.html").render(used=bool(token)), 403)
         words = {"title": session.dataset.title, "noun": session.dataset.noun, "reviewer": reviewer}
@@ -101,38 +100,25 @@ async def _refuse_storage(request: Request, error: Exception) -> Response:
 # ---------------------------------------------------------------------- what every request needs
 
 
-@dataclass(frozen=True)
-class _Context:
-    """One review as its requests see it; the application holds it as `app.state.review`."""
-
-    session: ReviewSession
-    access: Access
-    cookie: str
-
-    def reviewer_of(self, request: Request) -> str | None:
-        """Who asks, by the cookie of the login."""
-        return self.access.reviewer_of(request.cookies.get(self.cookie, ""))
-
-    def find_reviewer(self, name: str) -> str | None:
-        """The reviewer with this name, whatever its case: who judged here, or has a link or a login."""
-        known = {*self.session.store.judgements.reviewers(), *self.access.reviewers(), self.access.owner or ""}
-        return next((one for one in sorted(known) if one.casefold() == name.casefold()), None)
+def _find_reviewer(request: Request) -> str | None:
+    """Who asks, by the cookie of the login."""
+    state = request.app.state
+    found: str | None = state.access.reviewer_of(request.cookies.get(state.cookie, ""))
+    return found
 
 
-async def _get_context(request: Request) -> _Context:
-    context: _Context = request.app.state.review
-    return context
+async def _get_session(request: Request) -> ReviewSession:
+    session: ReviewSession = request.app.state.session
+    return session
 
 
-Context = Annotated[_Context, Depends(_get_context)]
+async def _get_access(request: Request) -> Access:
+    access: Access = request.app.state.access
+    return access
 
 
-async def _get_session(context: Context) -> ReviewSession:
-    return context.session
-
-
-def _get_reviewer(request: Request, context: Context) -> str:
-    reviewer = context.reviewer_of(request)
+def _check_reviewer(request: Request) -> str:
+    reviewer = _find_reviewer(request)
     if reviewer is None:
         raise RequestError(401, "This page needs the link that the command line shows.")
     if request.headers.get("sec-fetch-site", "none") not in _SAME_SITE:
@@ -141,7 +127,8 @@ def _get_reviewer(request: Request, context: Context) -> str:
 
 
 Session = Annotated[ReviewSession, Depends(_get_session)]
-Reviewer = Annotated[str, Depends(_get_reviewer)]
+Logins = Annotated[Access, Depends(_get_access)]
+Reviewer = Annotated[str, Depends(_check_reviewer)]
 
 
 class _Undo(BaseModel):
@@ -267,21 +254,23 @@ def _get_import_progress(session: Session, reviewer: Reviewer) -> Response:
 
 
 @_router.post("/api/invitations")
-def _invite(context: Context, reviewer: Reviewer, asked: _Invitation) -> Response:
-    name, owner = asked.name.strip(), context.access.owner
-    if taken := context.find_reviewer(name):
+def _invite(session: Session, access: Logins, reviewer: Reviewer, asked: _Invitation) -> Response:
+    name, owner = asked.name.strip(), access.owner
+    known = sorted({*session.store.judgements.reviewers(), *access.reviewers(), owner or ""})
+    if taken := next((one for one in known if one.casefold() == name.casefold()), None):
         if reviewer not in (taken, owner):
             others = taken if owner in (None, taken) else f"{taken} or {owner}, who started the review,"
             raise RequestError(403, f"There is a reviewer {taken!r}. Only {others} can make a link for that name.")
         name = taken
-    return json_response({"path": f"/?token={context.access.new_link(name)}"})
+    return json_response({"path": f"/?token={access.new_link(name)}"})
 
 
 @_router.post("/api/log-out")
-def _log_out(context: Context, reviewer: Reviewer, request: Request) -> Response:
-    context.access.log_out(request.cookies.get(context.cookie, ""))
+def _log_out(access: Logins, reviewer: Reviewer, request: Request) -> Response:
+    cookie = request.app.state.cookie
+    access.log_out(request.cookies.get(cookie, ""))
     answer = json_response({"reviewer": reviewer})
-    answer.delete_cookie(context.cookie, path="/")
+    answer.delete_cookie(cookie, path="/")
     return answer
 
 

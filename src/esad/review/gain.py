@@ -3,7 +3,6 @@
 import threading
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -22,27 +21,13 @@ N_NEXT: Final = 10
 JOIN_SECONDS: Final = 5.0
 
 
-@dataclass(frozen=True)
-class _Effort:
-    """How much an estimate may cost.
-
-    Attributes
-    ----------
-    n_repeats : int
-        Splits; each is trained on three times, with a third, two thirds and all of its labels.
-    max_rows : int
-        Of each training.
-    every : int
-        Labels after which the estimate is made anew.
-    """
-
-    n_repeats: int
-    max_rows: int
-    every: int
-
-
 # Splits of a table train side by side; pictures one after the other, a minute each on one core.
-EFFORTS: Final = {"table": _Effort(6, MAX_ROWS, 5), "images": _Effort(3, 300, 10)}
+N_REPEATS: Final = {
+    "table": 6,
+    "images": 3,
+}  # splits; each is trained on with a third, two thirds and all of its labels
+MAX_TRAINED: Final = {"table": MAX_ROWS, "images": 300}  # rows of each training
+EVERY: Final = {"table": 5, "images": 10}  # labels after which the estimate is made anew
 
 
 class GainEstimator:
@@ -66,14 +51,14 @@ class GainEstimator:
 
         `collect` gives the rows with these labels. It is called only then: it may copy many pictures.
         """
-        counts, effort = labels.counts(y), EFFORTS[detector.inputs_.kind]
+        counts = labels.counts(y)
         n_labels = counts.n_anomaly + counts.n_normal
         with self._lock:
-            due = self._n_labels is None or abs(n_labels - self._n_labels) >= effort.every
+            due = self._n_labels is None or abs(n_labels - self._n_labels) >= EVERY[detector.inputs_.kind]
             if counts.n_anomaly < MIN_ANOMALIES or not due or not counts.n_unlabelled or self.is_busy:
                 return False
             self._n_labels, self._stop, self.progress = n_labels, threading.Event(), None
-            arguments = (detector, collect(), effort, self._stop)
+            arguments = (detector, collect(), self._stop)
             self._thread = threading.Thread(target=self._run, args=arguments, name="gain", daemon=True)
             self._thread.start()
             return True
@@ -91,14 +76,15 @@ class GainEstimator:
         if self._thread is not None:
             self._thread.join(JOIN_SECONDS)
 
-    def _run(self, detector: Detector, data: RefitData, effort: _Effort, stop: threading.Event) -> None:
-        n_trainings = effort.n_repeats * len(SHARES)
+    def _run(self, detector: Detector, data: RefitData, stop: threading.Event) -> None:
+        kind = detector.inputs_.kind
+        n_trainings = N_REPEATS[kind] * len(SHARES)
         n_begun, last = 0, 1.0
 
         def tell(share: float) -> None:
             nonlocal n_begun, last
             n_begun, last = n_begun + (share < last), share
-            if detector.inputs_.kind == "images":
+            if kind == "images":
                 self.progress = min(1.0, (n_begun - 1 + share) / n_trainings)
 
         try:
@@ -109,8 +95,8 @@ class GainEstimator:
                     data.X,
                     data.y,
                     n_next=N_NEXT,
-                    n_repeats=effort.n_repeats,
-                    max_rows=effort.max_rows,
+                    n_repeats=N_REPEATS[kind],
+                    max_rows=MAX_TRAINED[kind],
                     callbacks=[TrainingWatch(tell, is_stopped=stop.is_set)],
                 ).gain
         except TrainingStopped:

@@ -7,7 +7,6 @@ other reviewers get other rows as long as there are any.
 
 import time
 from collections.abc import Callable, Collection, Container
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -31,12 +30,6 @@ FILTERS: Final = {
 }
 
 Verdicts = dict[int, dict[str, str]]
-
-
-@dataclass
-class _Lease:
-    reviewer: str
-    until: float
 
 
 class Queue:
@@ -74,7 +67,7 @@ class Queue:
         self._rows_of, self._clock = rows_of, clock
         self._found: list[Suggestion] = []
         self._left = np.ones(len(scores), dtype=bool)  # rows that may come into a batch
-        self._leases: dict[int, _Lease] = {}
+        self._leases: dict[int, tuple[str, float]] = {}  # by row: to whom, until when
 
     def take(
         self, reviewer: str, n: int, *, is_open: Callable[[int], bool], have: Container[int] = ()
@@ -95,12 +88,11 @@ class Queue:
             position += 1
             if one.row in have or not is_open(one.row):
                 continue
-            lease = self._leases.get(one.row)
-            held = lease is not None and lease.reviewer != reviewer and lease.until > now
-            (leased if held else free).append(one)
+            whom, until = self._leases.get(one.row, (reviewer, now))
+            (leased if whom != reviewer and until > now else free).append(one)
         chosen = [*free, *leased][:n]
         for one in chosen:
-            self._leases[one.row] = _Lease(reviewer, now + LEASE_SECONDS)
+            self._leases[one.row] = reviewer, now + LEASE_SECONDS
         return chosen
 
     def prepare(self) -> None:

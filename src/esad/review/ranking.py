@@ -3,7 +3,7 @@
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 
 from esad.detectors.base import Detector
 from esad.explain.cases import Case, Cases
+from esad.explain.drawing import draw_parts, to_png
 from esad.explain.reasons import HeatMaps, Reasons, cell_text
 from esad.preprocess.inputs import Rows
 from esad.review.dataset import ReviewDataset
 from esad.table.table import take_rows
 
-__all__ = ["DRAWINGS", "Explanation", "Explanations", "Ranking"]
+__all__ = ["DRAWINGS", "Explanations", "Ranking"]
 
 BLOCK: Final = 4096  # pictures scored at a time
 MAX_WANTED: Final = 64
@@ -29,17 +30,6 @@ N_BINS: Final = 48
 DRAWINGS: Final = ("given", "expected", "heat")
 SKEWED: Final = 10.0  # the highest scores, by the median: then the axis is logarithmic
 JOIN_SECONDS: Final = 5.0
-
-
-@dataclass(frozen=True)
-class Explanation:
-    """Why one row got its score: columns for a table, drawings (PNG) for a picture."""
-
-    columns: list[dict[str, Any]] = field(default_factory=list)
-    n_others: int = 0
-    others: float = 0.0
-    base: float = 0.0
-    drawings: dict[str, bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,6 +93,9 @@ class Ranking:
 class Explanations:
     """The reasons for the scores of one ranking, found in the background before they are needed.
 
+    Those of a row are what the page shows: its columns, the others together, the baseline. Those of a picture are its
+    drawings (PNG) by their kind.
+
     Parameters
     ----------
     ranking : Ranking
@@ -111,7 +104,7 @@ class Explanations:
 
     def __init__(self, ranking: Ranking, dataset: ReviewDataset) -> None:
         self.ranking, self.dataset = ranking, dataset
-        self._explained: OrderedDict[int, Explanation | None] = OrderedDict()  # None: it failed
+        self._explained: OrderedDict[int, dict[str, Any] | None] = OrderedDict()  # None: it failed
         self._wanted: deque[int] = deque()
         self._under_way: list[int] = []
         self._vectors: dict[int, Rows] = {}
@@ -142,8 +135,8 @@ class Explanations:
             self._wanted = deque([*asked, *waiting][:MAX_WANTED] if first else [*waiting, *asked][-MAX_WANTED:])
             self._changed.notify_all()
 
-    def get(self, row: int, *, wait: float = 0.0) -> Explanation | None:
-        """The explanation of a row; None while it is not there, or where there can be none."""
+    def get(self, row: int, *, wait: float = 0.0) -> dict[str, Any] | None:
+        """The reasons for a row; None while it is not there, or where there can be none."""
         with self._changed:
             if wait and row not in self._explained:
                 self.request([row])
@@ -174,13 +167,13 @@ class Explanations:
                     self._explained.popitem(last=False)
                 self._changed.notify_all()
 
-    def _explain(self, rows: list[int]) -> dict[int, Explanation | None]:
+    def _explain(self, rows: list[int]) -> dict[int, dict[str, Any] | None]:
         part = take_rows(self.dataset.X, np.asarray(rows, dtype=np.intp))
         reasons = self.ranking.detector.explain(part, n_cases=0)
         if isinstance(reasons, HeatMaps):
-            drawn = {row: _draw_pictures(reasons, index) for index, row in enumerate(rows)}
-            self.drawings = tuple(kind for kind in DRAWINGS if kind in drawn[rows[0]].drawings)
-            return dict(drawn)
+            parts = {row: draw_parts(reasons, index) for index, row in enumerate(rows)}
+            self.drawings = tuple(kind for kind in DRAWINGS if kind in parts[rows[0]])
+            return {row: {kind: to_png(pixels) for kind, pixels in part.items()} for row, part in parts.items()}
         return {row: _list_columns(reasons, index) for index, row in enumerate(rows)}
 
     # ------------------------------------------------------------------ cases
@@ -199,7 +192,7 @@ class Explanations:
         return cases.nearest(self._vectors[row][None], n_cases)[0]
 
 
-def _list_columns(reasons: Reasons, row: int) -> Explanation:
+def _list_columns(reasons: Reasons, row: int) -> dict[str, Any]:
     total = reasons.total[row]
     order = np.argsort(-np.abs(total), kind="stable").tolist()  # what speaks against an alarm is a reason as well
     shown = [
@@ -213,12 +206,4 @@ def _list_columns(reasons: Reasons, row: int) -> Explanation:
     ]
     rest = order[N_COLUMNS:]
     base = sum(float(values[row]) for values in reasons.base.values())
-    return Explanation(columns=shown, n_others=len(rest), others=float(total[rest].sum()), base=base)
-
-
-def _draw_pictures(maps: HeatMaps, row: int) -> Explanation:
-    from esad.explain.drawing import draw_parts, to_png
-
-    base = sum(float(values[row]) for values in maps.base.values())
-    drawings = {name: to_png(pixels) for name, pixels in draw_parts(maps, row).items()}
-    return Explanation(base=base, drawings=drawings)
+    return {"columns": shown, "n_others": len(rest), "others": float(total[rest].sum()), "base": base}

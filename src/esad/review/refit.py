@@ -8,7 +8,6 @@ import shutil
 import threading
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,7 +30,6 @@ from esad.train.callbacks import Callback, WarmStart
 from esad.train.loop import LoopState
 
 __all__ = [
-    "ModelComparison",
     "Refit",
     "TrainingStopped",
     "TrainingWatch",
@@ -58,7 +56,7 @@ class TrainingStopped(Exception):  # noqa: N818  somebody asked for it
 
 
 class TrainingWatch:
-    """A callback that tells how far the training is, over all its phases, and ends it when asked to."""
+    """Tells how far the training is, over all its phases, and ends it when asked to."""
 
     def __init__(
         self, tell: Callable[[float], None] = lambda share: None, *, is_stopped: Callable[[], bool] = lambda: False
@@ -84,8 +82,7 @@ def refit_detector(
     y: Labels,
     *,
     warm: bool,
-    tell: Callable[[float], None] = lambda share: None,
-    is_stopped: Callable[[], bool] = lambda: False,
+    watch: TrainingWatch | None = None,
 ) -> tuple[Detector, bool]:
     """A copy of a detector fitted to the labels of now, and whether it began with the old weights.
 
@@ -104,7 +101,7 @@ def refit_detector(
     if calibration is not None and calibration.kind == "held out":
         n_held_out = calibration.n_rows / (1 - calibration.pollution_ratio)
         ratio = min(0.5, n_held_out / max(1, int((y == labels.UNLABELLED).sum())))
-    watch = TrainingWatch(tell, is_stopped=is_stopped)
+    watch = watch or TrainingWatch()
     new: Detector = clone(old)
     # what was learned before any anomaly was known does not know which columns matter
     knows_anomalies = old.label_counts_.n_anomaly > 0 or not (y == labels.ANOMALY).any()
@@ -122,34 +119,6 @@ def refit_detector(
         new.calibrate(pollution_ratio=calibration.pollution_ratio)
     new.notes_ = dict(old.notes_)
     return new, begins_warm
-
-
-@dataclass(frozen=True)
-class ModelComparison:
-    """What a new model changes.
-
-    Attributes
-    ----------
-    old, new : Ranking
-    y : ndarray of int8, (n,)
-        Labels of the rows under review that the new one was trained with.
-    warm : bool
-        Whether it began with the old weights.
-    remarks : tuple of str
-        What became of the threshold and the p-values, where that needs saying.
-    validated : dict or None
-        What `cross_validate` found, None while it is not known.
-    reason : str
-        Why there is no cross-validation, where there is none.
-    """
-
-    old: Ranking
-    new: Ranking
-    y: Labels
-    warm: bool
-    remarks: tuple[str, ...] = ()
-    validated: dict[str, Any] | None = None
-    reason: str = ""
 
 
 def compare_rankings(old: Ranking, new: Ranking, y: Labels) -> dict[str, Any]:
@@ -235,74 +204,84 @@ def _measure(scores: Sequence[NDArray[np.float64]], truth: Sequence[Labels]) -> 
     }
 
 
-@dataclass
 class Refit:
-    """One refit in the background: "training", then "ready" with a comparison, or "failed", or "stopped"."""
+    """One refit in the background: "training", then "ready" with a new model, or "failed", or "stopped".
 
-    old: Ranking
-    X: Any  # under review
-    y: Labels  # of the review
-    data: RefitData
-    warm: bool
-    number: int = 1
-    status: str = "training"
-    progress: float = 0.0
-    message: str = ""
-    comparison: ModelComparison | None = None
-    _stop: threading.Event = field(default_factory=threading.Event)
-    _thread: threading.Thread | None = None
+    Parameters
+    ----------
+    old : Ranking
+        What the model in use says of the rows under review.
+    X, y
+        These rows, and their labels.
+    data : RefitData
+        What is learned from.
+    warm : bool
+        Whether to begin with the old weights.
+    number : int
+        Tells the refits of a review apart.
 
-    def start(self) -> "Refit":
-        """Begin."""
+    Attributes
+    ----------
+    new : Ranking or None
+        What the new model says, once it is ready.
+    began_warm : bool
+        Whether it began with the old weights.
+    remarks : list of str
+        What became of the threshold and the p-values, where that needs saying.
+    validated : dict or None
+        What `cross_validate` found, None while it is not known.
+    reason : str
+        Why there is no cross-validation, where there is none.
+    message : str
+        Why the refit failed.
+    """
+
+    def __init__(self, old: Ranking, X: Any, y: Labels, data: RefitData, *, warm: bool, number: int = 1) -> None:
+        self.old, self.X, self.y, self.data, self.warm, self.number = old, X, y, data, warm, number
+        self.status, self.progress, self.message = "training", 0.0, ""
+        self.new: Ranking | None = None
+        self.began_warm = False
+        self.remarks: list[str] = []
+        self.validated: dict[str, Any] | None = None
+        self.reason = ""
+        self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="refit", daemon=True)
         self._thread.start()
-        return self
 
-    def stop(self) -> None:
-        """Ask the training to end without a model."""
+    def stop(self, *, wait: float = 0.0) -> None:
+        """Ask the training to end without a model, and wait so many seconds for that."""
         self._stop.set()
-
-    def join(self, timeout: float) -> None:
-        """Wait for the end."""
-        if self._thread is not None:
-            self._thread.join(timeout)
+        self._thread.join(wait)
 
     def _run(self) -> None:
+        watch = TrainingWatch(self._tell, is_stopped=self._stop.is_set)
         try:
-            new, was_warm = refit_detector(
-                self.old.detector,
-                self.data.X,
-                self.data.y,
-                warm=self.warm,
-                tell=self._tell,
-                is_stopped=self._stop.is_set,
+            detector, self.began_warm = refit_detector(
+                self.old.detector, self.data.X, self.data.y, warm=self.warm, watch=watch
             )
-            ranking = Ranking.of(new, self.X)
-            remarks = (carry_threshold(self.old, ranking), describe_loss(self.old, ranking))
+            new = Ranking.of(detector, self.X)
+            self.remarks = [*filter(None, (carry_threshold(self.old, new), describe_loss(self.old, new)))]
         except TrainingStopped:
             self.status = "stopped"
             return
         except Exception as error:
-            self.status, self.message = "failed", " ".join(str(error).split()) or type(error).__name__
+            self.status, self.message = "failed", _describe_error(error)
             return
-        self.comparison = ModelComparison(self.old, ranking, self.y, was_warm, tuple(filter(None, remarks)))
-        self.progress, self.status = 1.0, "ready"
-        self._validate()
-
-    def _tell(self, share: float) -> None:
-        self.progress = (1 - SCORING_SHARE) * share
-
-    def _validate(self) -> None:
-        assert self.comparison is not None
-        found, reason = None, ""
+        self.new, self.progress, self.status = new, 1.0, "ready"
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 watch = TrainingWatch(is_stopped=self._stop.is_set)
-                found = cross_validate(self.comparison.new.detector, self.data, callbacks=[watch])
+                self.validated = cross_validate(detector, self.data, callbacks=[watch])
         except Exception as error:
-            reason = " ".join(str(error).split()) or type(error).__name__
-        self.comparison = replace(self.comparison, validated=found, reason=reason)
+            self.reason = _describe_error(error)
+
+    def _tell(self, share: float) -> None:
+        self.progress = (1 - SCORING_SHARE) * share
+
+
+def _describe_error(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
 
 
 # ---------------------------------------------------------------------- threshold and p-values

@@ -22,7 +22,7 @@ from esad.review.dataset import ReviewDataset
 from esad.review.gain import JOIN_SECONDS, GainEstimator
 from esad.review.judgements import parse_csv, write_csv
 from esad.review.queue import BATCH, FILTERS, Queue, filter_rows
-from esad.review.ranking import DRAWINGS, Explanation, Explanations, Ranking
+from esad.review.ranking import DRAWINGS, Explanations, Ranking
 from esad.review.refit import (
     Refit,
     compare_rankings,
@@ -152,8 +152,7 @@ class ReviewSession:
     def close(self) -> None:
         """End what runs in the background, and let go of the journal."""
         if self._refit is not None:
-            self._refit.stop()
-            self._refit.join(JOIN_SECONDS)
+            self._refit.stop(wait=JOIN_SECONDS)
         self.gain_estimator.close()
         self.explanations.close()
         self.store.close()
@@ -264,7 +263,7 @@ class ReviewSession:
             "others": others if visible else {},  # seen only after one's own verdict: a second opinion is one's own
             "n_others": len(others),
             "pending": self.explanations.is_pending(row),
-            "reasons": None if dataset.cells is None else _describe_reasons(self.explanations.get(row)),
+            "reasons": None if dataset.cells is None else self.explanations.get(row),
             "drawings": [] if dataset.cells is not None else list(self.explanations.drawings),
             "cells": dataset.cells_of(row),
             "cases": cases,
@@ -309,10 +308,10 @@ class ReviewSession:
             raise InputError("There is no such picture.")
         if kind == "given":
             return to_png(to_pixels(self.explanations.rows_of([row])[0]))
-        explanation = self.explanations.get(row, wait=20.0)
-        if explanation is None or kind not in explanation.drawings:
+        drawings = self.explanations.get(row, wait=20.0)
+        if drawings is None or kind not in drawings:
             raise InputError("There is no heat map of this picture, or no expectation.")
-        return explanation.drawings[kind]
+        return bytes(drawings[kind])
 
     # ------------------------------------------------------------------ state
 
@@ -378,8 +377,8 @@ class ReviewSession:
                 raise InputError("Every row is labelled: there is nothing left to find.")
             self.gain_estimator.cancel()
             self._n_refits += 1
-            data = self._refit_data(y)
-            self._refit = Refit(self.ranking, self.dataset.X, y, data, self.warm, number=self._n_refits).start()
+            data, X = self._refit_data(y), self.dataset.X
+            self._refit = Refit(self.ranking, X, y, data, warm=self.warm, number=self._n_refits)
 
     def stop_refit(self, number: int | None = None) -> None:
         """End a training, or drop its model: the old one stays in use. With a number: only that refit."""
@@ -397,21 +396,19 @@ class ReviewSession:
             return {"status": "none"}
         state: dict[str, Any] = {"status": refit.status, "progress": refit.progress, "message": refit.message}
         state["number"] = refit.number
-        comparison = refit.comparison
-        if comparison is not None:
-            counts = comparison.old.detector.label_counts_
+        if refit.status == "ready":
+            counts = refit.old.detector.label_counts_
             state |= {"n_labelled": int(np.count_nonzero(refit.data.y)), "n_rows": len(refit.data.y)}
-            state |= {"n_then": counts.n_anomaly + counts.n_normal, "warm": comparison.warm}
-            state |= {"validated": comparison.validated, "reason": comparison.reason}
-            state["remarks"] = comparison.remarks
+            state |= {"n_then": counts.n_anomaly + counts.n_normal, "warm": refit.began_warm, "remarks": refit.remarks}
+            state |= {"validated": refit.validated, "reason": refit.reason}
         return state
 
     def comparison(self) -> dict[str, Any]:
         """Old and new ranking, with the names of the rows."""
         refit = self._refit
-        if refit is None or refit.comparison is None:
+        if refit is None or refit.new is None:
             raise InputError("There is no new model to compare with. Refit first.")
-        old, new, y = refit.comparison.old, refit.comparison.new, refit.comparison.y
+        old, new, y = refit.old, refit.new, refit.y
 
         def describe(rows: Sequence[int]) -> list[dict[str, Any]]:
             return [
@@ -437,15 +434,15 @@ class ReviewSession:
         """
         with self._lock:
             self._check_number(number)
-            if self._refit is None or self._refit.comparison is None:
+            if self._refit is None or self._refit.new is None:
                 raise InputError("There is no new model to keep. Refit first.")
-            comparison = self._refit.comparison
-            detector = comparison.new.detector
+            new, y = self._refit.new, self._refit.y
+            detector = new.detector
             detector.notes_ = self._note_source(detector.notes_)
             replace_model(self.model, detector, with_cases=self._with_cases)
-            self.store.remember_fit(detector.fingerprint_, comparison.y)
+            self.store.remember_fit(detector.fingerprint_, y)
             self._refit = None
-            self._use(comparison.new)
+            self._use(new)
             self._update_gain()
 
     def _note_source(self, notes: Mapping[str, Any]) -> dict[str, Any]:
@@ -466,9 +463,3 @@ class ReviewSession:
             restore_previous(self.model)
             self.stop_refit()
             self._use(ranking)
-
-
-def _describe_reasons(explanation: Explanation | None) -> dict[str, Any] | None:
-    if explanation is None:
-        return None
-    return {name: getattr(explanation, name) for name in ("columns", "n_others", "others", "base")}
