@@ -143,7 +143,11 @@ def run_one(
         if time.time() > until:
             break
         started = time.perf_counter()
-        scores, fit_seconds = METHODS[method](rows.X_train, rows.y_train, rows.X_test, seed)
+        try:
+            scores, fit_seconds = METHODS[method](rows.X_train, rows.y_train, rows.X_test, seed)
+        except Exception as error:  # a peer that cannot take a table must not end the others' runs
+            print(f"{method} failed on {table}, seed {seed}, {labels}: {error}", flush=True)
+            continue
         score_seconds = time.perf_counter() - started - fit_seconds
         run = judged(method, table, seed, rows, scores, seconds=fit_seconds, package=PACKAGE[method])
         done.append(run | {"collection": collection, "labels": labels, "score_s": round(score_seconds, 3)})
