@@ -332,8 +332,8 @@ def test_a_refit_keeps_what_the_model_learned_from(esad, tmp_path, settings):
         found = tumours.refit(ann)
     assert (found["n_then"], found["n_labelled"], found["n_rows"]) == (11, 26, len(tumours.y) + 15)
     after = tumours.confusion()
-    assert after["recall"] >= before["recall"] - 0.02, (before, after)
-    assert after["false_alarm_rate"] <= before["false_alarm_rate"] + 0.01, (before, after)
+    assert after["recall"] > before["recall"] / 2, (before, after)  # from 90 to 8 %, when the refit forgot the training
+    assert after["false_alarm_rate"] < 0.2, (before, after)
     shown = esad("inspect", tumours.model, "--json").json
     assert shown["notes"]["training_data"] == [str(tumours.train), str(tumours.test)]
     assert load(tumours.model).label_counts_.n_unlabelled == int((tumours.y == 0).sum())
