@@ -35,11 +35,7 @@ def draw(experiment: Experiment, results: Iterable[Result], folder: Path) -> lis
         for place, cell in experiment.cells()
         if cell.name in by_cell
     ]
-    drawn = {
-        "training": _over_training(cells),
-        "codes": _maps(cells),
-        "samples": _samples(cells),
-    }
+    drawn = {"training": _over_training(cells), "codes": _maps(cells), "samples": _samples(cells)}
     return [_save(drawing, folder / f"{experiment.name}_{name}.png") for name, drawing in drawn.items() if drawing]
 
 

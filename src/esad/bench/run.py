@@ -5,7 +5,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from esad import registry
 from esad.bench.execute import OutOfTime, execute, execute_stack
@@ -78,59 +80,46 @@ def run(
     """
     if backend not in BACKENDS:
         raise InputError(f"The back end must be one of {', '.join(BACKENDS)}. Got {backend!r}.")
-    finished = store.finished()
+    finished, summary = store.finished(), RunSummary()
     waiting = [cell for cell in {cell.name: cell for cell in cells}.values() if cell.name not in finished]
     deadline = None if budget is None else time.monotonic() + budget
-    books = _Books(waiting, store, on_done)
     if backend == "loky" and _on_gpu(waiting):
         backend = "threading"
     # a checkpoint stays on the machine that wrote it, and clocks differ between machines
-    watched = (None, None) if backend == "ray" else (store.checkpoints, deadline)
-    engine = engine_for(BACKENDS[backend], _attempt, n_jobs=n_jobs)
-    with _renewed(store), _folder(store.checkpoints), engine:
-        jobs = (_Job(group, *watched) for group in books.tasks(deadline))
-        for job, found in results(engine, jobs):
+    watched: dict[str, Any] = {} if backend == "ray" else {"checkpoints": store.checkpoints, "deadline": deadline}
+    engine = engine_for(BACKENDS[backend], partial(_attempt, **watched), n_jobs=n_jobs)
+    with _renew_claims(store), _keep_folder(store.checkpoints), engine:
+        for group, found in results(engine, _claim_groups(waiting, store, deadline, summary)):
             if isinstance(found, LostWorker):
-                found = [Failure(cell, str(found)) for cell in job.cells]
+                found = [Failure(cell, str(found)) for cell in group]
             for done in found:
-                books.enter(done)
-    return books.outcome
+                if isinstance(done, Unfinished):
+                    summary.n_left += 1
+                    continue
+                if isinstance(done, Failure):
+                    summary.failures.append(done)
+                else:
+                    store.put(done)
+                    summary.n_done += 1
+                if on_done is not None:
+                    on_done(done)
+    return summary
 
 
-class _Books:
-    """What of a run is waiting, at work and done."""
-
-    def __init__(
-        self, waiting: Sequence[Cell], store: ResultStore, on_done: Callable[[Result | Failure], None] | None
-    ) -> None:
-        self.outcome = RunSummary()
-        self._waiting, self._store, self._on_done = waiting, store, on_done
-
-    def tasks(self, deadline: float | None) -> Iterator[list[Cell]]:
-        """Cells that this run has claimed, one stack or single cell at a time as workers ask for them."""
-        n_before = 0
-        for group in _groups(self._waiting):
-            if deadline is not None and time.monotonic() > deadline:
-                self.outcome.n_left += len(self._waiting) - n_before
-                return
-            claimed = [cell for cell in group if self._store.claim(cell.name)]
-            self.outcome.n_elsewhere += len(group) - len(claimed)
-            n_before += len(group)
-            if claimed:
-                yield claimed
-
-    def enter(self, done: "Result | Failure | Unfinished") -> None:
-        """Keep what came of a cell."""
-        if isinstance(done, Unfinished):
-            self.outcome.n_left += 1
+def _claim_groups(
+    waiting: Sequence[Cell], store: ResultStore, deadline: float | None, summary: RunSummary
+) -> Iterator[list[Cell]]:
+    """Cells that this run has claimed, one stack or single cell at a time as workers ask for them."""
+    n_before = 0
+    for group in _groups(waiting):
+        if deadline is not None and time.monotonic() > deadline:
+            summary.n_left += len(waiting) - n_before
             return
-        if isinstance(done, Failure):
-            self.outcome.failures.append(done)
-        else:
-            self._store.put(done)
-            self.outcome.n_done += 1
-        if self._on_done is not None:
-            self._on_done(done)
+        claimed = [cell for cell in group if store.claim(cell.name)]
+        summary.n_elsewhere += len(group) - len(claimed)
+        n_before += len(group)
+        if claimed:
+            yield claimed
 
 
 def _groups(cells: Sequence[Cell]) -> list[list[Cell]]:
@@ -143,7 +132,7 @@ def _groups(cells: Sequence[Cell]) -> list[list[Cell]]:
 
 
 @contextlib.contextmanager
-def _folder(path: Path) -> Iterator[None]:
+def _keep_folder(path: Path) -> Iterator[None]:
     """A folder that is there meanwhile, and stays if something is in it."""
     path.mkdir(exist_ok=True)
     try:
@@ -153,24 +142,23 @@ def _folder(path: Path) -> Iterator[None]:
             path.rmdir()
 
 
-class _renewed:  # noqa: N801  reads as a context
-    """Claims are renewed in the background, and those not used are given back at the end."""
+@contextlib.contextmanager
+def _renew_claims(store: ResultStore) -> Iterator[None]:
+    """Renew claims in the background, and give those back that were not used."""
+    over = threading.Event()
 
-    def __init__(self, store: ResultStore) -> None:
-        self._store, self._over = store, threading.Event()
-        self._thread = threading.Thread(target=self._renew, daemon=True)
+    def renew() -> None:
+        while not over.wait(RENEW_SECONDS):
+            store.renew()
 
-    def __enter__(self) -> None:
-        self._thread.start()
-
-    def __exit__(self, *error: object) -> None:
-        self._over.set()
-        self._thread.join()
-        self._store.release()
-
-    def _renew(self) -> None:
-        while not self._over.wait(RENEW_SECONDS):
-            self._store.renew()
+    thread = threading.Thread(target=renew, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+        store.release()
 
 
 def _on_gpu(cells: Sequence[Cell]) -> bool:
@@ -180,21 +168,14 @@ def _on_gpu(cells: Sequence[Cell]) -> bool:
     return torch.cuda.is_available() and any(cell.scenario["kind"] in ("images", "given") for cell in cells)
 
 
-@dataclass(frozen=True)
-class _Job:
-    """Cells that one worker runs, where their checkpoints go, and when its time is over."""
-
-    cells: Sequence[Cell]
-    checkpoints: Path | None
-    deadline: float | None
-
-
-def _attempt(job: _Job) -> list[Result | Failure | Unfinished]:
-    cells = job.cells
+def _attempt(
+    cells: Sequence[Cell], *, checkpoints: Path | None = None, deadline: float | None = None
+) -> list[Result | Failure | Unfinished]:
+    """Run cells in a worker; whatever is wrong with them becomes the answer."""
     try:
         if cells[0].stack:
             return [*execute_stack(cells)]
-        return [execute(cell, checkpoints=job.checkpoints, deadline=job.deadline) for cell in cells]
+        return [execute(cell, checkpoints=checkpoints, deadline=deadline) for cell in cells]
     except OutOfTime:
         return [Unfinished(cell) for cell in cells]
     except (EsadError, RuntimeError, MemoryError) as error:  # torch has RuntimeError for a full device, say

@@ -10,12 +10,12 @@ import logging
 import os
 import pickle
 import queue
-import threading
 import time
 import warnings
 from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from typing import Any, Final, Generic, Self, TypeVar
 
@@ -210,52 +210,37 @@ class Threads(Engine[J, R]):
     def __init__(self, function: Callable[[J], R], n_jobs: int) -> None:
         super().__init__(function)
         self.n_slots = n_jobs
-        self._jobs: queue.SimpleQueue[tuple[J] | None] = queue.SimpleQueue()
-        self._done: queue.SimpleQueue[tuple[J, R | BaseException]] = queue.SimpleQueue()
-        self._threads = [threading.Thread(target=self._work, args=[place], daemon=True) for place in range(n_jobs)]
-
-    def __enter__(self) -> Self:
-        for thread in self._threads:
-            thread.start()
-        return self
+        self._threads = ThreadPoolExecutor(n_jobs)
+        self._running: dict[Future[R], J] = {}
 
     def __exit__(self, *error: object) -> None:
-        for _ in self._threads:
-            self._jobs.put(None)
-        for thread in self._threads:
-            thread.join()
+        self._threads.shutdown(cancel_futures=True)
 
     def start(self, job: J) -> None:
         """Hand it to the next thread."""
-        self._jobs.put((job,))
+        self._running[self._threads.submit(self._function, job)] = job
 
     def wait(self) -> tuple[J, R | LostWorker]:
         """The next answer that a thread has."""
-        job, result = self._done.get()
-        if isinstance(result, BaseException) and not isinstance(result, LostWorker):
-            raise result
-        return job, result
-
-    def _work(self, place: int) -> None:
-        while (item := self._jobs.get()) is not None:
-            (job,) = item
-            try:
-                result: R | BaseException = self._call(place, job)
-            except BaseException as error:  # for the thread that waits
-                result = error
-            self._done.put((job, result))
-
-    def _call(self, place: int, job: J) -> R:
-        return self._function(job)
+        ended = wait(self._running, return_when=FIRST_COMPLETED).done.pop()
+        job = self._running.pop(ended)
+        try:
+            return job, ended.result()
+        except LostWorker as lost:
+            return job, lost
 
 
 class WorkerProcesses(Threads[J, R]):
     """Processes of this machine with one thread each; one that dies is replaced, and only its own job is done again."""
 
     def __init__(self, function: Callable[[J], R], n_jobs: int) -> None:
-        super().__init__(function, n_jobs)
+        super().__init__(self._ask_worker, n_jobs)
+        self._in_worker = function
         worker = f"{__name__}:{call_pickled.__name__}"
         self.workers = [Worker(worker, environment=ONE_THREAD) for _ in range(n_jobs)]
+        self._idle: queue.SimpleQueue[Worker] = queue.SimpleQueue()
+        for each in self.workers:
+            self._idle.put(each)
 
     def __exit__(self, *error: object) -> None:
         if error[0] is not None:
@@ -265,8 +250,12 @@ class WorkerProcesses(Threads[J, R]):
         for worker in self.workers:
             worker.close()
 
-    def _call(self, place: int, job: J) -> R:
-        succeeded, result = pickle.loads(self.workers[place].ask(pickle.dumps((self._function, job))))
+    def _ask_worker(self, job: J) -> R:
+        worker = self._idle.get()
+        try:
+            succeeded, result = pickle.loads(worker.ask(pickle.dumps((self._in_worker, job))))
+        finally:
+            self._idle.put(worker)
         if not succeeded:
             raise result
         found: R = result

@@ -11,6 +11,7 @@ from typing import Any
 from esad.core.atomic import atomic_path
 from esad.core.text import counted, listed
 from esad.detectors.opening import check_unknown
+from esad.detectors.scored_file import AlarmRule
 from esad.errors import InputError, OutputError
 from esad.io.checks import Remark
 from esad.io.dialect import Reading
@@ -224,18 +225,11 @@ def settings_of(model: str | os.PathLike[str], id_column: str | None, alpha: flo
     detector = load(model)
     if detector.inputs_.kind != "table":
         raise InputError("Shards are tables, and the model was trained on pictures. Score its folders one by one.")
-    last_rank = None
-    if alpha is not None:
-        calibration = detector.calibration_
-        if calibration is None:
-            raise InputError("`alpha` needs p-values, and the model has no calibration. See: esad calibrate")
-        calibration.check_level(alpha, name="`alpha`")
-        last_rank = calibration.last_rank(alpha)
     return Common(
         model=os.path.abspath(model),
         model_hash=file_hash(model),
         id_column=id_column,
-        last_rank=last_rank,
+        last_rank=AlarmRule.of(detector, alpha=alpha).last_rank,
         drift_level=LEVEL,
     )
 

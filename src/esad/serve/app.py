@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 from fastapi import FastAPI, Query
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from pydantic_core import to_json
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
@@ -161,14 +162,8 @@ class Service:
 
     async def _score(self, request: Request) -> Response:
         """Score rows or pictures: the higher, the more anomalous."""
-        self._admit(request, "score")
-        body = await self._receive(request, self._settings.max_rows)
-        try:
-            async with asyncio.timeout(self._settings.seconds):
-                rows = await self._read(request, body)
-                scored = await self._batcher.score(rows, caller=_caller(request))
-        except TimeoutError:
-            raise self._too_late() from None
+        async with self._take_rows(request, "score", self._settings.max_rows) as rows:
+            scored = await self._batcher.score(rows, caller=_caller(request))
         self.metrics.scored_rows.inc(rows.n_rows)
         return _Json(_score_document(rows, scored))
 
@@ -179,15 +174,11 @@ class Service:
         @app.post("/explain", responses={200: {"model": documents.Explained}, **refusals}, response_class=_Json)
         async def explain(request: Request, top: Annotated[int, Query(ge=1, le=1000)] = 5) -> Response:
             """Say which columns or pixels make the scores, the largest shares first."""
-            self._admit(request, "explain")
-            body = await self._receive(request, self._settings.max_explained)
-            try:
-                async with asyncio.timeout(self._settings.seconds):
-                    rows = await self._read(request, body)
-                    async with self._explaining.enter(_caller(request), cost=rows.n_rows):
-                        found = await self._in(self._explainers, lambda: _reason_document(rows, top))
-            except TimeoutError:
-                raise self._too_late() from None
+            async with (
+                self._take_rows(request, "explain", self._settings.max_explained) as rows,
+                self._explaining.enter(_caller(request), cost=rows.n_rows),
+            ):
+                found = await self._in(self._explainers, lambda: _reason_document(rows, top))
             self.metrics.explained_rows.inc(rows.n_rows)
             return _Json(found)
 
@@ -322,46 +313,39 @@ class Service:
             }
             _ACCESS.info("%s", json.dumps(line))
 
-    async def _receive(self, request: Request, max_rows: int) -> "_Body":
-        """The body as it came, and how it will be read: in the form of the model that serves now."""
+    @contextlib.asynccontextmanager
+    async def _take_rows(self, request: Request, scope: str, max_rows: int) -> AsyncIterator[RequestRows]:
+        """What a request asks about, in the form of the model that serves now, for a block that may take so long."""
+        self._admit(request, scope)
         served = self.models.current
         media_type, options = _parse_media_type(request)
         taken = bodies.media_types(served.detector.inputs_.kind)
         if media_type not in taken or options.get("charset", "utf-8") not in ("utf-8", "utf8", "us-ascii"):
             raise RequestError(415, f"This model takes bodies of the types {', '.join(taken)}.")
+        read: Callable[[], RequestRows]
         if media_type == bodies.MULTIPART:
             uploads = await _read_uploads(request, max_rows)
             n_bytes = sum(len(content) for _, content in uploads)
-            return _Body(functools.partial(self._bodies.read_uploads, uploads, served, max_rows=max_rows), n_bytes)
-        body = await _read_body(request)
-        read = functools.partial(self._bodies.read, media_type, body, served, max_rows=max_rows)
-        return _Body(read, len(body), is_quick=media_type == bodies.JSON and len(body) <= _INLINE_BYTES)
-
-    async def _read(self, request: Request, body: "_Body") -> RequestRows:
-        """What the request asks about."""
-        if body.is_quick:
-            rows = body.read()
+            read = functools.partial(self._bodies.read_uploads, uploads, served, max_rows=max_rows)
         else:
-            async with self._reading.enter(_caller(request), cost=body.n_bytes + _REQUEST_BYTES):
-                rows = await self._in(self._readers, body.read)
-        request.state.n_rows = rows.n_rows
-        return rows
+            body = await _read_body(request)
+            n_bytes = len(body)
+            read = functools.partial(self._bodies.read, media_type, body, served, max_rows=max_rows)
+        try:
+            async with asyncio.timeout(self._settings.seconds):
+                if media_type == bodies.JSON and n_bytes <= _INLINE_BYTES:
+                    rows = read()
+                else:
+                    async with self._reading.enter(_caller(request), cost=n_bytes + _REQUEST_BYTES):
+                        rows = await self._in(self._readers, read)
+                request.state.n_rows = rows.n_rows
+                yield rows
+        except TimeoutError:
+            message = f"This took longer than {self._settings.seconds:g} s. Send less at a time, or try again later."
+            raise RequestError(503, message, {"retry-after": "5"}) from None
 
     async def _in(self, pool: ThreadPoolExecutor, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(pool, work)
-
-    def _too_late(self) -> RequestError:
-        message = f"This took longer than {self._settings.seconds:g} s. Send less at a time, or try again later."
-        return RequestError(503, message, {"retry-after": "5"})
-
-
-@dataclass(frozen=True, eq=False)
-class _Body:
-    """A body that has arrived."""
-
-    read: Callable[[], RequestRows]
-    n_bytes: int
-    is_quick: bool = False
 
 
 class _Json(JSONResponse):
@@ -379,10 +363,12 @@ class _Text(Response):
 def _page_files() -> dict[str, tuple[str, str]]:
     """Text and media type of the pages and what they need, {name: ...}."""
     own = resources.files("esad.serve") / "pages"
+    pages = Environment(loader=PackageLoader("esad.serve", "pages"), autoescape=True, undefined=StrictUndefined)
     files = [*own.iterdir(), resources.files("esad.review") / "static" / "basics.js"]
-    types = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
-    texts = {file.name: file.read_text(encoding="utf-8") for file in files}
+    texts = {file.name: file.read_text(encoding="utf-8") for file in files if not file.name.endswith(".html")}
     texts["pages.css"] = COLOURS + texts["pages.css"]
+    texts |= {name: pages.get_template(name).render() for name in ("index.html", "docs.html")}
+    types = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
     return {name: (text, types[name.rpartition(".")[2]]) for name, text in texts.items()}
 
 

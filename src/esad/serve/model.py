@@ -91,11 +91,7 @@ class Served:
             "threshold": detector.threshold_,
             "threshold_rule": None if detector.applied_ is None else str(detector.applied_),
             "calibration": None if detector.calibration_ is None else str(detector.calibration_),
-            "labels": {
-                "anomaly": counts.n_anomaly,
-                "normal": counts.n_normal,
-                "unlabelled": counts.n_unlabelled,
-            },
+            "labels": {"anomaly": counts.n_anomaly, "normal": counts.n_normal, "unlabelled": counts.n_unlabelled},
             "columns": columns,
             "shape": None if columns else list(inputs.shape),
         }
