@@ -17,7 +17,7 @@ from esad.datasets.sources import adbench
 from esad.preprocess.inputs import Inputs
 from esad.score.drift import DriftMonitor
 from esad.table.profile import Profile
-from esad.table.schema import Table
+from esad.table.table import Table
 
 TABLES = ("10_cover", "11_donors", "47_yeast")  # ten columns, or eight
 SHIFTS = (0.0, 0.25, 0.5, 1.0)

@@ -16,7 +16,7 @@ import pyarrow.csv as pa_csv
 
 from esad.io.files import open_tables
 from esad.table.encode import TabularPreprocessor
-from esad.table.schema import Table
+from esad.table.table import Table
 
 N_REPEATS = 3
 

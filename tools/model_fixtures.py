@@ -10,7 +10,7 @@ import numpy as np
 
 from esad import ESAD, IsolationForest, __version__, registry
 from esad.detectors.base import Detector
-from esad.table.schema import Table
+from esad.table.table import Table
 
 FOLDER = Path(__file__).parent.parent / "tests" / "fixtures" / "models" / __version__
 

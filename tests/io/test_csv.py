@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from esad.errors import DataFileError
 from esad.io import dialect
 from esad.io.files import TableFiles
-from esad.table.schema import Column, Schema
+from esad.table.table import Column, Schema
 
 
 def write(path: Path, content: str | bytes) -> Path:

@@ -22,7 +22,7 @@ from in_parts import write_parts
 from esad.errors import DataFileError
 from esad.io.dialect import Reading
 from esad.io.files import TableFiles, find_tables, open_data, open_tables, read_table
-from esad.table.schema import Schema, Table
+from esad.table.table import Schema, Table
 
 
 def _rows(tables):

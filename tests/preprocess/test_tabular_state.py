@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from esad.errors import ModelFileError, SchemaError
 from esad.table.encode import TabularPreprocessor
-from esad.table.schema import Table
+from esad.table.table import Table
 
 
 def fitted_state():

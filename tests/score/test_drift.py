@@ -15,7 +15,7 @@ from esad.preprocess.inputs import Inputs
 from esad.score.drift import Drift, DriftMonitor, _chi_square, _holm, _kolmogorov_smirnov, _missing
 from esad.table.columns import read_array
 from esad.table.profile import MAX_ROWS, ColumnProfile, Profile, profiled_rows
-from esad.table.schema import Schema, Table
+from esad.table.table import Schema, Table
 
 WAYS: dict[tuple[str, ...], Inputs] = {}  # by column names: the schema of all rows drawn in one way is the same
 

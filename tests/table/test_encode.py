@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from esad.errors import SchemaError
 from esad.table.encode import TabularPreprocessor
-from esad.table.schema import Schema, Table
+from esad.table.table import Schema, Table
 
 CELLS = (
     st.none()

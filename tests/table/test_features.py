@@ -7,9 +7,8 @@ import pandas as pd
 import pytest
 
 from esad.errors import InputError
-from esad.table.encode import TabularPreprocessor
-from esad.table.features import ColumnFeatures
-from esad.table.schema import Table
+from esad.table.encode import ColumnFeatures, TabularPreprocessor
+from esad.table.table import Table
 
 
 def test_numbers_are_standardised_by_the_finite_values_of_the_reference_rows():

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from esad.errors import ModelFileError, SchemaError
-from esad.table.schema import KINDS, Column, Schema, Table
+from esad.table.table import KINDS, Column, Schema, Table
 
 ROWS = 30
 TRAINING = {
@@ -228,5 +228,5 @@ def test_forged_json_is_refused_or_harmless(path, forged):
 def test_damaged_json_is_refused(edit):
     value = Schema.infer(Table.from_any(pd.DataFrame(TRAINING))).to_json()
     edit(value)
-    with pytest.raises(ModelFileError, match="column description is damaged"):
+    with pytest.raises(ModelFileError, match="preprocessing is damaged: "):
         Schema.from_json(value)

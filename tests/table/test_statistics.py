@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from esad.errors import SchemaError
 from esad.table.encode import TabularPreprocessor
-from esad.table.schema import Schema, Table
 from esad.table.statistics import Moments, TableStatistics
+from esad.table.table import Schema, Table
 
 
 def mixed(n=200, seed=0):

@@ -23,8 +23,7 @@ from esad.errors import EsadError, InputError
 from esad.preprocess.inputs import read
 from esad.score.metrics import evaluate
 from esad.score.splits import LabelAwareSplit
-from esad.table.schema import Table
-from esad.table.table import take_rows
+from esad.table.table import Table, take_rows
 
 if TYPE_CHECKING:
     from esad.train.loop import LoopState

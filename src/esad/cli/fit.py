@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from esad.detectors.training import TrainingData
     from esad.persist.checkpoint import Checkpoint
     from esad.score.threshold import Threshold
-    from esad.table.schema import Column
+    from esad.table.table import Column
 
 __all__ = ["blame_settings", "build_detector", "check_model_out", "fit"]
 

@@ -38,8 +38,7 @@ from esad.score.conformal import Calibration
 from esad.score.splits import calibration_rows
 from esad.score.threshold import Threshold, among_known
 from esad.table.profile import MAX_ROWS, Profile, profiled_rows
-from esad.table.schema import Schema, Table
-from esad.table.table import take_rows
+from esad.table.table import Schema, Table, take_rows
 from esad.train.callbacks import Callback
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from esad.persist import onnx, torch_export
 from esad.persist.graph import ScoreGraph, traced
 from esad.persist.parity import TOLERANCE, Parity, compare, random_data
 from esad.preprocess.inputs import read
-from esad.table.schema import Table
+from esad.table.table import Table
 
 __all__ = ["FORMATS", "describe", "export"]
 

@@ -24,9 +24,8 @@ from esad.preprocess.image import ImagePreprocessor
 from esad.preprocess.inputs import Inputs, Rows, read
 from esad.table.encode import TabularPreprocessor
 from esad.table.profile import MAX_ROWS
-from esad.table.schema import Table
 from esad.table.statistics import TableStatistics
-from esad.table.table import join_rows, take_rows
+from esad.table.table import Table, join_rows, take_rows
 
 __all__ = ["Portion", "Refill", "Survey"]
 

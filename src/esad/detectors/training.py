@@ -31,9 +31,8 @@ from esad.labels import counts as count_labels
 from esad.preprocess.inputs import reference_rows
 from esad.score.splits import N_PARTS, calibration_rows, held_out_rows
 from esad.score.threshold import Threshold
-from esad.table.schema import Schema, Table
 from esad.table.statistics import TableStatistics
-from esad.table.table import join_rows
+from esad.table.table import Schema, Table, join_rows
 
 if TYPE_CHECKING:
     from esad.detectors.base import Detector

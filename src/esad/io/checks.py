@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from esad.core.text import listed
 from esad.table.parse import DATE_ORDERS, read_numerals
-from esad.table.schema import Column, Schema, Table
+from esad.table.table import Column, Schema, Table
 
 if TYPE_CHECKING:
     from esad.io.dialect import Dialect, Reading

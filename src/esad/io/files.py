@@ -26,7 +26,7 @@ from esad.io.dialect import Dialect, Reading, sniff
 from esad.io.picture_folder import Broken, Listing, Resize, list_folder
 from esad.io.pictures import is_picture
 from esad.table.columns import read_arrow
-from esad.table.schema import Schema
+from esad.table.table import Schema
 
 __all__ = [
     "SUFFIXES",
@@ -100,7 +100,7 @@ def read_table(
 
     In CSV the separator (comma, semicolon, tab, bar) is told from the header line, the type of a column from all its
     values: one with numbers here and text there is text. Numbers may be written like 1,234.50, 12 % or $5. Dates stay
-    text for `esad.table.schema` to parse. Empty fields and NA, NaN, null, None, ? and the like are missing. An unnamed
+    text for `esad.table.table` to parse. Empty fields and NA, NaN, null, None, ? and the like are missing. An unnamed
     pandas index in Parquet is left out.
 
     Parameters

@@ -13,7 +13,7 @@ from esad.errors import SchemaError
 from esad.preprocess.inputs import Inputs
 from esad.preprocess.tensors import GROUPS, PictureRows, group_of
 from esad.table.encode import TabularPreprocessor
-from esad.table.schema import Table
+from esad.table.table import Table
 
 __all__ = ["ARRAY", "OUTPUTS", "PICTURES", "by_column", "by_group", "column_inputs", "group_inputs", "input_names"]
 

@@ -14,8 +14,7 @@ from esad.core.extras import require
 from esad.persist.interface import ARRAY, PICTURES, by_column, column_inputs, input_names
 from esad.preprocess.inputs import Inputs
 from esad.preprocess.tensors import GROUPS, group_of
-from esad.table.encode import TabularPreprocessor
-from esad.table.features import ColumnFeatures
+from esad.table.encode import ColumnFeatures, TabularPreprocessor
 
 __all__ = ["check_installed", "described", "reader", "write"]
 

@@ -9,9 +9,8 @@ from numpy.typing import NDArray
 from esad.preprocess.inputs import Inputs
 from esad.score.conformal import Calibration
 from esad.table.columns import Values, as_texts
-from esad.table.encode import TabularPreprocessor
-from esad.table.features import ColumnFeatures
-from esad.table.schema import Table
+from esad.table.encode import ColumnFeatures, TabularPreprocessor
+from esad.table.table import Table
 
 __all__ = ["TOLERANCE", "Parity", "compare", "random_data"]
 

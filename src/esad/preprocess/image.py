@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from esad.errors import InputError, SchemaError
-from esad.table.features import expect
+from esad.table.table import expect
 
 __all__ = ["UNIT_LIMITS", "ImagePreprocessor"]
 

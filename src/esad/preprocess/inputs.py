@@ -11,7 +11,7 @@ from esad.io.pictures import as_images, is_images
 from esad.labels import NORMAL, UNLABELLED
 from esad.preprocess.image import ImagePreprocessor
 from esad.table.encode import TabularPreprocessor
-from esad.table.schema import Schema, Table
+from esad.table.table import Schema, Table
 
 __all__ = ["SCALINGS", "Inputs", "read", "reference_rows"]
 

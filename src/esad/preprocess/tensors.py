@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from esad.preprocess.image import UNIT_LIMITS, ImagePreprocessor
 from esad.preprocess.inputs import Inputs
-from esad.table.encode import CLIP, TabularPreprocessor
-from esad.table.features import ColumnFeatures, Cycle
+from esad.table.encode import CLIP, ColumnFeatures, TabularPreprocessor
+from esad.table.statistics import Cycle
 
 __all__ = ["GROUPS", "NOT_A_DATE", "PictureRows", "TableRows", "exact", "group_of"]
 

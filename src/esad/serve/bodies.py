@@ -30,8 +30,7 @@ from esad.io.pictures import as_images
 from esad.serve.model import Served
 from esad.table.columns import Values, read_array
 from esad.table.parse import parse_amounts, parse_written_dates
-from esad.table.schema import Column, Schema
-from esad.table.table import Table
+from esad.table.table import Column, Schema, Table
 
 __all__ = [
     "CSV",

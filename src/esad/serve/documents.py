@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 
 from esad.serve import bodies
 from esad.serve.model import Served
-from esad.table.schema import Schema
+from esad.table.table import Schema
 
 __all__ = [
     "Description",

@@ -1,26 +1,218 @@
 """From a table to the numbers a network sees: scaled values, category marks, calendar cycles, missing marks."""
 
 from collections.abc import Iterator
-from functools import partial
+from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from esad.errors import InputError
-from esad.table.columns import Values
-from esad.table.features import ColumnFeatures, expect
-from esad.table.schema import Schema
-from esad.table.statistics import TableStatistics, careful_moments, moments_without_extremes
-from esad.table.table import Table
+from esad.table.columns import Kind, Values, as_texts, text_of_number
+from esad.table.parse import parse_numbers
+from esad.table.statistics import (
+    BANDS,
+    CYCLES,
+    MAX_BAND_TEXTS,
+    ColumnStatistics,
+    Cycle,
+    TableStatistics,
+    careful_moments,
+    date_features,
+    moments_without_extremes,
+)
+from esad.table.table import Schema, Table, expect, expect_fields, expect_texts
 
-__all__ = ["CLIP", "TabularPreprocessor"]
+__all__ = ["CLIP", "MAX_CATEGORIES", "ColumnFeatures", "TabularPreprocessor"]
 
+MAX_CATEGORIES = 32
 CLIP = 10.0  # standard deviations; farther out counts as this
 _SAMPLE_ROWS = 4096  # to look for extreme values
 _MARK_STD_FLOOR = 0.1  # a mark seen in fewer than 1 % of the rows weighs at most 10
 _BLOCK_BYTES = 1 << 20  # working memory of one block of rows, so that it stays in cache
 _FORMAT = 1
+_YEARS = tuple(np.array(["0001-01-01", "9999-12-31"], dtype="M8[s]").astype(float))  # that a date can be shown of
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class ColumnFeatures:
+    """What one column gives beside its plain value.
+
+    Parameters
+    ----------
+    kind : {"number", "boolean", "category", "date"}
+        Kind of the column. Numbers and truth values have a plain value, the others are all in the features here.
+    marks_missing : bool
+        Whether missing cells have a mark of their own, because training had some.
+    categories : tuple of str
+        Categories with a mark of their own, in text order.
+    bands : tuple of tuple of str
+        In place of categories where there are too many: texts about as frequent share a mark, the usual ones first. So
+        the mark of a rare text is rarer than that of a frequent one.
+    cycles : tuple of {"day", "week", "year"}
+        Cycles whose position is given as sine and cosine.
+
+    Examples
+    --------
+    >>> features = ColumnFeatures("category", marks_missing=True, categories=("blue", "red"))
+    >>> features.names("colour")
+    ['colour = blue', 'colour = red', 'colour = (other)', 'colour is missing']
+    >>> features.raw(Values("category", pa.array(["red", "green", None])))
+    array([[0., 1., 0., 0.],
+           [0., 0., 1., 0.],
+           [0., 0., 0., 1.]])
+    """
+
+    kind: Kind
+    marks_missing: bool
+    categories: tuple[str, ...] = ()
+    cycles: tuple[Cycle, ...] = ()
+    bands: tuple[tuple[str, ...], ...] = ()
+
+    @property
+    def has_value(self) -> bool:
+        """Whether the column has a plain value."""
+        return self.kind in ("number", "boolean")
+
+    @cached_property
+    def n_features(self) -> int:
+        """Number of features beside the plain value."""
+        return len(self.is_mark)
+
+    @cached_property
+    def is_mark(self) -> tuple[bool, ...]:
+        """For each feature, whether it is bounded (a mark or a cycle); the time of a date is not."""
+        n_marks = {"category": self.other_code + 1, "date": 2 * len(self.cycles)}.get(self.kind, 0)
+        return (False,) * (self.kind == "date") + (True,) * (n_marks + self.marks_missing)
+
+    def names(self, column: str) -> list[str]:
+        """Name of each feature."""
+        missing = [f"{column} is missing"] * self.marks_missing
+        if self.kind == "category":
+            own = [f"{column} = {category}" for category in self.categories]
+            own += [f"{column} is {band}" for band, _ in zip(BANDS, self.bands, strict=False)]
+            return [*own, f"{column} = (other)", *missing]
+        if self.kind == "date":
+            waves = [f"{column} {wave} of {cycle}" for cycle in self.cycles for wave in ("sine", "cosine")]
+            return [column, *waves, *missing]
+        return missing
+
+    def raw(self, values: Values) -> NDArray[np.float64]:
+        """The features of some cells before scaling, shape (len(values), n_features); NaN where a date is missing."""
+        if self.kind == "category":
+            return np.asarray(np.eye(self.n_features)[self.codes_of(values)])
+        if self.kind == "date":
+            features = date_features(values.array, self.cycles)
+            return np.column_stack([features, np.isnat(values.array)]) if self.marks_missing else features
+        return np.asarray(np.isnan(values.to_numpy())[:, None][:, : self.n_features], dtype=np.float64)
+
+    def codes_of(self, values: Values) -> NDArray[np.int64]:
+        """The feature that each cell of a column of text marks, one look-up for each different text."""
+        (rows, texts), (known, codes) = values.encoded, self._known
+        places = pc.index_in(texts, value_set=known.cast(texts.type)).fill_null(len(known)).to_numpy()
+        return np.asarray(np.append(codes[places], self.codes.get(None, self.other_code))[rows])
+
+    @cached_property
+    def _known(self) -> tuple[pa.Array, NDArray[np.int64]]:
+        """The texts of `codes`, and the feature of each, then of all others."""
+        known = {text: code for text, code in self.codes.items() if text is not None}
+        return as_texts(known), np.array([*known.values(), self.other_code], dtype=np.int64)
+
+    def read(self, raw: NDArray[np.float64], has_value: NDArray[np.bool_] | None = None) -> NDArray[Any]:
+        """The cells that such features, before scaling, speak for: what `raw` undone gives, None where missing.
+
+        Parameters
+        ----------
+        raw : ndarray of shape (n, n_features), or (n, 1 + n_features) with the plain value first where there is one
+            Any numbers, such as a network's guess: the category with the largest mark counts.
+        has_value : ndarray of bool, (n,), optional
+            Cells that are not to be missing, whatever their mark says.
+
+        Returns
+        -------
+        ndarray of object, shape (n,)
+            float, bool, str or datetime64[s]; "(other)" for categories without a mark of their own.
+
+        Examples
+        --------
+        >>> colour = ColumnFeatures("category", marks_missing=True, categories=("blue", "red"))
+        >>> colour.read(np.array([[0.1, 0.7, 0.0, 0.2], [0.0, 0.3, 0.1, 0.6]]))
+        array(['red', None], dtype=object)
+        """
+        cells = np.empty(len(raw), dtype=object)
+        if self.marks_missing and has_value is not None:
+            raw = raw.copy()
+            raw[has_value, -1] = -np.inf
+        if self.kind == "category":
+            bands = [f"({band})" for band, _ in zip(BANDS, self.bands, strict=False)]
+            words = np.array([*self.categories, *bands, "(other)", *[None] * self.marks_missing], dtype=object)
+            cells[:] = words[raw.argmax(axis=1)]
+            return cells
+        if self.kind == "date":
+            unit = "M8[s]" if "day" in self.cycles else "M8[D]"  # no time of day where all are the same
+            cells[:] = list(np.clip(raw[:, 0], *_YEARS).astype("M8[s]").astype(unit).astype("M8[s]"))
+        elif self.kind == "boolean":
+            cells[:] = (raw[:, 0] >= 0.5).tolist()
+        else:
+            cells[:] = raw[:, 0].tolist()
+        if self.marks_missing:
+            cells[raw[:, -1] >= 0.5] = None
+        return cells
+
+    @property
+    def other_code(self) -> int:
+        """The feature of categories without a mark of their own."""
+        return len(self.categories) + len(self.bands)
+
+    @cached_property
+    def codes(self) -> dict[str | None, int]:
+        """The feature of each text, `other_code` for all that are not here; None is a missing cell.
+
+        A number finds the one category that spells it otherwise: 7 finds "7.0" or "007".
+
+        Examples
+        --------
+        >>> ColumnFeatures("category", marks_missing=True, categories=("7.0", "red")).codes
+        {'7': 0, '7.0': 0, 'red': 1, None: 3}
+        """
+        spelled: dict[str | None, list[int]] = {}
+        for index, category in enumerate(self.categories):
+            parsed, bad_row = parse_numbers(pa.array([category]))
+            if bad_row is None:
+                spelled.setdefault(text_of_number(float(parsed[0])), []).append(index)
+        codes: dict[str | None, int] = {text: found[0] for text, found in spelled.items() if text and len(found) == 1}
+        codes.update((category, index) for index, category in enumerate(self.categories))
+        for index, texts in enumerate(self.bands, len(self.categories)):
+            codes.update(dict.fromkeys(texts, index))
+        if self.marks_missing:
+            codes[None] = self.other_code + 1
+        return codes
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for a JSON file; the kind is in the schema."""
+        plain = {"marks_missing": self.marks_missing, "categories": list(self.categories), "cycles": list(self.cycles)}
+        return plain | ({"bands": [list(texts) for texts in self.bands]} if self.bands else {})
+
+    @classmethod
+    def from_json(cls, value: Any, kind: Kind) -> "ColumnFeatures":
+        """Read what `to_json` gave; anything else is a ModelFileError."""
+        value = {"bands": []} | value if type(value) is dict else value
+        expect_fields(value, "a column", marks_missing=bool, categories=list, cycles=list, bands=list)
+        categories, cycles, bands = value["categories"], value["cycles"], value["bands"]
+        is_text = kind == "category"
+        expect_texts(categories, MAX_CATEGORIES if is_text else 0, "`categories`")
+        expect(cycles == [cycle for cycle in CYCLES if cycle in cycles] and (not cycles or kind == "date"), "`cycles`")
+        expect(len(bands) <= (len(BANDS) if is_text else 0), "`bands`")
+        expect(all(type(texts) is list and texts for texts in bands), "`bands`")
+        expect_texts(
+            [*categories, *(text for texts in bands for text in texts)], MAX_CATEGORIES + MAX_BAND_TEXTS, "texts"
+        )
+        return cls(kind, value["marks_missing"], tuple(categories), tuple(cycles), tuple(map(tuple, bands)))
 
 
 class TabularPreprocessor:
@@ -109,10 +301,10 @@ class TabularPreprocessor:
         self, statistics: TableStatistics, table: Table, reference_mask: NDArray[np.bool_]
     ) -> "TabularPreprocessor":
         """Take columns, categories and scales from statistics; rows at hand serve columns that need a closer look."""
-        self._set(statistics.schema(), tuple(column.features() for column in statistics.columns))
+        self._set(statistics.schema(), tuple(map(_features_of, statistics.columns)))
         values, others = [], []
         for column, part in zip(statistics.columns, self.features_, strict=True):
-            scales = np.stack(column.scales(part, statistics.n_reference))  # (mean and std, features)
+            scales = np.stack(_scales_of(column, part, statistics.n_reference))  # (mean and std, features)
             values.append(scales[:, : int(part.has_value)])
             others.append(scales[:, int(part.has_value) :])
         self.mean_, std = np.concatenate(values + others, axis=1)
@@ -278,3 +470,40 @@ def _blocks(n_rows: int, n_block: int) -> Iterator[slice]:
 
 def _reference_values(table: Table, index: int, reference_mask: NDArray[np.bool_]) -> NDArray[np.float64]:
     return table.column(index)[reference_mask]
+
+
+def _features_of(column: ColumnStatistics) -> ColumnFeatures:
+    """The features of a column beside the plain value."""
+    kind, marks_missing = column.final_kind, column.n_missing > 0
+    if kind == "category":
+        assert column.texts is not None
+        if len(column.texts.texts) > MAX_CATEGORIES:
+            return ColumnFeatures(kind, marks_missing, bands=column.texts.bands())
+        return ColumnFeatures(kind, marks_missing, categories=column.texts.most_frequent(MAX_CATEGORIES))
+    return ColumnFeatures(kind, marks_missing, cycles=column.covered_cycles() if kind == "date" else ())
+
+
+def _scales_of(column: ColumnStatistics, features: ColumnFeatures, n_reference: int) -> tuple[Floats, Floats]:
+    """Mean and standard deviation of the plain value, if there is one, then of each feature."""
+    mean, std = np.zeros(1), np.zeros(1)  # without a value in any reference row
+    if features.kind == "category":
+        assert column.texts is not None
+        counts = column.texts.reference_counts(features.categories)
+        bands = [column.texts.reference_counts(texts).sum() for texts in features.bands]
+        counts = np.append(counts, np.array(bands, dtype=np.int64))
+        others = n_reference - counts.sum() - column.n_missing_reference
+        mean, std = _of_shares(np.append(counts, others) / max(1, n_reference))
+    elif column.moments is not None:
+        kept = [0]
+        if features.kind == "date":
+            kept += [1 + 2 * column.cycles.index(cycle) + wave for cycle in features.cycles for wave in (0, 1)]
+        mean, std = column.moments.mean[kept], column.moments.std[kept]
+    if features.marks_missing:
+        own_mean, own_std = _of_shares(np.array([column.n_missing_reference / max(1, n_reference)]))
+        mean, std = np.append(mean, own_mean), np.append(std, own_std)
+    return mean, std
+
+
+def _of_shares(shares: Floats) -> tuple[Floats, Floats]:
+    """Mean and standard deviation of marks that so many rows carry."""
+    return shares, np.sqrt(np.clip(shares * (1 - shares), 0.0, None))

@@ -9,10 +9,9 @@ from numpy.typing import NDArray
 
 from esad.errors import ModelFileError
 from esad.table.columns import Kind, Values
-from esad.table.features import MAX_CATEGORIES, ColumnFeatures
-from esad.table.schema import KINDS
+from esad.table.encode import MAX_CATEGORIES, ColumnFeatures
 from esad.table.statistics import TextCounts
-from esad.table.table import Table
+from esad.table.table import KINDS, Table
 
 __all__ = ["MAX_ROWS", "ColumnCounts", "ColumnProfile", "Profile", "count_between", "profiled_rows"]
 

@@ -7,7 +7,7 @@ forgotten. Nothing grows with the number of blocks.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -16,25 +16,20 @@ from numpy.typing import NDArray
 
 from esad.errors import SchemaError
 from esad.table.columns import Kind, Values
-from esad.table.features import (
-    BANDS,
-    CYCLES,
-    MAX_BAND_TEXTS,
-    MAX_CATEGORIES,
-    ColumnFeatures,
-    Cycle,
-    covered_cycles,
-    date_features,
-)
-from esad.table.schema import Column, Schema
-from esad.table.table import Table
+from esad.table.table import Column, Schema, Table
 
 __all__ = [
+    "BANDS",
+    "CYCLES",
+    "MAX_BAND_TEXTS",
     "ColumnStatistics",
+    "Cycle",
     "Moments",
     "TableStatistics",
     "TextCounts",
     "careful_moments",
+    "covered_cycles",
+    "date_features",
     "moments_without_extremes",
 ]
 
@@ -42,8 +37,14 @@ MAX_TEXTS = (
     20_000  # different texts of a column that are counted over several blocks; beyond, the rarer half is forgotten
 )
 
+Cycle = Literal["day", "week", "year"]
+CYCLES: tuple[Cycle, ...] = get_args(Cycle)
+BANDS = ("usual", "seldom", "rare", "very rare")  # how frequent a text is among very many
+MAX_BAND_TEXTS = 10_000  # that are listed; rarer ones are like those never seen
+
 _ID_MIN_ROWS = 20  # fewer rows may well differ by chance
-_DAY = 86_400_000_000  # in microseconds
+_DAY, _WEEK, _YEAR = (days * 86_400_000_000 for days in (1, 7, 366))  # in microseconds
+_NAT = np.iinfo(np.int64).min
 _BLOCK_BYTES = 1 << 20  # of numbers that are looked at together, so that they stay in cache
 _BLOCK_ROWS = 1 << 13  # of dates
 _SAFE_SUM = 1e-200  # below this, squares may have underflowed: the column is constant or needs the careful way
@@ -189,6 +190,38 @@ def moments_without_extremes(sample: Floats, std: float, column: Callable[[], Fl
         return None
     values = column()
     return careful_moments(values[np.abs(values - median) <= _EXTREME * spread])
+
+
+def covered_cycles(microseconds: NDArray[np.int64]) -> tuple[Cycle, ...]:
+    """The day if times of day differ; the week and the year if the dates span a whole one."""
+    if not len(microseconds):
+        return ()
+    time_of_day = microseconds % _DAY
+    span = int(microseconds.max()) - int(microseconds.min())
+    covered = {"day": bool((time_of_day != time_of_day[0]).any()), "week": span >= _WEEK, "year": span >= _YEAR}
+    return tuple(cycle for cycle in CYCLES if covered[cycle])
+
+
+def date_features(dates: NDArray[Any], cycles: tuple[Cycle, ...]) -> NDArray[np.float64]:
+    """The time in seconds, then sine and cosine of the position in each cycle, (n, features); NaN where missing."""
+    microseconds = dates.astype(np.int64)
+    features = np.empty((len(dates), 1 + 2 * len(cycles)))
+    features[:, 0] = microseconds / 1e6
+    for index, cycle in enumerate(cycles):
+        angle = 2.0 * np.pi * _phase(dates, microseconds, cycle)
+        features[:, 1 + 2 * index] = np.sin(angle)
+        features[:, 2 + 2 * index] = np.cos(angle)
+    missing = microseconds == _NAT
+    if missing.any():
+        features[missing] = np.nan
+    return features
+
+
+def _phase(values: NDArray[Any], microseconds: NDArray[np.int64], cycle: Cycle) -> NDArray[np.float64]:
+    """Position within the cycle, from 0 to below 1."""
+    length = {"day": _DAY, "week": _WEEK, "year": _YEAR}[cycle]
+    start = values.astype("M8[Y]").astype("M8[us]").astype(np.int64) if cycle == "year" else 0
+    return np.asarray((microseconds - start) % length / length, dtype=np.float64)
 
 
 @dataclass
@@ -342,7 +375,7 @@ class ColumnStatistics:
             self.first_time, self.last_time = int(times.min()), int(times.max())
             self.times_vary = "day" in covered_cycles(times)
         known = dates if is_reference.all() else dates[is_reference]
-        self.cycles = self._covered() if is_all else CYCLES
+        self.cycles = self.covered_cycles() if is_all else CYCLES
         sums = _Sums(1 + 2 * len(self.cycles))
         for start in range(0, len(known), _BLOCK_ROWS):
             sums.add(date_features(known[start : start + _BLOCK_ROWS], self.cycles))
@@ -398,44 +431,10 @@ class ColumnStatistics:
         proposes_id = all_differ and n_rows > _ID_MIN_ROWS
         return Column(self.name, kind, self.n_missing, n_distinct, not self.varies, proposes_id)
 
-    def features(self) -> ColumnFeatures:
-        """The features beside the plain value."""
-        kind, marks_missing = self.final_kind, self.n_missing > 0
-        if kind == "category":
-            assert self.texts is not None
-            if len(self.texts.texts) > MAX_CATEGORIES:
-                return ColumnFeatures(kind, marks_missing, bands=self.texts.bands())
-            return ColumnFeatures(kind, marks_missing, categories=self.texts.most_frequent(MAX_CATEGORIES))
-        return ColumnFeatures(kind, marks_missing, cycles=self._covered() if kind == "date" else ())
-
-    def _covered(self) -> tuple[Cycle, ...]:
+    def covered_cycles(self) -> tuple[Cycle, ...]:
+        """Cycles that the dates cover."""
         span = covered_cycles(np.array([self.first_time, self.last_time])) if self.first_time <= self.last_time else ()
         return tuple(cycle for cycle in CYCLES if (self.times_vary if cycle == "day" else cycle in span))
-
-    def scales(self, features: ColumnFeatures, n_reference: int) -> tuple[Floats, Floats]:
-        """Mean and standard deviation of the plain value, if there is one, then of each feature."""
-        mean, std = np.zeros(1), np.zeros(1)  # without a value in any reference row
-        if features.kind == "category":
-            assert self.texts is not None
-            counts = self.texts.reference_counts(features.categories)
-            bands = [self.texts.reference_counts(texts).sum() for texts in features.bands]
-            counts = np.append(counts, np.array(bands, dtype=np.int64))
-            others = n_reference - counts.sum() - self.n_missing_reference
-            mean, std = _of_shares(np.append(counts, others) / max(1, n_reference))
-        elif self.moments is not None:
-            kept = [0]
-            if features.kind == "date":
-                kept += [1 + 2 * self.cycles.index(cycle) + wave for cycle in features.cycles for wave in (0, 1)]
-            mean, std = self.moments.mean[kept], self.moments.std[kept]
-        if features.marks_missing:
-            own_mean, own_std = _of_shares(np.array([self.n_missing_reference / max(1, n_reference)]))
-            mean, std = np.append(mean, own_mean), np.append(std, own_std)
-        return mean, std
-
-
-def _of_shares(shares: Floats) -> tuple[Floats, Floats]:
-    """Mean and standard deviation of marks that so many rows carry."""
-    return shares, np.sqrt(np.clip(shares * (1 - shares), 0.0, None))
 
 
 @dataclass

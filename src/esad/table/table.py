@@ -1,9 +1,13 @@
-"""Any table in, typed columns out: arrays, lists, pandas, polars and arrow tables become one `Table`."""
+"""Any table in, typed columns out: arrays, lists, pandas, polars and arrow tables become one `Table`.
+
+A `Schema` says what the columns of a training table are, and brings later tables into that form.
+"""
 
 import math
+import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, get_args
 
 import narwhals as nw
 import numpy as np
@@ -11,13 +15,31 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from esad.core.memory import data_limit
-from esad.errors import InputError, SchemaError
+from esad.errors import InputError, ModelFileError, SchemaError
 from esad.table.columns import Kind, Values, read_array, read_series
 
 if TYPE_CHECKING:
-    from esad.table.statistics import TableStatistics
+    from esad.table.statistics import TableStatistics  # which describes the columns by what it counted
 
-__all__ = ["Table", "join_rows", "take_rows"]
+__all__ = [
+    "KINDS",
+    "Column",
+    "Schema",
+    "Table",
+    "expect",
+    "expect_fields",
+    "expect_texts",
+    "join_rows",
+    "take_rows",
+]
+
+KINDS: tuple[Kind, ...] = get_args(Kind)
+_MEANING = {
+    "number": "numbers",
+    "boolean": "truth values (true, false, 1 or 0)",
+    "category": "text categories",
+    "date": "dates (ISO text such as 2024-02-29 or date types)",
+}
 
 _RESHAPE = (
     "Reshape your data either using array.reshape(-1, 1) if your data has a single feature "
@@ -210,6 +232,9 @@ class Table:
         return cls(names=first.names, named=first.named, columns=columns)
 
 
+# ---------------------------------------------------------------------- what can be a table
+
+
 def take_rows(X: Any, rows: NDArray[Any]) -> Any:
     """The given rows of any library's table, an array or a list, in the form they came in.
 
@@ -289,3 +314,208 @@ def _as_array(X: Any) -> NDArray[Any]:
     if array.dtype.kind == "V":
         raise InputError("X must be a 2-D array or a table. Got a structured array. Make it a table first.")
     return array
+
+
+# ---------------------------------------------------------------------- schema
+
+
+@dataclass(frozen=True)
+class Column:
+    """How one training column was read.
+
+    Parameters
+    ----------
+    name : str
+        Column name.
+    kind : {"number", "boolean", "category", "date"}
+        What it holds.
+    n_missing : int
+        Rows without a value.
+    n_distinct : int or None
+        Different values among the others; counted for categories and truth values only.
+    is_constant : bool
+        Whether there is at most one value.
+    proposes_id : bool
+        Whether it looks like a row identifier: text, never missing, all different, in more than 20 rows.
+
+    Examples
+    --------
+    >>> Schema.infer(Table.from_any([["red"], ["red"]])).columns[0]
+    Column(name='x0', kind='category', n_missing=0, n_distinct=1, is_constant=True, proposes_id=False)
+    """
+
+    name: str
+    kind: Kind
+    n_missing: int
+    n_distinct: int | None
+    is_constant: bool
+    proposes_id: bool
+
+
+@dataclass(frozen=True)
+class Schema:
+    """Columns of the training table, and the form later tables must take.
+
+    Parameters
+    ----------
+    columns : tuple of Column
+        In training order.
+    named : bool
+        Whether training data had column names; otherwise columns go by position.
+    n_rows : int
+        Training rows, the base of `Column.n_missing`.
+
+    Examples
+    --------
+    >>> table = Table.from_any([[1.5, "2024-01-01"], [2.5, "2024-01-02"]])
+    >>> schema = Schema.infer(table)
+    >>> [(column.name, column.kind) for column in schema.columns]
+    [('x0', 'number'), ('x1', 'date')]
+    >>> schema.align(table).kinds
+    ('number', 'date')
+    """
+
+    columns: tuple[Column, ...]
+    named: bool
+    n_rows: int
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Column names in training order."""
+        return tuple(column.name for column in self.columns)
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """Column kinds in training order."""
+        return tuple(column.kind for column in self.columns)
+
+    @classmethod
+    def infer(cls, table: Table) -> "Schema":
+        """Read off what each column of a training table holds."""
+        from esad.table.statistics import TableStatistics  # which describes the columns by what it counted
+
+        return TableStatistics.of(table).schema()
+
+    def align(self, table: Table, *, estimator: str = "ESAD") -> Table:
+        """Bring a table into the form of the training table.
+
+        Parameters
+        ----------
+        table : Table
+            Named columns may come in any order; extra ones are left out with one warning. Unnamed ones go by position.
+        estimator : str
+            Name of the model, for messages.
+
+        Returns
+        -------
+        Table
+            Columns in training order and of training kinds. Numbers given as text, categories given as numbers and
+            truth values given as 0, 1 or text are turned; what is not certain is an error.
+
+        Raises
+        ------
+        SchemaError
+            Columns are missing, or one holds something else than in training.
+        """
+        if self.named and table.named:
+            picked = self._pick_by_name(table)
+        else:
+            self._check_width(table, estimator)
+            picked = table
+        if picked.kinds == self.kinds or (table.matrix is not None and set(self.kinds) == {"number"}):
+            return picked
+        columns = tuple(
+            _converted(picked.values(index), column=column, estimator=estimator)
+            for index, column in enumerate(self.columns)
+        )
+        return Table(names=self.names, named=self.named, columns=columns)
+
+    def _pick_by_name(self, table: Table) -> Table:
+        wanted, given = set(self.names), set(table.names)
+        missing = [name for name in self.names if name not in given]
+        extra = [name for name in table.names if name not in wanted]
+        if missing:
+            message = "The feature names should match those that were passed during fit.\n"
+            if extra:
+                message += f"Feature names unseen at fit time:\n{_listed(extra)}"
+            message += f"Feature names seen at fit time, yet now missing:\n{_listed(missing)}"
+            raise SchemaError(message + "Add the missing columns; other order and extra columns are fine.")
+        if extra:
+            warnings.warn(f"Columns that were not in training are ignored: {extra}.", UserWarning, stacklevel=4)
+        return table if table.names == self.names else table.select(self.names)
+
+    def _check_width(self, table: Table, estimator: str) -> None:
+        if table.n_columns != len(self.columns):
+            raise SchemaError(
+                f"X has {table.n_columns} features, but {estimator} is expecting {len(self.columns)} features as input."
+            )
+        if table.named:
+            warnings.warn(f"X has feature names, but {estimator} was fitted without feature names", stacklevel=4)
+        elif self.named:
+            message = f"X does not have valid feature names, but {estimator} was fitted with feature names"
+            warnings.warn(message, stacklevel=4)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for a JSON file."""
+        return {"named": self.named, "n_rows": self.n_rows, "columns": [asdict(column) for column in self.columns]}
+
+    @classmethod
+    def from_json(cls, value: Any) -> "Schema":
+        """Read what `to_json` gave; anything else is a ModelFileError.
+
+        Examples
+        --------
+        >>> schema = Schema.infer(Table.from_any([[1.0], [2.0]]))
+        >>> Schema.from_json(schema.to_json()) == schema
+        True
+        """
+        expect_fields(value, "the columns", named=bool, n_rows=int, columns=list)
+        n_rows, columns = value["n_rows"], value["columns"]
+        expect(n_rows >= 1 and len(columns) >= 1, "numbers of rows and columns")
+        for column in columns:
+            optional = type(column) is dict and column.get("n_distinct", 0) is None
+            distinct = type(None) if optional else int
+            flags = {"is_constant": bool, "proposes_id": bool}
+            expect_fields(column, "a column", name=str, kind=str, n_missing=int, n_distinct=distinct, **flags)
+            expect(column["kind"] in KINDS and 0 <= column["n_missing"] <= n_rows, "a column")
+            expect(optional or 0 <= column["n_distinct"] <= n_rows, "`n_distinct` of a column")
+        expect(len({column["name"] for column in columns}) == len(columns), "doubled names of columns")
+        return cls(tuple(Column(**column) for column in columns), value["named"], n_rows)
+
+
+def expect(holds: bool, what: str) -> None:
+    """Refuse a model file whose preprocessing is damaged."""
+    if not holds:
+        raise ModelFileError(f"The model file's preprocessing is damaged: {what}. Train and save the model again.")
+
+
+def expect_fields(value: Any, what: str, **types: type) -> None:
+    """Refuse what is no dictionary with just these keys, and values of just these types."""
+    expect(type(value) is dict and value.keys() == types.keys(), f"parts of {what}")
+    for name, type_ in types.items():
+        expect(type(value[name]) is type_, f"`{name}` of {what}")
+
+
+def expect_texts(value: Any, n_most: int, what: str) -> None:
+    """Refuse what is no list of texts, all different, and not too many."""
+    expect(type(value) is list and all(type(text) is str for text in value), what)
+    expect(len(value) == len(set(value)) <= n_most, f"number of {what}")
+
+
+def _listed(names: list[str]) -> str:
+    """Names one to a line, at most five, in scikit-learn's form."""
+    shown = sorted(names)[:5] + (["..."] if len(names) > 5 else [])
+    return "".join(f"- {name}\n" for name in shown)
+
+
+def _converted(values: Values, *, column: Column, estimator: str) -> Values:
+    """One column in its kind of training, or a SchemaError naming the first value that has no certain meaning there."""
+    if values.kind == column.kind:
+        return values
+    converted, bad_row = values.as_kind(column.kind)
+    if bad_row is None:
+        return converted
+    raise SchemaError(
+        f"Column {column.name!r} must hold {_MEANING[column.kind]}, as when {estimator} was trained. "
+        f"Got {values.cell(bad_row)!r} in row {bad_row}. Convert the column, or train again."
+    )
