@@ -25,7 +25,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-import clarabel
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
@@ -285,6 +284,8 @@ def _quadratic_program(
 
     `scale` holds the order of the step and of the objective: the solver's accuracy is relative to them.
     """
+    import clarabel  # only here, so that every method can be imported where it is not installed
+
     n, (size, objective) = len(linear), scale
     eye = sparse.identity(n, format="csc")
     matrices = [sparse.csc_matrix(signs[None]), -eye, eye]
