@@ -8,12 +8,9 @@ import torch
 from numpy.typing import NDArray
 
 from esad.core.arguments import with_parameters
-from esad.detectors.deep import Phase
 from esad.detectors.standard import StandardDetector
 from esad.networks.spec import NetworkSpec
-from esad.preprocess.inputs import Rows
 from esad.train.loop import Settings
-from esad.train.objective import presumed_normal
 
 __all__ = ["AdversarialDetector"]
 
@@ -73,8 +70,3 @@ class AdversarialDetector(StandardDetector):
     def _settings(self, y: NDArray[np.int8], device: torch.device, **how: Any) -> Settings:
         plain: dict[str, Any] = {"schedule": "constant", "warmup_ratio": 0.0, "clip": None}
         return replace(super()._settings(y, device, **how), **plain | self.recipe)
-
-    def _phases(self, rows: Rows, y: NDArray[np.int8], device: torch.device) -> list[Phase]:
-        seen = presumed_normal(y)
-        objective = self._objective(self._make_network(rows.shape[1:], device))
-        return [Phase(objective, self._settings(seen, device, n_epochs=self.n_epochs), seen)]

@@ -22,7 +22,6 @@ from esad.preprocess.inputs import Rows
 from esad.score.splits import held_out_parts
 from esad.solvers.base import RowModel
 from esad.train.autoencoder import AutoencoderObjective
-from esad.train.objective import presumed_normal
 
 __all__ = ["HybridDetector"]
 
@@ -53,18 +52,12 @@ class HybridDetector(StandardDetector):
     def _model(self) -> RowModel:
         """The model with the constructor's arguments, which it checks."""
 
-    def _seen(self, y: NDArray[np.int8]) -> NDArray[np.int8]:
-        """The labels as the autoencoder sees them."""
-        return presumed_normal(y)
-
     def _objective(self, spec: NetworkSpec) -> AutoencoderObjective:
         return AutoencoderObjective(spec)
 
     def _phases(self, rows: Rows, y: NDArray[np.int8], device: torch.device) -> list[Phase]:
         self._model()  # refuses wrong arguments before anything is trained
-        seen = self._seen(y)
-        objective = self._objective(self._make_network(rows.shape[1:], device))
-        return [Phase(objective, self._settings(seen, device, n_epochs=self.n_epochs), seen)]
+        return super()._phases(rows, y, device)
 
     def _training_scores(
         self, rows: Rows, y: NDArray[np.int8], unseen_by: NDArray[np.int64], *, drawn: NDArray[np.bool_]

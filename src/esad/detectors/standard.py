@@ -3,7 +3,7 @@
 import math
 from abc import abstractmethod
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import torch
@@ -11,12 +11,13 @@ from numpy.typing import NDArray
 
 from esad.core import arguments
 from esad.core.arguments import WHOLE, Allowed, Parameter, is_auto, with_parameters
-from esad.detectors.deep import DeepDetector
+from esad.detectors.deep import DeepDetector, Phase
 from esad.errors import ModelFileError
 from esad.networks.spec import NetworkSpec
-from esad.preprocess.inputs import SCALINGS
+from esad.preprocess.inputs import SCALINGS, Rows
+from esad.train.autoencoder import AutoencoderObjective
 from esad.train.loop import Settings
-from esad.train.objective import Objective
+from esad.train.objective import Objective, all_unlabelled, presumed_normal
 
 __all__ = ["PRETRAIN_LR", "StandardDetector"]
 
@@ -33,7 +34,8 @@ class StandardDetector(DeepDetector):
     """A deep method whose objective follows from a network and the constructor's arguments.
 
     `_phases` makes the network with `_make_network`, the objective with `_objective` and how to train it with
-    `_settings`. Some arguments are described here that not every method has.
+    `_settings`, after an autoencoder where the method has `pretrain_epochs`. Some arguments are described here that not
+    every method has.
 
     Parameters
     ----------
@@ -88,6 +90,7 @@ class StandardDetector(DeepDetector):
     # no arguments, unless a method makes them its own
     n_members = 1
     scaling = "standard"
+    pretrain_epochs = cast("int | str", 0)
     schedule = "cosine"
     labelled_batch_size = 32
 
@@ -113,6 +116,24 @@ class StandardDetector(DeepDetector):
 
     def _scaling(self) -> str:
         return self.scaling
+
+    def _seen(self, y: NDArray[np.int8]) -> NDArray[np.int8]:
+        """The labels as the training sees them; a method that uses no known anomalies leaves them out."""
+        return y if "anomaly" in self.labels_used else presumed_normal(y)
+
+    def _pretrained(self, spec: NetworkSpec) -> Objective:
+        """What is trained first, where `pretrain_epochs` is not 0."""
+        return AutoencoderObjective(spec)
+
+    def _phases(self, rows: Rows, y: NDArray[np.int8], device: torch.device) -> list[Phase]:
+        seen = self._seen(y)
+        spec = self._make_network(rows.shape[1:], device)
+        phases = [Phase(self._objective(spec), self._settings(seen, device, n_epochs=self.n_epochs), seen)]
+        if self.pretrain_epochs != 0:
+            before = all_unlabelled(y) if "anomaly" in self.labels_used else seen
+            settings = self._settings(before, device, n_epochs=self.pretrain_epochs, lr=PRETRAIN_LR)
+            phases.insert(0, Phase(self._pretrained(spec), settings, before))
+        return phases
 
     def _settings(
         self,

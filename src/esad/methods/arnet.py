@@ -22,19 +22,15 @@ and mirrors half of them left to right. The paper trains with SGD, this with Ada
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from esad.core.arguments import TRUTH, is_truth, parameter, with_parameters
 from esad.core.random import MemberRandom
-from esad.detectors.deep import Phase
 from esad.detectors.standard import StandardDetector
 from esad.errors import ModelFileError
 from esad.networks.spec import NetworkSpec
-from esad.preprocess.inputs import Rows
-from esad.train.objective import Batch, Objective, RowPool, Scorer, presumed_normal
+from esad.train.objective import Batch, Objective, RowPool, Scorer
 from esad.train.transforms import quarter_turns, random_turns, rotate, shift_and_flip, to_grey
 
 __all__ = ["ARNet", "ARNetObjective"]
@@ -82,11 +78,10 @@ class ARNet(StandardDetector):
     def _objective(self, spec: NetworkSpec) -> Objective:
         return ARNetObjective(spec, **self.parts_)
 
-    def _phases(self, rows: Rows, y: NDArray[np.int8], device: torch.device) -> list[Phase]:
-        seen = presumed_normal(y)
-        spec = self._make_network(rows.shape[1:], device)
+    def _make_network(self, in_shape: tuple[int, ...], device: torch.device) -> NetworkSpec:
+        spec = super()._make_network(in_shape, device)
         self.parts_ = {"skips": bool(self.skips) and spec.kind == "conv", "normalize": bool(self.normalize)}
-        return [Phase(self._objective(spec), self._settings(seen, device, n_epochs=self.n_epochs), seen)]
+        return spec
 
     def _describe(self) -> dict[str, Any]:
         return super()._describe() | {"parts": self.parts_}

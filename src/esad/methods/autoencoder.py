@@ -11,17 +11,11 @@ d              features of a row, or pixels of a picture times its channels
 
 from typing import ClassVar
 
-import numpy as np
-import torch
-from numpy.typing import NDArray
-
 from esad.core.arguments import with_parameters
-from esad.detectors.deep import Phase
 from esad.detectors.standard import StandardDetector
 from esad.networks.spec import NetworkSpec
-from esad.preprocess.inputs import Rows
 from esad.train.autoencoder import AutoencoderObjective
-from esad.train.objective import Objective, presumed_normal
+from esad.train.objective import Objective
 
 __all__ = ["Autoencoder"]
 
@@ -53,8 +47,3 @@ class Autoencoder(StandardDetector):
 
     def _objective(self, spec: NetworkSpec) -> Objective:
         return AutoencoderObjective(spec)
-
-    def _phases(self, rows: Rows, y: NDArray[np.int8], device: torch.device) -> list[Phase]:
-        seen = presumed_normal(y)
-        objective = self._objective(self._make_network(rows.shape[1:], device))
-        return [Phase(objective, self._settings(seen, device, n_epochs=self.n_epochs), seen)]

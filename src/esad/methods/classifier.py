@@ -30,12 +30,10 @@ from torch import Tensor
 from esad import labels
 from esad.core.arguments import with_parameters
 from esad.core.random import MemberRandom
-from esad.detectors.deep import Phase
 from esad.detectors.standard import StandardDetector
 from esad.networks.inference import inference
 from esad.networks.mlp import StackedMLP
 from esad.networks.spec import NetworkSpec
-from esad.preprocess.inputs import Rows
 from esad.train.objective import Batch, Objective, Scorer
 
 __all__ = ["SupervisedClassifier", "SupervisedObjective"]
@@ -87,10 +85,9 @@ class SupervisedClassifier(StandardDetector):
     def _objective(self, spec: NetworkSpec) -> Objective:
         return SupervisedObjective(spec)
 
-    def _phases(self, rows: Rows, y: NDArray[np.int8], device: torch.device) -> list[Phase]:
-        objective = self._objective(self._make_network(rows.shape[1:], device))
-        seen = np.where(y == labels.NORMAL, np.int8(labels.UNLABELLED), y)  # one kind of negatives
-        return [Phase(objective, self._settings(seen, device, n_epochs=self.n_epochs), seen)]
+    def _seen(self, y: NDArray[np.int8]) -> NDArray[np.int8]:
+        """One kind of negatives."""
+        return np.where(y == labels.NORMAL, np.int8(labels.UNLABELLED), y)
 
 
 class SupervisedObjective(Objective):

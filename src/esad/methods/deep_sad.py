@@ -22,20 +22,15 @@ codes collapse into the centre: the paper of ESAD shows this, and so does a test
 from dataclasses import replace
 from typing import ClassVar
 
-import numpy as np
-import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from esad.core.arguments import NOT_NEGATIVE, TRUTH, parameter, with_parameters
-from esad.detectors.deep import Phase
-from esad.detectors.standard import PRETRAIN_LR, StandardDetector
+from esad.detectors.standard import StandardDetector
 from esad.errors import InputError
 from esad.networks.spec import NetworkSpec
-from esad.preprocess.inputs import Rows
 from esad.train.autoencoder import AutoencoderObjective, Change
 from esad.train.hypersphere import HypersphereObjective
-from esad.train.objective import Batch, Objective, all_unlabelled
+from esad.train.objective import Batch, Objective
 from esad.train.transforms import augment_pictures
 
 __all__ = ["DeepSAD", "DeepSADObjective"]
@@ -97,14 +92,8 @@ class DeepSAD(StandardDetector):
             raise InputError("`augment` is for pictures; the data is a table. Leave it out.")
         return augment_pictures if self.augment else None
 
-    def _phases(self, rows: Rows, y: NDArray[np.int8], device: torch.device) -> list[Phase]:
-        spec = self._make_network(rows.shape[1:], device)
-        phases = [Phase(self._objective(spec), self._settings(y, device, n_epochs=self.n_epochs))]
-        if self.pretrain_epochs != 0:
-            everything = all_unlabelled(y)
-            settings = self._settings(everything, device, n_epochs=self.pretrain_epochs, lr=PRETRAIN_LR)
-            phases.insert(0, Phase(AutoencoderObjective(spec, augment=self._change(spec)), settings, everything))
-        return phases
+    def _pretrained(self, spec: NetworkSpec) -> Objective:
+        return AutoencoderObjective(spec, augment=self._change(spec))
 
 
 class DeepSADObjective(HypersphereObjective):

@@ -21,19 +21,14 @@ mini-batch; after training it is the quantile over all training rows.
 
 from typing import ClassVar
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from esad.core.arguments import Rule, is_positive, parameter, with_parameters
-from esad.detectors.deep import Phase
-from esad.detectors.standard import PRETRAIN_LR, StandardDetector
+from esad.detectors.standard import StandardDetector
 from esad.networks.spec import NetworkSpec
-from esad.preprocess.inputs import Rows
-from esad.train.autoencoder import AutoencoderObjective
 from esad.train.hypersphere import HypersphereObjective
-from esad.train.objective import Batch, Objective, RowPool, Scorer, presumed_normal
+from esad.train.objective import Batch, Objective, RowPool, Scorer
 
 __all__ = ["DeepSVDD", "OneClassObjective", "SoftBoundaryObjective"]
 
@@ -84,15 +79,6 @@ class DeepSVDD(StandardDetector):
         if self.boundary == "soft":
             return SoftBoundaryObjective(spec, nu=float(self.nu))
         return OneClassObjective(spec)
-
-    def _phases(self, rows: Rows, y: NDArray[np.int8], device: torch.device) -> list[Phase]:
-        seen = presumed_normal(y)
-        spec = self._make_network(rows.shape[1:], device)
-        phases = [Phase(self._objective(spec), self._settings(seen, device, n_epochs=self.n_epochs), seen)]
-        if self.pretrain_epochs != 0:
-            settings = self._settings(seen, device, n_epochs=self.pretrain_epochs, lr=PRETRAIN_LR)
-            phases.insert(0, Phase(AutoencoderObjective(spec), settings, seen))
-        return phases
 
 
 class OneClassObjective(HypersphereObjective):

@@ -43,13 +43,12 @@ from torch.func import functional_call
 
 from esad.core.arguments import NOT_NEGATIVE, parameter, with_parameters
 from esad.core.random import MemberRandom
-from esad.detectors.deep import Phase
 from esad.detectors.standard import StandardDetector
 from esad.networks.dcgan import DCGANEncoder
 from esad.networks.mlp import StackedMLP
 from esad.networks.spec import NetworkSpec
-from esad.preprocess.inputs import Rows
-from esad.train.objective import Batch, Objective, RowPool, Scorer, presumed_normal
+from esad.train.loop import Settings
+from esad.train.objective import Batch, Objective, RowPool, Scorer
 
 __all__ = ["GANomaly", "GANomalyObjective"]
 
@@ -121,13 +120,11 @@ class GANomaly(StandardDetector):
         weights = self.lambda_adversarial, self.lambda_context, self.lambda_encoding
         return GANomalyObjective(spec, *weights, squared=self.recipe == "published")
 
-    def _phases(self, rows: Rows, y: NDArray[np.int8], device: torch.device) -> list[Phase]:
-        seen = presumed_normal(y)
-        objective = self._objective(self._make_network(rows.shape[1:], device))
-        settings = self._settings(seen, device, n_epochs=self.n_epochs)
+    def _settings(self, y: NDArray[np.int8], device: torch.device, **how: Any) -> Settings:
+        settings = super()._settings(y, device, **how)
         if self.recipe == "published":
             settings = replace(settings, schedule="constant", warmup_ratio=0.0, clip=None, beta_1=0.5)
-        return [Phase(objective, settings, seen)]
+        return settings
 
     def _rebuild(self, plain: Any) -> Objective:
         objective = super()._rebuild(plain)

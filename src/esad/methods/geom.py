@@ -27,20 +27,16 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any, ClassVar, Self
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from esad.core.arguments import Rule, is_whole, parameter, with_parameters
 from esad.core.random import MemberRandom
-from esad.detectors.deep import Phase
 from esad.detectors.standard import StandardDetector
 from esad.networks.inference import inference
 from esad.networks.mlp import StackedMLP
 from esad.networks.spec import NetworkSpec
-from esad.preprocess.inputs import Rows
-from esad.train.objective import Batch, Objective, RowPool, Scorer, presumed_normal
+from esad.train.objective import Batch, Objective, RowPool, Scorer
 from esad.train.transforms import quarter_turns
 
 __all__ = [
@@ -127,11 +123,6 @@ class GEOM(StandardDetector):
 
     def _objective(self, spec: NetworkSpec) -> Objective:
         return GEOMObjective(spec, self.transformations, None if isinstance(self.shift, str) else int(self.shift))
-
-    def _phases(self, rows: Rows, y: NDArray[np.int8], device: torch.device) -> list[Phase]:
-        seen = presumed_normal(y)
-        objective = self._objective(self._make_network(rows.shape[1:], device))
-        return [Phase(objective, self._settings(seen, device, n_epochs=self.n_epochs), seen)]
 
 
 class GEOMObjective(Objective):

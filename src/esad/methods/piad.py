@@ -44,7 +44,8 @@ from esad.networks.spec import NetworkSpec
 from esad.networks.vgg import PerceptualDistance
 from esad.preprocess.inputs import Rows
 from esad.train.critics import critic_loss
-from esad.train.objective import Batch, Move, Objective, RowPool, Scorer, mean_over_rows, presumed_normal
+from esad.train.loop import Settings
+from esad.train.objective import Batch, Move, Objective, RowPool, Scorer, mean_over_rows
 
 __all__ = ["PIAD", "PIADObjective"]
 
@@ -94,12 +95,12 @@ class PIAD(PerceptualDetector):
         weights = {"penalty": float(self.gradient_penalty), "drift": float(self.norm_penalty)}
         return PIADObjective(spec, self.layer_, **weights)
 
+    def _settings(self, y: NDArray[np.int8], device: torch.device, **how: Any) -> Settings:
+        settings = super()._settings(y, device, **how)
+        return replace(settings, schedule="constant", warmup_ratio=0.0, clip=None, beta_1=0.5, beta_2=0.99)
+
     def _phases(self, rows: Rows, y: NDArray[np.int8], device: torch.device) -> list[Phase]:
-        seen = presumed_normal(y)
-        objective = self._objective(self._make_network(rows.shape[1:], device))
-        settings = self._settings(seen, device, n_epochs=self.n_epochs)
-        settings = replace(settings, schedule="constant", warmup_ratio=0.0, clip=None, beta_1=0.5, beta_2=0.99)
-        return self._fill([Phase(objective, settings, seen)])
+        return self._fill(super()._phases(rows, y, device))
 
     def _rebuild(self, plain: Any) -> Objective:
         objective = super()._rebuild(plain)

@@ -49,8 +49,7 @@ from torch import Tensor, nn
 from esad.core.arguments import NOT_NEGATIVE, TRUTH, is_whole, parameter, with_parameters
 from esad.core.random import MemberRandom
 from esad.detectors.base import Scores, State, TrainingScores
-from esad.detectors.deep import Phase
-from esad.detectors.standard import PRETRAIN_LR, StandardDetector
+from esad.detectors.standard import StandardDetector
 from esad.errors import InputError, ModelFileError
 from esad.io.picture_folder import read_folder
 from esad.io.pictures import as_images, is_images
@@ -65,7 +64,7 @@ from esad.train.autoencoder import AutoencoderObjective
 from esad.train.callbacks import Callback
 from esad.train.hypersphere import EPS, HypersphereObjective
 from esad.train.loop import Settings
-from esad.train.objective import Batch, Objective, RowPool, all_unlabelled, mean_over_rows
+from esad.train.objective import Batch, Objective, RowPool, mean_over_rows
 from esad.train.transforms import quarter_turns, random_turns, rotate
 
 __all__ = ["TLSAD", "Reference", "TLSADObjective", "TransferAutoencoder"]
@@ -144,21 +143,13 @@ class TLSAD(StandardDetector):
         else:
             self.backbone_ = ResNet18().eval()
             self.backbone_.load_state_dict(read_weights(self.weights))
+        self.n_classes_ = 0 if self.reference_ is None else self.reference_.n_classes
         scores = super()._fit_rows(self._features(rows), y, callbacks)
         del self.reference_  # as large as it was given; nothing needs it any more
         return scores
 
-    def _phases(self, rows: Rows, y: NDArray[np.int8], device: torch.device) -> list[Phase]:
-        spec = self._make_network(rows.shape[1:], device)
-        self.n_classes_ = self.reference_.n_classes if self.reference_ is not None else 0
-        phases = [Phase(self._objective(spec), self._settings(y, device, n_epochs=self.n_epochs))]
-        if self.pretrain_epochs != 0:
-            everything = all_unlabelled(y)
-            settings = self._settings(everything, device, n_epochs=self.pretrain_epochs, lr=PRETRAIN_LR)
-            reference = self.reference_
-            start = AutoencoderObjective(spec) if reference is None else TransferAutoencoder(spec, reference)
-            phases.insert(0, Phase(start, settings, everything))
-        return phases
+    def _pretrained(self, spec: NetworkSpec) -> Objective:
+        return super()._pretrained(spec) if self.reference_ is None else TransferAutoencoder(spec, self.reference_)
 
     def _objective(self, spec: NetworkSpec) -> Objective:
         return TLSADObjective(
