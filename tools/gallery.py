@@ -57,7 +57,8 @@ def as_page(notebook: Any, name: str) -> tuple[str, dict[str, bytes]]:
         parts.append(f"```python\n{cell.source}\n```")
         for output in cell.outputs:
             if output.output_type == "stream":
-                parts.append(f"```text\n{output.text.rstrip()}\n```")
+                if output.name == "stdout":  # what is said on stderr is about this machine
+                    parts.append(f"```text\n{output.text.rstrip()}\n```")
             elif "image/png" in output.data:
                 figure = f"{name}-{len(figures) + 1}.png"
                 figures[figure] = _shrunk(base64.b64decode(output.data["image/png"]))
