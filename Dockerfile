@@ -9,13 +9,14 @@ WORKDIR /build
 COPY pyproject.toml constraints.txt README.md LICENSE ./
 COPY src ./src
 RUN python -m venv /opt/esad
+# hadolint ignore=DL3059
 RUN /opt/esad/bin/python -m pip install --no-cache-dir -c constraints.txt '.[web,image,sign]'
 
 FROM python:3.12-slim
 RUN useradd --uid 10001 --create-home esad
 COPY --from=build /opt/esad /opt/esad
 ENV PATH=/opt/esad/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
-USER esad
+USER 10001
 WORKDIR /work
 EXPOSE 8000
 HEALTHCHECK --interval=30s --timeout=5s --start-period=60s CMD ["python", "-c", "import http.client as h, sys; c = h.HTTPConnection('127.0.0.1', 8000, timeout=4); c.request('GET', '/health'); sys.exit(c.getresponse().status >= 500)"]

@@ -1,8 +1,14 @@
 """What is read beside the code: citation, workflow, templates, Dockerfile; none may tell of what is gone."""
 
 import fnmatch
+import os
 import re
 import shlex
+import shutil
+import socket
+import subprocess
+import sysconfig
+import time
 import tomllib
 from pathlib import Path
 
@@ -110,3 +116,77 @@ def test_the_commands_of_the_container_are_understood(line, capfd):
         assert run(command) == 2
         assert "No such option" not in (error := capfd.readouterr().err)
         assert command[1] in error  # the file is not there; all else is right
+
+
+INSTRUCTIONS = {"FROM", "ARG", "WORKDIR", "COPY", "RUN", "ENV", "USER", "EXPOSE", "HEALTHCHECK", "ENTRYPOINT", "CMD"}
+
+
+def test_the_dockerfile_has_no_careless_step():
+    for name, argument in steps():
+        assert name in INSTRUCTIONS
+        if name == "FROM":
+            image = argument.split()[0]
+            assert re.search(r":\d", image), f"{image}: which version?"
+        if name == "WORKDIR":
+            assert argument.startswith("/")
+        if name in ("ENTRYPOINT", "CMD"):
+            assert argument.startswith("["), "without a shell, so that signals arrive"
+        if name == "RUN":
+            assert not re.search(r"\bsudo\b|\bcurl\b|\bwget\b", argument)
+            assert "pip install" not in argument or "--no-cache-dir" in argument
+            assert "apt-get install" not in argument or "--no-install-recommends" in argument
+
+
+@pytest.mark.extra
+def test_the_steps_of_the_container_run_as_a_script_to_a_service_that_is_well(tmp_path):
+    """Paths lead into an empty folder, packages are borrowed from this environment, no user is added."""
+    from esad import ESAD, registry
+
+    def inside(text):
+        return re.sub(r"(?<![\w.])/(opt|build|work|models)\b", rf"{tmp_path}/\1", text)
+
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
+    folder = tmp_path
+    for name, argument in steps():
+        if name == "WORKDIR":
+            folder = Path(inside(argument))
+            folder.mkdir(exist_ok=True)
+        elif name == "COPY" and not argument.startswith("--from"):
+            *sources, target = argument.split()
+            for source in sources:
+                if (ROOT / source).is_dir():
+                    shutil.copytree(ROOT / source, folder / target, ignore=shutil.ignore_patterns("__pycache__"))
+                else:
+                    shutil.copy(ROOT / source, folder / target)
+        elif name == "RUN" and not argument.startswith("useradd "):
+            subprocess.run(["sh", "-ec", inside(argument)], cwd=folder, env=environment, check=True, timeout=300)
+            if " -m venv " in argument:
+                (site,) = tmp_path.glob("opt/esad/lib/python*/site-packages")
+                (site / "borrowed.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
+        elif name == "ENV":
+            for setting in shlex.split(argument):
+                variable, _, value = setting.partition("=")
+                environment[variable] = inside(value.replace("$PATH", environment["PATH"]))
+
+    (tmp_path / "models").mkdir()
+    tumours = registry.load_data_set("breast_cancer")
+    ESAD(n_members=1, n_epochs=1, random_state=0).fit(tumours.X).save(tmp_path / "models" / "model.esad")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    last = dict(steps())
+    here = {"0.0.0.0": "127.0.0.1", "8000": port}
+    command = [here.get(word, inside(word)) for word in listed(last["ENTRYPOINT"]) + listed(last["CMD"])]
+    check = [word.replace("8000", port) for word in listed(last["HEALTHCHECK"].partition("CMD ")[2])]
+    assert shutil.which("esad", path=environment["PATH"]).startswith(str(tmp_path))
+    service = subprocess.Popen(command, cwd=folder, env=environment)
+    try:
+        ends = time.monotonic() + 120
+        while subprocess.run(check, cwd=folder, env=environment, capture_output=True).returncode:
+            assert service.poll() is None
+            assert time.monotonic() < ends
+            time.sleep(0.5)
+    finally:
+        service.terminate()
+        assert service.wait(timeout=60) == 0
+    assert subprocess.run(check, cwd=folder, env=environment, capture_output=True).returncode
