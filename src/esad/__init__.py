@@ -9,7 +9,7 @@ import os
 import sys
 from typing import Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 if "torch" not in sys.modules:  # its threads would spin while they wait: on a busy machine fits take ten times as long
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
