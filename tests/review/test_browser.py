@@ -209,12 +209,15 @@ def test_long_cells_are_folded_what_comes_next_is_listed_and_names_stay_in_view(
         shown.locator("summary").click()
         assert len(shown.inner_text()) > 19_900
         following = page.locator("#next button").first.inner_text()
-        page.evaluate("window.scrollTo(0, document.body.scrollHeight)")
-        assert page.evaluate("scrollY") > 200
-        press(page, "n")
-        box = page.locator("#item h2").bounding_box()
-        assert page.locator(".top").bounding_box()["height"] <= box["y"] < WIDE["height"] / 2
-        assert following.startswith(page.inner_text("#item h2"))
+        for size in (WIDE, PHONE):
+            page.set_viewport_size(size)
+            for place in (150, 10_000):  # a name that is just below the line at the top, and one far above it
+                page.evaluate(f"window.scrollTo(0, {place})")
+                move(page, "n")
+                top = page.evaluate("document.querySelector('#item h2').getBoundingClientRect().top")
+                assert page.locator(".top").bounding_box()["height"] <= top < size["height"] / 2
+                assert following is None or following.startswith(page.inner_text("#item h2"))
+                following = None
         assert not re.search(r"\+0\.00\s", page.inner_text("#item"))
         assert "baseline" in page.inner_text("#item")
         assert page.problems == []
@@ -226,6 +229,7 @@ def test_reasons_both_ways_with_digits_that_can_be_compared(make_session, serve)
         page = site.enter()
         page.select_option("#filter", "all")
         page.wait_for_selector("#list [aria-current=true]")
+        assert page.evaluate("scrollY") == 0  # the list is scrolled by itself
         page.locator("#list button").last.click()  # the lowest score of all
         page.wait_for_selector(f'#item[data-row="{session.ranking.order[-1]}"] td.value')
         adds = page.locator("#item tr:has(.bar) .number").all_inner_texts()

@@ -21,8 +21,8 @@ LEASE_SECONDS: Final = 300.0
 # What can be looked through; "next" is the queue, the others are lists.
 FILTERS: Final = {
     "next": "most useful first",
-    "alarms": "alarms not judged yet, highest first",
-    "judged": "judged by anybody, highest first",
+    "alarms": "alarms not judged yet",
+    "judged": "judged by anybody",
     "second": "judged by others and not by you",
     "skipped": "skipped by you",
     "disagreements": "one says anomaly, another normal",

@@ -29,7 +29,7 @@ export function itemParts(item, { state, isUnsaved, gallery }) {
 function badges(item, isUnsaved, n_rows) {
   const found = [item.is_alarm ? badge("alarm", "alarm") : badge("no alarm")];
   const isHigh = item.rank <= Math.max(10, n_rows / 10);
-  const why = item.why === "border" ? "near the border" : isHigh ? "highest not yet judged" : "stands for others like it";
+  const why = isHigh ? "highest not yet judged" : item.why === "border" ? "near the border" : "stands for others like it";
   if (item.why && !item.mine?.verdict) found.push(badge(why));
   if (item.known) found.push(badge(`in the file: ${item.known}`, item.known));
   const mine = item.mine?.verdict;

@@ -37,10 +37,13 @@ export class Lists {
 
   // Show which row is looked at.
   mark() {
-    for (const button of $("list").querySelectorAll("button")) {
+    const list = $("list"); // scrolled by itself: the page stays where it is
+    for (const button of list.querySelectorAll("button")) {
       const here = Number(button.dataset.row) === this.#navigation.current;
       button.setAttribute("aria-current", here);
-      if (here) button.scrollIntoView({ block: "nearest" });
+      if (!here) continue;
+      const [inside, around] = [button.getBoundingClientRect(), list.getBoundingClientRect()];
+      list.scrollTop += Math.min(0, inside.top - around.top) + Math.max(0, inside.bottom - around.bottom);
     }
   }
 

@@ -159,7 +159,9 @@ function validation({ validated: found, reason, n_then, n_labelled }) {
     el("td", { class: "number" }, value(found.now[name])));
   const head = el("tr", {}, el("th", { scope: "col" }, `AUC, ${found.n_folds} folds`), el("th", { class: "number", scope: "col" }, `with ${count(n_then, "label")}`),
     el("th", { class: "number", scope: "col" }, `with ${count(n_labelled, "label")}`));
-  const table = el("table", {}, el("thead", {}, head), el("tbody", {}, line(`anomalies against all other ${noun}s`, "auc"), line(`anomalies against normal ${noun}s`, "auc_normal")));
-  const caution = `Anomalies that were labelled because they ranked high are easy to find again: that favours ${count(n_then, "label")}.`;
+  const lines = [line(`anomalies against all other ${noun}s`, "auc")];
+  if (found.now.auc_normal !== null) lines.push(line(`anomalies against normal ${noun}s`, "auc_normal"));
+  const table = el("table", {}, el("thead", {}, head), el("tbody", {}, ...lines));
+  const caution = `Anomalies that were labelled because they ranked high are easy to find again: that favours the model with ${count(n_then, "label")}.`;
   return n_then < n_labelled ? el("div", {}, table, el("p", { class: "legend" }, caution)) : table;
 }

@@ -45,7 +45,15 @@ export class View {
     this.seen = item.row;
     $("item").replaceChildren(...itemParts(item, this.#drawing(item)));
     $("item").dataset.row = item.row;
-    if (isNew && $("item").getBoundingClientRect().top < 0) $("item").scrollIntoView({ block: "start" }); // its name is seen
+    if (isNew) this.#showName();
+  }
+
+  // The name of a new item is not above the page, nor below the line at its top, which is high on a phone.
+  #showName() {
+    const covered = document.querySelector("header.top").offsetHeight;
+    if ($("item").getBoundingClientRect().top >= covered) return;
+    $("item").style.scrollMarginTop = `${covered + 8}px`;
+    $("item").scrollIntoView({ block: "start" });
   }
 
   #blank(node) {
