@@ -47,6 +47,9 @@ def test_models_that_cannot_be_served(refused, model, tmp_path, parts):
         (("--max-body", "99999"), "--max-body"),
         (("--timeout", "0"), "--timeout"),
         (("--timeout", "nan"), "--timeout"),
+        (("--rate-limit", "0"), "--rate-limit must be a positive number"),
+        (("--rate-limit", "2"), "--rate-limit is for each API key"),
+        (("--access-log", "missing/log"), "access log"),
         (("--api-keys", "missing.txt"), "missing.txt"),
         (("--prot", "1"), "--port"),
     ],
@@ -77,8 +80,9 @@ def test_short_keys_are_refused_unseen(refused, model, tmp_path, monkeypatch):
     assert "swordfish" not in refused(model)
 
 
-def test_it_serves_until_it_is_told_to_stop(model, parts):
-    command = [sys.executable, "-m", "esad", "serve", str(model), "--port", "0"]
+def test_it_serves_until_it_is_told_to_stop(model, parts, tmp_path):
+    log = tmp_path / "access.jsonl"
+    command = [sys.executable, "-m", "esad", "serve", str(model), "--port", "0", "--access-log", str(log)]
     environment = os.environ | {"ESAD_API_KEYS": "a-key-of-the-tests-01"}
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
@@ -94,6 +98,12 @@ def test_it_serves_until_it_is_told_to_stop(model, parts):
     assert process.returncode == 0
     assert out.endswith("Stopped.\n")
     assert err == ""
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    assert [(line["path"], line["status"], line["rows"]) for line in lines] == [
+        ("/score", 200, 60),
+        ("/metrics", 401, None),
+    ]
+    assert lines[0]["id"] == answer.headers["x-request-id"]
 
 
 @pytest.mark.extra
