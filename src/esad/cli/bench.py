@@ -10,7 +10,7 @@ from typer.core import TyperGroup
 
 from esad.cli import options, output
 from esad.cli.command import command
-from esad.cli.options import option
+from esad.cli.options import option, shared_option
 from esad.errors import InputError
 
 if TYPE_CHECKING:
@@ -24,10 +24,10 @@ _STORE = Path("bench.db")
 _HEAD = "# Results\n\n<!-- Written by esad bench report. -->\n"
 
 Experiments = Annotated[list[Path], typer.Argument(metavar="EXPERIMENT...", help="Experiment files (TOML).")]
-StorePath = Annotated[Path, option("--store -s FILE", "Store of results; made if it is not there.")]
+StorePath = Annotated[Path, shared_option("--store -s FILE", "Store of results; made if it is not there.")]
 Subset = Annotated[
     list[str] | None,
-    option(
+    shared_option(
         "--subset NAME=A,B",
         "Only these values of data, variant, seed or an axis; or settings.NAME=VALUE for all. May be repeated.",
     ),
@@ -59,17 +59,13 @@ def run(
     experiments: Experiments,
     store: StorePath = _STORE,
     subset: Subset = None,
-    jobs: Annotated[int, option("--jobs -j N", "Processes side by side.", min=1)] = 1,
-    backend: Annotated[
-        str,
-        option(
-            "--backend NAME",
-            "loky: processes. threading: threads. ray: the Ray cluster at RAY_ADDRESS, or one started here.",
-        ),
-    ] = "loky",
-    budget: Annotated[
-        str | None, option("--budget TIME", "Start nothing new after this long, such as 90s, 25m or 2h.")
-    ] = None,
+    jobs: int = option(1, "--jobs -j N", "Processes side by side.", min=1),
+    backend: str = option(
+        "loky",
+        "--backend NAME",
+        "loky: processes. threading: threads. ray: the Ray cluster at RAY_ADDRESS, or one started here.",
+    ),
+    budget: str | None = option(None, "--budget TIME", "Start nothing new after this long, such as 90s, 25m or 2h."),
     as_json: options.Json = False,
 ) -> None:
     """Run what the store does not have yet; after a kill the same command goes on.
@@ -99,11 +95,11 @@ def run(
 def report(
     experiments: Experiments,
     store: StorePath = _STORE,
-    out: Annotated[Path | None, option("--out -o FILE", "Markdown file to write.")] = None,
-    published: Annotated[
-        Path | None, option("--published FILE", "The paper's figures; published.json beside the experiment by default.")
-    ] = None,
-    figures: Annotated[Path | None, option("--figures FOLDER", "Draw figures into this folder, as PNG.")] = None,
+    out: Path | None = option(None, "--out -o FILE", "Markdown file to write."),
+    published: Path | None = option(
+        None, "--published FILE", "The paper's figures; published.json beside the experiment by default."
+    ),
+    figures: Path | None = option(None, "--figures FOLDER", "Draw figures into this folder, as PNG."),
     subset: Subset = None,
     as_json: options.Json = False,
 ) -> None:
@@ -172,7 +168,7 @@ def merge(
 @command("esad bench export bench.db --out results.jsonl")
 def export(
     store: Annotated[Path, typer.Argument(metavar="STORE", help="Store of results.")],
-    out: Annotated[Path, option("--out -o FILE", "Text file to write (.jsonl).")],
+    out: Path = option(..., "--out -o FILE", "Text file to write (.jsonl)."),
     as_json: options.Json = False,
 ) -> None:
     """Write the results as a small text file, for a repository; report and merge read it too."""

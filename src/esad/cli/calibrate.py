@@ -1,7 +1,7 @@
 """`esad calibrate`: p-values and a false-alarm rate for a model, from normal rows that it was not trained on."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from esad.cli import options, output
 from esad.cli.command import command
@@ -18,20 +18,15 @@ __all__ = ["calibrate"]
 def calibrate(
     model: options.Model,
     data: options.Data,
-    out: Annotated[Path, option("--out -o MODEL", "Model file to write; may be the one that is read.")],
-    alpha: Annotated[
-        float | None,
-        option(
-            "--alpha SHARE", "Set the threshold so that at most this share of normal rows is flagged; else it stays."
-        ),
-    ] = None,
-    pollution_ratio: Annotated[
-        float,
-        option(
-            "--pollution-ratio SHARE",
-            "Cut off this share of the highest scores: hidden anomalies that you are sure are there.",
-        ),
-    ] = 0.0,
+    out: Path = option(..., "--out -o MODEL", "Model file to write; may be the one that is read."),
+    alpha: float | None = option(
+        None, "--alpha SHARE", "Set the threshold so that at most this share of normal rows is flagged; else it stays."
+    ),
+    pollution_ratio: float = option(
+        0.0,
+        "--pollution-ratio SHARE",
+        "Cut off this share of the highest scores: hidden anomalies that you are sure are there.",
+    ),
     *,
     labels: options.LabelOptions,
     reading: options.ReadingOptions,

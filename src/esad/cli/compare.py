@@ -1,6 +1,6 @@
 """`esad compare`: which method suits my own data."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from esad import registry
 from esad.cli import options, output
@@ -21,18 +21,14 @@ __all__ = ["compare"]
 def compare(
     data: options.Data,
     columns: options.ColumnOptions,
-    methods: Annotated[
-        str | None, option("--methods -m A,B", "Methods, parted by commas; all that fit by default.")
-    ] = None,
-    repeats: Annotated[int, option("--repeats -r N", "How many random splits.", min=1)] = 5,
-    test_size: Annotated[float, option("--test-size SHARE", "Share of each kind of label that is held out.")] = 0.3,
-    budget: Annotated[
-        str,
-        option(
-            "--budget TIME",
-            "Stop after this long, such as 90s, 25m or 2h. Quick methods come first; what was left out is said.",
-        ),
-    ] = "2m",
+    methods: str | None = option(None, "--methods -m A,B", "Methods, parted by commas; all that fit by default."),
+    repeats: int = option(5, "--repeats -r N", "How many random splits.", min=1),
+    test_size: float = option(0.3, "--test-size SHARE", "Share of each kind of label that is held out."),
+    budget: str = option(
+        "2m",
+        "--budget TIME",
+        "Stop after this long, such as 90s, 25m or 2h. Quick methods come first; what was left out is said.",
+    ),
     seed: options.Seed = 0,
     *,
     reading: options.ReadingOptions,

@@ -11,7 +11,7 @@ import typer
 from esad import registry
 from esad.cli import options, output
 from esad.cli.command import command
-from esad.cli.options import option
+from esad.cli.options import option, shared_option
 from esad.errors import InputError
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["data", "get", "save", "status"]
 
 _Folder = Annotated[
-    Path | None, option("--out -o DIR", "Data folder; by default ESAD_DATA, or else esad in the cache.")
+    Path | None, shared_option("--out -o DIR", "Data folder; by default ESAD_DATA, or else esad in the cache.")
 ]
 
 
@@ -53,14 +53,12 @@ def save(
     name: Annotated[
         str, typer.Argument(metavar="NAME", help="Data set; see: esad data.", autocompletion=options.complete_data_set)
     ],
-    out: Annotated[Path, option("--out -o FILE", "File to write (.csv or .parquet); a folder for pictures.")],
-    test_out: Annotated[
-        Path | None, option("--test-out FILE", "Keep 40 % of the rows apart for esad evaluate, and write them here.")
-    ] = None,
-    n_labels: Annotated[int, option("--labels N", "How many anomalies get a label; other rows get none.", min=0)] = 10,
-    normal_class: Annotated[
-        int, option("--normal-class N", "For pictures: the class that is taken as normal.", min=0)
-    ] = 0,
+    out: Path = option(..., "--out -o FILE", "File to write (.csv or .parquet); a folder for pictures."),
+    test_out: Path | None = option(
+        None, "--test-out FILE", "Keep 40 % of the rows apart for esad evaluate, and write them here."
+    ),
+    n_labels: int = option(10, "--labels N", "How many anomalies get a label; other rows get none.", min=0),
+    normal_class: int = option(0, "--normal-class N", "For pictures: the class that is taken as normal.", min=0),
     seed: options.Seed = 0,
     as_json: options.Json = False,
 ) -> None:

@@ -3,7 +3,7 @@
 import shlex
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from esad import registry
 from esad.cli import options, output, report
@@ -26,7 +26,7 @@ _EXPLAINED = 5  # rows, in the report
 
 @command("esad demo", "esad demo --out /tmp/esad-demo", files=lambda out: result_files(out))
 def demo(
-    out: Annotated[Path, option("--out -o DIR", "Folder for the files it writes.")] = Path("esad-demo"),
+    out: Path = option(Path("esad-demo"), "--out -o DIR", "Folder for the files it writes."),
     seed: options.Seed = 0,
     as_json: options.Json = False,
 ) -> None:

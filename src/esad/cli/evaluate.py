@@ -1,6 +1,6 @@
 """`esad evaluate`: how good a model is where the truth is known."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from esad.cli import options, output
 from esad.cli.command import command
@@ -24,10 +24,8 @@ def evaluate(
     truth_column: options.TruthColumn = None,
     anomaly_value: options.AnomalyValue = None,
     labels_csv: options.LabelsCsv = None,
-    k: Annotated[
-        list[int] | None, option("--k K", "Precision among the K worst; may be repeated. [10, 50, 100]", min=1)
-    ] = None,
-    resamples: Annotated[int, option("--resamples N", "Bootstrap resamples behind the intervals.", min=0)] = 1000,
+    k: list[int] | None = option(None, "--k K", "Precision among the K worst; may be repeated. [10, 50, 100]", min=1),
+    resamples: int = option(1000, "--resamples N", "Bootstrap resamples behind the intervals.", min=0),
     seed: options.Seed = 0,
     *,
     reading: options.ReadingOptions,

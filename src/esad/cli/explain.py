@@ -2,7 +2,7 @@
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from esad.cli import options, output
 from esad.cli.command import command
@@ -28,15 +28,13 @@ _SUFFIXES = (".csv", ".parquet", ".json")
 def explain(
     model: options.Model,
     data: options.Data,
-    top: Annotated[int, option("--top -n N", "Explain the N worst rows.", min=1)] = 5,
-    columns: Annotated[int, option("--columns N", "Show the N columns with the largest shares.", min=1)] = 5,
-    out: Annotated[
-        Path | None,
-        option(
-            "--out -o REASONS",
-            "Write all columns to a .csv, .parquet or .json file; for pictures, heat maps to a new folder.",
-        ),
-    ] = None,
+    top: int = option(5, "--top -n N", "Explain the N worst rows.", min=1),
+    columns: int = option(5, "--columns N", "Show the N columns with the largest shares.", min=1),
+    out: Path | None = option(
+        None,
+        "--out -o REASONS",
+        "Write all columns to a .csv, .parquet or .json file; for pictures, heat maps to a new folder.",
+    ),
     id_column: options.IdColumn = None,
     cases: options.CasesFile = None,
     *,

@@ -1,7 +1,7 @@
 """`esad export`: a model as one file that runs without esad."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from esad.cli import options, output
 from esad.cli.command import command
@@ -20,13 +20,9 @@ _MAX_SHOWN = 30
 )
 def export(
     model: options.Model,
-    out: Annotated[Path, option("--out -o FILE", "File to write: .onnx, or .pt2 for torch.")],
-    format: Annotated[
-        str, option("--format -f NAME", "onnx, for onnxruntime, or torch, for torch.export.load.")
-    ] = "onnx",
-    check: Annotated[
-        Path | None, option("--check DATA", "Rows or pictures to compare the scores on, beside random ones.")
-    ] = None,
+    out: Path = option(..., "--out -o FILE", "File to write: .onnx, or .pt2 for torch."),
+    format: str = option("onnx", "--format -f NAME", "onnx, for onnxruntime, or torch, for torch.export.load."),
+    check: Path | None = option(None, "--check DATA", "Rows or pictures to compare the scores on, beside random ones."),
     *,
     reading: options.ReadingOptions,
     as_json: options.Json = False,

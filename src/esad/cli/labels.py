@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from esad.cli import options, output
 from esad.cli.command import command
@@ -31,14 +31,10 @@ _DOUBTS_SHOWN = 5
 def labels(
     model: options.Model,
     data: options.Data,
-    n: Annotated[int, option("--n -n N", "How many rows to suggest.", min=1)] = 10,
-    out: Annotated[
-        Path | None, option("--out -o FILE", "CSV file to write: the rows to label, with an empty label.")
-    ] = None,
+    n: int = option(10, "--n -n N", "How many rows to suggest.", min=1),
+    out: Path | None = option(None, "--out -o FILE", "CSV file to write: the rows to label, with an empty label."),
     id_column: options.IdColumn = None,
-    quick: Annotated[
-        bool, option("--quick", "Only suggest rows: no learning curve and no audit, which train anew.")
-    ] = False,
+    quick: bool = option(False, "--quick", "Only suggest rows: no learning curve and no audit, which train anew."),
     *,
     labels: options.LabelOptions,
     reading: options.ReadingOptions,

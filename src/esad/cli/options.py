@@ -13,14 +13,26 @@ from esad.errors import InputError
 if TYPE_CHECKING:
     from esad.io.dialect import Reading
 
-__all__ = ["complete_data_set", "complete_method", "option", "seconds_of"]
+__all__ = ["complete_data_set", "complete_method", "option", "seconds_of", "shared_option"]
 
 
-def option(names: str, help: str, panel: str | None = None, **rest: Any) -> Any:
-    """An option: its names and what stands for its value, if it is no switch; its help and the panel it is shown in."""
+def option(default: Any, names: str, help: str, panel: str | None = None, **rest: Any) -> Any:
+    """An option of one command; a default of `...` means that it must be given.
+
+    `names` holds its names and what stands for its value, if it is no switch; `panel` is where the help shows it.
+    """
+    return _declare([default], names, help, panel, **rest)
+
+
+def shared_option(names: str, help: str, panel: str | None = None, **rest: Any) -> Any:
+    """The same for a type that several commands use, each with a default of its own."""
+    return _declare([], names, help, panel, **rest)
+
+
+def _declare(default: list[Any], names: str, help: str, panel: str | None, **rest: Any) -> Any:
     flags = [word for word in names.split() if word.startswith("-")]
     value = names.removeprefix(" ".join(flags)).strip() or None
-    return typer.Option(*flags, metavar=value, help=help, rich_help_panel=panel, **rest)
+    return typer.Option(*default, *flags, metavar=value, help=help, rich_help_panel=panel, **rest)
 
 
 _DATA, _RUNNING, _ADDRESS, _WRITTEN = "Data", "Running", "Address", "How files are written"
@@ -70,10 +82,10 @@ def _parse_size(text: str) -> Any:
 
 Data = Annotated[Path, typer.Argument(metavar="DATA", help="CSV, Parquet or Excel file, or a folder of pictures.")]
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="Model file written by esad fit.")]
-Json = Annotated[bool, option("--json", "Print one JSON document and nothing else.")]
+Json = Annotated[bool, shared_option("--json", "Print one JSON document and nothing else.")]
 LabelColumn = Annotated[
     str | None,
-    option(
+    shared_option(
         "--label-column -l NAME",
         "Column that holds the few labels: anomaly, normal, or blank for unlabelled; or -1, +1, 0.",
         _DATA,
@@ -81,33 +93,38 @@ LabelColumn = Annotated[
 ]
 IdColumn = Annotated[
     str | None,
-    option("--id-column -i NAME", "Column that names the rows: never learned from, carried into the scores.", _DATA),
+    shared_option(
+        "--id-column -i NAME", "Column that names the rows: never learned from, carried into the scores.", _DATA
+    ),
 ]
-Ignore = Annotated[list[str] | None, option("--ignore NAME", "Column to leave out; may be repeated.", _DATA)]
+Ignore = Annotated[list[str] | None, shared_option("--ignore NAME", "Column to leave out; may be repeated.", _DATA)]
 Text = Annotated[
-    list[str] | None, option("--text NAME", "Column to read as text, such as codes of digits; may be repeated.", _DATA)
+    list[str] | None,
+    shared_option("--text NAME", "Column to read as text, such as codes of digits; may be repeated.", _DATA),
 ]
 AnomalyValue = Annotated[
-    str | None, option("--anomaly-value VALUE", "Value that marks an anomaly, such as 1, fraud or yes.", _DATA)
+    str | None, shared_option("--anomaly-value VALUE", "Value that marks an anomaly, such as 1, fraud or yes.", _DATA)
 ]
-NormalValue = Annotated[str | None, option("--normal-value VALUE", "Value that marks a row known to be normal.", _DATA)]
+NormalValue = Annotated[
+    str | None, shared_option("--normal-value VALUE", "Value that marks a row known to be normal.", _DATA)
+]
 Resize = Annotated[
     Any,
-    typer.Option(
-        "--resize",
-        metavar="SIZE",
-        parser=_parse_size,
-        help="Size that pictures are read at: the most pixels of the longer side, such as 64, or width and height, "
+    shared_option(
+        "--resize SIZE",
+        "Size that pictures are read at: the most pixels of the longer side, such as 64, or width and height, "
         "such as 128x96; none for as they are. By default at most 128 on a CPU, 256 on a GPU.",
-        rich_help_panel=_DATA,
+        _DATA,
+        parser=_parse_size,
     ),
 ]
 UnlabelledValue = Annotated[
-    str | None, option("--unlabelled-value VALUE", "Value of rows that nobody has looked at, beside blanks.", _DATA)
+    str | None,
+    shared_option("--unlabelled-value VALUE", "Value of rows that nobody has looked at, beside blanks.", _DATA),
 ]
 CasesFile = Annotated[
     Path | None,
-    option(
+    shared_option(
         "--cases FILE",
         "Labelled rows or pictures to hold the alarms against, such as the training file; for models that were "
         "not trained with --keep-cases.",
@@ -116,7 +133,7 @@ CasesFile = Annotated[
 ]
 LabelsCsv = Annotated[
     Path | None,
-    option(
+    shared_option(
         "--labels-csv FILE",
         "For a folder of pictures: CSV with the columns file and label, instead of sub-folders.",
         _DATA,
@@ -124,38 +141,43 @@ LabelsCsv = Annotated[
 ]
 TruthColumn = Annotated[
     str | None,
-    option(
+    shared_option(
         "--truth-column -t NAME",
         "Column with the truth of every row: 1 or anomaly, 0 or normal (or -1, +1). "
         "For pictures the sub-folders anomaly/ and normal/ say it.",
     ),
 ]
 Seed = Annotated[
-    int, option("--seed N", "The same seed on the same machine gives the same result.", _RUNNING, callback=_check_seed)
+    int,
+    shared_option(
+        "--seed N", "The same seed on the same machine gives the same result.", _RUNNING, callback=_check_seed
+    ),
 ]
-Device = Annotated[str, option("--device NAME", "Where to compute: auto, cpu, cuda, cuda:1.", _RUNNING)]
-Host = Annotated[str, option("--host ADDRESS", "Where to listen; 0.0.0.0 is every network of this machine.", _ADDRESS)]
-Port = Annotated[int, option("--port -p N", "Port; 0 takes a free one.", _ADDRESS, min=0, max=65535)]
+Device = Annotated[str, shared_option("--device NAME", "Where to compute: auto, cpu, cuda, cuda:1.", _RUNNING)]
+Host = Annotated[
+    str, shared_option("--host ADDRESS", "Where to listen; 0.0.0.0 is every network of this machine.", _ADDRESS)
+]
+Port = Annotated[int, shared_option("--port -p N", "Port; 0 takes a free one.", _ADDRESS, min=0, max=65535)]
 
 # ---------------------------------------------------------------------- training
 
-ModelOut = Annotated[Path, option("--out -o MODEL", "Model file to write; its name ends in .esad.")]
+ModelOut = Annotated[Path, shared_option("--out -o MODEL", "Model file to write; its name ends in .esad.")]
 Method = Annotated[
-    str, option("--method -m NAME", "The method; see: esad methods.", _TRAINING, autocompletion=complete_method)
+    str, shared_option("--method -m NAME", "The method; see: esad methods.", _TRAINING, autocompletion=complete_method)
 ]
 MethodOrAuto = Annotated[
     str,
-    option(
+    shared_option(
         "--method -m NAME",
         "The method; see: esad methods. auto: the committee for tables with labelled anomalies, else ESAD.",
         _TRAINING,
         autocompletion=complete_method,
     ),
 ]
-Members = Annotated[int | None, option("--members N", "Networks trained side by side.", _TRAINING, min=1)]
+Members = Annotated[int | None, shared_option("--members N", "Networks trained side by side.", _TRAINING, min=1)]
 Search = Annotated[
     bool,
-    option(
+    shared_option(
         "--search",
         "Try a few recipes by repeated splits of the labels first; takes about ten times as long.",
         _TRAINING,
@@ -163,7 +185,7 @@ Search = Annotated[
 ]
 Settings = Annotated[
     list[str] | None,
-    option(
+    shared_option(
         "--set NAME=VALUE",
         "Any other parameter of the method, such as n_epochs=50; may be repeated. How to compute, of ESAD: "
         "precision=bfloat16 (or float64), compiled=true, accumulate=4 (a batch in parts).",
@@ -172,7 +194,7 @@ Settings = Annotated[
 ]
 CalibrationRatio = Annotated[
     float | None,
-    option(
+    shared_option(
         "--calibration-ratio SHARE",
         "Hold this share of the unlabelled rows out of the training, for p-values and alarms with a guarantee.",
         _TRAINING,
@@ -180,7 +202,7 @@ CalibrationRatio = Annotated[
 ]
 CrossCalibration = Annotated[
     bool,
-    option(
+    shared_option(
         "--cross-calibration",
         "Like --calibration-ratio, but no row is lost: each member calibrates with those it left out anyway. For "
         "few rows; the guarantee is weaker.",
@@ -188,18 +210,18 @@ CrossCalibration = Annotated[
     ),
 ]
 Contamination = Annotated[
-    float | None, option("--contamination SHARE", "Flag this share of the training rows.", _THRESHOLD)
+    float | None, shared_option("--contamination SHARE", "Flag this share of the training rows.", _THRESHOLD)
 ]
 FalseAlarmRate = Annotated[
     float | None,
-    option("--false-alarm-rate SHARE", "Flag at most this share of the unlabelled and normal rows.", _THRESHOLD),
+    shared_option("--false-alarm-rate SHARE", "Flag at most this share of the unlabelled and normal rows.", _THRESHOLD),
 ]
 FromLabels = Annotated[
-    bool, option("--threshold-from-labels", "Flag from where the labels are parted best.", _THRESHOLD)
+    bool, shared_option("--threshold-from-labels", "Flag from where the labels are parted best.", _THRESHOLD)
 ]
 KeepCases = Annotated[
     bool,
-    option(
+    shared_option(
         "--keep-cases",
         "Keep the labelled rows in the model file, for esad explain to name the nearest; whoever has the file "
         "can read them.",
@@ -208,7 +230,7 @@ KeepCases = Annotated[
 ]
 Stream = Annotated[
     bool | None,
-    option(
+    shared_option(
         "--stream/--no-stream",
         "Read tables or pictures in parts, in bounded memory. By default several files are, and whatever "
         "would fill an eighth of the memory.",
@@ -217,53 +239,42 @@ Stream = Annotated[
     ),
 ]
 SkipBroken = Annotated[
-    bool, option("--skip-broken", "Leave out pictures that cannot be read, and say which.", _RUNNING)
+    bool, shared_option("--skip-broken", "Leave out pictures that cannot be read, and say which.", _RUNNING)
 ]
-Resume = Annotated[bool, option("--resume", "Go on from MODEL.checkpoint after a kill or Ctrl-C.", _RUNNING)]
+Resume = Annotated[bool, shared_option("--resume", "Go on from MODEL.checkpoint after a kill or Ctrl-C.", _RUNNING)]
 CheckpointEvery = Annotated[
-    float, option("--checkpoint-every SECONDS", "Time between two checkpoints of the training.", _RUNNING, min=0)
+    float, shared_option("--checkpoint-every SECONDS", "Time between two checkpoints of the training.", _RUNNING, min=0)
 ]
-Quiet = Annotated[bool, option("--quiet -q", "Print nothing but warnings and errors.", _RUNNING)]
+Quiet = Annotated[bool, shared_option("--quiet -q", "Print nothing but warnings and errors.", _RUNNING)]
 
 # ---------------------------------------------------------------------- how files are written
 
 
 def _read_with(
-    decimal: Annotated[
-        str | None,
-        option(
-            "--decimal MARK", "What stands before decimals, . or a comma, where the numbers do not show it.", _WRITTEN
-        ),
-    ] = None,
-    date_format: Annotated[
-        str | None,
-        option(
-            "--date-format FORM",
-            "How dates such as 01/02/2024 are meant: day-first, month-first, or a form such as '%d.%m.%y %H:%M'.",
-            _WRITTEN,
-        ),
-    ] = None,
-    encoding: Annotated[
-        str | None,
-        option(
-            "--encoding NAME",
-            "How letters are written, such as cp1250; by default UTF-8, UTF-16 or cp1252, as the file shows.",
-            _WRITTEN,
-        ),
-    ] = None,
-    sheet: Annotated[
-        str | None, option("--sheet NAME", "Sheet of an Excel file; by default the first.", _WRITTEN)
-    ] = None,
-    max_unpacked: Annotated[
-        float,
-        option(
-            "--max-unpacked GIB",
-            "Refuse a Parquet file of which 65,536 rows become more than this in memory, and an Excel file that does; "
-            "0 reads whatever comes.",
-            _WRITTEN,
-            min=0,
-        ),
-    ] = 2.0,
+    decimal: str | None = option(
+        None, "--decimal MARK", "What stands before decimals, . or a comma, where the numbers do not show it.", _WRITTEN
+    ),
+    date_format: str | None = option(
+        None,
+        "--date-format FORM",
+        "How dates such as 01/02/2024 are meant: day-first, month-first, or a form such as '%d.%m.%y %H:%M'.",
+        _WRITTEN,
+    ),
+    encoding: str | None = option(
+        None,
+        "--encoding NAME",
+        "How letters are written, such as cp1250; by default UTF-8, UTF-16 or cp1252, as the file shows.",
+        _WRITTEN,
+    ),
+    sheet: str | None = option(None, "--sheet NAME", "Sheet of an Excel file; by default the first.", _WRITTEN),
+    max_unpacked: float = option(
+        2.0,
+        "--max-unpacked GIB",
+        "Refuse a Parquet file of which 65,536 rows become more than this in memory, and an Excel file that does; "
+        "0 reads whatever comes.",
+        _WRITTEN,
+        min=0,
+    ),
 ) -> "Reading":
     from esad.io.dialect import Reading
 

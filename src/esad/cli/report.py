@@ -1,7 +1,7 @@
 """`esad report`: a model and a data set as one HTML file."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from esad.cli import options, output
 from esad.cli.command import command
@@ -23,21 +23,18 @@ __all__ = ["report", "write_report"]
 def report(
     model: options.Model,
     data: options.Data,
-    out: Annotated[Path, option("--out -o REPORT", "HTML file to write.")],
+    out: Path = option(..., "--out -o REPORT", "HTML file to write."),
     truth_column: options.TruthColumn = None,
     anomaly_value: options.AnomalyValue = None,
-    kind_column: Annotated[
-        str | None,
-        option(
-            "--kind-column NAME",
-            "Column with the kind of each anomaly; for pictures the sub-folders of anomaly/ say it.",
-        ),
-    ] = None,
-    seen_kind: Annotated[
-        list[str] | None,
-        option("--seen-kind KIND", "Kind that training had labels of; may be repeated. The others had none."),
-    ] = None,
-    top: Annotated[int, option("--top -n N", "Explain the N worst rows.", min=1)] = 10,
+    kind_column: str | None = option(
+        None,
+        "--kind-column NAME",
+        "Column with the kind of each anomaly; for pictures the sub-folders of anomaly/ say it.",
+    ),
+    seen_kind: list[str] | None = option(
+        None, "--seen-kind KIND", "Kind that training had labels of; may be repeated. The others had none."
+    ),
+    top: int = option(10, "--top -n N", "Explain the N worst rows.", min=1),
     id_column: options.IdColumn = None,
     labels_csv: options.LabelsCsv = None,
     cases: options.CasesFile = None,

@@ -41,48 +41,38 @@ def review(
         ),
     ],
     columns: options.ColumnOptions,
-    out: Annotated[
-        Path | None,
-        option(
-            "--out -o MODEL",
-            "Without MODEL: the model file to make, or to go on with. By default DATA with the ending .esad.",
-        ),
-    ] = None,
-    labels: Annotated[
-        Path | None,
-        option(
-            "--labels FILE",
-            "File that the judgements are kept in. By default DATA with .labels.db after its name.",
-            _LABELS,
-        ),
-    ] = None,
-    export_labels: Annotated[
-        Path | None, option("--export-labels FILE", "Write the judgements to this CSV file and end.", _LABELS)
-    ] = None,
-    import_labels: Annotated[
-        Path | None, option("--import-labels FILE", "Enter the judgements of this CSV file and end.", _LABELS)
-    ] = None,
-    reviewer: Annotated[
-        list[str] | None,
-        option(
-            "--reviewer NAME",
-            "Who judges; may be repeated, each gets a link of their own. By default your user name.",
-            _PAGE,
-        ),
-    ] = None,
+    out: Path | None = option(
+        None,
+        "--out -o MODEL",
+        "Without MODEL: the model file to make, or to go on with. By default DATA with the ending .esad.",
+    ),
+    labels: Path | None = option(
+        None,
+        "--labels FILE",
+        "File that the judgements are kept in. By default DATA with .labels.db after its name.",
+        _LABELS,
+    ),
+    export_labels: Path | None = option(
+        None, "--export-labels FILE", "Write the judgements to this CSV file and end.", _LABELS
+    ),
+    import_labels: Path | None = option(
+        None, "--import-labels FILE", "Enter the judgements of this CSV file and end.", _LABELS
+    ),
+    reviewer: list[str] | None = option(
+        None,
+        "--reviewer NAME",
+        "Who judges; may be repeated, each gets a link of their own. By default your user name.",
+        _PAGE,
+    ),
     host: options.Host = "127.0.0.1",
     port: options.Port = 0,
-    cold: Annotated[
-        bool, option("--cold", "Let refits begin anew, not with the weights of the old model.", _PAGE)
-    ] = False,
-    training: Annotated[
-        Path | None,
-        option(
-            "--training FILE",
-            "What MODEL was trained on, where it is not found at the place noted in MODEL: refits learn from it too.",
-            _PAGE,
-        ),
-    ] = None,
+    cold: bool = option(False, "--cold", "Let refits begin anew, not with the weights of the old model.", _PAGE),
+    training: Path | None = option(
+        None,
+        "--training FILE",
+        "What MODEL was trained on, where it is not found at the place noted in MODEL: refits learn from it too.",
+        _PAGE,
+    ),
     skip_broken: options.SkipBroken = False,
     method: options.Method = "esad",
     members: options.Members = None,

@@ -43,62 +43,42 @@ def score(
             "them, or a quoted pattern.",
         ),
     ],
-    out: Annotated[
-        Path | None, option("--out -o SCORES", "Scores file to write: .csv, .parquet or .xlsx. Of many files: folder.")
-    ] = None,
+    out: Path | None = option(
+        None, "--out -o SCORES", "Scores file to write: .csv, .parquet or .xlsx. Of many files: folder."
+    ),
     id_column: options.IdColumn = None,
-    top: Annotated[int | None, option("--top -n N", "Print the N worst rows; 20 without --out.", min=0)] = None,
-    with_data: Annotated[
-        bool,
-        option(
-            "--with-data",
-            "Write all columns of the table along, each row's line in a spreadsheet, and the reasons of alarms.",
-        ),
-    ] = False,
-    alpha: Annotated[
-        float | None,
-        option(
-            "--alpha SHARE", "Flag rows whose p-value is at most this: the share of false alarms among normal rows."
-        ),
-    ] = None,
-    fdr: Annotated[
-        float | None,
-        option(
-            "--fdr SHARE",
-            "Flag rows so that at most this share of those flagged is expected to be false. Reads the data twice.",
-        ),
-    ] = None,
-    engine: Annotated[
-        str | None,
-        option(
-            "--engine NAME",
-            "Who scores the files: local, processes of this machine, or ray, tasks of a Ray cluster.",
-            _MANY,
-        ),
-    ] = None,
-    jobs: Annotated[
-        int | None,
-        option(
-            "--jobs -j N", "Files at once, each with one thread; by default as many as there are cores.", _MANY, min=1
-        ),
-    ] = None,
-    ray_address: Annotated[
-        str | None,
-        option(
-            "--ray-address HOST:PORT",
-            "Ray cluster that runs already; by default RAY_ADDRESS, or one started here.",
-            _MANY,
-        ),
-    ] = None,
-    form: Annotated[
-        str | None,
-        typer.Option(
-            "--format",
-            metavar="NAME",
-            help="Format of the scores, csv, parquet or xlsx; by default that of each file.",
-            rich_help_panel=_MANY,
-        ),
-    ] = None,
+    top: int | None = option(None, "--top -n N", "Print the N worst rows; 20 without --out.", min=0),
+    with_data: bool = option(
+        False,
+        "--with-data",
+        "Write all columns of the table along, each row's line in a spreadsheet, and the reasons of alarms.",
+    ),
+    alpha: float | None = option(
+        None, "--alpha SHARE", "Flag rows whose p-value is at most this: the share of false alarms among normal rows."
+    ),
+    fdr: float | None = option(
+        None,
+        "--fdr SHARE",
+        "Flag rows so that at most this share of those flagged is expected to be false. Reads the data twice.",
+    ),
+    engine: str | None = option(
+        None,
+        "--engine NAME",
+        "Who scores the files: local, processes of this machine, or ray, tasks of a Ray cluster.",
+        _MANY,
+    ),
+    jobs: int | None = option(
+        None, "--jobs -j N", "Files at once, each with one thread; by default as many as there are cores.", _MANY, min=1
+    ),
+    ray_address: str | None = option(
+        None,
+        "--ray-address HOST:PORT",
+        "Ray cluster that runs already; by default RAY_ADDRESS, or one started here.",
+        _MANY,
+    ),
+    form: str | None = option(
+        None, "--format NAME", "Format of the scores, csv, parquet or xlsx; by default that of each file.", _MANY
+    ),
     *,
     reading: options.ReadingOptions,
     as_json: options.Json = False,

@@ -7,7 +7,6 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
 
 from esad.cli import options, output
 from esad.cli.command import command
@@ -28,49 +27,38 @@ def serve(
     model: options.Model,
     host: options.Host = "127.0.0.1",
     port: options.Port = 8000,
-    api_keys: Annotated[
-        Path | None,
-        option(
-            "--api-keys FILE",
-            "File with one API key a line, its name, scopes and rate behind it if need be; the variable "
-            "ESAD_API_KEYS holds them otherwise.",
-            _WHO,
-        ),
-    ] = None,
-    rate_limit: Annotated[
-        float | None,
-        option("--rate-limit N", "Requests per second of every API key that has no rate of its own.", _LIMITS),
-    ] = None,
-    host_name: Annotated[
-        list[str] | None,
-        option(
-            "--host-name NAME", "Host name that clients use, beside localhost and addresses; may be repeated.", _WHO
-        ),
-    ] = None,
-    max_rows: Annotated[int, option("--max-rows N", "Rows or pictures of one request.", _LIMITS, min=1)] = 10_000,
-    max_body: Annotated[int, option("--max-body MIB", "Size of one request in MiB.", _LIMITS, min=1, max=1024)] = 16,
-    timeout: Annotated[float, option("--timeout SECONDS", "Time that an answer may take.", _LIMITS)] = 30.0,
-    watch: Annotated[
-        bool,
-        option(
-            "--watch/--no-watch",
-            "Serve a new model file as soon as it takes the place of the old one; SIGHUP asks for it at any time.",
-        ),
-    ] = True,
-    accept_new_columns: Annotated[
-        bool,
-        option("--accept-new-columns", "Serve a new model file also if it takes other columns than the one before."),
-    ] = False,
-    require_signature: Annotated[
-        bool, option("--require-signature", "Serve only model files that are signed by a trusted key; see esad trust.")
-    ] = False,
-    access_log: Annotated[
-        str | None,
-        option(
-            "--access-log FILE",
-            "Append a line of JSON for every answer: request, key, status, rows, milliseconds. - is the terminal.",
-        ),
-    ] = None,
+    api_keys: Path | None = option(
+        None,
+        "--api-keys FILE",
+        "File with one API key a line, its name, scopes and rate behind it if need be; the variable "
+        "ESAD_API_KEYS holds them otherwise.",
+        _WHO,
+    ),
+    rate_limit: float | None = option(
+        None, "--rate-limit N", "Requests per second of every API key that has no rate of its own.", _LIMITS
+    ),
+    host_name: list[str] | None = option(
+        None, "--host-name NAME", "Host name that clients use, beside localhost and addresses; may be repeated.", _WHO
+    ),
+    max_rows: int = option(10_000, "--max-rows N", "Rows or pictures of one request.", _LIMITS, min=1),
+    max_body: int = option(16, "--max-body MIB", "Size of one request in MiB.", _LIMITS, min=1, max=1024),
+    timeout: float = option(30.0, "--timeout SECONDS", "Time that an answer may take.", _LIMITS),
+    watch: bool = option(
+        True,
+        "--watch/--no-watch",
+        "Serve a new model file as soon as it takes the place of the old one; SIGHUP asks for it at any time.",
+    ),
+    accept_new_columns: bool = option(
+        False, "--accept-new-columns", "Serve a new model file also if it takes other columns than the one before."
+    ),
+    require_signature: bool = option(
+        False, "--require-signature", "Serve only model files that are signed by a trusted key; see esad trust."
+    ),
+    access_log: str | None = option(
+        None,
+        "--access-log FILE",
+        "Append a line of JSON for every answer: request, key, status, rows, milliseconds. - is the terminal.",
+    ),
     as_json: options.Json = False,
 ) -> None:
     """Serve scores over HTTP until stopped by Ctrl-C or SIGTERM.

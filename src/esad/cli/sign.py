@@ -20,9 +20,9 @@ __all__ = ["sign", "trust"]
 )
 def sign(
     model: options.Model,
-    key: Annotated[Path | None, option("--key FILE", "The private key; by default yours, in ~/.config/esad.")] = None,
-    new_key: Annotated[bool, option("--new-key", "Make the key first; one that is there stays.")] = False,
-    name: Annotated[str, option("--name NAME", "Whose key it is, for the line that others trust.")] = "",
+    key: Path | None = option(None, "--key FILE", "The private key; by default yours, in ~/.config/esad."),
+    new_key: bool = option(False, "--new-key", "Make the key first; one that is there stays."),
+    name: str = option("", "--name NAME", "Whose key it is, for the line that others trust."),
     as_json: options.Json = False,
 ) -> None:
     """Sign a model file: a small file beside it says who made it, and that nobody changed it since."""
@@ -52,8 +52,8 @@ def trust(
     key: Annotated[
         str | None, typer.Argument(metavar="KEY", help="A line that begins with ssh-ed25519, or a file that holds one.")
     ] = None,
-    name: Annotated[str | None, option("--name NAME", "What to call the key; by default what its line says.")] = None,
-    remove: Annotated[str | None, option("--remove NAME", "Trust the key of that name no longer.")] = None,
+    name: str | None = option(None, "--name NAME", "What to call the key; by default what its line says."),
+    remove: str | None = option(None, "--remove NAME", "Trust the key of that name no longer."),
     as_json: options.Json = False,
 ) -> None:
     """Trust models that somebody signed; without a key, show who is trusted."""
