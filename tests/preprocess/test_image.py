@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as st_numpy
 
 from esad.errors import InputError, ModelFileError, SchemaError
-from esad.io.pictures import as_images
-from esad.preprocess.image import ImagePreprocessor
+from esad.preprocess.image import ImagePreprocessor, as_images
 
 BYTES = np.arange(2 * 3 * 4 * 5, dtype=np.uint8).reshape(2, 3, 4, 5) * 2
 

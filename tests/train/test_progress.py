@@ -3,8 +3,9 @@
 import logging
 import os
 import pty
-import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -44,32 +45,52 @@ def test_a_log_that_is_set_up_gets_the_lines_and_stderr_does_not(capfd, caplog):
     assert capfd.readouterr().err == ""
 
 
-def test_a_terminal_shows_a_bar():
+def test_a_terminal_shows_a_bar(monkeypatch):
     ours, theirs = pty.openpty()
-    with subprocess.Popen([sys.executable, "-c", FIT], stderr=theirs, env={**os.environ, "TERM": "xterm"}) as process:
-        os.close(theirs)
-        drawn = b""
-        while True:
-            try:
-                part = os.read(ours, 4096)
-            except OSError:  # Linux says so at the end
-                break
-            if not part:
-                break
-            drawn += part
-    os.close(ours)
-    assert process.returncode == 0
-    assert "training DeepSAD, part 2 of 2" in drawn.decode()
-    assert "100%" in drawn.decode()
+    monkeypatch.setenv("TERM", "xterm")
+    with ThreadPoolExecutor(1) as pool, os.fdopen(theirs, "w") as terminal:
+        drawn = pool.submit(read_to_the_end, ours)
+        monkeypatch.setattr(sys, "stderr", terminal)
+        fit(1)
+        terminal.close()
+        assert "training DeepSAD, part 2 of 2" in drawn.result()
+        assert "100%" in drawn.result()
 
 
-def test_a_notebook_shows_a_bar_that_moves(tmp_path):
+def read_to_the_end(terminal):
+    drawn = b""
+    with os.fdopen(terminal, "rb", buffering=0) as file:
+        try:
+            while part := file.read(4096):
+                drawn += part
+        except OSError:  # Linux says so at the end
+            pass
+    return drawn.decode()
+
+
+def test_a_notebook_shows_one_bar_that_moves(monkeypatch):
+    drawn, moved = [], []
+    page = SimpleNamespace(
+        HTML=str, display=lambda bar, display_id: drawn.append(bar) or SimpleNamespace(update=moved.append)
+    )
+    monkeypatch.setitem(sys.modules, "IPython.display", page)
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+    fit(1)
+    assert len(drawn) == 1
+    assert_is_the_second_bar(moved[-1])
+
+
+@pytest.mark.extra
+def test_a_real_notebook_shows_one_bar_that_moves():
     nbclient = pytest.importorskip("nbclient")
     nbformat = pytest.importorskip("nbformat")
     pytest.importorskip("ipykernel")
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(FIT)])
     nbclient.NotebookClient(notebook, timeout=300).execute()
-    bars = [output["data"]["text/html"] for output in notebook.cells[0].outputs if "data" in output]
-    assert len(bars) == 1
-    assert '<progress value="' in bars[0]
-    assert "part 2 of 2" in bars[0]
+    [bar] = [output["data"]["text/html"] for output in notebook.cells[0].outputs if "data" in output]
+    assert_is_the_second_bar(bar)
+
+
+def assert_is_the_second_bar(html):
+    assert '<progress value="' in html
+    assert "part 2 of 2" in html

@@ -28,8 +28,8 @@ from esad.advice.crossfit import Fold, auc, held_out_scores, label_check, thin_r
 from esad.core.random import seed_from
 from esad.detectors.base import Detector, Scores
 from esad.errors import InputError
-from esad.io.pictures import is_images
 from esad.methods.esad import ESAD
+from esad.preprocess.inputs import is_images
 from esad.score.splits import LabelAwareSplit, corrected_error
 from esad.table.table import take_rows
 

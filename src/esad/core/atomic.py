@@ -17,7 +17,16 @@ from esad.errors import OutputError
 if TYPE_CHECKING:
     import sqlite3
 
-__all__ = ["atomic_path", "check_new_folder", "check_writable", "new_folder", "replace", "transaction", "write_json"]
+__all__ = [
+    "atomic_path",
+    "check_new_folder",
+    "check_writable",
+    "new_folder",
+    "replace",
+    "transaction",
+    "unnamed_path",
+    "write_json",
+]
 
 # What the operating system says when the place written to is full, failing or read-only.
 _WRITE_FAILURES = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.ENXIO})
@@ -230,3 +239,21 @@ def new_folder(folder: Path) -> Iterator[Path]:
         beside.replace(folder)
     finally:
         shutil.rmtree(beside, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def unnamed_path(path: Path, name: str, *, instead: str) -> Iterator[Path]:
+    """A temporary file for the rows of `path` that loses its name at the end: it goes when nobody reads it any more."""
+    folder = tempfile.mkdtemp(prefix="esad-")
+    target = Path(folder) / name
+    try:
+        yield target
+    except OSError as error:
+        raise OutputError(
+            f"Cannot write the rows of {str(path)!r} to {tempfile.gettempdir()!r}: {error.strerror or error}. "
+            f"Set TMPDIR to a folder with more room, or give {instead}."
+        ) from error
+    finally:
+        with contextlib.suppress(OSError):  # where open files cannot lose their name, they stay until the reboot
+            target.unlink(missing_ok=True)
+            os.rmdir(folder)

@@ -181,17 +181,19 @@ class TrainingData:
             unread: dict[str, str] | None = {} if skip_broken else None
             data = open_data(path, reading=reading, labels_csv=labels_csv, broken=unread, resize=size)
         if isinstance(data, TableFiles):
-            _check_table_options(labels_csv, skip_broken)
+            _check_table_options(labels_csv, skip_broken, resize)
             roles.check(data.files[0], data.names)
             for file, dialect in list(data.dialects.items())[:1]:
                 _tell_all(checks.check_dialect(file, dialect, roles, data.reading), on_remark)
-            _check_no_resize(resize)
         else:
             roles.check_folder()
             if data.resizing:
                 on_remark(Remark("note", data.resizing + (" `resize` sets another size." if resize == "auto" else "")))
         from_csv = labels_csv is not None
-        if stream or (stream is None and _is_large(data, Path(path))):
+        if stream is None:
+            has_several = isinstance(data, TableFiles) and data.files != (Path(path),)
+            stream = has_several or data.n_bytes > data_limit()
+        if stream:
             found = _read_parts(Path(path), data, roles, from_csv, detector, on_remark, on_progress)
         elif isinstance(data, TableFiles):
             found = _read_table(Path(path), data, roles, on_remark)
@@ -234,7 +236,7 @@ class TrainingData:
             check_kind(path, detector)
             roles.check_folder()
             listing = list_pictures(path, detector, labels_csv=labels_csv, broken={} if skip_broken else None)
-            found = _read_pictures(Path(path), listing, roles, labels_csv is not None, _ignore_remark)
+            found = _read_pictures(Path(path), listing, roles, labels_csv is not None, lambda remark: None)
         else:
             files = find_tables(path)
             if not files:
@@ -443,14 +445,11 @@ def mention_broken(broken: Mapping[str, str], on_remark: OnRemark = checks.tell)
         on_remark(Remark("warning", f"{left_out} left out: {listed(sorted(broken))}."))
 
 
-def _check_table_options(labels_csv: object, skip_broken: bool) -> None:
+def _check_table_options(labels_csv: object, skip_broken: bool, resize: Resize | Literal["auto"] = None) -> None:
     if labels_csv is not None:
         raise InputError("`labels_csv` is for a folder of pictures. For a table give `label_column`.")
     if skip_broken:
         raise InputError("`skip_broken` is for a folder of pictures. A table that is broken must be mended.")
-
-
-def _check_no_resize(resize: Resize | Literal["auto"]) -> None:
     if resize not in ("auto", None):
         raise InputError("`resize` is for a folder of pictures.")
 
@@ -500,15 +499,10 @@ def _read_table(path: Path, data: TableFiles, roles: Roles, on_remark: OnRemark)
     features = rows.select(columns)
     table = Table.from_any(features)
     statistics = TableStatistics.of(table, reference_rows(np.zeros(len(features), dtype=np.int8) if y is None else y))
-    schema = statistics.schema()
-    _tell_all(checks.check_texts(features, schema), on_remark)
-    left_out = _id_columns(path, schema)
+    schema, left_out = _check_columns(path, features, statistics.schema(), roles, on_remark)
     if left_out:
-        features = features.drop_columns(list(left_out))
-        table = table.select([name for name in table.names if name not in left_out])
+        features, table = features.select(schema.names), table.select(schema.names)
         statistics.leave_out(left_out)
-        schema = statistics.schema()
-    _tell_all(checks.check_kinds(features, schema, label_column=roles.label_column), on_remark)
     counted_table = replace(table, statistics=statistics)
     return TrainingData(X=features, y=y, roles=roles, schema=schema, ids=ids, left_out=left_out, _table=counted_table)
 
@@ -537,16 +531,17 @@ def _read_for_model(data: TableFiles, detector: "Detector", roles: Roles, on_rem
     return TrainingData(X=X, y=y, roles=roles, schema=detector.inputs_.schema, ids=ids)
 
 
-def _ignore_remark(remark: Remark) -> None:
-    pass
-
-
-def _id_columns(path: Path, schema: Schema) -> tuple[str, ...]:
-    """Columns of text that is different in every row: nothing can be learned from them."""
-    found = tuple(column.name for column in schema.columns if column.proposes_id)
-    if len(found) == len(schema.columns):
-        raise DataFileError(f"{str(path)!r} has only columns of text that differs in every row: {listed(found)}.")
-    return found
+def _check_columns(
+    path: Path, X: pa.Table, schema: Schema, roles: Roles, on_remark: OnRemark
+) -> tuple[Schema, tuple[str, ...]]:
+    """Tell what looks odd; the schema without columns of text that is different in every row, and these columns."""
+    _tell_all(checks.check_texts(X, schema), on_remark)
+    left_out = tuple(column.name for column in schema.columns if column.proposes_id)
+    if len(left_out) == len(schema.columns):
+        raise DataFileError(f"{str(path)!r} has only columns of text that differs in every row: {listed(left_out)}.")
+    kept = replace(schema, columns=tuple(column for column in schema.columns if not column.proposes_id))
+    _tell_all(checks.check_kinds(X.select(kept.names), kept, label_column=roles.label_column), on_remark)
+    return kept, left_out
 
 
 def _read_pictures(path: Path, listing: Listing, roles: Roles, from_csv: bool, on_remark: OnRemark) -> TrainingData:
@@ -564,17 +559,6 @@ def _picture_labels(path: Path, words: Any, roles: Roles, from_csv: bool) -> NDA
 
 
 # ---------------------------------------------------------------------- in parts
-
-
-def _is_large(data: TableFiles | Listing, path: Path) -> bool:
-    """Whether it is better read in parts: several files, or too large."""
-    if isinstance(data, TableFiles):
-        return data.files != (path,) or data.n_bytes > data_limit()
-    return PictureStream(data, meaning=_no_labels).n_bytes > data_limit()
-
-
-def _no_labels(words: Any) -> NDArray[np.int8]:
-    return np.zeros(len(words), dtype=np.int8)
 
 
 def _read_parts(
@@ -603,12 +587,9 @@ def _read_parts(
     schema: Schema | None = None
     left_out: tuple[str, ...] = ()
     if survey.kind == "table":
-        schema = survey.statistics.schema()
-        _tell_all(checks.check_texts(_sample(survey), schema), on_remark)
-        left_out = _id_columns(path, schema)
+        sample = survey.unlabelled.rows(0, len(survey.unlabelled))
+        schema, left_out = _check_columns(path, sample, survey.statistics.schema(), roles, on_remark)
         survey.leave_out(left_out)
-        schema = survey.statistics.schema()
-        _tell_all(checks.check_kinds(_sample(survey), schema, label_column=roles.label_column), on_remark)
     X, y = survey.held_out()
     has_labels = survey.counts.n_anomaly + survey.counts.n_normal > 0
     return TrainingData(
@@ -634,7 +615,3 @@ def _open_table_parts(path: Path, data: TableFiles, roles: Roles, tell: OnProgre
     )
     _check_enough(path, stream.n_rows, "row")
     return stream
-
-
-def _sample(survey: Survey) -> pa.Table:
-    return survey.unlabelled.rows(0, len(survey.unlabelled))

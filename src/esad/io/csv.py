@@ -10,11 +10,8 @@ import csv
 import functools
 import logging
 import operator
-import os
 import re
-import tempfile
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -23,12 +20,13 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
+from esad.core.atomic import unnamed_path
 from esad.core.text import listed, one_line
-from esad.errors import DataFileError, OutputError
+from esad.errors import DataFileError
 from esad.io.dialect import MISSING, Dialect, not_readable, open_text, show_date_order
 from esad.table.parse import DATE_ORDERS, PLAIN, Style, parse_amounts, parse_written_dates, read_numerals
 
-__all__ = ["Held", "Spool", "batches", "find_date_order", "join_types", "read", "spool", "stored_type"]
+__all__ = ["Held", "batches", "find_date_order", "join_types", "read", "spool", "stored_type"]
 
 logger = logging.getLogger("esad")
 
@@ -51,6 +49,7 @@ def read(dialects: Mapping[Path, Dialect], names: Sequence[str], *, text: Sequen
 
     Examples
     --------
+    >>> import tempfile
     >>> from esad.io.dialect import sniff
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     file = Path(folder) / "sizes.csv"
@@ -283,22 +282,6 @@ def _mention_written(names: Sequence[str]) -> None:
 # ---------------------------------------------------------------------- more than fits into memory
 
 
-@dataclass(frozen=True)
-class Spool:
-    """A CSV file as Parquet that has no name any more: it goes when nobody reads it, whatever happens.
-
-    Attributes
-    ----------
-    source : pyarrow.NativeFile
-        Its rows in Parquet.
-    held : dict of str to Held
-        What each column holds.
-    """
-
-    source: pa.NativeFile
-    held: Mapping[str, Held]
-
-
 def spool(
     path: Path,
     dialect: Dialect,
@@ -306,7 +289,7 @@ def spool(
     *,
     held: Mapping[str, Held] | None = None,
     on_bytes: Callable[[int], None] | None = None,
-) -> Spool:
+) -> tuple[pa.NativeFile, dict[str, Held]]:
     """Write a CSV file to a temporary Parquet file, block by block.
 
     Parameters
@@ -319,25 +302,21 @@ def spool(
         at most.
     on_bytes : callable, optional
         Told how many bytes of text have been read.
+
+    Returns
+    -------
+    source : pyarrow.NativeFile
+        The Parquet file, which has no name any more: it goes when nobody reads it, whatever happens.
+    held : dict of str to Held
+        What each column holds.
     """
-    known, found = dict(held or {}), dict[str, Held]()
+    known = dict(held or {})
     for _ in range(2):
-        folder = tempfile.mkdtemp(prefix="esad-")
-        target = Path(folder) / "rows.parquet"
-        try:
+        with unnamed_path(path, "rows.parquet", instead="Parquet") as target:
             found, is_whole = _write_rows(path, dialect, names, known, target, on_bytes)
             if is_whole:
                 _mention_written([name for name, style in found.items() if isinstance(style, Style) and style.is_sound])
-                return Spool(pa.OSFile(str(target)), found)
-        except OSError as error:
-            raise OutputError(
-                f"Cannot write the rows of {str(path)!r} to {tempfile.gettempdir()!r}: {error.strerror or error}. "
-                "Set TMPDIR to a folder with more room, or give Parquet."
-            ) from error
-        finally:
-            with contextlib.suppress(OSError):  # where open files cannot lose their name, they stay until the reboot
-                target.unlink(missing_ok=True)
-                os.rmdir(folder)
+                return pa.OSFile(str(target)), found
         known, on_bytes = found, None
     raise DataFileError(f"Cannot read {str(path)!r}: it changes while it is read.")
 

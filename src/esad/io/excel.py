@@ -8,9 +8,7 @@ import contextlib
 import csv
 import datetime as dt
 import math
-import os
 import re
-import tempfile
 import zipfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -18,6 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from esad.core.atomic import unnamed_path
 from esad.core.extras import require
 from esad.core.text import hint, listed, one_line
 from esad.errors import DataFileError, LimitError, OutputError
@@ -46,7 +45,7 @@ def read_sheet(
     max_bytes : int, optional
         That the file may take when it is unpacked.
     """
-    with _opened(path, max_bytes) as book, _temporary(path) as target:
+    with _opened(path, max_bytes) as book, unnamed_path(path, "rows.tsv", instead="CSV") as target:
         known = book.sheetnames
         if sheet is not None and sheet not in known:
             raise DataFileError(f"{str(path)!r} has no sheet {sheet!r}.{hint(sheet, known)} It has {listed(known)}.")
@@ -85,24 +84,6 @@ def _opened(path: Path, max_bytes: int | None) -> Iterator[Any]:
         raise DataFileError(
             f"Cannot read {str(path)!r}: it is damaged or no Excel file ({one_line(error)})."
         ) from error
-
-
-@contextlib.contextmanager
-def _temporary(path: Path) -> Iterator[Path]:
-    """A file that loses its name at the end."""
-    folder = tempfile.mkdtemp(prefix="esad-")
-    target = Path(folder) / "rows.tsv"
-    try:
-        yield target
-    except OSError as error:
-        raise OutputError(
-            f"Cannot write the rows of {str(path)!r} to {tempfile.gettempdir()!r}: {error.strerror or error}. "
-            "Set TMPDIR to a folder with more room, or give CSV."
-        ) from error
-    finally:
-        with contextlib.suppress(OSError):
-            target.unlink(missing_ok=True)
-            os.rmdir(folder)
 
 
 def _write_text(rows: Iterable[tuple[Any, ...]], text: Any, decimal: str) -> None:

@@ -329,8 +329,7 @@ class TableFiles:
         record batches of at most so many rows.
         """
         names, labels = self._wanted(columns, label_column)
-        spools = self._spools((*names, *labels), text, on_bytes)
-        sources = {file: spool.source for file, spool in spools.items()}
+        sources = self._spool((*names, *labels), text, on_bytes)
         layouts = {file: parquet.Layout(file, source) for file, source in sources.items()} | self._layouts
         types = {
             name: _common_type(name, {file: layouts[file].types[name] for file in self.files})
@@ -343,9 +342,9 @@ class TableFiles:
             for group, n_rows in enumerate(layouts[file].group_rows)
         ]
 
-    def _spools(
+    def _spool(
         self, names: Sequence[str], text: Sequence[str], on_bytes: Callable[[int], None] | None
-    ) -> dict[Path, csv.Spool]:
+    ) -> dict[Path, pa.NativeFile]:
         """CSV files as Parquet; one that does not agree with the others is written again, as text."""
         as_texts = {name: pa.string() for name in text if name in names}
         spools = {
@@ -353,13 +352,13 @@ class TableFiles:
             for file, dialect in self.dialects.items()
         }
         common = {
-            name: functools.reduce(csv.join_types, (spool.held[name] for spool in spools.values()))
+            name: functools.reduce(csv.join_types, (held[name] for _, held in spools.values()))
             for name in (names if spools else ())
         }
-        for file, spool in spools.items():
-            if any(csv.stored_type(common[name]) == pa.string() != csv.stored_type(spool.held[name]) for name in names):
+        for file, (_, held) in spools.items():
+            if any(csv.stored_type(common[name]) == pa.string() != csv.stored_type(held[name]) for name in names):
                 spools[file] = csv.spool(file, self.dialects[file], names, held=common)
-        return spools
+        return {file: source for file, (source, _) in spools.items()}
 
     def _wanted(
         self, columns: Sequence[str] | None, label_column: str | None

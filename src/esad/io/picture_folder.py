@@ -157,6 +157,11 @@ class Listing:
         return len(self.ids)
 
     @property
+    def n_bytes(self) -> int:
+        """What they take in memory as the network sees them."""
+        return self.n_rows * self.form.n_values * 4
+
+    @property
     def resizing(self) -> str:
         """What becomes of pictures of another size than the common one, in words; nothing where there are none."""
         others = {size: number for size, number in self.sizes.items() if size != self.form.size}

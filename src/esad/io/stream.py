@@ -208,9 +208,7 @@ class PictureStream:
         self._n_left_out = len(listing.broken or ())  # which are not listed
         words = listing.label_words
         self._y = np.zeros(len(listing.ids), dtype=np.int8) if words is None else meaning(words)
-        form = listing.form
-        self._n_block = max(1, MAX_VALUES // form.n_values)
-        self.n_bytes = self.n_rows * form.n_values * 4  # as the network sees them
+        self._n_block = max(1, MAX_VALUES // listing.form.n_values)
 
     @property
     def n_rows(self) -> int:

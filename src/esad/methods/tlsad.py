@@ -52,14 +52,13 @@ from esad.detectors.base import Scores, State, TrainingScores
 from esad.detectors.standard import StandardDetector
 from esad.errors import InputError, ModelFileError
 from esad.io.picture_folder import read_folder
-from esad.io.pictures import as_images, is_images
 from esad.networks.mlp import StackedMLP
 from esad.networks.pretrained import extract
 from esad.networks.resnet import N_FEATURES, ResNet18, read_weights
 from esad.networks.spec import NetworkSpec
 from esad.persist.contents import check_weights
-from esad.preprocess.image import ImagePreprocessor
-from esad.preprocess.inputs import Rows
+from esad.preprocess.image import ImagePreprocessor, as_images
+from esad.preprocess.inputs import Rows, is_images
 from esad.train.autoencoder import AutoencoderObjective
 from esad.train.callbacks import Callback
 from esad.train.hypersphere import EPS, HypersphereObjective

@@ -1,4 +1,4 @@
-"""From pictures to the numbers a network sees: float32 in [0, 1], the same way in training and in scoring."""
+"""From picture arrays of any usual layout to the numbers a network sees: float32 in [0, 1], always the same way."""
 
 from typing import Any
 
@@ -8,12 +8,85 @@ from numpy.typing import NDArray
 from esad.errors import InputError, SchemaError
 from esad.table.table import expect
 
-__all__ = ["UNIT_LIMITS", "ImagePreprocessor"]
+__all__ = ["UNIT_LIMITS", "ImagePreprocessor", "as_images"]
 
 _FORMAT = 1
 _BLOCK_VALUES = 1 << 18  # converted at a time, so that it stays in cache
 UNIT_LIMITS = (-1.0, 2.0)  # floats beyond are plainly on another scale than [0, 1]
 _BYTES, _UNIT, _RANGE = _SCALES = ("bytes", "unit", "range")
+_ALLOWED = "(n, height, width), (n, height, width, channels) or (n, channels, height, width) with 1 or 3 channels"
+
+
+def as_images(X: Any) -> NDArray[Any]:
+    """Bring pictures into the form (n, channels, height, width).
+
+    Four dimensions are read by this rule: a last axis of 1, 3 or 4 is the channels (the fourth, alpha, is dropped);
+    otherwise a second axis of 1 or 3 is.
+
+    Parameters
+    ----------
+    X : array-like
+        Of shape (n, height, width), (n, height, width, channels) or (n, channels, height, width).
+
+    Returns
+    -------
+    ndarray of uint8 or float32, shape (n, channels, height, width)
+        uint8 stays as it is and may share memory with `X`, truth values become 0 and 255, all other numbers float32
+        of the same value. `ImagePreprocessor` brings them to [0, 1].
+
+    Raises
+    ------
+    InputError
+        Another shape, no picture at all, something else than numbers, or NaN and infinite values.
+
+    Examples
+    --------
+    >>> as_images(np.zeros((10, 28, 28), dtype=np.uint8)).shape
+    (10, 1, 28, 28)
+    >>> as_images(np.zeros((10, 32, 32, 3))).shape
+    (10, 3, 32, 32)
+    """
+    array = _as_array(X)
+    if array.size == 0:
+        raise InputError(f"Found array with 0 sample(s) or pixels (shape={array.shape}); at least one is needed.")
+    images = _channels_second(array)
+    if images.dtype == np.uint8:
+        return images
+    if images.dtype == np.bool_:
+        return images.astype(np.uint8) * np.uint8(255)
+    low, high = float(images.min()), float(images.max())  # NaN if there is any
+    if not np.isfinite([low, high]).all():
+        raise InputError(
+            "Pictures hold NaN or infinite values. Every pixel must be a finite number: repair or drop them."
+        )
+    if max(-low, high) > float(np.finfo(np.float32).max):
+        raise InputError(f"Pictures hold values too large for float32, from {low:g} to {high:g}. Rescale them.")
+    return images.astype(np.float32)
+
+
+def _as_array(X: Any) -> NDArray[Any]:
+    """Array of numbers or truth values."""
+    try:
+        array = np.asarray(X)
+        if array.dtype.kind == "O":
+            array = array.astype(np.float64)
+    except (TypeError, ValueError, RuntimeError) as error:
+        reason = " ".join(str(error).split())[:200].rstrip(".")
+        raise InputError(f"Pictures must be one array of numbers, all of one size ({reason}).") from error
+    if array.dtype.kind not in "buif":
+        raise InputError(f"Pictures must hold numbers. Got an array of {array.dtype}.")
+    return array
+
+
+def _channels_second(array: NDArray[Any]) -> NDArray[Any]:
+    """View of shape (n, channels, height, width)."""
+    if array.ndim == 3:
+        return array[:, None]
+    if array.ndim == 4 and array.shape[3] in (1, 3, 4):
+        return np.moveaxis(array[..., :3], 3, 1)
+    if array.ndim == 4 and array.shape[1] in (1, 3):
+        return array
+    raise InputError(f"Pictures must have the shape {_ALLOWED}. Got {array.shape}.")
 
 
 class ImagePreprocessor:
@@ -50,7 +123,7 @@ class ImagePreprocessor:
         Parameters
         ----------
         images : ndarray of uint8 or float32, shape (n, channels, height, width)
-            From `esad.io.pictures.as_images`.
+            From `as_images`.
         reference_mask : ndarray of bool, shape (n,), optional
             Pictures whose values set the scale; all when None or when none is true.
 
@@ -80,7 +153,7 @@ class ImagePreprocessor:
         Parameters
         ----------
         images : ndarray of uint8 or float32, shape (n, channels, height, width)
-            From `esad.io.pictures.as_images`.
+            From `as_images`.
 
         Returns
         -------
@@ -162,6 +235,6 @@ class ImagePreprocessor:
 def _check_form(images: NDArray[Any]) -> None:
     if images.ndim != 4 or len(images) == 0 or images.dtype not in (np.uint8, np.float32):
         raise InputError(
-            "Pictures must be uint8 or float32 of shape (n, channels, height, width), as esad.io.pictures.as_images "
+            "Pictures must be uint8 or float32 of shape (n, channels, height, width), as as_images "
             f"gives them. Got {images.dtype} of shape {images.shape}."
         )

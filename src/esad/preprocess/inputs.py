@@ -7,16 +7,41 @@ import numpy as np
 from numpy.typing import NDArray
 
 from esad.errors import InputError, ModelFileError, SchemaError
-from esad.io.pictures import as_images, is_images
 from esad.labels import NORMAL, UNLABELLED
-from esad.preprocess.image import ImagePreprocessor
+from esad.preprocess.image import ImagePreprocessor, as_images
 from esad.table.encode import TabularPreprocessor
 from esad.table.table import Schema, Table
 
-__all__ = ["SCALINGS", "Inputs", "read", "reference_rows"]
+__all__ = ["SCALINGS", "Inputs", "is_images", "read", "reference_rows"]
 
 Rows = NDArray[np.float32]
 SCALINGS = ("standard", "minmax")
+
+
+def is_images(X: Any) -> bool:
+    """Tell whether `X` has the dimensions of pictures, without looking at its values.
+
+    Parameters
+    ----------
+    X : object
+        Anything given to a detector.
+
+    Returns
+    -------
+    bool
+        True for arrays and nested lists of three or four dimensions.
+
+    Examples
+    --------
+    >>> is_images(np.zeros((10, 28, 28))), is_images([[1.0, 2.0]])
+    (True, False)
+    """
+    if hasattr(X, "shape"):
+        return len(X.shape) in (3, 4)
+    depth = 0
+    while isinstance(X, list | tuple) and len(X) > 0:
+        depth, X = depth + 1, X[0]
+    return depth + len(getattr(X, "shape", ())) in (3, 4)
 
 
 def read(X: Any) -> Table | NDArray[Any]:

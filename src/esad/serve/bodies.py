@@ -26,7 +26,7 @@ from esad.detectors.opening import Block, open_source, plain_id
 from esad.errors import InputError, LimitError, RequestError, SchemaError
 from esad.io.dialect import Reading
 from esad.io.limits import FileLimits, Readers
-from esad.io.pictures import as_images
+from esad.preprocess.image import as_images
 from esad.serve.model import Served
 from esad.table.columns import Values, read_array
 from esad.table.parse import parse_amounts, parse_written_dates
