@@ -55,16 +55,23 @@ CLOSE = 0.05  # differences of a table, in points, that are neither won nor lost
 Run = dict[str, Any]
 
 
-def table_names(part: str) -> dict[str, list[str]]:
-    """The tables of a part ("dev", "last" or "all") by their collection."""
-    path = data_folder() / "oddbench" / "tables.npz"
-    with np.load(path) as arrays:
+def table_names() -> dict[str, list[str]]:
+    """All tables by their collection."""
+    with np.load(data_folder() / "oddbench" / "tables.npz") as arrays:
         odd = sorted(name.removesuffix("__X") for name in arrays.files if name.endswith("__X"))
-    parts = {
-        "dev": {"oddbench": odd[: len(odd) // 2], "adbench": list(ADBENCH_DEV)},
-        "last": {"oddbench": odd[len(odd) // 2 :], "adbench": [one for one in adbench.NAMES if one not in ADBENCH_DEV]},
+    return {"oddbench": odd, "adbench": list(adbench.NAMES)}
+
+
+def part_of(tables: dict[str, list[str]], part: str) -> dict[str, list[str]]:
+    """The tables that settings were chosen on ("dev"), the others ("last"), or "all"."""
+    if part == "all":
+        return tables
+    odd, n_dev = sorted(tables["oddbench"]), len(tables["oddbench"]) // 2
+    is_dev = part == "dev"
+    return {
+        "oddbench": odd[:n_dev] if is_dev else odd[n_dev:],
+        "adbench": [name for name in tables["adbench"] if (name in ADBENCH_DEV) == is_dev],
     }
-    return parts.get(part, {"oddbench": odd, "adbench": list(adbench.NAMES)})
 
 
 def load(collection: str, table: str) -> Dataset:
@@ -103,6 +110,13 @@ class Store:
             self.runs[_key(run)] = run
             with (self.folder / f"{run['method']}.jsonl").open("a", encoding="utf-8") as file:
                 file.write(json.dumps(run) + "\n")
+
+    def tables(self) -> dict[str, list[str]]:
+        """The tables that were run, by their collection."""
+        found: dict[str, set[str]] = {"oddbench": set(), "adbench": set()}
+        for run in self.runs.values():
+            found[run["collection"]].add(run["table"])
+        return {collection: sorted(names) for collection, names in found.items()}
 
     def tidy(self) -> None:
         """Write every method's file anew: one line for each experiment, in order."""
@@ -161,7 +175,7 @@ def run_missing(store: Store, options: argparse.Namespace) -> None:
     for labels in options.labels:
         methods = [m for m in options.methods if not (labels == "none" and m in NEEDS_LABELS)]
         for seed in options.seeds:
-            for collection, tables in table_names(options.part).items():
+            for collection, tables in part_of(table_names(), options.part).items():
                 for table in [name for name in tables if not options.tables or name in options.tables]:
                     left = [m for m in methods if m in options.rerun or (m, table, seed, labels) not in store.runs]
                     if left:
@@ -193,7 +207,7 @@ def by_table(store: Store, method: str, labels: str, tables: Sequence[str], meas
 
 def summarise(store: Store, options: argparse.Namespace) -> Iterator[Run]:
     """Means over the tables of a collection, and paired differences from the method that is held against."""
-    collections = table_names(options.part)
+    collections = part_of(store.tables(), options.part)
     collections["both"] = [table for tables in collections.values() for table in tables]
     for labels in options.labels:
         for collection, tables in collections.items():

@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 from runs import RESULTS, versions
 from sklearn.metrics import precision_recall_curve, roc_auc_score
-from tables import MAX_TRAIN, MIN_TEST_ANOMALIES, drawn, load, table_names
+from tables import MAX_TRAIN, MIN_TEST_ANOMALIES, drawn, load, part_of, table_names
 
 from esad import IsolationForest, Threshold, registry
 from esad.datasets.draws import draw_natural, split
@@ -171,7 +171,8 @@ def figures(alarms: np.ndarray, truth: np.ndarray) -> list[float]:
 
 def show(runs: list[Run], part: str) -> None:
     """Means over tables for every method and number of labels, and where rules fail."""
-    tables = {table: name for name in ("dev", "last") for some in table_names(name).values() for table in some}
+    parts = {name: part_of(table_names(), name) for name in ("dev", "last")}
+    tables = {table: name for name, known in parts.items() for some in known.values() for table in some}
     for labels, name, method in sorted({(run["labels"], tables[run["table"]], run["method"]) for run in runs}):
         some = [r for r in runs if (r["labels"], tables[r["table"]], r["method"]) == (labels, name, method)]
         if part not in ("all", name):
@@ -202,7 +203,7 @@ def show(runs: list[Run], part: str) -> None:
 def kept_scores(options: argparse.Namespace) -> Iterator[tuple[str, str, int, str, Arrays]]:
     """Method, labels, seed, table and scores of every experiment asked for, trained where they are missing."""
     started = time.perf_counter()
-    for collection, tables in table_names(options.part).items():
+    for collection, tables in part_of(table_names(), options.part).items():
         for method, labels, seed, table in (
             (m, k, s, t) for m in options.methods for k in options.labels for s in options.seeds for t in tables
         ):

@@ -153,12 +153,16 @@ def test_every_method_is_in_the_readme(name):
     assert registry.method_classes()[name] in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def test_the_tables_of_methods_are_what_the_registry_and_the_stored_runs_say():
-    specification = importlib.util.spec_from_file_location("methods_docs", ROOT / "tools" / "methods_docs.py")
+@pytest.mark.parametrize(
+    ("name", "pages"), [("methods_docs", ["docs/methods.md"]), ("numbers_docs", ["README.md", "docs/benchmarks.md"])]
+)
+def test_the_tables_of_numbers_are_what_the_registry_and_the_stored_runs_say(name, pages):
+    specification = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
     tool = importlib.util.module_from_spec(specification)
     specification.loader.exec_module(tool)
-    page = tool.PAGE.read_text(encoding="utf-8")
-    assert page == tool.render(page), "Run: python tools/methods_docs.py"
+    for page in pages:
+        text = (ROOT / page).read_text(encoding="utf-8")
+        assert text == tool.render(text), f"Run: python tools/{name}.py"
 
 
 def test_the_results_are_what_the_stored_runs_say(tmp_path):
