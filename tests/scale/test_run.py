@@ -163,11 +163,11 @@ def test_a_full_disk_ends_the_run_and_the_next_goes_on(forest, shards, check, tm
     out, scored = tmp_path / "out", []
 
     class Full(engines.InProcess):
-        def wait(self):
-            scored.append(self._job.name)
+        def submit(self, job):
+            scored.append(job.name)
             if len(scored) > 2:
                 monkeypatch.setattr(ScoreWriter, "write", no_space)
-            return super().wait()
+            return super().submit(job)
 
     def no_space(*args, **kwargs):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

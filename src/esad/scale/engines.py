@@ -1,6 +1,6 @@
 """Where jobs run: in this process, in threads or processes of this machine, or as tasks of a Ray cluster.
 
-An engine calls one function with one job after the other and gives back what came of them. What becomes of a job whose
+An engine calls one function with one job after the other, and every call is a future. What becomes of a job whose
 worker has died is decided here once, for files and for experiments: it is tried again, and given up when it has cost
 several workers.
 """
@@ -16,8 +16,7 @@ from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import ExitStack, contextmanager
-from typing import Any, Final, Generic, Self, TypeVar
+from typing import Final, Generic, Self, TypeVar
 
 from esad.core import extras
 from esad.core.worker import LostWorker, Worker
@@ -26,7 +25,6 @@ from esad.errors import InputError
 __all__ = [
     "ENGINES",
     "MAX_ATTEMPTS",
-    "ONE_THREAD",
     "Engine",
     "InProcess",
     "LostWorker",
@@ -34,64 +32,14 @@ __all__ = [
     "Threads",
     "WorkerProcesses",
     "call_pickled",
-    "connected",
     "engine_for",
-    "first_line",
-    "n_cores",
     "results",
 ]
-
-ONE_THREAD: Final = {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
-
-
-@contextmanager
-def connected(n_jobs: int | None, *, address: str | None = None) -> Iterator[Any]:
-    """The module `ray`, connected to a cluster: one that runs already, or one on this machine for the time of a block.
-
-    Parameters
-    ----------
-    n_jobs : int or None
-        Cores of a cluster that is started here; None: all.
-    address : str, optional
-        Of the cluster; by default what the environment variable RAY_ADDRESS names. Without either, one is started on
-        this machine, which ends with the block.
-
-    Raises
-    ------
-    InputError
-        The cluster cannot be used.
-    """
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    ray = extras.require("ray", extra="ray")
-    where = address or os.environ.get("RAY_ADDRESS")
-    options = {"address": where} if where else {"num_cpus": n_jobs, "include_dashboard": False}
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # hints on settings of Ray to come
-            ray.init(log_to_driver=False, logging_level=logging.ERROR, **options)
-    except (ConnectionError, RuntimeError, ValueError) as error:
-        raise InputError(f"Ray cannot be used at {where or 'this machine'}: {first_line(error)}") from error
-    try:
-        yield ray
-    finally:
-        ray.shutdown()
-
-
-def n_cores() -> int:
-    """Cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-def first_line(error: Exception) -> str:
-    """What an error says, in short."""
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
-
 
 ENGINES = ("local", "ray", "threads")
 MAX_ATTEMPTS = 3  # workers that a job may cost
 BUSY_SECONDS = 0.2  # before trying again a job that another run is at work on
+ONE_THREAD: Final = {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
 
 J = TypeVar("J")
 R = TypeVar("R")
@@ -120,7 +68,8 @@ def engine_for(
         raise InputError(f"The engine must be one of {', '.join(ENGINES)}. Got {name!r}.")
     if name == "ray":
         return RayTasks(function, n_jobs, address)
-    n_workers = min(n_jobs or n_cores(), n_most or n_jobs or n_cores())
+    n_wanted = n_jobs or (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+    n_workers = min(n_wanted, n_most or n_wanted)
     if n_workers <= 1:
         return InProcess(function)
     return Threads(function, n_workers) if name == "threads" else WorkerProcesses(function, n_workers)
@@ -129,7 +78,7 @@ def engine_for(
 def results(
     engine: "Engine[J, R]", jobs: Iterable[J], *, is_busy: Callable[[R], bool] = lambda result: False
 ) -> Iterator[tuple[J, R | LostWorker]]:
-    """Every job with what finally came of it, in the order of coming.
+    """Every job with what finally came of it, in the order of coming; an error that the function raised is raised.
 
     Parameters
     ----------
@@ -144,33 +93,40 @@ def results(
     tuple of job and result
         `LostWorker` in place of the result if the job has cost several workers.
     """
-    coming, again, n_lost, n_running = iter(jobs), deque[J](), Counter[int](), 0
+    coming, again, n_lost = iter(jobs), deque[J](), Counter[int]()
+    running: dict[Future[R], J] = {}
     while True:
-        while n_running < engine.n_slots:
+        while len(running) < engine.n_slots:
             job = next(coming, None)
             if job is None and not again:
                 break
-            engine.start(again.popleft() if job is None else job)
-            n_running += 1
-        if not n_running:
+            job = again.popleft() if job is None else job
+            running[engine.submit(job)] = job
+        if not running:
             return
-        ended, result = engine.wait()
-        n_running -= 1
-        if isinstance(result, LostWorker):
-            n_lost[id(ended)] += 1
-            if n_lost[id(ended)] < MAX_ATTEMPTS:
-                again.append(ended)
+        ended = wait(running, return_when=FIRST_COMPLETED).done.pop()
+        job = running.pop(ended)
+        try:
+            result = ended.result()
+        except Exception as error:
+            lost = engine.find_loss(error)
+            if lost is None:
+                raise
+            n_lost[id(job)] += 1
+            if n_lost[id(job)] < MAX_ATTEMPTS:
+                again.append(job)
             else:
-                yield ended, LostWorker(f"It has cost {MAX_ATTEMPTS} workers: {result}.")
-        elif is_busy(result):
+                yield job, LostWorker(f"It has cost {MAX_ATTEMPTS} workers: {lost}.")
+            continue
+        if is_busy(result):
             time.sleep(BUSY_SECONDS)
-            again.append(ended)
+            again.append(job)
         else:
-            yield ended, result
+            yield job, result
 
 
 class Engine(ABC, Generic[J, R]):
-    """A number of workers; `start` no more than `n_slots` jobs at once, then `wait` for any of them."""
+    """A number of workers; `submit` no more than `n_slots` jobs at once."""
 
     n_slots: int = 1
 
@@ -184,50 +140,38 @@ class Engine(ABC, Generic[J, R]):
         return None
 
     @abstractmethod
-    def start(self, job: J) -> None:
+    def submit(self, job: J) -> "Future[R]":
         """Give a job to a worker that has none."""
 
-    @abstractmethod
-    def wait(self) -> tuple[J, R | LostWorker]:
-        """Some job with what came of it; an error that the function raised is raised here."""
+    def find_loss(self, error: Exception) -> LostWorker | None:
+        """How a worker died, if that is what an error of a future says."""
+        return error if isinstance(error, LostWorker) else None
 
 
 class InProcess(Engine[J, R]):
     """No worker: jobs run here, with all threads that torch may use."""
 
-    def start(self, job: J) -> None:
-        """Remember it: it runs when it is waited for."""
-        self._job = job
-
-    def wait(self) -> tuple[J, R | LostWorker]:
+    def submit(self, job: J) -> "Future[R]":
         """Run it."""
-        return self._job, self._function(self._job)
+        done: Future[R] = Future()
+        done.set_result(self._function(job))
+        return done
 
 
 class Threads(Engine[J, R]):
-    """Threads of this process, one for each worker. They also look after workers that are elsewhere."""
+    """Threads of this process, one for each worker. They also look after workers that are other processes."""
 
     def __init__(self, function: Callable[[J], R], n_jobs: int) -> None:
         super().__init__(function)
         self.n_slots = n_jobs
         self._threads = ThreadPoolExecutor(n_jobs)
-        self._running: dict[Future[R], J] = {}
 
     def __exit__(self, *error: object) -> None:
         self._threads.shutdown(cancel_futures=True)
 
-    def start(self, job: J) -> None:
+    def submit(self, job: J) -> "Future[R]":
         """Hand it to the next thread."""
-        self._running[self._threads.submit(self._function, job)] = job
-
-    def wait(self) -> tuple[J, R | LostWorker]:
-        """The next answer that a thread has."""
-        ended = wait(self._running, return_when=FIRST_COMPLETED).done.pop()
-        job = self._running.pop(ended)
-        try:
-            return job, ended.result()
-        except LostWorker as lost:
-            return job, lost
+        return self._threads.submit(self._function, job)
 
 
 class WorkerProcesses(Threads[J, R]):
@@ -263,39 +207,58 @@ class WorkerProcesses(Threads[J, R]):
 
 
 class RayTasks(Engine[J, R]):
-    """Tasks of a Ray cluster, one core and one thread each. Every machine must see all files at the same paths."""
+    """Tasks of a Ray cluster, one core and one thread each. Every machine must see all files at the same paths.
+
+    Parameters
+    ----------
+    function : callable
+    n_jobs : int or None
+        Tasks at once; None: as many as the cluster has cores.
+    address : str or None
+        Of a cluster that runs already; by default what the environment variable RAY_ADDRESS names. Without either, one
+        is started on this machine, which ends with the block.
+    """
 
     def __init__(self, function: Callable[[J], R], n_jobs: int | None, address: str | None) -> None:
         super().__init__(function)
-        self._n_jobs, self._address = n_jobs, address
-        self._running: dict[Any, J] = {}
-        self._opened = ExitStack()
+        self._n_jobs, self._address = n_jobs, address or os.environ.get("RAY_ADDRESS")
 
     def __enter__(self) -> Self:
-        self._ray = self._opened.enter_context(connected(self._n_jobs, address=self._address))
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        self._ray = extras.require("ray", extra="ray")
+        started_here = {"num_cpus": self._n_jobs, "include_dashboard": False}
+        options = {"address": self._address} if self._address else started_here
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # hints on settings of Ray to come
+                self._ray.init(log_to_driver=False, logging_level=logging.ERROR, **options)
+        except (ConnectionError, RuntimeError, ValueError) as error:
+            raise InputError(
+                f"Ray cannot be used at {self._address or 'this machine'}: {_first_line(error)}"
+            ) from error
         self.n_slots = self._n_jobs or int(self._ray.cluster_resources().get("CPU", 1))
         # Ray would try again by itself, but not say how often one and the same job has cost a worker.
         self._task = self._ray.remote(num_cpus=1, max_retries=0)(_call_alone)
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._opened.close()
+        self._ray.shutdown()
 
-    def start(self, job: J) -> None:
-        """Submit a task."""
-        self._running[self._task.remote(self._function, job)] = job
+    def submit(self, job: J) -> "Future[R]":
+        """Start a task."""
+        started: Future[R] = self._task.remote(self._function, job).future()
+        return started
 
-    def wait(self) -> tuple[J, R | LostWorker]:
-        """The next task that has ended."""
-        (ended,), _ = self._ray.wait(list(self._running), num_returns=1)
-        job = self._running.pop(ended)
-        try:
-            result: R = self._ray.get(ended)
-        except self._ray.exceptions.RayTaskError:
-            raise  # the function's own doing
-        except self._ray.exceptions.RayError as error:
-            return job, LostWorker(first_line(error))
-        return job, result
+    def find_loss(self, error: Exception) -> LostWorker | None:
+        """What Ray says of a task that did not come to its end; errors of the function itself are no loss."""
+        known = self._ray.exceptions
+        is_loss = isinstance(error, known.RayError) and not isinstance(error, known.RayTaskError)
+        return LostWorker(_first_line(error)) if is_loss else None
+
+
+def _first_line(error: Exception) -> str:
+    """What an error says, in short."""
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
 # ---------------------------------------------------------------------- in a worker
