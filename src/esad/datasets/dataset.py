@@ -1,15 +1,14 @@
 """A data set with its ground truth, as sources give it and scenarios use it."""
 
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from esad.errors import DataFileError, InputError
+from esad.errors import InputError
 
-__all__ = ["Dataset", "check_table"]
+__all__ = ["Dataset"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,27 +81,3 @@ class Dataset:
         classes = None if self.classes is None else self.classes[rows]
         labellable = None if self.labellable is None else self.labellable[rows]
         return replace(self, X=self.X[rows], truth=truth, classes=classes, labellable=labellable, test=None)
-
-
-def check_table(
-    path: Path, X: NDArray[Any], y: NDArray[Any], counts: tuple[int, int, int]
-) -> dict[str, NDArray[np.float64] | NDArray[np.uint8]]:
-    """Refuse a table whose numbers of rows, columns and anomalies are not the known ones; give it in one form.
-
-    Examples
-    --------
-    >>> check_table(Path("t.mat"), np.eye(2), np.array([0, 1]), (2, 2, 1))["y"].tolist()
-    [0, 1]
-    >>> check_table(Path("t.mat"), np.eye(2), np.array([1, 1]), (2, 2, 1))
-    Traceback (most recent call last):
-    esad.errors.DataFileError: t.mat must have 2 rows, 2 columns and 1 anomalies. Got 2, 2 and 2.
-    """
-    if X.ndim != 2 or y.shape != X.shape[:1] or not np.issubdtype(X.dtype, np.number) or not np.isin(y, (0, 1)).all():
-        raise DataFileError(f"{path} must hold a table `X` of numbers and a truth `y` of 0 and 1 for its rows.")
-    got = (*X.shape, int(np.sum(y)))
-    if got != counts:
-        raise DataFileError(
-            f"{path} must have {counts[0]} rows, {counts[1]} columns and {counts[2]} anomalies. "
-            f"Got {got[0]}, {got[1]} and {got[2]}."
-        )
-    return {"X": X.astype(np.float64), "y": y.astype(np.uint8)}

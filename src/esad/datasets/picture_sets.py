@@ -1,37 +1,40 @@
-"""Data sets made from lists of files and a folder of original pictures, which takes long and is done once."""
+"""Pictures as data sets: with classes and two parts, or made from lists of files and a folder of original pictures."""
 
 import os
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from esad.datasets.dataset import Dataset
 from esad.datasets.download import Report
-from esad.datasets.folder import load_arrays, write_arrays
+from esad.datasets.folder import data_folder, load_arrays, read_arrays
 from esad.errors import DataFileError
 
-__all__ = ["PictureSet", "Split", "as_dataset", "check_pictures", "make", "read_names", "read_set", "write_set"]
+__all__ = [
+    "CLASS_ARRAYS",
+    "Arrays",
+    "Split",
+    "as_dataset",
+    "check_pictures",
+    "load_classes",
+    "load_or_make",
+    "make",
+    "read_names",
+]
 
+CLASS_ARRAYS: Final = ("train_images", "train_labels", "test_images", "test_labels")
 _ARRAYS: Final = ("images", "anomaly", "labellable", "test")
+Arrays = dict[str, NDArray[Any]]
 
 
 class Split(NamedTuple):
     """Which pictures make up a set: files, and whether each is an anomaly, may be labelled, is for the test."""
 
     names: list[str]
-    anomaly: NDArray[np.bool_]
-    labellable: NDArray[np.bool_]
-    test: NDArray[np.bool_]
-
-
-class PictureSet(NamedTuple):
-    """Pictures of both parts, and whether each is an anomaly, may be labelled, is for the test."""
-
-    images: NDArray[np.uint8]
     anomaly: NDArray[np.bool_]
     labellable: NDArray[np.bool_]
     test: NDArray[np.bool_]
@@ -68,8 +71,8 @@ def make(
     *,
     advice: str,
     report: Report | None = None,
-) -> PictureSet:
-    """Read every picture of a set; that all are there is checked first.
+) -> Arrays:
+    """Read every picture of a set into the arrays of its file; that all are there is checked first.
 
     Parameters
     ----------
@@ -90,7 +93,7 @@ def make(
         images.append(read(folder / name))
         if report is not None:
             report("pictures", len(images), len(split.names))
-    return PictureSet(np.stack(images), split.anomaly, split.labellable, split.test)
+    return dict(zip(_ARRAYS, (np.stack(images), split.anomaly, split.labellable, split.test), strict=True))
 
 
 def check_pictures(folder: Path, names: Sequence[str], advice: str) -> None:
@@ -103,19 +106,39 @@ def check_pictures(folder: Path, names: Sequence[str], advice: str) -> None:
         )
 
 
-def write_set(path: Path, pictures: PictureSet) -> None:
-    """Write a finished set as one file of arrays."""
-    write_arrays(path, dict(zip(_ARRAYS, pictures, strict=True)))
+def load_or_make(name: str, make: Callable[[Path], Arrays], description: str) -> Dataset:
+    """Load a set from its finished file in the data folder or, where that is missing, make it from the pictures."""
+    folder = data_folder()
+    path = folder / f"{name}.npz"
+    arrays = dict(zip(_ARRAYS, load_arrays(path, _ARRAYS), strict=True)) if path.is_file() else make(folder)
+    return as_dataset(name, description, **arrays)
 
 
-def read_set(path: Path) -> PictureSet:
-    """Read a finished set."""
-    images, *flags = load_arrays(path, _ARRAYS)
-    return PictureSet(images, *(flag.astype(bool) for flag in flags))
+def as_dataset(
+    name: str,
+    description: str,
+    *,
+    images: NDArray[np.uint8],
+    anomaly: NDArray[Any],
+    labellable: NDArray[Any],
+    test: NDArray[Any],
+) -> Dataset:
+    """Pictures of both parts in the form that scenarios take; which are anomalies, may be labelled, are for the test.
 
-
-def as_dataset(name: str, pictures: PictureSet, description: str) -> Dataset:
-    """Give a set the form that scenarios take."""
-    images, anomaly, labellable, test = pictures
+    Examples
+    --------
+    >>> flags = {"anomaly": np.array([0, 1, 1]), "labellable": np.array([0, 1, 0]), "test": np.array([0, 0, 1])}
+    >>> dataset = as_dataset("three", "three pictures", images=np.zeros((3, 4, 4), dtype=np.uint8), **flags)
+    >>> len(dataset.X), dataset.truth.tolist(), dataset.test.truth.tolist()
+    (2, [False, True], [True])
+    """
+    anomaly, labellable, test = (flags.astype(bool) for flags in (anomaly, labellable, test))
     tested = Dataset(f"{name} (test)", images[test], anomaly[test], description)
     return Dataset(name, images[~test], anomaly[~test], description, test=tested, labellable=labellable[~test])
+
+
+def load_classes(name: str, description: str) -> Dataset:
+    """Load pictures of which any class may be taken as normal, with a test part, from their file in the data folder."""
+    train_images, train_labels, test_images, test_labels = read_arrays(f"{name}.npz", CLASS_ARRAYS, get=name)
+    test = Dataset(f"{name} (test)", test_images, None, description, classes=test_labels.astype(np.int64))
+    return Dataset(name, train_images, None, description, test=test, classes=train_labels.astype(np.int64))

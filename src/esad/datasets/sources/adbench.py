@@ -6,12 +6,9 @@ None of them shares its source with the paper's six.
 from pathlib import Path
 from typing import Final
 
-import numpy as np
-
-from esad.datasets.archive import check_zip
-from esad.datasets.dataset import Dataset, check_table
-from esad.datasets.download import Remote, Report, downloaded
-from esad.datasets.folder import load_arrays, read_arrays, write_arrays
+from esad.datasets.dataset import Dataset
+from esad.datasets.download import Report
+from esad.datasets.tables import get_table, load_table
 
 __all__ = ["GETS", "NAMES", "files", "get", "load"]
 
@@ -54,24 +51,19 @@ _COUNTS: Final = {  # rows, columns, anomalies
     "46_WPBC": (198, 33, 47),
     "47_yeast": (1484, 8, 507),
 }
-_MAX_BYTES: Final = 1 << 27
 
 
 def load(name: str) -> Dataset:
     """Load one of `NAMES` from the data folder."""
-    X, y = read_arrays(f"adbench/{name}.npz", ("X", "y"), get=name)
-    return Dataset(name=name, X=X.astype(np.float64), truth=y == 1, description=f"ADBench table {name}")
+    return load_table(name, *files(name), f"ADBench table {name}")
 
 
-def files(name: str) -> tuple[str, ...]:
+def files(name: str) -> tuple[str]:
     """Where the set may lie in the data folder."""
     return (f"adbench/{name}.npz",)
 
 
 def get(name: str, folder: Path, report: Report | None = None) -> None:
-    """Download a table, compare its counts with those measured before, and write it; no checksum is published."""
+    """Download a table and compare its counts with those measured before."""
     urls = tuple(f"{_REPOSITORY}{commit}/adbench/datasets/Classical/{name}.npz" for commit in _COMMITS)
-    with downloaded([Remote(urls)], folder, name, report) as (path,):
-        check_zip(path, max_bytes=_MAX_BYTES)
-        X, y = load_arrays(path, ("X", "y"))
-        write_arrays(folder / f"adbench/{name}.npz", check_table(path, X, y, _COUNTS[name]))
+    get_table(name, folder, *files(name), urls=urls, counts=_COUNTS[name], report=report)

@@ -16,17 +16,8 @@ from numpy.typing import NDArray
 
 from esad.datasets.dataset import Dataset
 from esad.datasets.download import Report
-from esad.datasets.folder import data_folder
-from esad.datasets.picture_sets import (
-    PictureSet,
-    Split,
-    as_dataset,
-    check_pictures,
-    make,
-    read_names,
-    read_set,
-    write_set,
-)
+from esad.datasets.folder import write_arrays
+from esad.datasets.picture_sets import Arrays, Split, check_pictures, load_or_make, make, read_names
 from esad.datasets.stain import normalise, stain_colours
 from esad.errors import DataFileError
 from esad.io.pictures import middle, read_bytes, shrunk
@@ -50,9 +41,7 @@ _TILES_FROM: Final = (
 
 def load(name: str) -> Dataset:
     """Load Camelyon16 from the data folder, from the finished file or else from the tiles."""
-    path = data_folder() / f"{name}.npz"
-    pictures = read_set(path) if path.is_file() else _make(data_folder(), None)
-    return as_dataset(name, pictures, _DESCRIPTION)
+    return load_or_make(name, _make, _DESCRIPTION)
 
 
 def files(name: str) -> tuple[str, ...]:
@@ -62,7 +51,7 @@ def files(name: str) -> tuple[str, ...]:
 
 def get(name: str, folder: Path, report: Report | None = None) -> None:
     """Make the set from the tiles in the data folder, once: learning the stains of each takes a while."""
-    write_set(folder / f"{name}.npz", _make(folder, report))
+    write_arrays(folder / f"{name}.npz", _make(folder, report))
 
 
 def read_split(folder: Path) -> Split:
@@ -78,7 +67,7 @@ def read_split(folder: Path) -> Split:
     return Split(names, np.array(anomaly), np.isin(slides, _LABELLED_SLIDES), np.array(test))
 
 
-def _make(folder: Path, report: Report | None) -> PictureSet:
+def _make(folder: Path, report: Report | None = None) -> Arrays:
     split, tiles = read_split(folder), folder / _TILES
     check_pictures(tiles, [_TARGET, *split.names], _TILES_FROM)
     target = stain_colours(read_bytes(tiles / _TARGET, n_channels=3))

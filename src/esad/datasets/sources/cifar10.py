@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from esad.datasets.archive import read_tar
 from esad.datasets.dataset import Dataset
 from esad.datasets.download import Remote, Report, downloaded
-from esad.datasets.folder import read_arrays, write_arrays
+from esad.datasets.folder import write_arrays
+from esad.datasets.picture_sets import CLASS_ARRAYS, load_classes
 from esad.errors import DataFileError
 
 __all__ = ["GETS", "NAMES", "files", "get", "load"]
@@ -18,7 +19,6 @@ NAMES = ("cifar10",)
 GETS = NAMES
 
 _DESCRIPTION: Final = "ten kinds of things as colour pictures of 32 x 32 pixels; any kind may be taken as normal"
-_ARRAYS: Final = ("train_images", "train_labels", "test_images", "test_labels")
 # The binary version: the other ones are pickles or MATLAB files.
 _REMOTE: Final = Remote(
     ("https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",), md5="c32a1d4ab5d03f1284b67883e8d87530"
@@ -31,9 +31,7 @@ _SIDE, _N_CLASSES = 32, 10
 
 def load(name: str) -> Dataset:
     """Load CIFAR-10 from the data folder."""
-    train_images, train_labels, test_images, test_labels = read_arrays(*files(name), _ARRAYS, get=name)
-    test = Dataset(f"{name} (test)", test_images, None, _DESCRIPTION, classes=test_labels.astype(np.int64))
-    return Dataset(name, train_images, None, _DESCRIPTION, test=test, classes=train_labels.astype(np.int64))
+    return load_classes(name, _DESCRIPTION)
 
 
 def files(name: str) -> tuple[str]:
@@ -47,7 +45,7 @@ def get(name: str, folder: Path, report: Report | None = None) -> None:
         members = read_tar(path, (*_TRAIN, *_TEST), max_bytes=_MAX_BYTES)
         train = _read_batches(b"".join(members[member] for member in _TRAIN), path)
         test = _read_batches(b"".join(members[member] for member in _TEST), path)
-        write_arrays(folder / f"{name}.npz", dict(zip(_ARRAYS, (*train, *test), strict=True)))
+        write_arrays(folder / f"{name}.npz", dict(zip(CLASS_ARRAYS, (*train, *test), strict=True)))
 
 
 def _read_batches(content: bytes, path: Path) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from esad.datasets.archive import gunzip
 from esad.datasets.dataset import Dataset
 from esad.datasets.download import Remote, Report, downloaded
-from esad.datasets.folder import read_arrays, write_arrays
+from esad.datasets.folder import write_arrays
+from esad.datasets.picture_sets import CLASS_ARRAYS, load_classes
 from esad.errors import DataFileError
 
 __all__ = ["GETS", "NAMES", "files", "get", "load"]
@@ -22,7 +23,6 @@ _DESCRIPTIONS: Final = {
     "mnist": "handwritten digits as pictures of 28 x 28 pixels; any digit may be taken as normal",
     "fashion_mnist": "ten kinds of clothes as pictures of 28 x 28 pixels; any kind may be taken as normal",
 }
-_ARRAYS: Final = ("train_images", "train_labels", "test_images", "test_labels")
 _FILES: Final = (
     "train-images-idx3-ubyte.gz",
     "train-labels-idx1-ubyte.gz",
@@ -58,10 +58,7 @@ _MAX_BYTES: Final = 1 << 26
 
 def load(name: str) -> Dataset:
     """Load one of `NAMES` from the data folder."""
-    train_images, train_labels, test_images, test_labels = read_arrays(f"{name}.npz", _ARRAYS, get=name)
-    description = _DESCRIPTIONS[name]
-    test = Dataset(f"{name} (test)", test_images, None, description, classes=test_labels.astype(np.int64))
-    return Dataset(name, train_images, None, description, test=test, classes=train_labels.astype(np.int64))
+    return load_classes(name, _DESCRIPTIONS[name])
 
 
 def files(name: str) -> tuple[str, ...]:
@@ -76,7 +73,7 @@ def get(name: str, folder: Path, report: Report | None = None) -> None:
         for file, md5 in zip(_FILES, _MD5S[name], strict=True)
     ]
     with downloaded(remotes, folder, name, report) as paths:
-        arrays = dict(zip(_ARRAYS, map(_read_idx, paths), strict=True))
+        arrays = dict(zip(CLASS_ARRAYS, map(_read_idx, paths), strict=True))
         write_arrays(folder / f"{name}.npz", arrays)
 
 

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from esad.datasets.dataset import Dataset
 from esad.datasets.download import Report
-from esad.datasets.folder import data_folder, read_arrays
-from esad.datasets.picture_sets import PictureSet, Split, as_dataset, make, read_names, read_set, write_set
+from esad.datasets.folder import read_arrays, write_arrays
+from esad.datasets.picture_sets import Arrays, Split, as_dataset, load_or_make, make, read_names
 from esad.errors import DataFileError
 from esad.io.pictures import middle, read_bytes, shrunk
 
@@ -49,12 +49,9 @@ _SUBSET_FROM: Final = (
 
 def load(name: str) -> Dataset:
     """Load one of `NAMES` from the data folder, from the finished file or else from NIH's pictures."""
-    path = data_folder() / f"{name}.npz"
     if name == "nih_part1":
-        pictures = _part1()
-    else:
-        pictures = read_set(path) if path.is_file() else _make(name, data_folder(), None)
-    return as_dataset(name, pictures, _DESCRIPTION)
+        return as_dataset(name, _DESCRIPTION, **_read_part1())
+    return load_or_make(name, lambda folder: _make(name, folder), _DESCRIPTION)
 
 
 def files(name: str) -> tuple[str, ...]:
@@ -64,7 +61,7 @@ def files(name: str) -> tuple[str, ...]:
 
 def get(name: str, folder: Path, report: Report | None = None) -> None:
     """Make the set from NIH's pictures in the data folder, once: reading them all takes a while."""
-    write_set(folder / f"{name}.npz", _make(name, folder, report))
+    write_arrays(folder / f"{name}.npz", _make(name, folder, report))
 
 
 def read_split(name: str, folder: Path) -> Split:
@@ -128,7 +125,7 @@ def _read_subset(lists: Path) -> Split:
     return Split(list(names), np.array(anomaly), np.array(anomaly) & ~np.array(test), np.array(test))
 
 
-def _make(name: str, folder: Path, report: Report | None) -> PictureSet:
+def _make(name: str, folder: Path, report: Report | None = None) -> Arrays:
     return make(folder / _IMAGES, read_split(name, folder), _read_picture, advice=_PICTURES_FROM, report=report)
 
 
@@ -137,8 +134,9 @@ def _read_picture(path: Path) -> NDArray[np.uint8]:
     return shrunk(pixels[middle(pixels, _CROP)], _SIDE)
 
 
-def _part1() -> PictureSet:
+def _read_part1() -> Arrays:
     wanted = ("images", "anomaly", "labels14", "label_names", "official_test")
     images, anomaly, findings, names, is_test = read_arrays("nih_part1.npz", wanted)
     is_labelled = findings[:, names.tolist().index(_LABELLED.encode())] == 1
-    return PictureSet(images, anomaly == 1, is_labelled & (findings.sum(axis=1) == 1), is_test == 1)
+    labellable = is_labelled & (findings.sum(axis=1) == 1)
+    return {"images": images, "anomaly": anomaly == 1, "labellable": labellable, "test": is_test == 1}

@@ -1,16 +1,11 @@
 """The six ODDS tables of the paper, from the data folder or the network."""
 
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-import numpy as np
-from numpy.typing import NDArray
-
-from esad.datasets.archive import check_zip
-from esad.datasets.dataset import Dataset, check_table
-from esad.datasets.download import Remote, Report, downloaded
-from esad.datasets.folder import load_arrays, read_arrays, write_arrays
-from esad.errors import DataFileError
+from esad.datasets.dataset import Dataset
+from esad.datasets.download import Report
+from esad.datasets.tables import get_table, load_table
 
 __all__ = ["GETS", "NAMES", "files", "get", "load"]
 
@@ -44,37 +39,18 @@ _COUNTS: Final = {  # rows, columns, anomalies
     "shuttle": (49097, 9, 3511),
     "thyroid": (3772, 6, 93),
 }
-_MAX_BYTES: Final = 1 << 26
 
 
 def load(name: str) -> Dataset:
     """Load one of `NAMES` from the data folder."""
-    X, y = read_arrays(f"odds/{name}.npz", ("X", "y"), get=name)
-    return Dataset(name=name, X=X.astype(np.float64), truth=y == 1, description=f"ODDS, {_ANOMALIES[name]} = anomaly")
+    return load_table(name, *files(name), f"ODDS, {_ANOMALIES[name]} = anomaly")
 
 
-def files(name: str) -> tuple[str, ...]:
+def files(name: str) -> tuple[str]:
     """Where the set may lie in the data folder."""
     return (f"odds/{name}.npz",)
 
 
 def get(name: str, folder: Path, report: Report | None = None) -> None:
-    """Download a table, compare its counts with the paper's, and write it; no checksum of it is published."""
-    with downloaded([Remote((_URLS[name],))], folder, name, report) as (path,):
-        X, y = _read_mat(path) if path.suffix == ".mat" else _read_npz(path)
-        write_arrays(folder / f"odds/{name}.npz", check_table(path, X, y, _COUNTS[name]))
-
-
-def _read_npz(path: Path) -> tuple[NDArray[Any], ...]:
-    check_zip(path, max_bytes=_MAX_BYTES)
-    return load_arrays(path, ("X", "y"))
-
-
-def _read_mat(path: Path) -> tuple[NDArray[Any], ...]:
-    from scipy.io import loadmat
-
-    try:
-        content = loadmat(path, variable_names=["X", "y"])
-        return np.asarray(content["X"]), np.asarray(content["y"]).ravel()
-    except Exception as error:  # the reader raises many kinds on damaged files
-        raise DataFileError(f"{path} must be a MATLAB file with the arrays X and y. Got: {error}.") from error
+    """Download a table and compare its counts with the paper's."""
+    get_table(name, folder, *files(name), urls=(_URLS[name],), counts=_COUNTS[name], report=report)
