@@ -10,6 +10,8 @@ Names are read without importing anything heavy.
 import ast
 import importlib
 import importlib.util
+import inspect
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -77,8 +79,8 @@ def methods_for(kind: str) -> tuple[str, ...]:
     return tuple(name for name in method_names() if kind in method(name).takes)
 
 
-def method(name: str) -> type[Any]:
-    """The detector class of a method.
+def method(name: str, *, parameters: Iterable[str] = ()) -> type[Any]:
+    """The detector class of a method; it is an error if that lacks one of the parameters.
 
     Examples
     --------
@@ -89,6 +91,13 @@ def method(name: str) -> type[Any]:
         names = method_names()
         raise InputError(f"Unknown method {name!r}.{hint(name, names)} There are: {', '.join(names)}.")
     detector: type[Any] = getattr(importlib.import_module(f"esad.methods.{name}"), method_classes()[name])
+    known = inspect.signature(detector).parameters
+    for parameter in parameters:
+        if parameter not in known:
+            has = ", ".join(sorted(known))
+            raise InputError(
+                f"The method {name!r} has no parameter {parameter!r}.{hint(parameter, known)} It has: {has}."
+            )
     return detector
 
 
@@ -143,7 +152,7 @@ def data_set_source(name: str) -> ModuleType:
     'esad.datasets.sources.odds'
     """
     if name not in _sources():
-        raise InputError(f"Unknown data set {name!r}. There are: {', '.join(_sources())}.")
+        raise InputError(f"Unknown data set {name!r}.{hint(name, _sources())} There are: {', '.join(_sources())}.")
     return importlib.import_module(f"esad.datasets.sources.{_sources()[name]}")
 
 

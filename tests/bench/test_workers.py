@@ -1,7 +1,6 @@
 """Back ends: the same grid by processes or by Ray gives the same results; a worker that dies is told of."""
 
 import os
-import pickle
 import re
 import signal
 import subprocess
@@ -14,7 +13,7 @@ import pytest
 from support import worker_of
 
 from esad.bench.grid import read
-from esad.bench.run import run
+from esad.bench.run import _attempt, run
 from esad.bench.store import ResultStore
 from esad.cli.app import run as esad
 from esad.scale import engines
@@ -64,7 +63,7 @@ def test_two_workers_give_the_results_of_one(backend, file, tmp_path):
 
 def kill_a_worker(file, store, backend, name):
     """Start a longer run, kill one of its workers after the first result, and let it come to its end."""
-    file.write_text(EXPERIMENT.replace("seeds = 12", "seeds = 30").replace("n_trees = 40", "n_trees = 100"))
+    file.write_text(EXPERIMENT.replace("seeds = 12", "seeds = 16").replace("n_trees = 40", "n_trees = 150"))
     process = subprocess.Popen(command(file, store, backend), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     worker, deadline = None, time.monotonic() + 120
     while worker is None and time.monotonic() < deadline:
@@ -84,7 +83,7 @@ def test_cells_of_a_killed_worker_are_run_again(backend, name, file, tmp_path):
     code, said, warned = kill_a_worker(file, tmp_path / "s.db", backend, name)
     assert code == 0
     assert [line for line in warned.splitlines() if not re.search(r": (\d+ %|under way)", line)] == []  # how far it is
-    assert "30 done now" in said
+    assert "16 done now" in said
     with ResultStore(tmp_path / "s.db") as opened, ResultStore(tmp_path / "one.db") as alone:
         run([cell for _, cell in read(file).cells()], alone)
         again, once = ({found.cell: (found.auc, found.ap) for found in store.results()} for store in (opened, alone))
@@ -93,23 +92,24 @@ def test_cells_of_a_killed_worker_are_run_again(backend, name, file, tmp_path):
 
 
 def test_a_cell_that_costs_several_workers_fails_alone(file, tmp_path, monkeypatch):
-    monkeypatch.setattr(engines.Worker, "ask", deadly(engines.Worker.ask))
+    """As threads, which look after worker processes too: how those die and are replaced has tests of its own."""
+    monkeypatch.setattr("esad.bench.run._attempt", deadly(_attempt))
     with ResultStore(tmp_path / "s.db") as store:
-        outcome = run([cell for _, cell in read(file).cells()], store, n_jobs=2)
+        outcome = run([cell for _, cell in read(file).cells()], store, n_jobs=2, backend="threading")
         assert (outcome.n_done, outcome.n_left) == (11, 0)
         assert [failure.cell.seed for failure in outcome.failures] == [3]
         assert outcome.failures[0].reason == f"It has cost {engines.MAX_ATTEMPTS} workers: it was killed."
 
 
-def deadly(ask):
+def deadly(attempt):
     """Workers that die of the cell with seed 3."""
 
-    def ask_or_die(worker, request, **options):
-        if pickle.loads(request)[1][0].seed == 3:
+    def attempt_or_die(cells, **options):
+        if cells[0].seed == 3:
             raise engines.LostWorker("it was killed")
-        return ask(worker, request, **options)
+        return attempt(cells, **options)
 
-    return ask_or_die
+    return attempt_or_die
 
 
 def test_an_unknown_back_end_is_refused(file, tmp_path, capfd):

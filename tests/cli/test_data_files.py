@@ -114,7 +114,7 @@ def test_original_pictures_are_seen(esad, table):
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("thyroyd", "Unknown data set 'thyroyd'. Did you mean 'thyroid'? See: esad data"),
+        ("thyroyd", "Unknown data set 'thyroyd'. Did you mean 'thyroid'? There are: 1_ALOI"),
         ("digits", "it is built in. Try: esad data save digits"),
         ("idc_breast", "idc_breast cannot be downloaded. Put idc_breast.npz into the data folder."),
         ("nih_pa", "NIH's lists are at https://nihcc.app.box.com"),

@@ -34,14 +34,8 @@ def test_suggestions_are_written_with_an_empty_label_to_fill_in(esad, model, par
 
 
 def test_curve_and_audit_come_with_enough_labels(esad, model, more):
-    found = esad("labels", model, more, "--n", 3, "--json").json
-    assert len(found["suggestions"]) == 3
-    assert found["curve"]["gain"]["n_next"] == 3
-    assert [point["n_anomaly"] for point in found["curve"]["points"]] == [1, 3, 4]
-    assert len(found["audit"]) == 9
-    assert {"serial", "row", "label", "suspicion", "rank"} <= set(found["audit"][0])
-    assert found["left_out"] == []
     shown = esad("labels", model, more, "--n", 3)
+    assert "The next 3 labels, of the kinds so far: AUC " in shown.out
     assert "80 % interval" in shown.out
     assert "most doubtful first" in shown.out
 

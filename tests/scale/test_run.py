@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from esad import IsolationForest
 from esad.errors import InputError, ModelFileError, OutputError
 from esad.io.scores import ScoreWriter
 from esad.scale import engines, run, score_shards
@@ -204,16 +203,6 @@ def test_drift_unknown_columns_and_lost_ids_are_told_per_shard(forest, tmp_path)
     assert "a.parquet" not in found.drifted
     assert found.records["b.parquet"].unknown == ("shift",)
     assert (found.records["a.parquet"].lost_id, found.records["b.parquet"].lost_id) == (None, "id")
-
-
-@pytest.mark.parametrize("n_jobs", [1, 2])
-def test_warnings_of_workers_are_given_once(shards, tmp_path, capfd, n_jobs):
-    unnamed = IsolationForest(n_trees=5, random_state=0).fit(np.random.default_rng(0).normal(size=(50, 2)))
-    unnamed.notes_ = {"id_column": "id"}
-    unnamed.save(tmp_path / "unnamed.esad")
-    with pytest.warns(UserWarning, match="fitted without feature names") as given:
-        found = score_shards(tmp_path / "unnamed.esad", shards, tmp_path / "out", n_jobs=n_jobs)
-    assert (len(given), len(found.records), capfd.readouterr().err) == (1, 5, "")
 
 
 def test_scores_of_shards_that_are_gone_are_told(forest, shards, tmp_path):

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from pyarrow import parquet
 
+from esad import IsolationForest
 from esad.scale import engines, run, score_shards
 from esad.scale.engines import MAX_ATTEMPTS, Engine, LostWorker, engine_for, results
 from esad.scale.work import Answer, Record, attempt
@@ -106,11 +107,18 @@ def test_a_worker_finds_what_another_run_has_done_and_a_model_that_was_exchanged
     assert "is not the one that the run began with" in attempt(exchanged).reason
 
 
-def test_two_processes_give_the_bytes_of_one(forest, shards, check, tmp_path):
+def test_two_processes_give_the_bytes_and_warnings_of_one(shards, tmp_path, capfd):
+    unnamed = IsolationForest(n_trees=5, random_state=0).fit(np.random.default_rng(0).normal(size=(50, 2)))
+    unnamed.notes_ = {"id_column": "id"}
+    unnamed.save(tmp_path / "unnamed.esad")
     (shards / "part-9.parquet").write_bytes(b"nothing")
-    one = score_shards(forest[1], shards, tmp_path / "one", n_jobs=1)
-    two = score_shards(forest[1], shards, tmp_path / "two", n_jobs=2)
-    assert two.failures == one.failures
+    failures = []
+    for n_jobs, name in ((1, "one"), (2, "two")):
+        with pytest.warns(UserWarning, match="fitted without feature names") as given:
+            found = score_shards(tmp_path / "unnamed.esad", shards, tmp_path / name, n_jobs=n_jobs)
+        assert (len(given), len(found.records), capfd.readouterr().err) == (1, 5, "")
+        failures.append(found.failures)
+    assert failures[0] == failures[1] != {}
     for path in (tmp_path / "one").glob("*.parquet"):
         assert (tmp_path / "two" / path.name).read_bytes() == path.read_bytes()
 

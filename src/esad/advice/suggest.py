@@ -88,7 +88,7 @@ def suggest_labels(detector: Detector, X: Any, y: ArrayLike | None = None, *, n:
     if not isinstance(n, int) or n < 1:
         raise InputError(f"`n` must be a whole number, 1 or more. Got {n!r}.")
     if n > len(pool):
-        raise InputError(f"`n` must be at most {len(pool)}, the unlabelled rows there are. Got {n}.")
+        raise InputError(f"`n` must be at most {len(pool):,}, the unlabelled rows there are. Got {n:,}.")
     rows = detector.rows_of(X)
     scores = detector.score_rows(rows)
     where = border(scores, checked, threshold=detector.threshold_, n=n)

@@ -1,7 +1,5 @@
 """`esad bench`: experiments from a file, results in a store, tables from it."""
 
-import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,7 +19,6 @@ if TYPE_CHECKING:
 __all__ = ["DefaultRun", "bench", "export", "merge", "report", "run"]
 
 _STORE = Path("bench.db")
-_HEAD = "# Results\n\n<!-- Written by esad bench report. -->\n"
 
 Experiments = Annotated[list[Path], typer.Argument(metavar="EXPERIMENT...", help="Experiment files (TOML).")]
 StorePath = Annotated[Path, shared_option("--store -s FILE", "Store of results; made if it is not there.")]
@@ -104,45 +101,21 @@ def report(
     as_json: options.Json = False,
 ) -> None:
     """Show the stored results as tables, beside what the paper prints, and as figures."""
-    from esad.bench import tables
-    from esad.core.atomic import atomic_path
+    from esad.bench.report import make_page
 
-    parts, plain, results = [], {}, _results(store)
-    every: list[tables.Figure] = []
-    together: dict[str, list[tables.Figure]] = {}  # experiments about one table of the paper are one figure
     read = [(path, _read(path, subset)) for path in experiments]
-    for number, (path, experiment) in enumerate(read):
-        paper = published or path.with_name("published.json")
-        found = tables.figures(experiment, results, tables.Published(paper if paper.exists() else None))
-        parts.append(tables.markdown(experiment, found))
-        plain[experiment.name] = tables.plain(found)
-        every += found
-        if figures is not None:
-            from esad.bench import plots
-
-            name = _figure_name(experiment, [other for _, other in read])
-            together.setdefault(name, []).extend(found)
-            drawn = plots.draw(experiment, results, figures)
-            if all(other.published != name for _, other in read[number + 1 :]):
-                drawn = plots.draw_over_axis(name, together[name], figures) + drawn
-            parts[-1] += "".join(f"\n![{experiment.title}]({_link(path, out)})\n" for path in drawn)
+    page = make_page(read, _results(store), published=published, figures=figures, out=out)
     if out is not None:
-        with atomic_path(out) as beside:
-            count = tables.count_printed(every)
-            beside.write_text("\n".join([_HEAD, *([count] if count else []), *parts]), encoding="utf-8")
-    if as_json:
-        output.json_out({"experiments": plain})
-    elif out is None:
-        for line in "\n".join(parts).splitlines():
+        page.write(out)
+
+    def show() -> None:
+        if out is not None:
+            output.say(f"{out}: {output.counted(len(page.tables), 'table')}")
+            return
+        for line in "\n".join(page.tables).splitlines():
             output.say(line)
-    else:
-        output.say(f"{out}: {output.counted(len(parts), 'table')}")
 
-
-def _figure_name(experiment: "Experiment", all_read: Sequence["Experiment"]) -> str:
-    """What the figure over an axis is called: after the paper's table where several experiments are about it."""
-    shared = [other.published for other in all_read].count(experiment.published) > 1
-    return experiment.published if experiment.published and shared else experiment.name
+    output.answer(as_json, {"experiments": page.plain}, show)
 
 
 @command("esad bench merge bench.db other-machine.db")
@@ -180,15 +153,8 @@ def export(
     results = _results(store)
     with atomic_path(out) as beside:
         beside.write_text(to_text(results), encoding="utf-8")
-    if as_json:
-        output.json_out({"out": str(out), "n_results": len(results)})
-    else:
-        output.say(f"{out}: {output.counted(len(results), 'result')}")
-
-
-def _link(path: Path, page: Path | None) -> str:
-    """How a page names a file."""
-    return path.as_posix() if page is None else Path(os.path.relpath(path, page.parent)).as_posix()
+    document = {"out": str(out), "n_results": len(results)}
+    output.answer(as_json, document, lambda: output.say(f"{out}: {output.counted(len(results), 'result')}"))
 
 
 def _results(path: Path) -> "list[Result]":

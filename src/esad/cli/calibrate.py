@@ -61,10 +61,7 @@ def calibrate(
     assert calibration is not None
     found: dict[str, Any] = {"model": str(out), "n_rows": n_rows, "n_left_out": n_left_out}
     found |= {"n_calibration": calibration.n_rows, "alpha": alpha, "threshold": detector.threshold_}
-    if as_json:
-        output.json_out(found)
-    else:
-        _show(found)
+    output.answer(as_json, found, lambda: _show(found))
 
 
 def _show(found: dict[str, Any]) -> None:

@@ -66,10 +66,7 @@ def compare(
         )
     if all(result.reason is not None for result in found.results):
         raise InputError(f"No method could be used. {found.results[0].method}: {found.results[0].reason}")
-    if as_json:
-        output.json_out(found.to_json())
-    else:
-        _show(found)
+    output.answer(as_json, found.to_json(), lambda: _show(found))
 
 
 def _parse_methods(methods: str | None) -> list[str]:

@@ -12,10 +12,8 @@ from esad import registry
 from esad.cli import options, output
 from esad.cli.command import command
 from esad.cli.options import option, shared_option
-from esad.errors import InputError
 
 if TYPE_CHECKING:
-    from esad.datasets.dataset import Dataset
     from esad.datasets.download import Report
 
 __all__ = ["data", "get", "save", "status"]
@@ -65,46 +63,18 @@ def save(
     """Write a data set as files: a table with a label and a truth column, or a folder of pictures."""
     from esad.datasets import saving
 
-    _check_data_set(name)
-    if test_out is not None and test_out.absolute() == out.absolute():
-        raise InputError("--out and --test-out must differ.")
-    dataset: Dataset = registry.load_data_set(name)
-    if dataset.truth is None:
-        dataset = dataset.with_normal_class(normal_class)
-    train, test = _parts(dataset, test_out is not None, seed)
-    write = saving.save_pictures if dataset.is_images else saving.save_table
-    n_rows = write(train, out, saving.draw_labels(train, n_labels, seed=seed))
-    n_test = write(test, test_out, None) if test is not None and test_out is not None else 0
-    if as_json:
-        written = {"out": str(out), "n_rows": n_rows, "test_out": test_out and str(test_out), "n_test_rows": n_test}
-        output.json_out({"name": name} | written)
-        return
-    output.say(f"{dataset.name}: {dataset.description}.")
-    output.say(f"{out}: {n_rows:,} to learn from, {n_labels} of them labelled as anomalies")
-    if test_out is not None:
-        output.say(f"{test_out}: {n_test:,} kept apart to evaluate with")
-    columns = [] if dataset.is_images else ["--label-column", saving.LABEL, "--ignore", saving.TRUTH]
-    output.say(f"Next: {shlex.join(['esad', 'fit', str(out), *columns, '--out', 'model.esad'])}")
+    saved = saving.save_data_set(name, out, test_out, n_labels=n_labels, normal_class=normal_class, seed=seed)
 
+    def show() -> None:
+        output.say(f"{name}: {saved.description}.")
+        output.say(f"{out}: {saved.n_rows:,} to learn from, {n_labels} of them labelled as anomalies")
+        if test_out is not None:
+            output.say(f"{test_out}: {saved.n_test_rows:,} kept apart to evaluate with")
+        columns = [] if saved.is_images else ["--label-column", saving.LABEL, "--ignore", saving.TRUTH]
+        output.say(f"Next: {shlex.join(['esad', 'fit', str(out), *columns, '--out', 'model.esad'])}")
 
-def _parts(dataset: "Dataset", with_test: bool, seed: int) -> "tuple[Dataset, Dataset | None]":
-    """All rows, or a training and a test part."""
-    from esad.datasets.scenario import split
-
-    if not with_test or dataset.test is not None or dataset.truth is None:
-        return dataset, dataset.test
-    train_rows, test_rows = split(dataset.truth, test_ratio=0.4, seed=seed)
-    return dataset.take(train_rows), dataset.take(test_rows)
-
-
-# ---------------------------------------------------------------------- files
-
-
-def _check_data_set(name: str) -> None:
-    """Refuse an unknown data set and name the nearest."""
-    known = registry.data_set_names()
-    if name not in known:
-        raise InputError(f"Unknown data set {name!r}.{output.hint(name, known)} See: esad data")
+    document = {"name": name, "out": str(out), "n_rows": saved.n_rows, "test_out": test_out and str(test_out)}
+    output.answer(as_json, document | {"n_test_rows": saved.n_test_rows}, show)
 
 
 @command("esad data get cardio", "esad data get mnist --out my-data")
@@ -118,7 +88,6 @@ def get(
     """Download a data set, check it and keep it in the data folder; one made of pictures is made from those there."""
     from esad.datasets.folder import data_folder, get_data_set
 
-    _check_data_set(name)
     place = folder or data_folder()
     with _reporting(name, shown=not as_json) as report:
         path, before, is_needed = get_data_set(name, place, report)

@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from esad import registry
-from esad.cli import options, output, report
+from esad.cli import options, output
 from esad.cli.command import command
 from esad.cli.options import option
-from esad.errors import OutputError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -56,10 +55,8 @@ def demo(
         writer.write(scores, scores > model.threshold_)
     _write_report(model, files)
     results = {name: result for name, (_, _, result) in trained.items()}
-    if as_json:
-        output.json_out({"results": results, "files": {name: str(path) for name, path in files.items()}})
-    else:
-        _show(results, files)
+    document = {"results": results, "files": {name: str(path) for name, path in files.items()}}
+    output.answer(as_json, document, lambda: _show(results, files))
 
 
 def result_files(out: Path) -> dict[str, Path]:
@@ -71,11 +68,9 @@ def result_files(out: Path) -> dict[str, Path]:
 def _prepare(out: Path) -> dict[str, Path]:
     """The files to write, in a folder that can be written to."""
     from esad.core.atomic import check_writable
+    from esad.datasets.folder import make_folder
 
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputError(f"Cannot make the folder {str(out)!r}: {error.strerror}. Give another --out.") from error
+    make_folder(out)
     files = result_files(out)
     for path in files.values():
         check_writable(path)
@@ -85,6 +80,7 @@ def _prepare(out: Path) -> dict[str, Path]:
 def _write_report(model: "Detector", files: dict[str, Path]) -> None:
     """What `esad report` says of the test rows."""
     from esad.report.findings import collect_findings
+    from esad.report.page import save_page
 
     found = collect_findings(
         model,
@@ -95,7 +91,7 @@ def _write_report(model: "Detector", files: dict[str, Path]) -> None:
         n_bytes=files["model"].stat().st_size,
         on_remark=output.remark,
     )
-    report.write_report(found, files["report"])
+    save_page(found, files["report"])
 
 
 def _introduce(scenario: "Scenario") -> None:

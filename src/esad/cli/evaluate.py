@@ -62,10 +62,7 @@ def evaluate(
     )
     if truth_column is not None and truth_column == detector.notes_.get("label_column"):
         output.warn(f"column {truth_column!r} held the labels in training: on training rows the figures flatter.")
-    if as_json:
-        output.json_out(found.to_json())
-    else:
-        _show(found)
+    output.answer(as_json, found.to_json(), lambda: _show(found))
 
 
 def _show(found: "Evaluation") -> None:
@@ -73,8 +70,8 @@ def _show(found: "Evaluation") -> None:
     level = f"{100 * found.level:.0f} % interval"
     rows = []
     for name, title in (("auc", "AUC"), ("average_precision", "average precision")):
-        interval = found.intervals.get(name)
-        rows.append((title, f"{getattr(found, name):.4f}", "" if interval is None else _interval(interval)))
+        interval = " to ".join(f"{limit:.4f}" for limit in found.intervals.get(name, ()))
+        rows.append((title, f"{getattr(found, name):.4f}", interval))
     rows += [(f"precision at {k}", f"{value:.4f}", "") for k, value in found.precision_at.items()]
     title = f"{output.counted(found.n_rows, 'row')}, {found.n_anomaly:,} of them anomalies"
     output.show_table(title, ["", "value", level], rows, right=["value"])
@@ -91,7 +88,3 @@ def _show(found: "Evaluation") -> None:
         f"precision {output.percent(alarms.precision)}, recall {output.percent(alarms.recall)}, "
         f"false alarms {output.percent(alarms.false_alarm_rate)} of the normal rows"
     )
-
-
-def _interval(interval: tuple[float, float]) -> str:
-    return f"{interval[0]:.4f} to {interval[1]:.4f}"

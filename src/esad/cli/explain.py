@@ -11,9 +11,8 @@ from esad.errors import DataFileError, InputError
 
 if TYPE_CHECKING:
     from esad.detectors.base import Detector
-    from esad.detectors.scored_file import Worst
     from esad.detectors.training import TrainingData
-    from esad.explain.reasons import HeatMaps, Reasons
+    from esad.report.explained import ExplainedFile
 
 __all__ = ["explain", "read_cases"]
 
@@ -49,29 +48,31 @@ def explain(
     """
     from esad.core.atomic import check_new_folder
     from esad.detectors.model_file import load
-    from esad.detectors.opening import open_source
-    from esad.detectors.scored_file import Worst, score_blocks
+    from esad.report.explained import explain_file
 
     detector = load(model)
     if out is not None and detector.inputs_.kind == "table":
         output.check_out(out, [model, data, *([cases] if cases else [])], _SUFFIXES, "reasons")
     elif out is not None:
         check_new_folder(out)
-    source = open_source(data, detector, id_column=id_column, reading=reading, on_remark=output.remark)
     known = read_cases(cases, detector, **labels)
-    worst = Worst(top)
     with output.stages(rows=True) as on_progress:
-        for block, _, scores in score_blocks(detector, source, on_progress):
-            worst.add(block, scores)
-    found = detector.explain(worst.X, cases=None if known is None else (known.X, known.labels))
-    names = None if known is None else known.ids
-    rows = _describe(worst, found, names, source.id_name or "row", detector.threshold_)
+        found = explain_file(
+            detector,
+            data,
+            top=top,
+            id_column=id_column,
+            cases=known,
+            reading=reading,
+            on_progress=on_progress,
+            on_remark=output.remark,
+        )
     if out is not None:
-        _write(out, rows, worst, found, source.id_name or "row")
-    if as_json:
-        output.json_out({"threshold": detector.threshold_, "out": None if out is None else str(out), "rows": rows})
-    else:
-        _show(rows, found, names, columns)
+        found.write(out)
+    rows = found.to_json()
+    document = {"threshold": detector.threshold_, "out": None if out is None else str(out), "rows": rows}
+    output.answer(as_json, document, lambda: _show(found, rows, columns))
+    if not as_json:
         _end(detector, known, out, [str(model), str(data)])
 
 
@@ -97,49 +98,17 @@ def read_cases(path: Path | None, detector: "Detector", **roles: Any) -> "Traini
     return found
 
 
-def _describe(
-    worst: "Worst", found: "Reasons | HeatMaps", names: Any, id_name: str, threshold: float
-) -> list[dict[str, Any]]:
-    """The rows as plain values."""
-    rows = []
-    for number, (name, score) in enumerate(zip(worst.ids, worst.scores.tolist(), strict=True)):
-        reasons = found.to_json(number)
-        if names is not None and found.cases:
-            for case, plain in zip(found.cases[number], reasons["cases"], strict=True):
-                plain["id"] = names[case.row]
-        rows.append({id_name: name, "score": score, "anomaly": score > threshold} | reasons)
-    return rows
-
-
-def _write(out: Path, rows: list[dict[str, Any]], worst: "Worst", found: "Reasons | HeatMaps", id_name: str) -> None:
-    from esad.core.atomic import new_folder, write_json
-    from esad.explain.reasons import HeatMaps
-    from esad.io.scores import write_arrow
-
-    if isinstance(found, HeatMaps):
-        from esad.explain.drawing import draw, to_png
-
-        with new_folder(out) as beside:
-            for number, name in enumerate(worst.ids):
-                flat = f"{number + 1:03d}-{str(name).replace('/', '-')}"
-                (beside / flat).with_suffix(".png").write_bytes(to_png(draw(found, number)))
-    elif out.suffix == ".json":
-        write_json(out, rows)
-    else:
-        write_arrow(out, found.to_frame(worst.ids, id_name=id_name))
-
-
-def _show(rows: list[dict[str, Any]], found: "Reasons | HeatMaps", names: Any, n_columns: int) -> None:
+def _show(found: "ExplainedFile", rows: list[dict[str, Any]], n_columns: int) -> None:
     from esad.explain.reasons import Reasons
 
+    reasons, id_name = found.reasons, found.id_name
     for number, row in enumerate(rows):
-        id_name = next(iter(row))
         name = "" if row[id_name] is None else row[id_name]
         verdict = "an alarm" if row["anomaly"] else "no alarm"
         title = f"{id_name} {name}: score {row['score']:.6g}, {verdict}"
-        if isinstance(found, Reasons):
+        if isinstance(reasons, Reasons):
             heads = ["column", "share", "observed", "expected"]
-            output.show_table(title, heads, found.lines(number, n_columns), right=["share"])
+            output.show_table(title, heads, reasons.lines(number, n_columns), right=["share"])
         else:
             hottest = row["hottest"]
             output.say(title, style="bold")
@@ -147,8 +116,9 @@ def _show(rows: list[dict[str, Any]], found: "Reasons | HeatMaps", names: Any, n
                 f"hottest at x {hottest['x']}, y {hottest['y']}; half as hot or more: "
                 f"{output.percent(hottest['share_of_pixels'])} of the picture"
             )
-        if found.cases:
-            output.say(f"nearest labelled: {', '.join(case.describe(names) for case in found.cases[number])}")
+        if reasons.cases:
+            near = ", ".join(case.describe(found.case_names) for case in reasons.cases[number])
+            output.say(f"nearest labelled: {near}")
         output.say()
 
 

@@ -11,7 +11,6 @@ from esad.errors import InputError, OutputError
 __all__ = ["export"]
 
 _SUFFIXES = {"onnx": ".onnx", "torch": ".pt2"}
-_MAX_SHOWN = 30
 
 
 @command(
@@ -50,28 +49,22 @@ def export(
         )
     found = {"file": str(out), "n_bytes": out.stat().st_size, "format": format}
     found |= {"n_checked": parity.n_rows, "difference": parity.difference, **describe(detector, format)}
-    if as_json:
-        output.json_out(found)
-    else:
-        _show(found)
+    output.answer(as_json, found, lambda: _show(found))
 
 
 def _show(found: dict[str, Any]) -> None:
-    rows = output.counted(found["n_checked"], "row")
+    checked = output.counted(found["n_checked"], "row")
     output.show_pairs(
         [
             ("file", f"{found['file']} ({output.size_text(found['n_bytes'])})"),
             ("method", found["method"]),
-            ("checked", f"{rows}: scores differ from the model's by {found['difference']:.1e} at most"),
+            ("checked", f"{checked}: scores differ from the model's by {found['difference']:.1e} at most"),
             ("gives", ", ".join(f"{output['name']} ({output['type']})" for output in found["outputs"])),
         ]
     )
     output.say()
-    shown = [(entry["name"], entry["type"], _holds(entry)) for entry in found["inputs"][:_MAX_SHOWN]]
-    output.show_table(None, ["input", "type", "holds"], shown)
-    if len(found["inputs"]) > _MAX_SHOWN:
-        more = output.counted(len(found["inputs"]) - _MAX_SHOWN, "more input")
-        output.say(f"... and {more}; all of them: --json")
+    rows = [(entry["name"], entry["type"], _holds(entry)) for entry in found["inputs"]]
+    output.show_table(None, ["input", "type", "holds"], rows, noun="input")
 
 
 def _holds(entry: dict[str, Any]) -> str:

@@ -1,6 +1,5 @@
 """`esad fit`: from a file or folder and a few labels to a model file, with checkpoints and a way back after Ctrl-C."""
 
-import inspect
 import json
 import os
 import re
@@ -16,6 +15,7 @@ import typer
 from esad import registry
 from esad.cli import failures, options, output
 from esad.cli.command import command
+from esad.cli.options import option
 from esad.errors import EsadError, InputError, OutputError
 
 if TYPE_CHECKING:
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 __all__ = ["blame_settings", "build_detector", "check_model_out", "fit"]
 
+_THRESHOLD = "Threshold (one of these)"  # where the help shows them
 AUTO = "auto"  # what --method says where the data shall decide
-_MAX_SHOWN = 30
 _FEW_ROWS = 20  # with fewer unlabelled rows no member can leave some out, and the threshold rests on rows trained on
 _OTHER_SUFFIXES = (
     *(".csv", ".tsv", ".parquet", ".pq", ".gz", ".json", ".npz", ".xlsx", ".html", ".txt"),
@@ -49,24 +49,74 @@ def fit(
     data: options.Data,
     out: options.ModelOut,
     columns: options.ColumnOptions,
-    resize: options.Resize = "auto",
-    method: options.MethodOrAuto = AUTO,
+    resize: Any = option(
+        "auto",
+        "--resize SIZE",
+        "Size that pictures are read at: the most pixels of the longer side, such as 64, or width and height, "
+        "such as 128x96; none for as they are. By default at most 128 on a CPU, 256 on a GPU.",
+        options.DATA,
+        parser=options.parse_size,
+    ),
+    method: str = option(
+        AUTO,
+        "--method -m NAME",
+        "The method; see: esad methods. auto: the committee for tables with labelled anomalies, else ESAD.",
+        options.TRAINING,
+        autocompletion=options.complete_method,
+    ),
     members: options.Members = None,
     seed: options.Seed = 0,
     device: options.Device = "auto",
     settings: options.Settings = None,
-    search: options.Search = False,
-    calibration_ratio: options.CalibrationRatio = None,
-    cross_calibration: options.CrossCalibration = False,
-    contamination: options.Contamination = None,
-    false_alarm_rate: options.FalseAlarmRate = None,
-    threshold_from_labels: options.FromLabels = False,
-    keep_cases: options.KeepCases = False,
-    stream: options.Stream = None,
+    search: bool = option(
+        False,
+        "--search",
+        "Try a few recipes by repeated splits of the labels first; takes about ten times as long.",
+        options.TRAINING,
+    ),
+    calibration_ratio: float | None = option(
+        None,
+        "--calibration-ratio SHARE",
+        "Hold this share of the unlabelled rows out of the training, for p-values and alarms with a guarantee.",
+        options.TRAINING,
+    ),
+    cross_calibration: bool = option(
+        False,
+        "--cross-calibration",
+        "Like --calibration-ratio, but no row is lost: each member calibrates with those it left out anyway. For "
+        "few rows; the guarantee is weaker.",
+        options.TRAINING,
+    ),
+    contamination: float | None = option(
+        None, "--contamination SHARE", "Flag this share of the training rows.", _THRESHOLD
+    ),
+    false_alarm_rate: float | None = option(
+        None, "--false-alarm-rate SHARE", "Flag at most this share of the unlabelled and normal rows.", _THRESHOLD
+    ),
+    threshold_from_labels: bool = option(
+        False, "--threshold-from-labels", "Flag from where the labels are parted best.", _THRESHOLD
+    ),
+    keep_cases: bool = option(
+        False,
+        "--keep-cases",
+        "Keep the labelled rows in the model file, for esad explain to name the nearest; whoever has the file "
+        "can read them.",
+        options.TRAINING,
+    ),
+    stream: bool | None = option(
+        None,
+        "--stream/--no-stream",
+        "Read tables or pictures in parts, in bounded memory. By default several files are, and whatever "
+        "would fill an eighth of the memory.",
+        options.RUNNING,
+        show_default=False,
+    ),
     skip_broken: options.SkipBroken = False,
-    resume: options.Resume = False,
-    checkpoint_every: options.CheckpointEvery = 20.0,
-    quiet: options.Quiet = False,
+    resume: bool = option(False, "--resume", "Go on from MODEL.checkpoint after a kill or Ctrl-C.", options.RUNNING),
+    checkpoint_every: float = option(
+        20.0, "--checkpoint-every SECONDS", "Time between two checkpoints of the training.", options.RUNNING, min=0
+    ),
+    quiet: bool = option(False, "--quiet -q", "Print nothing but warnings and errors.", options.RUNNING),
     *,
     reading: options.ReadingOptions,
     as_json: options.Json = False,
@@ -167,7 +217,6 @@ def build_detector(
     contamination: float | None = None,
 ) -> "Detector":
     """An unfitted detector; a parameter that the method does not have, or that has two values, is an error."""
-    detector_class = registry.method(method)
     typed = {
         "random_state": ("--seed", seed or None),
         "n_members": ("--members", members),
@@ -181,17 +230,12 @@ def build_detector(
             raise InputError(f"{given[name][0]} and --set {text} give {name!r} two values. Leave one of them out.")
         given[name] = f"--set {text}", value
     wanted = {"random_state": seed} | {name: value for name, (_, value) in given.items()}
-    known = set(inspect.signature(detector_class).parameters)
-    if unknown := [name for name in wanted if name not in known]:
-        near = output.hint(unknown[0], known)
-        names = ", ".join(sorted(known))
-        raise InputError(f"The method {method!r} has no parameter {unknown[0]!r}.{near} It has: {names}.")
+    detector_class: type[Detector] = registry.method(method, parameters=wanted)
     if "device" in wanted:
         from esad.train.runtime import resolve_device
 
         resolve_device(str(wanted["device"]))
-    detector: Detector = detector_class(**wanted)
-    return detector
+    return detector_class(**wanted)
 
 
 def _parse_setting(text: str) -> tuple[str, Any]:
@@ -319,13 +363,11 @@ def _show_reading(data: Path, training: "TrainingData") -> None:
         output.say(f"{data}: {pictures} of {width} x {height} pixels")
     else:
         columns = training.schema.columns
-        rows = [_column_row(column, training.n_rows) for column in columns[:_MAX_SHOWN]]
+        rows = [_column_row(column, training.n_rows) for column in columns]
         n_rows, n_columns = output.counted(training.n_rows, "row"), output.counted(len(columns), "column")
         title = f"{data}: {n_rows}, {n_columns} to learn from"
-        output.show_table(title, ["column", "kind", "missing", "distinct", ""], rows, right=["missing", "distinct"])
-        if len(columns) > _MAX_SHOWN:
-            more = output.counted(len(columns) - _MAX_SHOWN, "more column")
-            output.say(f"... and {more}: {', '.join(_kinds(columns))} in all")
+        heads, rest = ["column", "kind", "missing", "distinct", ""], f": {', '.join(_kinds(columns))} in all"
+        output.show_table(title, heads, rows, right=heads[2:4], noun="column", rest=rest)
     for name in training.left_out:
         output.say(f"Left out: {name!r} looks like an id (text, different in every row).")
         output.say(f"          To carry it into the scores, pass --id-column {shlex.quote(name)}.")

@@ -7,8 +7,6 @@ from esad.cli.command import command
 
 __all__ = ["inspect"]
 
-_MAX_SHOWN = 30
-
 
 @command("esad inspect payments.esad", "esad inspect payments.esad --json")
 def inspect(model: options.Model, as_json: options.Json = False) -> None:
@@ -16,10 +14,7 @@ def inspect(model: options.Model, as_json: options.Json = False) -> None:
     from esad.detectors.model_file import describe
 
     found = describe(model)
-    if as_json:
-        output.json_out(found)
-    else:
-        _show(found)
+    output.answer(as_json, found, lambda: _show(found))
 
 
 def _show(found: dict[str, Any]) -> None:
@@ -58,15 +53,13 @@ def _data(found: dict[str, Any]) -> str:
 
 
 def _show_columns(found: dict[str, Any]) -> None:
-    columns, n_rows = found["columns"], found["n_training_rows"]
+    n_rows = found["n_training_rows"]
     rows = [
         (column["name"], column["kind"], output.percent(column["n_missing"] / n_rows) if column["n_missing"] else "-")
-        for column in columns[:_MAX_SHOWN]
+        for column in found["columns"]
     ]
     output.say()
-    output.show_table(None, ["column", "kind", "missing"], rows, right=["missing"])
-    if len(columns) > _MAX_SHOWN:
-        output.say(f"... and {output.counted(len(columns) - _MAX_SHOWN, 'more column')}; all of them: --json")
+    output.show_table(None, ["column", "kind", "missing"], rows, right=["missing"], noun="column")
 
 
 def _flat(part: dict[str, Any]) -> str:

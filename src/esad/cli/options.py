@@ -13,7 +13,17 @@ from esad.errors import InputError
 if TYPE_CHECKING:
     from esad.io.dialect import Reading
 
-__all__ = ["complete_data_set", "complete_method", "option", "seconds_of", "shared_option"]
+__all__ = [
+    "DATA",
+    "RUNNING",
+    "TRAINING",
+    "complete_data_set",
+    "complete_method",
+    "option",
+    "parse_size",
+    "seconds_of",
+    "shared_option",
+]
 
 
 def option(default: Any, names: str, help: str, panel: str | None = None, **rest: Any) -> Any:
@@ -35,8 +45,8 @@ def _declare(default: list[Any], names: str, help: str, panel: str | None, **res
     return typer.Option(*default, *flags, metavar=value, help=help, rich_help_panel=panel, **rest)
 
 
-_DATA, _RUNNING, _ADDRESS, _WRITTEN = "Data", "Running", "Address", "How files are written"
-_TRAINING, _THRESHOLD = "Training", "Threshold (one of these)"
+DATA, RUNNING, TRAINING = "Data", "Running", "Training"
+_ADDRESS, _WRITTEN = "Address", "How files are written"
 
 
 def complete_method(incomplete: str) -> list[str]:
@@ -69,7 +79,7 @@ def _check_seed(seed: int) -> int:
     return seed
 
 
-def _parse_size(text: str) -> Any:
+def parse_size(text: str) -> Any:
     """What `TrainingData.from_file` takes as `resize`."""
     word = text.strip().lower()
     if word in ("auto", "none"):
@@ -88,39 +98,24 @@ LabelColumn = Annotated[
     shared_option(
         "--label-column -l NAME",
         "Column that holds the few labels: anomaly, normal, or blank for unlabelled; or -1, +1, 0.",
-        _DATA,
+        DATA,
     ),
 ]
 IdColumn = Annotated[
     str | None,
     shared_option(
-        "--id-column -i NAME", "Column that names the rows: never learned from, carried into the scores.", _DATA
+        "--id-column -i NAME", "Column that names the rows: never learned from, carried into the scores.", DATA
     ),
-]
-Ignore = Annotated[list[str] | None, shared_option("--ignore NAME", "Column to leave out; may be repeated.", _DATA)]
-Text = Annotated[
-    list[str] | None,
-    shared_option("--text NAME", "Column to read as text, such as codes of digits; may be repeated.", _DATA),
 ]
 AnomalyValue = Annotated[
-    str | None, shared_option("--anomaly-value VALUE", "Value that marks an anomaly, such as 1, fraud or yes.", _DATA)
+    str | None, shared_option("--anomaly-value VALUE", "Value that marks an anomaly, such as 1, fraud or yes.", DATA)
 ]
 NormalValue = Annotated[
-    str | None, shared_option("--normal-value VALUE", "Value that marks a row known to be normal.", _DATA)
-]
-Resize = Annotated[
-    Any,
-    shared_option(
-        "--resize SIZE",
-        "Size that pictures are read at: the most pixels of the longer side, such as 64, or width and height, "
-        "such as 128x96; none for as they are. By default at most 128 on a CPU, 256 on a GPU.",
-        _DATA,
-        parser=_parse_size,
-    ),
+    str | None, shared_option("--normal-value VALUE", "Value that marks a row known to be normal.", DATA)
 ]
 UnlabelledValue = Annotated[
     str | None,
-    shared_option("--unlabelled-value VALUE", "Value of rows that nobody has looked at, beside blanks.", _DATA),
+    shared_option("--unlabelled-value VALUE", "Value of rows that nobody has looked at, beside blanks.", DATA),
 ]
 CasesFile = Annotated[
     Path | None,
@@ -128,7 +123,7 @@ CasesFile = Annotated[
         "--cases FILE",
         "Labelled rows or pictures to hold the alarms against, such as the training file; for models that were "
         "not trained with --keep-cases.",
-        _DATA,
+        DATA,
     ),
 ]
 LabelsCsv = Annotated[
@@ -136,7 +131,7 @@ LabelsCsv = Annotated[
     shared_option(
         "--labels-csv FILE",
         "For a folder of pictures: CSV with the columns file and label, instead of sub-folders.",
-        _DATA,
+        DATA,
     ),
 ]
 TruthColumn = Annotated[
@@ -150,10 +145,10 @@ TruthColumn = Annotated[
 Seed = Annotated[
     int,
     shared_option(
-        "--seed N", "The same seed on the same machine gives the same result.", _RUNNING, callback=_check_seed
+        "--seed N", "The same seed on the same machine gives the same result.", RUNNING, callback=_check_seed
     ),
 ]
-Device = Annotated[str, shared_option("--device NAME", "Where to compute: auto, cpu, cuda, cuda:1.", _RUNNING)]
+Device = Annotated[str, shared_option("--device NAME", "Where to compute: auto, cpu, cuda, cuda:1.", RUNNING)]
 Host = Annotated[
     str, shared_option("--host ADDRESS", "Where to listen; 0.0.0.0 is every network of this machine.", _ADDRESS)
 ]
@@ -162,90 +157,19 @@ Port = Annotated[int, shared_option("--port -p N", "Port; 0 takes a free one.", 
 # ---------------------------------------------------------------------- training
 
 ModelOut = Annotated[Path, shared_option("--out -o MODEL", "Model file to write; its name ends in .esad.")]
-Method = Annotated[
-    str, shared_option("--method -m NAME", "The method; see: esad methods.", _TRAINING, autocompletion=complete_method)
-]
-MethodOrAuto = Annotated[
-    str,
-    shared_option(
-        "--method -m NAME",
-        "The method; see: esad methods. auto: the committee for tables with labelled anomalies, else ESAD.",
-        _TRAINING,
-        autocompletion=complete_method,
-    ),
-]
-Members = Annotated[int | None, shared_option("--members N", "Networks trained side by side.", _TRAINING, min=1)]
-Search = Annotated[
-    bool,
-    shared_option(
-        "--search",
-        "Try a few recipes by repeated splits of the labels first; takes about ten times as long.",
-        _TRAINING,
-    ),
-]
+Members = Annotated[int | None, shared_option("--members N", "Networks trained side by side.", TRAINING, min=1)]
 Settings = Annotated[
     list[str] | None,
     shared_option(
         "--set NAME=VALUE",
         "Any other parameter of the method, such as n_epochs=50; may be repeated. How to compute, of ESAD: "
         "precision=bfloat16 (or float64), compiled=true, accumulate=4 (a batch in parts).",
-        _TRAINING,
-    ),
-]
-CalibrationRatio = Annotated[
-    float | None,
-    shared_option(
-        "--calibration-ratio SHARE",
-        "Hold this share of the unlabelled rows out of the training, for p-values and alarms with a guarantee.",
-        _TRAINING,
-    ),
-]
-CrossCalibration = Annotated[
-    bool,
-    shared_option(
-        "--cross-calibration",
-        "Like --calibration-ratio, but no row is lost: each member calibrates with those it left out anyway. For "
-        "few rows; the guarantee is weaker.",
-        _TRAINING,
-    ),
-]
-Contamination = Annotated[
-    float | None, shared_option("--contamination SHARE", "Flag this share of the training rows.", _THRESHOLD)
-]
-FalseAlarmRate = Annotated[
-    float | None,
-    shared_option("--false-alarm-rate SHARE", "Flag at most this share of the unlabelled and normal rows.", _THRESHOLD),
-]
-FromLabels = Annotated[
-    bool, shared_option("--threshold-from-labels", "Flag from where the labels are parted best.", _THRESHOLD)
-]
-KeepCases = Annotated[
-    bool,
-    shared_option(
-        "--keep-cases",
-        "Keep the labelled rows in the model file, for esad explain to name the nearest; whoever has the file "
-        "can read them.",
-        _TRAINING,
-    ),
-]
-Stream = Annotated[
-    bool | None,
-    shared_option(
-        "--stream/--no-stream",
-        "Read tables or pictures in parts, in bounded memory. By default several files are, and whatever "
-        "would fill an eighth of the memory.",
-        _RUNNING,
-        show_default=False,
+        TRAINING,
     ),
 ]
 SkipBroken = Annotated[
-    bool, shared_option("--skip-broken", "Leave out pictures that cannot be read, and say which.", _RUNNING)
+    bool, shared_option("--skip-broken", "Leave out pictures that cannot be read, and say which.", RUNNING)
 ]
-Resume = Annotated[bool, shared_option("--resume", "Go on from MODEL.checkpoint after a kill or Ctrl-C.", _RUNNING)]
-CheckpointEvery = Annotated[
-    float, shared_option("--checkpoint-every SECONDS", "Time between two checkpoints of the training.", _RUNNING, min=0)
-]
-Quiet = Annotated[bool, shared_option("--quiet -q", "Print nothing but warnings and errors.", _RUNNING)]
 
 # ---------------------------------------------------------------------- how files are written
 
@@ -295,8 +219,10 @@ def _name_labels(
 def _name_columns(
     label_column: LabelColumn = None,
     id_column: IdColumn = None,
-    ignore: Ignore = None,
-    text: Text = None,
+    ignore: list[str] | None = option(None, "--ignore NAME", "Column to leave out; may be repeated.", DATA),
+    text: list[str] | None = option(
+        None, "--text NAME", "Column to read as text, such as codes of digits; may be repeated.", DATA
+    ),
     anomaly_value: AnomalyValue = None,
     normal_value: NormalValue = None,
     unlabelled_value: UnlabelledValue = None,

@@ -14,7 +14,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from esad.core.text import counted, hint, listed
+from esad.core.text import counted, hint, listed, percent, size_text
 from esad.errors import OutputError
 from esad.train.progress import TrainingBar
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Interrupted",
     "TrainingBar",
+    "answer",
     "bar",
     "check_out",
     "counted",
@@ -53,8 +54,9 @@ __all__ = [
 ]
 
 _FIRST_LINE, _LAST_LINE = 10.0, 60.0  # seconds before the first line about progress, and at most between two of them
+_MAX_ROWS = 30  # of a table that says what its rows are
 _WIDE = 240  # columns when nobody's terminal limits them: tables in files are not cut
-_OPTIONS = {  # parameters of the library that are options here, `n_members` by another name
+_OPTIONS = {  # parameters of the library that are options here, some by another name
     **{
         name: f"--{name.replace('_', '-')}"
         for name in (
@@ -72,16 +74,20 @@ _OPTIONS = {  # parameters of the library that are options here, `n_members` by 
             "kind_column",
             "label_column",
             "labels_csv",
+            "n",
             "normal_value",
+            "out",
             "resize",
             "sheet",
             "skip_broken",
+            "test_out",
             "text",
             "truth_column",
             "unlabelled_value",
             "with_data",
         )
     },
+    "n_labels": "--labels",
     "n_members": "--members",
 }
 
@@ -131,21 +137,6 @@ def _as_options(whole: str, name: str, values: str) -> str:
         (_OPTIONS[key], one) for key, value in given.items() for one in (value if isinstance(value, list) else [value])
     ]
     return " ".join(f"{option} {shlex.quote(str(value))}" for option, value in typed)
-
-
-def percent(share: float) -> str:
-    """A share for people."""
-    return f"{100 * share:.1f} %"
-
-
-def size_text(n_bytes: int) -> str:
-    """A file size for people."""
-    size, unit = float(n_bytes), "bytes"
-    for larger in ("KiB", "MiB", "GiB"):
-        if size < 1024:
-            break
-        size, unit = size / 1024, larger
-    return f"{size:.0f} {unit}" if unit == "bytes" or size >= 100 else f"{size:.1f} {unit}"
 
 
 # ---------------------------------------------------------------------- checks
@@ -220,6 +211,14 @@ def interrupted(text: str) -> None:
     _tell("interrupted", text, "yellow")
 
 
+def answer(as_json: bool, document: Any, show: Callable[[], None]) -> None:
+    """What a command has found: as one JSON document, or shown to people."""
+    if as_json:
+        json_out(document)
+    else:
+        show()
+
+
 def json_out(document: Any) -> None:
     """The one JSON document on stdout."""
     escaped = (sys.stdout.encoding or "").lower() not in ("utf-8", "utf8")
@@ -227,9 +226,15 @@ def json_out(document: Any) -> None:
 
 
 def show_table(
-    title: str | None, heads: Sequence[str], rows: Iterable[Sequence[object]], *, right: Iterable[str] = ()
+    title: str | None,
+    heads: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    *,
+    right: Iterable[str] = (),
+    noun: str | None = None,
+    rest: str = "; all of them: --json",
 ) -> None:
-    """A table; the columns named in `right` hold numbers."""
+    """A table; the columns named in `right` hold numbers. Where rows have a noun, only the first 30 are shown."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -240,9 +245,13 @@ def show_table(
     numbers = set(right)
     for head in heads:
         table.add_column(head, justify="right" if head in numbers else "left", overflow="fold")
-    for row in rows:
+    listed_rows = list(rows)
+    n_more = len(listed_rows) - _MAX_ROWS if noun is not None else 0
+    for row in listed_rows[:_MAX_ROWS] if n_more > 0 else listed_rows:
         table.add_row(*(cell if isinstance(cell, Text) else Text(printable(cell)) for cell in row))
     stdout().print(table)
+    if n_more > 0:
+        say(f"... and {counted(n_more, f'more {noun}')}{rest}")
 
 
 def show_pairs(pairs: Iterable[tuple[str, object]]) -> None:

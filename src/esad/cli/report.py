@@ -1,7 +1,6 @@
 """`esad report`: a model and a data set as one HTML file."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from esad.cli import options, output
 from esad.cli.command import command
@@ -9,10 +8,7 @@ from esad.cli.explain import read_cases
 from esad.cli.options import option
 from esad.errors import InputError
 
-if TYPE_CHECKING:
-    from esad.report.findings import Findings
-
-__all__ = ["report", "write_report"]
+__all__ = ["report"]
 
 
 @command(
@@ -49,6 +45,7 @@ def report(
     """
     from esad.detectors.model_file import load
     from esad.report.findings import collect_findings
+    from esad.report.page import save_page
 
     detector = load(model)
     output.check_out(out, [model, data], [".html", ".htm"], "a report")
@@ -73,20 +70,11 @@ def report(
             on_progress=on_progress,
             on_remark=output.remark,
         )
-    write_report(found, out)
-    if as_json:
-        output.json_out({"out": str(out)} | found.to_json())
-    else:
+    save_page(found, out)
+
+    def show() -> None:
         size = output.size_text(out.stat().st_size)
         flagged = output.counted(int(found.flagged.sum()), "alarm")
         output.say(f"{output.counted(len(found.scores), 'row')}, {flagged}. Report: {out} ({size})")
 
-
-def write_report(found: "Findings", out: Path) -> None:
-    """Write the page, whole or not at all."""
-    from esad.core.atomic import atomic_path
-    from esad.report.page import write_page
-
-    page = write_page(found)
-    with atomic_path(out) as temporary:
-        temporary.write_text(page, encoding="utf-8")
+    output.answer(as_json, {"out": str(out)} | found.to_json(), show)

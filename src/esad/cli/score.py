@@ -125,12 +125,7 @@ def score(
         )
     if found.drift is not None and found.drift.drifted:
         output.warn(_describe_drift(found.drift))
-    if as_json:
-        output.json_out(found.to_json())
-    else:
-        _show(found)
-        if found.broken:
-            _tell_set_aside(found.broken, "picture", rest="are named with --json")
+    output.answer(as_json, found.to_json(), lambda: _show(found))
     if found.broken:
         raise typer.Exit(1)
 
@@ -159,6 +154,8 @@ def _show(found: "ScoredFile") -> None:
         output.say(f"Expected: {found.rule.forecast}.")
     if found.out is not None:
         output.say(f"Scores: {found.out}")
+    if found.broken:
+        _tell_set_aside(found.broken, "picture", rest="are named with --json")
 
 
 def _cell(name: str, value: Any) -> object:
@@ -217,10 +214,8 @@ def _score_many(
         raise output.Interrupted(f"{files} scored into {str(out)!r}. The same command goes on.") from interrupt
     for found in outcome.remarks():
         output.remark(found)
-    if as_json:
-        output.json_out(outcome.to_json() | {"flagged_ratio": outcome.n_flagged / max(outcome.n_rows, 1)})
-    else:
-        _show_many(outcome)
+    document = outcome.to_json() | {"flagged_ratio": outcome.n_flagged / max(outcome.n_rows, 1)}
+    output.answer(as_json, document, lambda: _show_many(outcome))
     if outcome.failures:
         raise typer.Exit(1)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-__all__ = ["counted", "hint", "listed", "one_line"]
+__all__ = ["counted", "hint", "listed", "one_line", "percent", "size_text"]
 
 _MAX_LISTED = 8
 
@@ -55,3 +55,30 @@ def one_line(error: Exception) -> str:
     'not a number'
     """
     return " ".join(str(error).split())[:200].rstrip(".")
+
+
+def percent(share: float) -> str:
+    """A share for people.
+
+    Examples
+    --------
+    >>> percent(0.0625)
+    '6.2 %'
+    """
+    return f"{100 * share:.1f} %"
+
+
+def size_text(n_bytes: int) -> str:
+    """A file size for people.
+
+    Examples
+    --------
+    >>> size_text(900), size_text(1536), size_text(300 * 2**20)
+    ('900 bytes', '1.5 KiB', '300 MiB')
+    """
+    size, unit = float(n_bytes), "bytes"
+    for larger in ("KiB", "MiB", "GiB"):
+        if size < 1024:
+            break
+        size, unit = size / 1024, larger
+    return f"{size:.0f} {unit}" if unit == "bytes" or size >= 100 else f"{size:.1f} {unit}"

@@ -1,10 +1,12 @@
 """The report as one HTML file: its sections, each from what was found to a piece of the page."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 from esad import __version__
+from esad.core.atomic import atomic_path
 from esad.core.markup import Element, breakable, new, render, table
-from esad.core.text import counted
+from esad.core.text import counted, percent
 from esad.errors import InputError
 from esad.explain.reasons import HeatMaps, Reasons, cell_text
 from esad.report.figures import SvgAxes
@@ -19,7 +21,7 @@ from esad.score.displays import (
     ScoreDistributionDisplay,
 )
 
-__all__ = ["write_page"]
+__all__ = ["save_page", "write_page"]
 
 N_COLUMNS = 5  # of each alarm's reasons
 MAX_TEXT = 160  # characters of a cell that are seen at once
@@ -54,6 +56,13 @@ def write_page(found: Findings) -> str:
             *(new("section", new("h2", heading), *body, id=name) for name, heading, body in parts),
         ),
     )
+
+
+def save_page(found: Findings, out: Path) -> None:
+    """Write the page to a file, whole or not at all."""
+    page = write_page(found)
+    with atomic_path(out) as temporary:
+        temporary.write_text(page, encoding="utf-8")
 
 
 def _make_sections(found: Findings) -> Iterator[tuple[str, str, list[Element]]]:
@@ -342,4 +351,5 @@ def _describe_about(found: Findings) -> list[Element]:
 
 
 def _percent(share: float) -> str:
-    return f"{100 * share:.1f}\N{NO-BREAK SPACE}%".replace(".0", "")
+    """A share that no line is broken within, 95 rather than 95.0."""
+    return percent(share).replace(".0", "").replace(" ", "\N{NO-BREAK SPACE}")
