@@ -9,7 +9,7 @@ import torch
 
 from esad.errors import InputError, ModelFileError, OutputError
 from esad.persist import bundle
-from esad.train.callbacks import StopTraining
+from esad.train.callbacks import Callback, StopTraining
 from esad.train.loop import LoopState
 
 __all__ = ["Checkpoint"]
@@ -18,8 +18,10 @@ KIND = "esad-checkpoint"
 logger = logging.getLogger("esad")
 
 
-class Checkpoint:
+class Checkpoint(Callback):
     """A callback that writes the training's state every few seconds and resumes from it.
+
+    Nothing is removed at the end: the caller does so with `remove`, once the model is safe.
 
     Parameters
     ----------
@@ -52,9 +54,6 @@ class Checkpoint:
         except OutputError as error:  # a full disk must not cost the training
             logger.warning("no checkpoint: %s", error)
             self._written_at = time.monotonic()
-
-    def on_end(self, state: LoopState) -> None:
-        """Nothing: the caller removes the file once the model is safe."""
 
     def write(self, state: LoopState) -> None:
         """Write the state now."""

@@ -36,19 +36,22 @@ class StopTraining(Exception):  # noqa: N818  a signal, not an error
 
 
 class Callback(Protocol):
-    """Called by the loop; every method may do nothing."""
+    """Called by the loop. A class that inherits from it says what it wants to; the rest does nothing."""
 
     def on_start(self, state: LoopState) -> None:
         """Before the first step; may load an earlier state into `state`."""
+        return
 
     def on_step(self, state: LoopState) -> None:
         """After each step."""
+        return
 
     def on_end(self, state: LoopState) -> None:
         """After the last step; may put better weights back."""
+        return
 
 
-class WarmStart:
+class WarmStart(Callback):
     """Begin the last phase with the weights of an earlier training, and make it shorter; phases before it are left out.
 
     Parameters
@@ -74,14 +77,8 @@ class WarmStart:
         state.objective.load_state_dict(self._weights)
         state.settings = replace(state.settings, n_steps=max(1, round(self.length * state.settings.n_steps)))
 
-    def on_step(self, state: LoopState) -> None:
-        """Nothing: from here on it is a training like any other."""
 
-    def on_end(self, state: LoopState) -> None:
-        """Nothing to add."""
-
-
-class EarlyStopping:
+class EarlyStopping(Callback):
     """Watch the average precision of held-out labels; keep the best weights and stop when they stay best.
 
     Parameters
@@ -99,9 +96,6 @@ class EarlyStopping:
     def __init__(self, x: Tensor, y: Tensor, *, n_checks: int = 20, patience: int = 6) -> None:
         self.x, self.y = x, y
         self.n_checks, self.patience = n_checks, patience
-
-    def on_start(self, state: LoopState) -> None:
-        """Nothing to prepare: what it keeps comes back with a checkpoint."""
 
     def on_step(self, state: LoopState) -> None:
         """Look at the held-out rows every now and then."""
@@ -132,7 +126,7 @@ class EarlyStopping:
         return float(average_precision_score(is_anomaly.cpu().numpy(), scores.cpu().numpy()))
 
 
-class GracefulStop:
+class GracefulStop(Callback):
     """A callback that lets the current step end after Ctrl-C and writes a checkpoint, if there is one, before it stops.
 
     In the middle of a step some weights are new and some old, a state that nobody could resume from. A second Ctrl-C

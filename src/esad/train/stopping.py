@@ -103,7 +103,7 @@ def split_labels(y: NDArray[np.int8], *, seed: int) -> NDArray[np.int8]:
     return seen
 
 
-class WatchSplits:
+class WatchSplits(Callback):
     """A callback that ranks each member's held-out rows every now and then.
 
     Parameters
@@ -123,9 +123,6 @@ class WatchSplits:
         self.steps: list[int] = []
         self.aucs: list[list[float]] = []
 
-    def on_start(self, state: LoopState) -> None:
-        """Nothing to prepare."""
-
     def on_step(self, state: LoopState) -> None:
         """Look now and then, and at the end."""
         if state.step % max(1, state.n_steps // self.n_checks) and state.step < state.n_steps:
@@ -137,9 +134,6 @@ class WatchSplits:
         self.aucs.append(
             [float(roc_auc_score(self.y[rows] < 0, own[rows])) for own, rows in zip(scores, held, strict=True)]
         )
-
-    def on_end(self, state: LoopState) -> None:
-        """Nothing to put back."""
 
 
 def chosen_step(steps: list[int], aucs: NDArray[np.float64]) -> int | None:
@@ -161,19 +155,13 @@ def chosen_step(steps: list[int], aucs: NDArray[np.float64]) -> int | None:
     return steps[int(np.argmax(np.where(clear, means, -np.inf)))]
 
 
-class StopAt:
+class StopAt(Callback):
     """A callback that ends training after a step."""
 
     def __init__(self, step: int) -> None:
         self.step = step
 
-    def on_start(self, state: LoopState) -> None:
-        """Nothing to prepare."""
-
     def on_step(self, state: LoopState) -> None:
         """End it."""
         if state.step >= self.step:
             raise StopTraining
-
-    def on_end(self, state: LoopState) -> None:
-        """Nothing to put back."""
