@@ -182,7 +182,9 @@ class StandardDetector(DeepDetector):
         self._check(kind)
         if self.network_.kind not in self.networks[kind]:
             raise ModelFileError(f"its network {self.network_.kind!r} is not one of this method")
-        return self._objective(self.network_)
+        objective = self._objective(self.network_)
+        objective.keep_for_scoring()
+        return objective
 
 
 def _kind(in_shape: tuple[int, ...]) -> str:

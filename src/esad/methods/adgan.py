@@ -37,6 +37,7 @@ from esad.core.random import MemberRandom
 from esad.detectors.adversarial import AdversarialDetector
 from esad.networks.dcgan import DCGANEncoder
 from esad.networks.spec import NetworkSpec
+from esad.train.critics import gradient_penalty
 from esad.train.objective import Batch, Move, Objective, Scorer, mean_over_rows
 from esad.train.search import BOUNDED, searching, told_steps
 
@@ -110,8 +111,7 @@ class ADGANObjective(Objective):
 
     def reset(self, random: MemberRandom) -> None:
         """Draw the initial weights, and the codes from which every search starts."""
-        for network in (self.generator, self.critic):
-            network.reset(random)  # type: ignore[operator]
+        super().reset(random)
         self.get_buffer("starts").copy_(random.normal(self.n_starts, self.spec.latent))
 
     def moves(self) -> tuple[Move, ...]:
@@ -121,12 +121,9 @@ class ADGANObjective(Objective):
     def critic_loss(self, batch: Batch) -> dict[str, Tensor]:
         """Eq. (1), (members,)."""
         real, made = 2 * batch.unlabelled - 1, self._drawn(batch)
-        share = batch.random.uniform(real.shape[1])[..., None, None, None]
-        between = (share * real + (1 - share) * made).detach().requires_grad_()
-        (slope,) = torch.autograd.grad(self.critic(between).sum(), between, create_graph=True)
-        penalty = (slope.flatten(2).norm(dim=2) - 1).square()
+        penalty = gradient_penalty(self.critic, real, made, batch.random)
         distance = self.critic(made) - self.critic(real)
-        return {"critic": mean_over_rows(distance[..., 0]), "penalty": self.lambda_penalty * mean_over_rows(penalty)}
+        return {"critic": mean_over_rows(distance[..., 0]), "penalty": self.lambda_penalty * penalty}
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """Eq. (2), (members,)."""

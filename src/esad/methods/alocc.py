@@ -33,12 +33,12 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from esad.core.arguments import NOT_NEGATIVE, parameter, with_parameters
-from esad.core.random import MemberRandom
 from esad.detectors.adversarial import AdversarialDetector
 from esad.networks.dcgan import DCGANDecoder, DCGANEncoder
 from esad.networks.inference import inference
 from esad.networks.spec import NetworkSpec
-from esad.train.objective import Batch, Move, Objective, Scorer, mean_over_rows
+from esad.train.critics import deception_loss, judge_loss
+from esad.train.objective import Batch, Move, Objective, Scorer
 
 __all__ = ["ALOCC", "ALOCCObjective"]
 
@@ -99,11 +99,6 @@ class ALOCCObjective(Objective):
         self.decoder = DCGANDecoder(spec.picture, up, n_members=spec.n_members, kernel=KERNEL)
         self.judge = DCGANEncoder(spec.picture, (*half, spec.latent), (1,), n_members=spec.n_members, kernel=KERNEL)
 
-    def reset(self, random: MemberRandom) -> None:
-        """Draw the initial weights."""
-        for network in (self.encoder, self.decoder, self.judge):
-            network.reset(random)
-
     def moves(self) -> tuple[Move, ...]:
         """One of the judge, two of the autoencoder."""
         repair = Move(self.loss, (self.encoder, self.decoder))
@@ -112,15 +107,14 @@ class ALOCCObjective(Objective):
     def judge_loss(self, batch: Batch) -> dict[str, Tensor]:
         """Eq. (4), (members,)."""
         repaired = self._repair(batch).sigmoid()
-        doubt = F.softplus(-self.judge(batch.unlabelled)) + F.softplus(self.judge(repaired))
-        return {"judge": mean_over_rows(doubt[..., 0])}
+        return {"judge": judge_loss(self.judge(batch.unlabelled), self.judge(repaired))}
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """Eq. (5), (members,)."""
         logits = self._repair(batch)
         error = F.binary_cross_entropy_with_logits(logits, batch.unlabelled, reduction="none")
         return {
-            "deception": mean_over_rows(F.softplus(-self.judge(logits.sigmoid()))[..., 0]),
+            "deception": deception_loss(self.judge(logits.sigmoid())),
             "repair": self.lambda_repair * error.flatten(1).mean(1),
         }
 

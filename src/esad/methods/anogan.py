@@ -35,7 +35,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-import torch.nn.functional as F  # noqa: N812
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
@@ -47,7 +46,8 @@ from esad.errors import ModelFileError
 from esad.networks.dcgan import DCGANEncoder
 from esad.networks.spec import NetworkSpec
 from esad.preprocess.inputs import Rows
-from esad.train.objective import Batch, Move, Objective, RowPool, Scorer, mean_over_rows
+from esad.train.critics import deception_loss, judge_loss
+from esad.train.objective import Batch, Move, Objective, Scorer
 from esad.train.search import BOUNDED, searching, told_steps
 
 __all__ = ["AnoGAN", "AnoGANObjective"]
@@ -115,14 +115,13 @@ class AnoGAN(AdversarialDetector):
         if not BOUNDED.permits(plain["search_steps"]):
             raise ModelFileError("its number of search steps is damaged")
         self.search_steps_ = int(plain["search_steps"])
-        objective = super()._rebuild(plain)
-        assert isinstance(objective, AnoGANObjective)
-        objective.keep_averages()
-        return objective
+        return super()._rebuild(plain)
 
 
 class AnoGANObjective(Objective):
     """A generator and a judge; when the training has ended, the averages of both over its steps."""
+
+    for_training: ClassVar[tuple[str, ...]] = ("averages", "n_steps")
 
     def __init__(self, spec: NetworkSpec, *, feature_weight: float, search_steps: int) -> None:
         super().__init__()
@@ -148,12 +147,11 @@ class AnoGANObjective(Objective):
 
     def judge_loss(self, batch: Batch) -> dict[str, Tensor]:
         """Eq. (2), (members,)."""
-        doubt = F.softplus(-self.judge(2 * batch.unlabelled - 1)) + F.softplus(self.judge(self._drawn(batch)))
-        return {"judge": mean_over_rows(doubt[..., 0])}
+        return {"judge": judge_loss(self.judge(2 * batch.unlabelled - 1), self.judge(self._drawn(batch)))}
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """Eq. (3), (members,)."""
-        return {"generator": mean_over_rows(F.softplus(-self.judge(self._drawn(batch)))[..., 0])}
+        return {"generator": deception_loss(self.judge(self._drawn(batch)))}
 
     def _drawn(self, batch: Batch) -> Tensor:
         """G(z) for as many codes as there are pictures."""
@@ -175,14 +173,10 @@ class AnoGANObjective(Objective):
             for kept, statistic in zip(average.buffers(), network.buffers(), strict=True):
                 kept.copy_(statistic)
 
-    def finish(self, data: RowPool) -> None:
-        """Scores are those of the averages."""
-        self.keep_averages()
-
-    def keep_averages(self) -> None:
-        """Put the averages in the place of the networks: a model file need not hold both."""
+    def keep_for_scoring(self) -> None:
+        """Put the averages in the place of the networks."""
         self.generator, self.judge = self.averages  # type: ignore[assignment]
-        del self.averages, self.n_steps
+        super().keep_for_scoring()
 
     def scorer(self) -> Scorer:
         """A function giving the two terms of Eq. (6), (members, batch)."""

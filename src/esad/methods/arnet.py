@@ -26,7 +26,6 @@ import torch
 from torch import Tensor
 
 from esad.core.arguments import TRUTH, is_truth, parameter, with_parameters
-from esad.core.random import MemberRandom
 from esad.detectors.standard import StandardDetector
 from esad.errors import ModelFileError
 from esad.networks.spec import NetworkSpec
@@ -105,11 +104,6 @@ class ARNetObjective(Objective):
         self.restorer = spec.decoder(skips=skips)
         n_turns = len(quarter_turns(spec.in_shape))
         self.register_buffer("usual_errors", torch.ones(spec.n_members, n_turns) if normalize else None)
-
-    def reset(self, random: MemberRandom) -> None:
-        """Draw the initial weights."""
-        self.encoder.reset(random)  # type: ignore[operator]
-        self.restorer.reset(random)  # type: ignore[operator]
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """Eq. (3) with one turn drawn for every picture, (members,)."""

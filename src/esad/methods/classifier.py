@@ -29,7 +29,6 @@ from torch import Tensor
 
 from esad import labels
 from esad.core.arguments import with_parameters
-from esad.core.random import MemberRandom
 from esad.detectors.standard import StandardDetector
 from esad.networks.inference import inference
 from esad.networks.mlp import StackedMLP
@@ -100,11 +99,6 @@ class SupervisedObjective(Objective):
         self.n_members = spec.n_members
         self.encoder = spec.encoder()
         self.output = StackedMLP([spec.n_codes, 1], n_members=spec.n_members)
-
-    def reset(self, random: MemberRandom) -> None:
-        """Draw the initial weights."""
-        self.encoder.reset(random)  # type: ignore[operator]
-        self.output.reset(random)
 
     def forward(self, x: Tensor) -> Tensor:
         """Eq. (1): the logits of rows (members, batch, *features), (members, batch)."""

@@ -28,23 +28,23 @@ Enc2, D_x and D_z, is not kept.
 """
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from esad.core.arguments import NOT_NEGATIVE, parameter, with_parameters
-from esad.core.random import MemberRandom
 from esad.detectors.adversarial import AdversarialDetector
 from esad.networks.dcgan import DCGANEncoder
-from esad.networks.residual import CodeCritic
+from esad.networks.layers import DenseLayers
 from esad.networks.spec import NetworkSpec
-from esad.train.objective import Batch, Move, Objective, RowPool, Scorer, mean_over_rows
+from esad.train.critics import deception_loss, judge_loss
+from esad.train.objective import Batch, Move, Objective, Scorer, mean_over_rows
 
 __all__ = ["DAOL", "DAOLObjective"]
 
-CODE_CRITIC = (128, 128)  # widths of D_z
+CODE_JUDGE = (128, 128)  # widths of D_z
 
 
 @with_parameters
@@ -83,15 +83,11 @@ class DAOL(AdversarialDetector):
     def _objective(self, spec: NetworkSpec) -> Objective:
         return DAOLObjective(spec, self.lambda_adversarial, self.lambda_context, self.lambda_encoding)
 
-    def _rebuild(self, plain: Any) -> Objective:
-        objective = super()._rebuild(plain)
-        assert isinstance(objective, DAOLObjective)
-        objective.drop_players()
-        return objective
-
 
 class DAOLObjective(Objective):
     """An encoder and a generator, which score, and until the training has ended what they play against."""
+
+    for_training: ClassVar[tuple[str, ...]] = ("encoder_2", "judge", "code_judge")
 
     def __init__(self, spec: NetworkSpec, adversarial: float, context: float, encoding: float) -> None:
         super().__init__()
@@ -99,12 +95,7 @@ class DAOLObjective(Objective):
         self.adversarial, self.context, self.encoding = adversarial, context, encoding
         self.encoder_1, self.generator, self.encoder_2 = spec.encoder(), spec.decoder(), spec.encoder()
         self.judge = DCGANEncoder(spec.picture, spec.hidden, (1,), n_members=spec.n_members)
-        self.code_judge = CodeCritic(spec.latent, CODE_CRITIC, n_members=spec.n_members)
-
-    def reset(self, random: MemberRandom) -> None:
-        """Draw the initial weights."""
-        for network in (self.encoder_1, self.generator, self.encoder_2, self.judge, self.code_judge):
-            network.reset(random)  # type: ignore[operator]
+        self.code_judge = DenseLayers([spec.latent, *CODE_JUDGE, 1], n_members=spec.n_members, slope=0.2)
 
     def moves(self) -> tuple[Move, ...]:
         """One of the discriminators, one of the others."""
@@ -120,9 +111,7 @@ class DAOLObjective(Objective):
         lies = (F.softplus(self.judge(rebuilt)) + F.softplus(self.judge(made))) / 2
         return {
             "judge": mean_over_rows((F.softplus(-self.judge(x)) + lies)[..., 0]),
-            "judge of codes": mean_over_rows(
-                (F.softplus(-self.code_judge(prior)) + F.softplus(self.code_judge(code)))[..., 0]
-            ),
+            "judge of codes": judge_loss(self.code_judge(prior), self.code_judge(code)),
         }
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
@@ -135,19 +124,11 @@ class DAOLObjective(Objective):
             "made": self.judge(self._picture(self._draw(batch))),  # Eq. (3)
             "codes": self.code_judge(code),  # Eq. (4)
         }
-        terms = {name: self.adversarial * mean_over_rows(F.softplus(-logit)[..., 0]) for name, logit in doubts.items()}
+        terms = {name: self.adversarial * deception_loss(logits) for name, logits in doubts.items()}
         return terms | {
             "context": self.context * (rebuilt - x).abs().flatten(1).mean(1),
             "encoding": self.encoding * (self.encoder_2(rebuilt) - code).square().flatten(1).mean(1),
         }
-
-    def finish(self, data: RowPool) -> None:
-        """Scoring does without what was played against."""
-        self.drop_players()
-
-    def drop_players(self) -> None:
-        """Forget them: a model file need not hold them."""
-        del self.encoder_2, self.judge, self.code_judge
 
     def scorer(self) -> Scorer:
         """A function giving Eq. (7), (members, batch)."""

@@ -36,7 +36,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from esad.core.arguments import Rule, is_auto, is_truth, parameter, with_parameters
-from esad.core.random import MemberRandom
 from esad.detectors.deep import Phase
 from esad.detectors.perceptual import PerceptualDetector, layer_for
 from esad.networks.layers import crop, fold_members, pad_to_multiple, unfold_members
@@ -142,11 +141,6 @@ class DPAObjective(Objective):
         self.multiple = 1 if whole is None or not self.left else 2 ** (len(whole.hidden) - 1)
         self.encoder, self.decoder = spec.encoder(), spec.decoder()  # type: ignore[assignment]
         self.distance = PerceptualDistance(layer)
-
-    def reset(self, random: MemberRandom) -> None:
-        """Draw the initial weights."""
-        self.encoder.reset(random)
-        self.decoder.reset(random)
 
     def inherit(self, previous: Objective) -> None:
         """Take over a network of the same size; what faded in has done so."""

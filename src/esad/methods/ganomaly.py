@@ -36,19 +36,19 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
-import torch.nn.functional as F  # noqa: N812
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.func import functional_call
 
 from esad.core.arguments import NOT_NEGATIVE, parameter, with_parameters
-from esad.core.random import MemberRandom
 from esad.detectors.standard import StandardDetector
 from esad.networks.dcgan import DCGANEncoder
+from esad.networks.layers import map_size
 from esad.networks.mlp import StackedMLP
 from esad.networks.spec import NetworkSpec
+from esad.train.critics import judge_loss
 from esad.train.loop import Settings
-from esad.train.objective import Batch, Objective, RowPool, Scorer
+from esad.train.objective import Batch, Objective, Scorer
 
 __all__ = ["GANomaly", "GANomalyObjective"]
 
@@ -126,15 +126,11 @@ class GANomaly(StandardDetector):
             settings = replace(settings, schedule="constant", warmup_ratio=0.0, clip=None, beta_1=0.5)
         return settings
 
-    def _rebuild(self, plain: Any) -> Objective:
-        objective = super()._rebuild(plain)
-        assert isinstance(objective, GANomalyObjective)
-        objective.drop_discriminator()
-        return objective
-
 
 class GANomalyObjective(Objective):
     """A generator, which scores, and until the training has ended a discriminator."""
+
+    for_training: ClassVar[tuple[str, ...]] = ("features", "head")
 
     def __init__(
         self, spec: NetworkSpec, adversarial: float, context: float, encoding: float, *, squared: bool = False
@@ -149,15 +145,10 @@ class GANomalyObjective(Objective):
         n_features = spec.n_codes
         if spec.kind == "dcgan":
             self.features: nn.Module = DCGANEncoder(spec.picture, spec.hidden, n_members=spec.n_members)
-            n_features = spec.hidden[-1] * math.prod(-(-side // 2 ** len(spec.hidden)) for side in spec.in_shape[1:])
+            n_features = spec.hidden[-1] * math.prod(map_size(spec.picture, len(spec.hidden)))
         else:
             self.features = spec.encoder()
         self.head = StackedMLP([n_features, 1], n_members=spec.n_members)
-
-    def reset(self, random: MemberRandom) -> None:
-        """Draw the initial weights."""
-        for network in (self.encoder_1, self.decoder, self.encoder_2, self.features, self.head):
-            network.reset(random)  # type: ignore[operator]
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Eq. (1): z, x^, z^, all (members, batch, ...)."""
@@ -178,16 +169,7 @@ class GANomalyObjective(Objective):
             "encoding": (second_code - code).square(),  # Eq. (5)
         }
         weighted = {name: self.weights[name] * term.flatten(1).mean(1) for name, term in terms.items()}
-        doubt = F.softplus(-self.head(real)) + F.softplus(self.head(made))  # -log D(x) - log(1 - D(x^))
-        return weighted | {"discriminator": doubt.flatten(1).mean(1) / 2}  # Eq. (7)
-
-    def finish(self, data: RowPool) -> None:
-        """Scoring does without the discriminator."""
-        self.drop_discriminator()
-
-    def drop_discriminator(self) -> None:
-        """Forget it: a model file need not hold it."""
-        del self.features, self.head
+        return weighted | {"discriminator": judge_loss(self.head(real), self.head(made)) / 2}  # Eq. (7)
 
     def scorer(self) -> Scorer:
         """A function giving Eq. (8), (members, batch)."""

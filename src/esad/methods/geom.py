@@ -31,7 +31,6 @@ import torch
 from torch import Tensor
 
 from esad.core.arguments import Rule, is_whole, parameter, with_parameters
-from esad.core.random import MemberRandom
 from esad.detectors.standard import StandardDetector
 from esad.networks.inference import inference
 from esad.networks.mlp import StackedMLP
@@ -138,11 +137,6 @@ class GEOMObjective(Objective):
         self.encoder = spec.encoder()
         self.head = StackedMLP([spec.n_codes, k], n_members=spec.n_members)
         self.register_buffer("alpha", torch.ones(spec.n_members, k, k))
-
-    def reset(self, random: MemberRandom) -> None:
-        """Draw the initial weights."""
-        self.encoder.reset(random)  # type: ignore[operator]
-        self.head.reset(random)
 
     def prepare(self, data: RowPool) -> None:
         """Find out where each transformation puts the pixels."""

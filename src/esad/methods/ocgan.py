@@ -32,7 +32,7 @@ This is the authors' public code, but for these:
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -41,14 +41,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from esad.core.arguments import NOT_NEGATIVE, parameter, with_parameters
-from esad.core.random import MemberRandom
 from esad.detectors.adversarial import AdversarialDetector
 from esad.detectors.deep import Phase
-from esad.networks.dcgan import DCGANEncoder, DenseLayers
+from esad.networks.dcgan import DCGANEncoder
 from esad.networks.inference import inference
+from esad.networks.layers import DenseLayers
 from esad.networks.spec import NetworkSpec
 from esad.preprocess.inputs import Rows
-from esad.train.objective import Batch, Move, Objective, RowPool, Scorer, mean_over_rows
+from esad.train.critics import deception_loss, judge_loss
+from esad.train.objective import Batch, Move, Objective, Scorer, mean_over_rows
 
 __all__ = ["OCGAN", "OCGANObjective"]
 
@@ -114,18 +115,14 @@ class OCGAN(AdversarialDetector):
             replace(last, settings=replace(last.settings, n_steps=n_mined)),
         ]
 
-    def _rebuild(self, plain: Any) -> Objective:
-        objective = super()._rebuild(plain)
-        assert isinstance(objective, OCGANObjective)
-        objective.drop_judges()
-        return objective
-
 
 class OCGANObjective(Objective):
     """An autoencoder, which scores, and until the training has ended two judges and a classifier.
 
     `mines` says whether this is the phase that mines codes, the last one.
     """
+
+    for_training: ClassVar[tuple[str, ...]] = ("code_judge", "picture_judge", "classifier")
 
     def __init__(
         self, spec: NetworkSpec, *, sigma: float, lambda_context: float, mining_step: float, mines: bool
@@ -138,11 +135,6 @@ class OCGANObjective(Objective):
         self.code_judge = DenseLayers([spec.latent, *JUDGE_WIDTHS, 1], n_members=spec.n_members)
         self.picture_judge = DCGANEncoder(spec.picture, narrow, (1,), n_members=spec.n_members)
         self.classifier = DCGANEncoder(spec.picture, spec.hidden, (1,), n_members=spec.n_members)
-
-    def reset(self, random: MemberRandom) -> None:
-        """Draw the initial weights."""
-        for network in (self.encoder, self.decoder, self.code_judge, self.picture_judge, self.classifier):
-            network.reset(random)  # type: ignore[operator]
 
     def inherit(self, previous: Objective) -> None:
         """Mining goes on from what was learned without."""
@@ -159,18 +151,16 @@ class OCGANObjective(Objective):
     def judge_loss(self, batch: Batch) -> dict[str, Tensor]:
         """Eqs. (2) and (3), (members,)."""
         real_code, other_code = self._uniform(batch), self._uniform(batch)
-        code = self._encode(batch)
-        codes = F.softplus(-self.code_judge(real_code)) + F.softplus(self.code_judge(code))
+        codes = judge_loss(self.code_judge(real_code), self.code_judge(self._encode(batch)))
         made = self.picture_judge(self._decode(other_code))
-        pictures = F.softplus(-self.picture_judge(2 * batch.unlabelled - 1)) + F.softplus(made)
-        return {"code_judge": mean_over_rows(codes[..., 0]) / 2, "picture_judge": mean_over_rows(pictures[..., 0]) / 2}
+        pictures = judge_loss(self.picture_judge(2 * batch.unlabelled - 1), made)
+        return {"code_judge": codes / 2, "picture_judge": pictures / 2}
 
     def classifier_loss(self, batch: Batch) -> dict[str, Tensor]:
         """Eq. (4), (members,)."""
         made = self.classifier(self._decode(self._uniform(batch)))
         rebuilt = self.classifier(self._decode(self._encode(batch)))
-        doubt = F.softplus(-rebuilt) + F.softplus(made)
-        return {"classifier": mean_over_rows(doubt[..., 0]) / 2}
+        return {"classifier": judge_loss(rebuilt, made) / 2}
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """Eq. (6), (members,)."""
@@ -178,8 +168,8 @@ class OCGANObjective(Objective):
         code = self._encode(batch)
         error = (self._decode(code) - (2 * batch.unlabelled - 1)).square().flatten(2).mean(2)
         return {
-            "codes": LATENT_WEIGHT * mean_over_rows(F.softplus(-self.code_judge(code))[..., 0]),
-            "pictures": mean_over_rows(F.softplus(-self.picture_judge(self._decode(mined)))[..., 0]),
+            "codes": LATENT_WEIGHT * deception_loss(self.code_judge(code)),
+            "pictures": deception_loss(self.picture_judge(self._decode(mined))),
             "reconstruction": self.lambda_context / 2 * mean_over_rows(error),
         }
 
@@ -204,15 +194,6 @@ class OCGANObjective(Objective):
     def _decode(self, code: Tensor) -> Tensor:
         made: Tensor = self.decoder(code).tanh()
         return made
-
-    def finish(self, data: RowPool) -> None:
-        """Scoring does without the judges."""
-        if self.mines:
-            self.drop_judges()
-
-    def drop_judges(self) -> None:
-        """Forget them and the classifier: a model file need not hold them."""
-        del self.code_judge, self.picture_judge, self.classifier
 
     def scorer(self) -> Scorer:
         """A function giving Eq. (7), (members, batch)."""

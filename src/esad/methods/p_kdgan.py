@@ -27,22 +27,21 @@ student with a quarter of the teacher's channels, weights 1 and 10 for L_K, and 
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
-import torch.nn.functional as F  # noqa: N812
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from esad.core.arguments import NOT_NEGATIVE, parameter, with_parameters
-from esad.core.random import MemberRandom
 from esad.detectors.adversarial import AdversarialDetector
 from esad.detectors.deep import Phase
 from esad.networks.dcgan import DCGANEncoder
 from esad.networks.spec import NetworkSpec
 from esad.preprocess.inputs import Rows
-from esad.train.objective import Batch, Move, Objective, RowPool, Scorer
+from esad.train.critics import judge_loss
+from esad.train.objective import Batch, Move, Objective, Scorer
 
 __all__ = ["PKDGAN", "PKDGANObjective"]
 
@@ -103,12 +102,6 @@ class PKDGAN(AdversarialDetector):
             phases.append(replace(whole, objective=objective, settings=replace(whole.settings, n_steps=n_steps)))
         return phases
 
-    def _rebuild(self, plain: Any) -> Objective:
-        objective = super()._rebuild(plain)
-        assert isinstance(objective, PKDGANObjective)
-        objective.keep_student()
-        return objective
-
 
 class _Player(nn.Module):
     """A generator of Eq. (1)."""
@@ -127,6 +120,8 @@ class _Player(nn.Module):
 class PKDGANObjective(Objective):
     """A student, which scores, and until the training has ended a teacher and their judges; `stage` is the phase."""
 
+    for_training: ClassVar[tuple[str, ...]] = ("teacher", "teacher_judge", "student_judge")
+
     def __init__(self, spec: NetworkSpec, weights: dict[str, float], *, stage: str) -> None:
         super().__init__()
         self.n_members, self.weights, self.stage = spec.n_members, weights, stage
@@ -135,12 +130,6 @@ class PKDGANObjective(Objective):
         self.student_judge, self.teacher_judge = (
             DCGANEncoder(one.picture, one.hidden, (1,), n_members=one.n_members) for one in (small, spec)
         )
-
-    def reset(self, random: MemberRandom) -> None:
-        """Draw the initial weights."""
-        players = [network for player in (self.student, self.teacher) for network in player.children()]
-        for network in (*players, self.student_judge, self.teacher_judge):
-            network.reset(random)  # type: ignore[operator]
 
     def inherit(self, previous: Objective) -> None:
         """Go on with the weights of the phase before."""
@@ -198,15 +187,6 @@ class PKDGANObjective(Objective):
             "pictures": self.weights["lambda_pictures"] * (rebuilt - others_rebuilt).abs().flatten(1).mean(1),
         }
 
-    def finish(self, data: RowPool) -> None:
-        """The student scores alone."""
-        if self.stage == "both":
-            self.keep_student()
-
-    def keep_student(self) -> None:
-        """Forget teacher and judges: a model file need not hold them."""
-        del self.teacher, self.teacher_judge, self.student_judge
-
     def scorer(self) -> Scorer:
         """A function giving Eq. (6), (members, batch)."""
 
@@ -223,5 +203,4 @@ class PKDGANObjective(Objective):
 
 def _judge_loss(player: _Player, judge: DCGANEncoder, x: Tensor) -> Tensor:
     """Eq. (3), (members,)."""
-    doubt = F.softplus(-judge(x)) + F.softplus(judge(player(x)[1]))
-    return doubt.flatten(1).mean(1)
+    return judge_loss(judge(x), judge(player(x)[1]))

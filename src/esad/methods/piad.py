@@ -36,10 +36,10 @@ from torch import Tensor, nn
 
 from esad.core.arguments import NOT_NEGATIVE, parameter, with_parameters
 from esad.core.processes import Processes
-from esad.core.random import MemberRandom
 from esad.detectors.deep import Phase
 from esad.detectors.perceptual import PerceptualDetector
-from esad.networks.residual import CodeCritic, ResidualDecoder, ResidualEncoder
+from esad.networks.layers import DenseLayers
+from esad.networks.residual import ResidualDecoder, ResidualEncoder
 from esad.networks.spec import NetworkSpec
 from esad.networks.vgg import PerceptualDistance
 from esad.preprocess.inputs import Rows
@@ -102,15 +102,11 @@ class PIAD(PerceptualDetector):
     def _phases(self, rows: Rows, y: NDArray[np.int8], device: torch.device) -> list[Phase]:
         return self._fill(super()._phases(rows, y, device))
 
-    def _rebuild(self, plain: Any) -> Objective:
-        objective = super()._rebuild(plain)
-        assert isinstance(objective, PIADObjective)
-        del objective.game
-        return objective
-
 
 class PIADObjective(Objective):
     """An encoder and a generator, which score, and until the training has ended their critics."""
+
+    for_training: ClassVar[tuple[str, ...]] = ("game",)
 
     encoder: ResidualEncoder
     generator: ResidualDecoder
@@ -123,11 +119,6 @@ class PIADObjective(Objective):
         self.encoder, self.generator = spec.encoder(), spec.decoder()  # type: ignore[assignment]
         self.distance = PerceptualDistance(layer)
         self.game = _Game(spec, self)
-
-    def reset(self, random: MemberRandom) -> None:
-        """Draw the initial weights."""
-        for network in (self.encoder, self.generator, self.game.pictures, self.game.codes):
-            network.reset(random)
 
     def prepare(self, data: RowPool) -> None:
         """Learn the usual features of the pictures."""
@@ -167,10 +158,6 @@ class PIADObjective(Objective):
         self.game.step += 1
         return terms | {"perception": of_generator * error}
 
-    def finish(self, data: RowPool) -> None:
-        """Scoring does without the critics."""
-        del self.game
-
     def scorer(self) -> Scorer:
         """A function giving Eq. (6), (members, batch)."""
         rebuild = self.rebuilder()
@@ -194,7 +181,7 @@ class _Game(nn.Module):
     def __init__(self, spec: NetworkSpec, players: PIADObjective) -> None:
         super().__init__()
         self.pictures = ResidualEncoder(spec.picture, spec.hidden, 1, n_members=spec.n_members, n_blocks=1)
-        self.codes = CodeCritic(spec.latent, CODE_CRITIC, n_members=spec.n_members)
+        self.codes = DenseLayers([spec.latent, *CODE_CRITIC, 1], n_members=spec.n_members, slope=0.2)
         self.register_buffer("gamma", torch.ones(2))  # of the generator, of the encoder
         self.register_buffer("step", torch.zeros((), dtype=torch.int64))
         for number, network in enumerate((players.generator, players.encoder)):

@@ -177,11 +177,6 @@ class M1Objective(Objective):
         self.encoder = _encoder_of(spec)
         self.decoder = replace(spec, bias=True, sigmoid=False).decoder()
 
-    def reset(self, random: MemberRandom) -> None:
-        """Draw the initial weights."""
-        self.encoder.reset(random)  # type: ignore[operator]
-        self.decoder.reset(random)  # type: ignore[operator]
-
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """Eq. (5), each term (members,)."""
         x = batch.unlabelled
@@ -218,11 +213,6 @@ class M2Objective(Objective):
         self.classifier = replace(spec, latent=1, bias=True).encoder()
         self.encoder = _encoder_of(replace(spec, in_shape=(n_features + 1, *size)))
         self.decoder = replace(spec, latent=spec.latent + 1, bias=True, sigmoid=False).decoder()
-
-    def reset(self, random: MemberRandom) -> None:
-        """Draw the initial weights."""
-        for network in (self.classifier, self.encoder, self.decoder):
-            network.reset(random)  # type: ignore[operator]
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """Eq. (4), each term (members,); a part without rows drops out."""
@@ -281,11 +271,6 @@ class M1M2Objective(Objective):
         super().train(mode)
         self.encoder.eval()
         return self
-
-    def reset(self, random: MemberRandom) -> None:
-        """Draw the initial weights."""
-        self.encoder.reset(random)  # type: ignore[operator]
-        self.model.reset(random)
 
     def inherit(self, previous: Objective) -> None:
         """Take over M1's encoder."""

@@ -316,12 +316,6 @@ class TLSADObjective(HypersphereObjective):
             self.register_buffer("reference", reference.x, persistent=False)
             self.register_buffer("classes", reference.classes, persistent=False)
 
-    def reset(self, random: MemberRandom) -> None:
-        """Draw the initial weights."""
-        super().reset(random)
-        if self.head is not None:
-            self.head.reset(random)
-
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """The terms of Eq. (6), each (members,)."""
         own = self._balanced(batch) if self.reweight else self.near_and_far(batch, eta=self.eta)

@@ -13,13 +13,20 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from esad.core.random import MemberRandom
-from esad.networks.layers import StackedConv, crop, fold_members, pad_to_multiple, reset_weights, unfold_members
+from esad.networks.layers import (
+    PictureNetwork,
+    StackedConv,
+    crop,
+    fold_members,
+    map_size,
+    pad_to_multiple,
+    unfold_members,
+)
 
 __all__ = ["ConvDecoder", "ConvEncoder", "SkipDecoder"]
 
 
-class ConvEncoder(nn.Module):
+class ConvEncoder(PictureNetwork):
     """(members, batch, channels, H, W) -> (members, batch, code); one level per width."""
 
     def __init__(self, in_shape: tuple[int, int, int], widths: Sequence[int], *, n_members: int) -> None:
@@ -33,10 +40,6 @@ class ConvEncoder(nn.Module):
             )
             for n_in, n_out in pairwise([in_shape[0], *widths])
         )
-
-    def reset(self, random: MemberRandom) -> None:
-        """Draw the initial weights."""
-        reset_weights(self, random)
 
     def levels_of(self, x: Tensor) -> list[Tensor]:
         """What every level gives, (batch, members * width, height, width), from the first to the deepest."""
@@ -52,7 +55,7 @@ class ConvEncoder(nn.Module):
         return unfold_members(self.levels_of(x)[-1], self.n_members).flatten(2)
 
 
-class ConvDecoder(nn.Module):
+class ConvDecoder(PictureNetwork):
     """(members, batch, code) -> (members, batch, channels, H, W), the mirror of `ConvEncoder`."""
 
     def __init__(
@@ -61,8 +64,7 @@ class ConvDecoder(nn.Module):
         super().__init__()
         channels, self.height, self.width = in_shape
         self.n_members = n_members
-        multiple = 2 ** (len(widths) - 1)
-        self.code_shape = (widths[-1], -(-self.height // multiple), -(-self.width // multiple))
+        self.code_shape = (widths[-1], *map_size(in_shape, len(widths) - 1))
         # the paper's 512 -> 256, 128, 64, 64: the encoder's widths backwards, less its two deepest, the first doubled
         up = [*reversed(widths[:-2]), widths[0]]
         self.levels = nn.ModuleList(
@@ -73,10 +75,6 @@ class ConvDecoder(nn.Module):
             for (n_in, n_out), n_skipped in zip(pairwise([widths[-1], *up]), skips or [0] * len(up), strict=True)
         )
         self.last = StackedConv(up[-1], channels, n_members=n_members, plain=True)
-
-    def reset(self, random: MemberRandom) -> None:
-        """Draw the initial weights."""
-        reset_weights(self, random)
 
     def forward(self, z: Tensor) -> Tensor:
         """The reconstructed pictures."""

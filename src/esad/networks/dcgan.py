@@ -9,24 +9,27 @@ cropped back.
 from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise
+from typing import ClassVar
 
 from torch import Tensor, nn
 
-from esad.core.random import MemberRandom
-from esad.networks.layers import StackedConv, crop, fold_members, pad_to_multiple, reset_weights, unfold_members
+from esad.networks.layers import (
+    PictureNetwork,
+    StackedConv,
+    crop,
+    fold_members,
+    map_size,
+    pad_to_multiple,
+    unfold_members,
+)
 
-__all__ = ["DCGANDecoder", "DCGANEncoder", "DenseLayers"]
+__all__ = ["DCGANDecoder", "DCGANEncoder"]
 
 DEVIATION = 0.02
 KERNEL = 4  # even: all weights touch equally many pixels
 
 
-def _map_size(in_shape: tuple[int, int, int], n_levels: int) -> tuple[int, int]:
-    """Height and width of the deepest level."""
-    return -(-in_shape[1] // 2**n_levels), -(-in_shape[2] // 2**n_levels)
-
-
-class DCGANEncoder(nn.Module):
+class DCGANEncoder(PictureNetwork):
     """(members, batch, channels, H, W) -> (members, batch, code); with one number a discriminator.
 
     Parameters
@@ -44,6 +47,8 @@ class DCGANEncoder(nn.Module):
     norm : bool, default True
         Whether there is batch norm.
     """
+
+    deviation: ClassVar[float] = DEVIATION
 
     def __init__(
         self,
@@ -66,17 +71,13 @@ class DCGANEncoder(nn.Module):
                 for index, (n_in, n_out) in enumerate(pairwise([in_shape[0], *widths]))
             )
         )
-        kernels = [_map_size(in_shape, len(widths)), *[(1, 1)] * len(dense)]
+        kernels = [map_size(in_shape, len(widths)), *[(1, 1)] * len(dense)]
         self.dense = nn.Sequential(
             *(
                 block(n_in, n_out, kernel=kernels[index], resize="gather", norm=norm, plain=index == len(dense) - 1)
                 for index, (n_in, n_out) in enumerate(pairwise([widths[-1], *dense]))
             )
         )
-
-    def reset(self, random: MemberRandom) -> None:
-        """Draw the initial weights."""
-        reset_weights(self, random, deviation=DEVIATION)
 
     def features_and_code(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """What the last layer sees and what it gives, each (members, batch, numbers)."""
@@ -90,11 +91,13 @@ class DCGANEncoder(nn.Module):
         return self.features_and_code(x)[1]
 
 
-class DCGANDecoder(nn.Module):
+class DCGANDecoder(PictureNetwork):
     """(members, batch, code) -> (members, batch, channels, H, W), the mirror of `DCGANEncoder` with the same arguments.
 
     Its last layer is plain: a sigmoid or a hyperbolic tangent makes pixels of it.
     """
+
+    deviation: ClassVar[float] = DEVIATION
 
     def __init__(
         self,
@@ -110,7 +113,7 @@ class DCGANDecoder(nn.Module):
         super().__init__()
         channels, self.height, self.width = in_shape
         self.n_members = n_members
-        size = _map_size(in_shape, len(widths))
+        size = map_size(in_shape, len(widths))
         self.code_shape = (dense[-1], 1, 1) if dense else (widths[-1], *size)
         block = partial(StackedConv, n_members=n_members, slope=slope, norm=norm)
         kernels = [*[(1, 1)] * (len(dense) - 1), size]
@@ -127,31 +130,7 @@ class DCGANDecoder(nn.Module):
             )
         )
 
-    def reset(self, random: MemberRandom) -> None:
-        """Draw the initial weights."""
-        reset_weights(self, random, deviation=DEVIATION)
-
     def forward(self, code: Tensor) -> Tensor:
         """The picture of every code."""
         h = self.levels(self.dense(fold_members(code.reshape(*code.shape[:2], *self.code_shape))))
         return unfold_members(crop(h, self.height, self.width), self.n_members)
-
-
-class DenseLayers(nn.Module):
-    """(members, batch, in) -> (members, batch, out): leaky ReLU without batch norm, the last layer plain."""
-
-    def __init__(self, sizes: Sequence[int], *, n_members: int, slope: float = 0.0) -> None:
-        super().__init__()
-        self.n_members = n_members
-        block = partial(StackedConv, n_members=n_members, kernel=(1, 1), resize="gather", norm=False, slope=slope)
-        self.layers = nn.Sequential(
-            *(block(a, b, plain=index == len(sizes) - 2) for index, (a, b) in enumerate(pairwise(sizes)))
-        )
-
-    def reset(self, random: MemberRandom) -> None:
-        """Draw the initial weights."""
-        reset_weights(self, random)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """The last layer's numbers."""
-        return unfold_members(self.layers(fold_members(x[..., None, None])), self.n_members).flatten(2)

@@ -4,15 +4,59 @@ Inside a network pictures are (batch, members * channels, height, width); with o
 convolution.
 """
 
+from collections.abc import Sequence
+from functools import partial
+from itertools import pairwise
+from typing import ClassVar
+
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from esad.core.processes import Processes
 from esad.core.random import MemberRandom
+from esad.networks.mlp import StackedMLP
 from esad.networks.norm import OverProcesses, batch_norm_of_all
 
-__all__ = ["StackedConv", "StackedNorm", "crop", "fold_members", "pad_to_multiple", "reset_weights", "unfold_members"]
+__all__ = [
+    "DenseLayers",
+    "PictureNetwork",
+    "StackedConv",
+    "StackedNorm",
+    "crop",
+    "draw_weights",
+    "fold_members",
+    "map_size",
+    "pad_to_multiple",
+    "unfold_members",
+]
+
+
+class PictureNetwork(nn.Module):
+    """A network of convolutions, which begin as N(0, deviation^2), or as N(0, 2 / fan in) where there is none."""
+
+    n_members: int
+    deviation: ClassVar[float | None] = None
+
+    def reset(self, random: MemberRandom) -> None:
+        """Draw the initial weights."""
+        draw_weights(self, random, deviation=self.deviation)
+
+
+def draw_weights(network: nn.Module, random: MemberRandom, *, deviation: float | None = None) -> None:
+    """Draw the weights of all layers, one after the other and member by member; biases of convolutions begin at 0.
+
+    Convolutions are from N(0, deviation^2), by default N(0, 2 / fan in), which suits ReLU.
+    """
+    for module in network.modules():
+        if isinstance(module, StackedMLP):
+            module.reset(random)
+        elif isinstance(module, nn.Conv2d | nn.ConvTranspose2d):
+            scale = (2 / module.weight[0].numel()) ** 0.5 if deviation is None else deviation
+            drawn = random.normal(module.weight.numel() // random.n_members) * scale
+            module.weight.data.copy_(drawn.view(module.weight.shape))
+            if module.bias is not None:
+                module.bias.data.zero_()
 
 
 class StackedConv(OverProcesses, nn.Module):
@@ -110,18 +154,32 @@ def _convolution(
     return nn.Conv2d(n_in, n_out, kernel, stride=2 if resize == "halve" else 1, padding=pad, groups=groups, bias=bias)
 
 
-def reset_weights(network: nn.Module, random: MemberRandom, *, deviation: float | None = None) -> None:
-    """Draw every convolution's weights member by member; biases begin at 0.
+class DenseLayers(PictureNetwork):
+    """(members, batch, in) -> (members, batch, out), without batch norm, so that rows are judged apart."""
 
-    From N(0, deviation^2), by default N(0, 2 / fan in), which suits ReLU.
+    def __init__(self, sizes: Sequence[int], *, n_members: int, slope: float = 0.0) -> None:
+        super().__init__()
+        self.n_members = n_members
+        block = partial(StackedConv, n_members=n_members, kernel=1, resize="gather", norm=False, slope=slope)
+        last = len(sizes) - 2
+        self.layers = nn.Sequential(
+            *(block(*pair, plain=number == last) for number, pair in enumerate(pairwise(sizes)))
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The last layer's numbers, which is plain."""
+        return unfold_members(self.layers(fold_members(x[..., None, None])), self.n_members).flatten(2)
+
+
+def map_size(in_shape: tuple[int, ...], n_levels: int) -> tuple[int, int]:
+    """Height and width of pictures (..., height, width), padded, that were halved so many times.
+
+    Examples
+    --------
+    >>> map_size((1, 28, 28), 3)
+    (4, 4)
     """
-    for module in network.modules():
-        if isinstance(module, nn.Conv2d | nn.ConvTranspose2d):
-            scale = (2 / module.weight[0].numel()) ** 0.5 if deviation is None else deviation
-            drawn = random.normal(module.weight.numel() // random.n_members) * scale
-            module.weight.data.copy_(drawn.view(module.weight.shape))
-            if module.bias is not None:
-                module.bias.data.zero_()
+    return -(-in_shape[-2] // 2**n_levels), -(-in_shape[-1] // 2**n_levels)
 
 
 def fold_members(x: Tensor) -> Tensor:

@@ -5,14 +5,22 @@ a code of 64 on Fashion-MNIST, and 32, 64, 128 with a code of 128 on CIFAR-10. N
 no affine part, which Deep SVDD's theory asks for. The decoder mirrors the encoder with upsampling.
 """
 
+import math
 from collections.abc import Sequence
 from itertools import pairwise
 
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from esad.core.random import MemberRandom
-from esad.networks.layers import StackedConv, crop, fold_members, pad_to_multiple, reset_weights, unfold_members
+from esad.networks.layers import (
+    PictureNetwork,
+    StackedConv,
+    crop,
+    fold_members,
+    map_size,
+    pad_to_multiple,
+    unfold_members,
+)
 from esad.networks.mlp import StackedMLP
 
 __all__ = ["LeNetDecoder", "LeNetEncoder"]
@@ -24,12 +32,7 @@ def _convolution(n_in: int, n_out: int, n_members: int) -> StackedConv:
     return StackedConv(n_in, n_out, n_members=n_members, kernel=KERNEL, slope=SLOPE, affine=False, eps=EPS)
 
 
-def _code_shape(in_shape: tuple[int, int, int], widths: Sequence[int]) -> tuple[int, int, int]:
-    multiple = 2 ** len(widths)
-    return widths[-1], -(-in_shape[1] // multiple), -(-in_shape[2] // multiple)
-
-
-class LeNetEncoder(nn.Module):
+class LeNetEncoder(PictureNetwork):
     """(members, batch, channels, H, W) -> (members, batch, code)."""
 
     def __init__(
@@ -39,15 +42,8 @@ class LeNetEncoder(nn.Module):
         self.n_members = n_members
         self.multiple = 2 ** len(widths)
         self.levels = nn.ModuleList(_convolution(a, b, n_members) for a, b in pairwise([in_shape[0], *widths]))
-        channels, height, width = _code_shape(in_shape, widths)
-        self.linear = StackedMLP(
-            [channels * height * width, *linear], n_members=n_members, slope=SLOPE, eps=EPS, bias=False
-        )
-
-    def reset(self, random: MemberRandom) -> None:
-        """Draw the initial weights."""
-        reset_weights(self, random)
-        self.linear.reset(random)
+        n_flat = widths[-1] * math.prod(map_size(in_shape, len(widths)))
+        self.linear = StackedMLP([n_flat, *linear], n_members=n_members, slope=SLOPE, eps=EPS, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
         """The code of every picture."""
@@ -58,7 +54,7 @@ class LeNetEncoder(nn.Module):
         return code
 
 
-class LeNetDecoder(nn.Module):
+class LeNetDecoder(PictureNetwork):
     """(members, batch, code) -> (members, batch, channels, H, W)."""
 
     def __init__(
@@ -74,17 +70,12 @@ class LeNetDecoder(nn.Module):
         channels, self.height, self.width = in_shape
         self.sigmoid = sigmoid
         self.n_members = n_members
-        self.code_shape = _code_shape(in_shape, widths)
-        n_flat = self.code_shape[0] * self.code_shape[1] * self.code_shape[2]
-        self.linear = StackedMLP([*reversed(linear), n_flat], n_members=n_members, slope=SLOPE, eps=EPS, bias=False)
+        self.code_shape = (widths[-1], *map_size(in_shape, len(widths)))
+        sizes = [*reversed(linear), math.prod(self.code_shape)]
+        self.linear = StackedMLP(sizes, n_members=n_members, slope=SLOPE, eps=EPS, bias=False)
         up = list(reversed(widths))
         self.levels = nn.ModuleList(_convolution(a, b, n_members) for a, b in pairwise([*up, up[-1]]))
         self.last = StackedConv(up[-1], channels, n_members=n_members, kernel=KERNEL, plain=True)
-
-    def reset(self, random: MemberRandom) -> None:
-        """Draw the initial weights."""
-        self.linear.reset(random)
-        reset_weights(self, random)
 
     def forward(self, z: Tensor) -> Tensor:
         """The reconstructed pictures."""

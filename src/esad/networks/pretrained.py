@@ -24,6 +24,7 @@ from esad.core.random import MemberRandom
 from esad.datasets.download import Remote, fetch
 from esad.datasets.folder import data_folder, locked
 from esad.errors import DataFileError
+from esad.networks.layers import draw_weights
 from esad.train.runtime import BLOCK_PICTURES
 
 __all__ = ["FEATURES", "PublishedWeights", "extract", "fill", "get_weights", "portable", "read_weights"]
@@ -63,7 +64,7 @@ def fill(network: nn.Module, published: PublishedWeights, features: Any, *, seed
     """Give a network its fixed weights: "imagenet" gets the official ones, "random" draws some, else it is a file."""
     if features == "random":
         logger.warning("%s is untrained: its random features are a stand-in, with results of their own", published.name)
-        _draw(network, seed)
+        draw_weights(network, MemberRandom([seed]))
         return
     path = get_weights(published) if features == "imagenet" else features
     read = read_weights(path, published)
@@ -132,15 +133,3 @@ def extract(
             if first and first // block % 20 == 0:
                 logger.info("features of %d of %d pictures", first, len(rows))
     return features
-
-
-@torch.no_grad()
-def _draw(network: nn.Module, seed: int) -> None:
-    """Weights of N(0, 2 / fan in), which suits ReLU; no bias."""
-    random = MemberRandom([seed])
-    for module in network.modules():
-        if isinstance(module, nn.Conv2d):
-            drawn = random.normal(module.weight.numel()) * (2 / module.weight[0].numel()) ** 0.5
-            module.weight.copy_(drawn.view(module.weight.shape))
-            if module.bias is not None:
-                module.bias.zero_()

@@ -11,10 +11,9 @@ from itertools import pairwise
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from esad.core.random import MemberRandom
-from esad.networks.layers import crop, fold_members, pad_to_multiple, reset_weights, unfold_members
+from esad.networks.layers import PictureNetwork, crop, fold_members, map_size, pad_to_multiple, unfold_members
 
-__all__ = ["CodeCritic", "ResidualDecoder", "ResidualEncoder", "n_levels_for"]
+__all__ = ["ResidualDecoder", "ResidualEncoder", "n_levels_for"]
 
 SLOPE = 0.2
 MAP_SIDE = 4  # of the deepest map in the papers
@@ -31,7 +30,7 @@ def n_levels_for(shape: tuple[int, ...]) -> int:
     return max(0, (-(-max(shape[-2:]) // MAP_SIDE) - 1).bit_length())
 
 
-class ResidualEncoder(nn.Module):
+class ResidualEncoder(PictureNetwork):
     """(members, batch, channels, H, W) -> (members, batch, code); `widths` of the entry and of each level."""
 
     def __init__(
@@ -45,12 +44,8 @@ class ResidualEncoder(nn.Module):
         )
         self.levels = nn.ModuleList(_level(*pair, n_members, n_blocks, "halve") for pair in pairwise(widths))
         self.last = nn.Conv2d(
-            widths[-1] * n_members, n_codes * n_members, _map_size(in_shape, self.multiple), groups=n_members
+            widths[-1] * n_members, n_codes * n_members, map_size(in_shape, len(widths) - 1), groups=n_members
         )
-
-    def reset(self, random: MemberRandom) -> None:
-        """Draw the initial weights; biases begin at 0."""
-        reset_weights(self, random)
 
     def forward(self, x: Tensor) -> Tensor:
         """The code of every picture."""
@@ -64,7 +59,7 @@ class ResidualEncoder(nn.Module):
         return unfold_members(self.last(F.leaky_relu(h, SLOPE)), self.n_members).flatten(2)
 
 
-class ResidualDecoder(nn.Module):
+class ResidualDecoder(PictureNetwork):
     """(members, batch, code) -> (members, batch, channels, H, W), the mirror of `ResidualEncoder`."""
 
     def __init__(
@@ -73,14 +68,10 @@ class ResidualDecoder(nn.Module):
         super().__init__()
         channels, self.height, self.width = in_shape
         self.n_members = n_members
-        size = _map_size(in_shape, 2 ** (len(widths) - 1))
+        size = map_size(in_shape, len(widths) - 1)
         self.first = nn.ConvTranspose2d(n_codes * n_members, widths[-1] * n_members, size, groups=n_members)
         self.levels = nn.ModuleList(_level(*pair, n_members, n_blocks, "double") for pair in pairwise(widths[::-1]))
         self.exit = nn.Sequential(nn.LeakyReLU(SLOPE), _convolution(widths[0], channels, 3, n_members))
-
-    def reset(self, random: MemberRandom) -> None:
-        """Draw the initial weights; biases begin at 0."""
-        reset_weights(self, random)
 
     def start(self, code: Tensor) -> Tensor:
         """The deepest map, of codes (members, batch, code)."""
@@ -97,27 +88,6 @@ class ResidualDecoder(nn.Module):
     def finish(self, h: Tensor) -> Tensor:
         """Pictures as they came, from what the exit gave."""
         return unfold_members(crop(h, self.height, self.width), self.n_members)
-
-
-class CodeCritic(nn.Module):
-    """(members, batch, code) -> (members, batch, 1): a perceptron without batch norm, so that rows are judged apart."""
-
-    def __init__(self, n_codes: int, widths: Sequence[int], *, n_members: int) -> None:
-        super().__init__()
-        self.n_members = n_members
-        self.layers = nn.ModuleList(_convolution(*pair, 1, n_members) for pair in pairwise([n_codes, *widths, 1]))
-
-    def reset(self, random: MemberRandom) -> None:
-        """Draw the initial weights; biases begin at 0."""
-        reset_weights(self, random)
-
-    def forward(self, code: Tensor) -> Tensor:
-        """What it says of every code."""
-        first, *others = self.layers
-        h = first(fold_members(code[..., None, None]))
-        for layer in others:
-            h = layer(F.leaky_relu(h, SLOPE))
-        return unfold_members(h, self.n_members).flatten(2)
 
 
 class _Block(nn.Module):
@@ -148,8 +118,3 @@ def _level(n_in: int, n_out: int, n_members: int, n_blocks: int, resize: str) ->
 
 def _convolution(n_in: int, n_out: int, kernel: int, n_members: int) -> nn.Conv2d:
     return nn.Conv2d(n_in * n_members, n_out * n_members, kernel, padding=kernel // 2, groups=n_members)
-
-
-def _map_size(in_shape: tuple[int, int, int], multiple: int) -> tuple[int, int]:
-    """Height and width of the deepest map."""
-    return -(-in_shape[1] // multiple), -(-in_shape[2] // multiple)

@@ -9,13 +9,12 @@ from itertools import pairwise
 
 from torch import Tensor, nn
 
-from esad.core.random import MemberRandom
-from esad.networks.layers import StackedConv, StackedNorm, fold_members, reset_weights, unfold_members
+from esad.networks.layers import PictureNetwork, StackedConv, StackedNorm, fold_members, unfold_members
 
 __all__ = ["WideEncoder"]
 
 
-class WideEncoder(nn.Module):
+class WideEncoder(PictureNetwork):
     """(members, batch, channels, H, W) -> (members, batch, the last width)."""
 
     def __init__(self, in_shape: tuple[int, int, int], widths: Sequence[int], *, n_members: int) -> None:
@@ -29,10 +28,6 @@ class WideEncoder(nn.Module):
             )
         )
         self.norm = StackedNorm(widths[-1], n_members=n_members)
-
-    def reset(self, random: MemberRandom) -> None:
-        """Draw the initial weights."""
-        reset_weights(self, random)
 
     def forward(self, x: Tensor) -> Tensor:
         """The code of every picture."""

@@ -33,11 +33,6 @@ class AutoencoderObjective(Objective):
         self.encoder = spec.encoder()
         self.decoder = spec.decoder()
 
-    def reset(self, random: MemberRandom) -> None:
-        """Draw the initial weights."""
-        self.encoder.reset(random)  # type: ignore[operator]
-        self.decoder.reset(random)  # type: ignore[operator]
-
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """The reconstruction error, (members,)."""
         x = batch.unlabelled if self.augment is None else self.augment(batch.unlabelled, batch.random)

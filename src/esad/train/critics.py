@@ -1,15 +1,33 @@
-"""Wasserstein critics (Gulrajani et al. 2017): large where rows are real, with gradients of length 1 in between.
+"""What networks learn that judge others, and those that are judged: GAN's losses, and Wasserstein's.
 
-L_C = 1/n sum_i C(b_i) - C(a_i) + penalty (||grad C(c_i)|| - 1)^2 + drift (C(a_i)^2 + C(b_i)^2)
-c_i = t_i a_i + (1 - t_i) b_i,   t_i uniform in [0, 1]
+A judge D gives logits (Goodfellow et al. 2014), of real rows a and made ones b:
+
+    L_D = - 1/n sum_i [log D(a_i) + log(1 - D(b_i))],     L_G = - 1/n sum_i log D(b_i)
+
+A critic C is large where rows are real, with gradients of length 1 in between (Gulrajani et al. 2017):
+
+    L_C = 1/n sum_i C(b_i) - C(a_i) + penalty (||grad C(c_i)|| - 1)^2 + drift (C(a_i)^2 + C(b_i)^2)
+    c_i = t_i a_i + (1 - t_i) b_i,   t_i uniform in [0, 1]
 """
 
 import torch
+import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from esad.core.random import MemberRandom
+from esad.train.objective import mean_over_rows
 
-__all__ = ["critic_loss", "gradient_penalty"]
+__all__ = ["critic_loss", "deception_loss", "gradient_penalty", "judge_loss"]
+
+
+def judge_loss(on_real: Tensor, on_made: Tensor) -> Tensor:
+    """L_D of a judge's logits (members, batch, 1), (members,)."""
+    return mean_over_rows((F.softplus(-on_real) + F.softplus(on_made))[..., 0])
+
+
+def deception_loss(on_made: Tensor) -> Tensor:
+    """L_G of a judge's logits (members, batch, 1), (members,)."""
+    return mean_over_rows(F.softplus(-on_made)[..., 0])
 
 
 def critic_loss(

@@ -10,7 +10,6 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from esad.core.random import MemberRandom
 from esad.networks.inference import inference
 from esad.networks.spec import NetworkSpec
 from esad.train.autoencoder import AutoencoderObjective
@@ -34,10 +33,6 @@ class HypersphereObjective(Objective):
         self.encoder = spec.encoder()
         self.labelled_ratio = 0.0  # m / (n + m)
         self.register_buffer("centre", torch.zeros(spec.n_members, spec.n_codes))
-
-    def reset(self, random: MemberRandom) -> None:
-        """Draw the initial weights."""
-        self.encoder.reset(random)  # type: ignore[operator]
 
     def inherit(self, previous: Objective) -> None:
         """Take over the encoder of a trained autoencoder, batch-norm statistics included."""

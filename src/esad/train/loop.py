@@ -458,6 +458,8 @@ def train_phases(
                 processes=processes,
             )
         previous = objective
+    if previous is not None:
+        previous.keep_for_scoring()
     return curves
 
 

@@ -189,6 +189,8 @@ class Objective(nn.Module, ABC):
     Attributes
     ----------
     n_members : int
+    for_training : tuple of str
+        Names of networks that only the training needs, such as judges; a model file does not hold them.
     recordable : bool
         Whether a step has fixed shapes and never looks at values on the host, so that a GPU can replay it.
     near_zero : float
@@ -197,6 +199,7 @@ class Objective(nn.Module, ABC):
     """
 
     n_members: int
+    for_training: ClassVar[tuple[str, ...]] = ()
     recordable: ClassVar[bool] = False
     near_zero: float = 0.0
 
@@ -220,9 +223,9 @@ class Objective(nn.Module, ABC):
         state.pop("_kept", None)
         return state
 
-    @abstractmethod
     def reset(self, random: MemberRandom) -> None:
-        """Draw the initial weights, each member from its own stream."""
+        """Draw the initial weights, each member from its own stream: of all networks, in the order they were made."""
+        _reset_networks(self, random)
 
     @abstractmethod
     def loss(self, batch: Batch) -> dict[str, Tensor]:
@@ -274,9 +277,23 @@ class Objective(nn.Module, ABC):
     def finish(self, data: RowPool) -> None:
         """Look at the data once more after the last step, in evaluation mode. Nothing by default."""
 
+    def keep_for_scoring(self) -> None:
+        """Once the last phase has ended, or for weights of a model file: forget what only the training needs."""
+        for name in self.for_training:
+            delattr(self, name)
+
     def calibrate(self, terms: dict[str, Tensor]) -> None:
         """Learn the scales of the terms from presumed normal rows after training. Nothing by default."""
 
     def contributions(self, terms: dict[str, Tensor]) -> dict[str, Tensor]:
         """What each term adds to each member's score, (members, batch); the anomaly score is the mean of members."""
         return {name: term.double() for name, term in terms.items()}
+
+
+def _reset_networks(module: nn.Module, random: MemberRandom) -> None:
+    for part in module.children():
+        reset = getattr(part, "reset", None)
+        if reset is None:
+            _reset_networks(part, random)
+        else:
+            reset(random)

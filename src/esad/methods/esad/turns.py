@@ -99,7 +99,7 @@ class Turns(nn.Module):
         self.register_buffer("centre", torch.zeros(len(TERMS), spec.n_members))
         self.register_buffer("spread", torch.ones(len(TERMS), spec.n_members))
 
-    def draw_weights(self, random: MemberRandom) -> None:
+    def reset(self, random: MemberRandom) -> None:
         """Draw the initial weights."""
         self.encoder.reset(random)
         for weight in (self.weight, *(self.projection if self.settings.contrast else ())):
@@ -249,10 +249,6 @@ class TurnsObjective(Objective):
         super().__init__()
         self.n_members = spec.n_members
         self.turns = Turns(spec, settings)
-
-    def reset(self, random: MemberRandom) -> None:
-        """Draw the initial weights."""
-        self.turns.draw_weights(random)
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """Eqs. (11) and (13)."""
