@@ -11,6 +11,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from esad.errors import InputError
 from esad.networks.conv import ConvDecoder, ConvEncoder, SkipDecoder
 from esad.networks.dcgan import DCGANDecoder, DCGANEncoder
+from esad.networks.layers import map_size
 from esad.networks.lenet import LeNetDecoder, LeNetEncoder
 from esad.networks.mlp import StackedMLP
 from esad.networks.residual import ResidualDecoder, ResidualEncoder, n_levels_for
@@ -80,10 +81,8 @@ class NetworkSpec:
             raise InputError(f"`bias` and `sigmoid` must be true or false. Got {self.bias!r} and {self.sigmoid!r}.")
         if self.kind == "conv" and len(self.hidden) < 2:
             raise InputError(f"The network 'conv' needs two or more hidden widths. Got {self.hidden}.")
-        n_kept = {"mlp": len(self.hidden), "conv": 0, "lenet": 0, "dcgan": 0}.get(
-            self.kind, 1
-        )  # levels that do not halve
-        n_halvings = len(self.hidden) - n_kept
+        n_kept = {"mlp": len(self.hidden), "conv": 0, "lenet": 0, "dcgan": 0}  # levels that do not halve
+        n_halvings = len(self.hidden) - n_kept.get(self.kind, 1)
         if n_halvings and 2**n_halvings > max(16, 2 * max(self.in_shape[1:])):
             raise InputError(
                 f"The network {self.kind!r} with {len(self.hidden)} hidden widths halves a picture {n_halvings} times. "
@@ -94,51 +93,40 @@ class NetworkSpec:
 
     def encoder(self) -> nn.Module:
         """A new encoder with zero weights; call `reset` to draw them."""
-        if self.kind == "mlp":
-            sizes = [*self.in_shape, *self.hidden, self.latent]
-            return StackedMLP(sizes, n_members=self.n_members, slope=self.slope, bias=self.bias)
-        if self.kind == "conv":
-            return ConvEncoder(self.picture, (*self.hidden, self.latent), n_members=self.n_members)
-        if self.kind in RESIDUAL_BLOCKS:
-            return ResidualEncoder(
-                self.picture,
-                self.hidden,
-                self.latent,
-                n_members=self.n_members,
-                n_blocks=RESIDUAL_BLOCKS[self.kind],
-            )
-        if self.kind == "wide":
-            return WideEncoder(self.picture, (*self.hidden, self.latent), n_members=self.n_members)
-        kind = LeNetEncoder if self.kind == "lenet" else DCGANEncoder
-        return kind(self.picture, self.hidden, (*self.dense, self.latent), n_members=self.n_members)
+        widths, dense, n_members = (*self.hidden, self.latent), (*self.dense, self.latent), self.n_members
+        match self.kind:
+            case "mlp":
+                return StackedMLP([*self.in_shape, *widths], n_members=n_members, slope=self.slope, bias=self.bias)
+            case "conv":
+                return ConvEncoder(self.picture, widths, n_members=n_members)
+            case "wide":
+                return WideEncoder(self.picture, widths, n_members=n_members)
+            case "lenet":
+                return LeNetEncoder(self.picture, self.hidden, dense, n_members=n_members)
+            case "dcgan":
+                return DCGANEncoder(self.picture, self.hidden, dense, n_members=n_members)
+        n_blocks = RESIDUAL_BLOCKS[self.kind]
+        return ResidualEncoder(self.picture, self.hidden, self.latent, n_members=n_members, n_blocks=n_blocks)
 
     def decoder(self, *, skips: bool = False) -> nn.Module:
         """A new decoder, the mirror of the encoder; with skips, of "conv" only, it also sees what each level gave."""
-        if self.kind == "mlp":
-            sizes = [self.latent, *reversed(self.hidden), *self.in_shape]
-            return StackedMLP(sizes, n_members=self.n_members, slope=self.slope, bias=self.bias, sigmoid=self.sigmoid)
-        if self.kind == "conv":
-            kind = SkipDecoder if skips else ConvDecoder
-            return kind(self.picture, (*self.hidden, self.latent), n_members=self.n_members)
-        if self.kind in RESIDUAL_BLOCKS:
-            return ResidualDecoder(
-                self.picture,
-                self.hidden,
-                self.latent,
-                n_members=self.n_members,
-                n_blocks=RESIDUAL_BLOCKS[self.kind],
-            )
-        if self.kind == "wide":
-            raise InputError("The network 'wide' tells pictures apart and cannot rebuild them. Take 'conv' or 'lenet'.")
-        if self.kind == "dcgan":
-            return DCGANDecoder(self.picture, self.hidden, (*self.dense, self.latent), n_members=self.n_members)
-        return LeNetDecoder(
-            self.picture,
-            self.hidden,
-            (*self.dense, self.latent),
-            n_members=self.n_members,
-            sigmoid=self.sigmoid,
-        )
+        widths, dense, n_members = (*self.hidden, self.latent), (*self.dense, self.latent), self.n_members
+        match self.kind:
+            case "mlp":
+                ends = {"bias": self.bias, "sigmoid": self.sigmoid}
+                return StackedMLP([*reversed(widths), *self.in_shape], n_members=n_members, slope=self.slope, **ends)
+            case "conv":
+                return (SkipDecoder if skips else ConvDecoder)(self.picture, widths, n_members=n_members)
+            case "wide":
+                raise InputError(
+                    "The network 'wide' tells pictures apart and cannot rebuild them. Take 'conv' or 'lenet'."
+                )
+            case "lenet":
+                return LeNetDecoder(self.picture, self.hidden, dense, n_members=n_members, sigmoid=self.sigmoid)
+            case "dcgan":
+                return DCGANDecoder(self.picture, self.hidden, dense, n_members=n_members)
+        n_blocks = RESIDUAL_BLOCKS[self.kind]
+        return ResidualDecoder(self.picture, self.hidden, self.latent, n_members=n_members, n_blocks=n_blocks)
 
     @classmethod
     def published(
@@ -175,17 +163,8 @@ class NetworkSpec:
         else:
             *levels, latent = CONV_NARROW if narrow else CONV_PUBLISHED
             hidden = tuple(levels)
-        return cls(
-            kind,
-            in_shape=tuple(in_shape),
-            hidden=hidden,
-            latent=latent,
-            n_members=n_members,
-            slope=0.01,
-            bias=False,
-            sigmoid=kind == "mlp",
-            dense=dense,
-        )
+        ends = {"bias": False, "sigmoid": kind == "mlp"}
+        return cls(kind, tuple(in_shape), hidden, latent, n_members, slope=0.01, dense=dense, **ends)
 
     def resized(self, hidden: Any, latent: Any) -> "NetworkSpec":
         """The same with other widths; "auto" leaves them as they are."""
@@ -213,8 +192,7 @@ class NetworkSpec:
         """Numbers in the code of one row."""
         if self.kind != "conv":
             return self.latent
-        multiple: int = 2 ** len(self.hidden)
-        return self.latent * math.ceil(self.in_shape[1] / multiple) * math.ceil(self.in_shape[2] / multiple)
+        return self.latent * math.prod(map_size(self.in_shape, len(self.hidden)))
 
     @property
     def _sizes(self) -> tuple[int, ...]:

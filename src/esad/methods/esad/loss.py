@@ -35,101 +35,49 @@ WORDS: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class LossSettings:
-    """The switches of the losses and the score; the paper's values are the defaults.
+    """The switches of the losses and the score; the paper's values are the defaults."""
 
-    Attributes
-    ----------
-    lambda_norm, lambda_assist : float
-        Weights of L_norm and L_ass.
-    second_encoder : bool
-        Off: the norm is taken of z and L_ass drops out (the paper's ablation).
-    phi : {"both", "noise", "permute", "rotate", "normal", "none"}
-        What labelled anomalies must be reconstructed to.
-    noise : float
-        Standard deviation of phi's Gaussian noise.
-    input_noise : tuple of float
-        Standard deviation of the noise added to Enc1's input while training, one per member.
-    labelled_noise_ratio : float
-        Share of that noise which labelled rows get.
-    augment : int
-        Pixels by which pictures of labelled anomalies are shifted at random, and mirrored; 0 for not at all.
-    shift, flip : int and bool
-        Pixels by which unlabelled pictures are shifted at random, and whether half of them are mirrored.
-    decoys : float
-        Share of the unlabelled pictures of a batch that are seen once more, turned, as if they were known anomalies.
-    decoys_alone : bool
-        There are no others: the norm's weight in the scaled score is how well decoys are told from normal pictures.
-    restore : {"none", "grey", "rotate", "both"}
-        What is taken from a picture before Enc1 sees it; the target stays whole.
-    skips : bool
-        The decoder also sees what each level of Enc1 gave; for the network "conv".
-    signed : bool
-        Networks see pixels in [-1, 1], and rebuild those, instead of [0, 1].
-    reduction : {"sum", "mean"}
-        Squared norms as sums over features (the equations) or means (stable at large learning rates).
-    error_scale : float
-        Factor of L_rec, so that large pictures do not drown the other terms.
-    gain, offset : float
-        A labelled anomaly's norm term is gain / (||z^|| + offset); 1 and 0 in the paper.
-    combine : {"sum", "scaled"}
-        Eq. (9) as printed, or both terms as z-scores of their logarithms.
-    norm_weight : float
-        Weight of the norm term in the scaled score.
-    robust : bool
-        Scaled score: centre and spread by median and lower quantile, which hidden anomalies cannot stretch, instead
-        of mean and standard deviation.
-    norm_offset, min_spread : float
-        Scaled score: added to ||z^|| before the logarithm; smallest spread a logarithm is divided by.
-    turns : float
-        Weight in the score of what is told from turned pictures (`turns.py`); 0 switches them off.
-    contrast : float
-        Weight of the contrast of two pictures made of one, while turns are learned to be told; 0 for none.
-    places : int
-        Pixels by which pictures are shifted, to be told like the turns; 0 for not at all.
-    crop : float
-        Turned pictures are cut out at random, with at least this share of their area.
-    nearest_alone : bool
-        Of turned pictures, only their nearest known codes count in the score.
-    n_codes : int
-        Codes of training pictures that are kept.
-    column_weights : float
-        Power of the importance that columns are weighed by, 0 for equal weights.
-    bins : tuple of int
-        Quantile bins that a column is seen in, one number per member, 0 for the column itself; empty if all see that.
-    """
-
+    # the loss, Eqs. (5) to (8)
     lambda_norm: float = 1.0
     lambda_assist: float = 1.0
-    second_encoder: bool = True
-    phi: str = "both"
-    noise: float = 0.1
-    input_noise: tuple[float, ...] = (0.0,)
-    labelled_noise_ratio: float = 1.0
-    augment: int = 0
-    shift: int = 0
-    flip: bool = False
-    decoys: float = 0.0
-    decoys_alone: bool = False
-    restore: str = "none"
-    skips: bool = False
-    signed: bool = False
-    reduction: str = "mean"
-    error_scale: float = 1.0
-    gain: float = 1.0
+    second_encoder: bool = True  # without, the norm is taken of z and L_ass drops out: the paper's ablation
+    phi: str = "both"  # what labelled anomalies must be reconstructed to
+    noise: float = 0.1  # standard deviation of phi's noise
+    reduction: str = "mean"  # squared norms as sums over features (the equations) or means (stable at large rates)
+    error_scale: float = 1.0  # factor of L_rec, so that large pictures do not drown the other terms
+    gain: float = 1.0  # a labelled anomaly's norm term is gain / (||z^|| + offset)
     offset: float = 0.0
-    combine: str = "sum"
-    norm_weight: float = 1.0
-    robust: bool = False
-    norm_offset: float = 0.0
-    min_spread: float = 1e-3
-    turns: float = 0.0
-    contrast: float = 0.0
-    places: int = 0
-    crop: float = 1.0
-    nearest_alone: bool = False
-    n_codes: int = 0
-    column_weights: float = 0.0
-    bins: tuple[int, ...] = ()
+    input_noise: tuple[float, ...] = (0.0,)  # standard deviation on Enc1's input while training, one per member
+    labelled_noise_ratio: float = 1.0  # share of that noise which labelled rows get
+
+    # the score, Eq. (9)
+    combine: str = "sum"  # as printed, or "scaled": both terms as z-scores of their logarithms
+    norm_weight: float = 1.0  # of the norm in the scaled score; those below are for it too
+    robust: bool = False  # centre and spread by median and lower quantile, which hidden anomalies cannot stretch
+    norm_offset: float = 0.0  # added to ||z^|| before the logarithm
+    min_spread: float = 1e-3  # smallest spread that a logarithm is divided by
+
+    # tables
+    column_weights: float = 0.0  # power of the importance that columns are weighed by, 0 for equal weights
+    bins: tuple[int, ...] = ()  # quantile bins that a member sees a column in, 0 for the column; empty if all see that
+
+    # pictures
+    augment: int = 0  # pixels by which those of labelled anomalies are shifted, and mirrored; 0 for not at all
+    shift: int = 0  # pixels by which unlabelled ones are shifted
+    flip: bool = False  # whether half of them are mirrored
+    restore: str = "none"  # what is taken from a picture before Enc1 sees it; the target stays whole
+    skips: bool = False  # the decoder also sees what each level of Enc1 gave; for the network "conv"
+    signed: bool = False  # networks see pixels in [-1, 1], and rebuild those, instead of [0, 1]
+    decoys: float = 0.0  # share of the unlabelled ones of a batch seen once more, turned, as if known anomalies
+    decoys_alone: bool = False  # there are no others: the norm counts as far as decoys are told from normal pictures
+
+    # turned pictures (`turns.py`)
+    turns: float = 0.0  # weight in the score of what is told from them; 0 switches them off
+    contrast: float = 0.0  # weight of Eq. (13) while turns are learned to be told
+    places: int = 0  # pixels by which pictures are shifted, to be told like the turns
+    crop: float = 1.0  # they are cut out at random, with at least this share of their area
+    nearest_alone: bool = False  # of Eq. (12), only the nearest known codes count
+    n_codes: int = 0  # codes of training pictures that are kept
 
     def __post_init__(self) -> None:
         for name, words in WORDS.items():

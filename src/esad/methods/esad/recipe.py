@@ -23,20 +23,9 @@ logger = logging.getLogger("esad")
 T = TypeVar("T")
 
 FEW_ANOMALIES = 5  # with more of them than this, labelled rows get less input noise: they cover their kind better
-# Fields that the first files of version 0.1.0 do not have.
-SINCE_0_1 = {"shift", "flip", "decoys", "decoys_alone", "compiled", "accumulate", "bins", "momentum"}
-SINCE_0_1 |= {
-    "beta_1",
-    "signed",
-    "skips",
-    "column_weights",
-    "turns",
-    "places",
-    "crop",
-    "nearest_alone",
-    "n_codes",
-    "contrast",
-}
+# fields that the first files of version 0.1.0 do not have
+SINCE_0_1 = {"accumulate", "beta_1", "bins", "column_weights", "compiled", "contrast", "crop", "decoys", "decoys_alone"}
+SINCE_0_1 |= {"flip", "momentum", "n_codes", "nearest_alone", "places", "shift", "signed", "skips", "turns"}
 MIN_STEPS, MAX_STEPS = 250, 1000  # on a table
 FEWEST_STEPS = 50  # on pictures
 MAX_PRODUCTS = 2.5e12  # of a training on pictures on a CPU, unless more is asked for
@@ -298,36 +287,28 @@ def _loss(
     levels = [float(level) for level in np.atleast_1d(chosen["input_noise"])]
     bins = _bins(chosen["bins"], n_members)
     pictures = len(in_shape) == 3
-    scale_pictures = pictures and chosen["reduction"] == "sum"
-    return LossSettings(
-        lambda_norm=float(chosen["lambda_norm"]),
-        lambda_assist=float(chosen["lambda_assist"]),
-        second_encoder=bool(chosen["second_encoder"]),
-        phi=chosen["phi"],
-        noise=float(chosen["noise"]),
-        input_noise=tuple(levels[member % len(levels)] for member in range(n_members)),
-        labelled_noise_ratio=min(1.0, math.sqrt(FEW_ANOMALIES / max(1, int(np.count_nonzero(y < 0))))),
-        augment=int(chosen["augment"]),
-        shift=int(chosen["shift"]),
-        flip=bool(chosen["flip"]),
-        decoys=float(chosen["decoys"]),
-        decoys_alone=not (y < 0).any(),
-        restore=chosen["restore"],
-        skips=chosen["network"] == "unet",
-        signed=bool(chosen["signed"]),
-        reduction=chosen["reduction"],
-        error_scale=PICTURE_PIXELS / math.prod(in_shape) if scale_pictures else 1.0,
-        gain=float(chosen["anomaly_gain"]),
-        offset=float(chosen["anomaly_offset"]),
-        combine=chosen["combine"],
-        norm_weight=float(chosen["norm_weight"]),
-        robust=not pictures,
-        norm_offset=1.0 if pictures else 0.0,
-        min_spread=0.05 if pictures else 1e-3,
-        column_weights=float(chosen["column_weights"]),
-        bins=bins if any(bins) else (),
-        **(_turns(in_shape, y, device) if chosen["mutual_information"] == "both" else {}),
-    )
+    n_anomalies = int(np.count_nonzero(y < 0))
+    # what the constructor and the loss call alike, in plain types that a model file can hold
+    kinds: dict[str, Any] = {
+        one.name: type(one.default) for one in fields(LossSettings) if not isinstance(one.default, tuple)
+    }
+    found: dict[str, Any] = {
+        **{name: kind(chosen[name]) for name, kind in kinds.items() if name in chosen},
+        "gain": float(chosen["anomaly_gain"]),
+        "offset": float(chosen["anomaly_offset"]),
+        "input_noise": tuple(levels[member % len(levels)] for member in range(n_members)),
+        "labelled_noise_ratio": min(1.0, math.sqrt(FEW_ANOMALIES / max(1, n_anomalies))),
+        "bins": bins if any(bins) else (),
+        "skips": chosen["network"] == "unet",
+        "decoys_alone": n_anomalies == 0,
+        "robust": not pictures,
+    }
+    if pictures:
+        found |= {"norm_offset": 1.0, "min_spread": 0.05}
+        found |= {"error_scale": PICTURE_PIXELS / math.prod(in_shape)} if chosen["reduction"] == "sum" else {}
+    if chosen["mutual_information"] == "both":
+        found |= _turns(in_shape, y, device)
+    return LossSettings(**found)
 
 
 def _turns(in_shape: tuple[int, ...], y: NDArray[np.int8], device: str) -> dict[str, Any]:
