@@ -124,7 +124,7 @@ def test_the_expected_value_comes_from_the_other_columns():
     rng = np.random.default_rng(0)
     size = rng.normal(50, 10, 600)
     X = pd.DataFrame({"size": size, "weight": 3 * size + rng.normal(0, 1, 600), "height": size / 2})
-    detector = esad.ESAD(random_state=0).fit(X)
+    detector = esad.ESAD(n_members=2, random_state=0).fit(X)
     odd = pd.DataFrame({"size": [60.0], "weight": [90.0], "height": [30.0]})
     reasons = detector.explain(odd)
     assert reasons.top(0, 1) == ("weight",)

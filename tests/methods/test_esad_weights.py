@@ -71,7 +71,7 @@ def test_columns_that_do_not_matter_disturb_less(table, tmp_path):
 
     X, y = table
     truth = np.arange(600) < 30
-    weighed, alike = (ESAD(random_state=0, column_weights=power).fit(X, y) for power in ("auto", 0.0))
+    weighed, alike = (ESAD(n_members=2, random_state=0, column_weights=power).fit(X, y) for power in ("auto", 0.0))
     found = [average_precision_score(truth[10:], one.anomaly_score(X)[10:]) for one in (weighed, alike)]
     assert found[0] > found[1]
     weighed.save(tmp_path / "weighed.esad")

@@ -9,6 +9,12 @@ from esad import ESAD
 from esad.persist import bundle
 
 
+@pytest.fixture(autouse=True)
+def quick_writes(monkeypatch):
+    """Thousands of files are written here; none of them has to outlive a loss of power."""
+    monkeypatch.setattr("os.fsync", lambda _: None)
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("models")

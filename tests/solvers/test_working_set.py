@@ -155,7 +155,7 @@ def test_working_sets_reach_what_one_program_reaches(gamma, eta, monkeypatch):
 
 
 def test_a_solution_that_stops_early_states_a_gap_that_holds(monkeypatch):
-    dual = problem(600, n_anomalous=20, gamma=1.0)
+    dual = problem(300, n_anomalous=10, gamma=1.0)
     least = solve(dual, tol=1e-7, seed=0).objective
     for name, value in {"N_START": 20, "N_NEW": 20, "N_WHOLE": 40, "N_PART": 30, "MAX_WORK": 0}.items():
         monkeypatch.setattr(working_set, name, value)
@@ -165,7 +165,7 @@ def test_a_solution_that_stops_early_states_a_gap_that_holds(monkeypatch):
 
 
 def test_a_solver_that_fails_is_survived(monkeypatch):
-    dual = problem(600, n_anomalous=20, gamma=1.0)
+    dual = problem(300, n_anomalous=10, gamma=1.0)
     honest, calls = working_set._quadratic_program, []
 
     def unsteady(matrix, *args, **kwargs):
@@ -181,6 +181,6 @@ def test_a_solver_that_fails_is_survived(monkeypatch):
 
 
 def test_the_same_seed_gives_the_same_bits():
-    first, second = (solve(problem(700, gamma=1.0), tol=1e-3, seed=3) for _ in range(2))
+    first, second = (solve(problem(300, gamma=1.0), tol=1e-3, seed=3) for _ in range(2))
     np.testing.assert_array_equal(first.weights, second.weights)
     assert (first.rho, first.margin) == (second.rho, second.margin)

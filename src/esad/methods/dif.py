@@ -26,8 +26,7 @@ from esad.detectors.base import Scores, State, TrainingScores
 from esad.detectors.solved import ShallowDetector
 from esad.errors import InputError
 from esad.networks.inception import LAYERS, MAX_SIDE, MIN_SIDE, WEIGHTS, InceptionResNetV2
-from esad.networks.pretrained import FEATURES, extract, fill, portable
-from esad.persist.contents import check_weights
+from esad.networks.pretrained import FEATURES, extract, fill, fixed_arrays, portable, restore_fixed
 from esad.preprocess.inputs import Rows
 from esad.solvers.trees import ForestModel
 from esad.train.callbacks import Callback
@@ -39,7 +38,6 @@ _SIDE = Rule(
     f"a whole number from {MIN_SIDE} to {MAX_SIDE}", lambda value: is_whole(value, MIN_SIDE) and value <= MAX_SIDE
 )
 BLOCK_PICTURES = 16  # at once through the network, which makes much of little
-_BACKBONE = "backbone."  # what the names of the network's arrays begin with in a model file
 
 
 @with_parameters
@@ -121,20 +119,13 @@ class DIF(ShallowDetector):
 
     def _state(self) -> State:
         arrays, plain = super()._state()
-        weights = self.backbone_.state_dict()
-        return arrays | {f"{_BACKBONE}{name}": value.cpu().numpy() for name, value in weights.items()}, plain
+        return arrays | fixed_arrays(self.backbone_), plain
 
     def _restore(self, arrays: dict[str, NDArray[Any]], plain: Any) -> None:
-        own = {name: value for name, value in arrays.items() if name.startswith(_BACKBONE)}
-        weights = {name.removeprefix(_BACKBONE): torch.from_numpy(value) for name, value in own.items()}
-        with torch.device("meta"):  # nothing is allocated for sizes that a forged file claims
-            backbone = self._backbone()
-        check_weights(backbone, weights)
-        backbone.load_state_dict(weights, assign=True)
+        backbone, solved = restore_fixed(self._backbone, arrays)
         try:
             device = resolve_device(self.device)
         except InputError:  # loaded on a machine without it
             device = torch.device("cpu")
         self.backbone_ = backbone.to(device, torch.float32)
-        solved = {name: value for name, value in arrays.items() if name not in own}
         self.model_ = self._model().restore(solved, plain, n_features=backbone.n_features)

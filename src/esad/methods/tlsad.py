@@ -53,10 +53,9 @@ from esad.detectors.standard import StandardDetector
 from esad.errors import InputError, ModelFileError
 from esad.io.picture_folder import read_folder
 from esad.networks.mlp import StackedMLP
-from esad.networks.pretrained import extract
+from esad.networks.pretrained import BACKBONE, extract, fixed_arrays, restore_fixed
 from esad.networks.resnet import N_FEATURES, ResNet18, read_weights
 from esad.networks.spec import NetworkSpec
-from esad.persist.contents import check_weights
 from esad.preprocess.image import ImagePreprocessor, as_images
 from esad.preprocess.inputs import Rows, is_images
 from esad.train.autoencoder import AutoencoderObjective
@@ -203,20 +202,13 @@ class TLSAD(StandardDetector):
 
     def _state(self) -> State:
         arrays, plain = super()._state()
-        weights = {} if self.backbone_ is None else self.backbone_.state_dict()
-        return arrays | {f"backbone.{name}": value.cpu().numpy() for name, value in weights.items()}, plain
+        return arrays | ({} if self.backbone_ is None else fixed_arrays(self.backbone_)), plain
 
     def _restore(self, arrays: dict[str, NDArray[Any]], plain: Any) -> None:
-        own = {name.removeprefix("backbone."): value for name, value in arrays.items() if name.startswith("backbone.")}
         self.backbone_ = None
-        if own:
-            weights = {name: torch.from_numpy(value) for name, value in own.items()}
-            with torch.device("meta"):
-                backbone = ResNet18().eval()
-            check_weights(backbone, weights)
-            backbone.load_state_dict(weights, assign=True)
-            self.backbone_ = backbone
-        super()._restore({name: value for name, value in arrays.items() if not name.startswith("backbone.")}, plain)
+        if any(name.startswith(BACKBONE) for name in arrays):
+            self.backbone_, arrays = restore_fixed(lambda: ResNet18().eval(), arrays)
+        super()._restore(arrays, plain)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import pickle
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -25,17 +25,31 @@ from esad.datasets.download import Remote, fetch
 from esad.datasets.folder import data_folder, locked
 from esad.errors import DataFileError
 from esad.networks.layers import draw_weights
+from esad.persist.contents import check_weights
 from esad.train.runtime import BLOCK_PICTURES
 
-__all__ = ["FEATURES", "PublishedWeights", "extract", "fill", "get_weights", "portable", "read_weights"]
+__all__ = [
+    "BACKBONE",
+    "FEATURES",
+    "PublishedWeights",
+    "extract",
+    "fill",
+    "fixed_arrays",
+    "get_weights",
+    "portable",
+    "read_weights",
+    "restore_fixed",
+]
 
 logger = logging.getLogger("esad")
+N = TypeVar("N", bound=nn.Module)
 
 FEATURES = Rule(
     "'imagenet', 'random' or the path of a file with weights", lambda value: isinstance(value, str | os.PathLike)
 )
 """What an argument `features` may be."""
 
+BACKBONE = "backbone."  # what the names of a fixed network's arrays begin with in a model file
 _COUNTER = "num_batches_tracked"  # of batch norm in training; files from before torch 0.4.1 have none
 
 
@@ -133,3 +147,19 @@ def extract(
             if first and first // block % 20 == 0:
                 logger.info("features of %d of %d pictures", first, len(rows))
     return features
+
+
+def fixed_arrays(network: nn.Module) -> dict[str, NDArray[Any]]:
+    """The weights of a fixed network, for the model file."""
+    return {f"{BACKBONE}{name}": value.cpu().numpy() for name, value in network.state_dict().items()}
+
+
+def restore_fixed(build: Callable[[], N], arrays: dict[str, NDArray[Any]]) -> tuple[N, dict[str, NDArray[Any]]]:
+    """A fixed network with its weights from a model file, which may be forged, and the other arrays of that file."""
+    with torch.device("meta"):  # nothing is allocated for sizes that a forged file claims
+        network = build()
+    own = {name: value for name, value in arrays.items() if name.startswith(BACKBONE)}
+    weights = {name.removeprefix(BACKBONE): torch.from_numpy(value) for name, value in own.items()}
+    check_weights(network, weights)
+    network.load_state_dict(weights, assign=True)
+    return network, {name: value for name, value in arrays.items() if name not in own}
