@@ -19,8 +19,8 @@ d                   pixels times channels
 
 A step is one move of D on L_D and two of R on L_R, with RMSProp. This is the authors' public code, but for these:
 
-- They keep the weights of the epoch that does best on the test set. Here the last ones are kept: no truth is looked at,
-  and since the ranking swings from step to step, it is chance how well those rank.
+- They keep the weights of the epoch that does best on the test set. Here the last ones are kept: no truth is looked at.
+  The ranking swings from step to step (docs/methods.md), so that it is partly chance how well those rank.
 - Their code scores pictures by D(x), their text, as here, by D(R(x)).
 - They repair towards the noisy picture. The cross-entropy is linear in its target, so that its mean over the noise is
   that of the clean one. They also take the picture, tanh(h), for a logit; here h is the logit, the picture its sigmoid.

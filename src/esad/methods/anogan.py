@@ -21,7 +21,8 @@ Pixels are in [-1, 1]. Networks, moving averages of the weights (what is scored 
 public code of Zenati et al. (2018), the authors' own being unpublished. The search's step is 0.01 for two fifths of
 the way, then 0.001 and from three fifths on 0.0005, times 500 / T, so that a code can come equally far. What differs:
 
-- The learning rate is DCGAN's, 2e-4. Theirs is 1e-5, with ten times as many pictures and steps.
+- The learning rate is DCGAN's, 2e-4. Theirs is 1e-5, with ten times as many pictures and steps. docs/methods.md has how
+  far a short training on a CPU came.
 - The averages begin quickly, by min(0.999, (1 + t) / (10 + t)): a short training is not scored with its first weights.
 - All pictures start from one code, drawn with the weights, so that a score is a picture's own and the same every time.
 
