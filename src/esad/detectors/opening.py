@@ -15,7 +15,7 @@ from esad.io import checks
 from esad.io.checks import OnRemark, Remark
 from esad.io.dialect import Reading
 from esad.io.files import TableFiles
-from esad.io.picture_folder import Broken, Listing, list_folder
+from esad.io.picture_folder import Broken, PictureFolder, open_folder
 from esad.io.pictures import is_picture
 from esad.io.roles import Roles, check_column
 
@@ -150,10 +150,10 @@ def check_kind(path: _Path, detector: "Detector") -> None:
 
 def list_pictures(
     path: _Path, detector: "Detector", *, labels_csv: _Path | None = None, broken: Broken | None = None
-) -> Listing:
+) -> PictureFolder:
     """The pictures of a folder, or one of them, to be read in the size and colours of a model."""
     channels, height, width = detector.inputs_.shape
-    return list_folder(path, labels_csv, channels, broken, (width, height))
+    return open_folder(path, labels_csv=labels_csv, channels=channels, broken=broken, resize=(width, height))
 
 
 # ---------------------------------------------------------------------- tables

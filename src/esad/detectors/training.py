@@ -21,8 +21,8 @@ from esad.errors import DataFileError, InputError
 from esad.io import checks
 from esad.io.checks import OnProgress, OnRemark, Remark
 from esad.io.dialect import Reading
-from esad.io.files import Listing, TableFiles, find_tables, open_data
-from esad.io.picture_folder import Resize
+from esad.io.files import TableFiles, find_tables, open_data
+from esad.io.picture_folder import PictureFolder, Resize
 from esad.io.provenance import DataSource, note_sources
 from esad.io.roles import Roles
 from esad.io.stream import PictureStream, TableStream
@@ -544,7 +544,9 @@ def _check_columns(
     return kept, left_out
 
 
-def _read_pictures(path: Path, listing: Listing, roles: Roles, from_csv: bool, on_remark: OnRemark) -> TrainingData:
+def _read_pictures(
+    path: Path, listing: PictureFolder, roles: Roles, from_csv: bool, on_remark: OnRemark
+) -> TrainingData:
     with _telling_how_to_skip():
         folder = listing.read()
     _check_enough(path, len(folder.images), "picture")
@@ -563,7 +565,7 @@ def _picture_labels(path: Path, words: Any, roles: Roles, from_csv: bool) -> NDA
 
 def _read_parts(
     path: Path,
-    data: TableFiles | Listing,
+    data: TableFiles | PictureFolder,
     roles: Roles,
     from_csv: bool,
     detector: "Detector | None",
@@ -582,7 +584,7 @@ def _read_parts(
     seed = 0 if detector is None else seed_from(detector.random_state)
     with _telling_how_to_skip():
         survey = Survey.of(stream, seed=seed, on_block=lambda n_rows: tell("reading", n_rows, stream.n_rows))
-    broken = (data.broken if isinstance(data, Listing) else None) or {}
+    broken = (data.broken if isinstance(data, PictureFolder) else None) or {}
     mention_broken(broken, on_remark)
     schema: Schema | None = None
     left_out: tuple[str, ...] = ()

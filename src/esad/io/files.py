@@ -23,7 +23,7 @@ import pyarrow as pa
 from esad.errors import DataFileError, SchemaError
 from esad.io import csv, excel, limits, parquet
 from esad.io.dialect import Dialect, Reading, sniff
-from esad.io.picture_folder import Broken, Listing, Resize, list_folder
+from esad.io.picture_folder import Broken, PictureFolder, Resize, open_folder
 from esad.io.pictures import is_picture
 from esad.table.columns import read_arrow
 from esad.table.table import Schema
@@ -31,7 +31,6 @@ from esad.table.table import Schema
 __all__ = [
     "SUFFIXES",
     "Dialect",
-    "Listing",
     "Part",
     "TableFiles",
     "as_text",
@@ -63,7 +62,7 @@ def open_data(
     channels: int | None = None,
     broken: Broken | None = None,
     resize: Resize = None,
-) -> "TableFiles | Listing":
+) -> "TableFiles | PictureFolder":
     """Open whatever lies at a path.
 
     Parameters
@@ -74,17 +73,17 @@ def open_data(
     reading : Reading, optional
         What is said about tables.
     labels_csv, channels, broken, resize
-        Of a folder of pictures, as for `esad.io.picture_folder.list_folder`; with `labels_csv` it is one.
+        Of a folder of pictures, as for `esad.io.picture_folder.open_folder`; with `labels_csv` it is one.
 
     Returns
     -------
-    TableFiles or Listing
+    TableFiles or PictureFolder
         Both have `n_rows`, `read()` and `batches()`.
     """
     is_folder = os.path.isdir(path)
     found = () if is_folder and labels_csv is not None else find_tables(path)
     if is_folder and not found:
-        return list_folder(path, labels_csv, channels, broken, resize)
+        return open_folder(path, labels_csv=labels_csv, channels=channels, broken=broken, resize=resize)
     return TableFiles(found or (path,), reading=reading)
 
 

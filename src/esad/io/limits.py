@@ -264,7 +264,7 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _read_pictures(folder: Path, shape: tuple[int, ...], limits: FileLimits) -> NDArray[Any]:
-    from esad.io.picture_folder import open_images
+    from esad.io.picture_folder import open_folder
     from esad.io.pictures import read_header
 
     channels, height, width = shape
@@ -277,7 +277,7 @@ def _read_pictures(folder: Path, shape: tuple[int, ...], limits: FileLimits) -> 
                 f"Pictures must have {width} x {height} pixels, as in training. "
                 f"{str(path)!r} has {header.width} x {header.height}."
             )
-    return np.concatenate([batch.images for batch in open_images(folder, channels=channels)])
+    return np.concatenate([batch.images for batch in open_folder(folder, channels=channels).batches()])
 
 
 def _check_most(n_found: int, most: int | None, what: str) -> None:

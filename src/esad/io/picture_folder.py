@@ -1,4 +1,4 @@
-"""A folder of pictures, or one of them, as one array, with labels from its sub-folders or from a CSV file."""
+"""A folder of pictures, or one of them, whole or in batches, with labels from its sub-folders or from a CSV file."""
 
 import contextlib
 import os
@@ -16,7 +16,7 @@ from esad.core.text import counted
 from esad.errors import DataFileError, InputError
 from esad.io.pictures import SUFFIXES, Header, is_picture, read_header, read_pixels
 
-__all__ = ["Broken", "ImageFolder", "Listing", "Resize", "list_folder", "open_images", "read_folder"]
+__all__ = ["Broken", "PictureFolder", "Pictures", "Resize", "open_folder"]
 
 _MAX_VALUES = 1 << 25  # of one batch, however large the pictures
 _BENT = 0.05  # how much wider than high, or higher, a picture may get without a word
@@ -27,13 +27,13 @@ Resize = int | tuple[int, int] | None  # the longer side at most, or width and h
 
 
 @dataclass(frozen=True, eq=False)
-class ImageFolder:
-    """Pictures of a folder, or a batch of them.
+class Pictures:
+    """Some pictures of a folder.
 
-    Parameters
+    Attributes
     ----------
     ids : tuple of str
-        Path of each picture relative to the folder, with forward slashes.
+        Path of each relative to the folder, with forward slashes.
     images : ndarray of uint8 or float32, shape (n, channels, height, width)
         uint8, or float32 in [0, 1] if a picture of the folder is grey with 16 bits.
     label_words : ndarray of (str or None), shape (n,), or None
@@ -46,15 +46,15 @@ class ImageFolder:
     label_words: NDArray[np.object_] | None
 
 
-def read_folder(
+def open_folder(
     path: _Path,
     *,
     labels_csv: _Path | None = None,
     channels: int | None = None,
     broken: Broken | None = None,
     resize: Resize = None,
-) -> ImageFolder:
-    """Read all pictures of a folder and its sub-folders, in the order of their paths.
+) -> "PictureFolder":
+    """List the pictures of a folder and its sub-folders in the order of their paths; all sizes are looked at.
 
     Parameters
     ----------
@@ -72,11 +72,6 @@ def read_folder(
         Width and height to read all pictures at; or the most pixels that the longer side may have, where the most
         frequent size is the common one. By default pictures stay as they are and must be of one size.
 
-    Returns
-    -------
-    ImageFolder
-        With at least one picture.
-
     Raises
     ------
     DataFileError
@@ -87,62 +82,34 @@ def read_folder(
     --------
     >>> import tempfile
     >>> from PIL import Image
-    >>> with tempfile.TemporaryDirectory() as folder:
+    >>> with tempfile.TemporaryDirectory() as path:
     ...     for name in ("anomaly", "unlabelled"):
-    ...         (Path(folder) / name).mkdir()
-    ...         Image.new("L", (28, 28)).save(Path(folder) / name / "1.png")
-    ...     pictures = read_folder(folder)
-    >>> pictures.ids, pictures.images.shape
-    (('anomaly/1.png', 'unlabelled/1.png'), (2, 1, 28, 28))
-    >>> pictures.label_words.tolist()
-    ['anomaly', 'unlabelled']
+    ...         (Path(path) / name).mkdir()
+    ...         Image.new("L", (28, 28)).save(Path(path) / name / "1.png")
+    ...     folder = open_folder(path)
+    ...     pictures, batches = folder.read(), list(folder.batches(1))
+    >>> pictures.ids, pictures.images.shape, pictures.label_words.tolist(), len(batches)
+    (('anomaly/1.png', 'unlabelled/1.png'), (2, 1, 28, 28), ['anomaly', 'unlabelled'], 2)
     """
-    listing = list_folder(path, labels_csv, channels, broken, resize)
-    folder = listing.read(0, len(listing.ids))
-    if not folder.ids:
-        raise _nothing(listing.folder, listing.broken)
-    return folder
-
-
-def open_images(
-    path: _Path,
-    *,
-    labels_csv: _Path | None = None,
-    channels: int | None = None,
-    broken: Broken | None = None,
-    resize: Resize = None,
-    batch_rows: int = 1024,
-) -> Iterator[ImageFolder]:
-    """Read the pictures of a folder in batches, so that memory does not grow with the folder.
-
-    Parameters
-    ----------
-    path, labels_csv, channels, broken, resize
-        As for `read_folder`. All sizes are checked, and the form of all batches settled, before the first is read.
-    batch_rows : int
-        Pictures of a batch, fewer in the last one and if they are large.
-
-    Returns
-    -------
-    iterator of ImageFolder
-        At least one.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from PIL import Image
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     for number in range(3):
-    ...         Image.new("RGB", (32, 32)).save(Path(folder) / f"{number}.png")
-    ...     [len(batch.images) for batch in open_images(folder, batch_rows=2)]
-    [2, 1]
-    """
-    return list_folder(path, labels_csv, channels, broken, resize).batches(batch_rows)
+    if channels not in (None, 1, 3):
+        raise InputError(f"`channels` must be 1 (grey), 3 (RGB) or None. Got {channels!r}.")
+    folder = Path(path)
+    is_single = folder.is_file() and is_picture(folder)
+    ids = (folder.name,) if is_single else _list_names(folder, labels_csv)
+    folder = folder.parent if is_single else folder
+    words = _words_of_folders(ids) if labels_csv is None else _words_of_csv(folder, ids, Path(labels_csv))
+    headers = _read_headers(folder, ids, broken)
+    form = _common_form(folder, ids, headers, resize)
+    if channels is not None:
+        form = replace(form, n_channels=channels)
+    words = None if words is None else words[list(headers)]
+    sizes = Counter(header.size for header in headers.values())
+    return PictureFolder(folder, tuple(ids[number] for number in headers), words, form, broken, sizes)
 
 
 @dataclass(frozen=True, eq=False)
-class Listing:
-    """What is in a folder, before any pixel is read; `broken` as for `read_folder`."""
+class PictureFolder:
+    """What is in a folder, before any pixel is read; `broken` as for `open_folder`."""
 
     folder: Path
     ids: tuple[str, ...]
@@ -175,22 +142,25 @@ class Listing:
         n_bent = sum(number for (width, height), number in others.items() if abs(width / height / shape - 1) > _BENT)
         return text + (f", which stretches {n_bent:,} of them." if n_bent else ".")
 
-    def batches(self, batch_rows: int = 1024) -> Iterator[ImageFolder]:
-        """All pictures, so many at a time, fewer if they are large."""
-        n_rows, n_read = max(1, min(batch_rows, _MAX_VALUES // self.form.n_values)), 0
+    def read(self) -> Pictures:
+        """All pictures, at least one."""
+        (pictures,) = self._batches(len(self.ids))
+        return pictures
+
+    def batches(self, batch_rows: int = 1024) -> Iterator[Pictures]:
+        """All pictures, so many at a time, fewer if they are large, so that memory does not grow with the folder."""
+        return self._batches(max(1, min(batch_rows, _MAX_VALUES // self.form.n_values)))
+
+    def _batches(self, n_rows: int) -> Iterator[Pictures]:
+        n_read = 0
         for start in range(0, len(self.ids), n_rows):
-            batch = self.read(start, start + n_rows)
-            n_read += len(batch.ids)
-            if batch.ids:
-                yield batch
+            images, numbers = self.pixels(range(start, min(start + n_rows, len(self.ids))))
+            words = None if self.label_words is None else self.label_words[numbers]
+            n_read += len(numbers)
+            if numbers:
+                yield Pictures(tuple(self.ids[number] for number in numbers), images, words)
         if not n_read:
             raise _nothing(self.folder, self.broken)
-
-    def read(self, start: int = 0, stop: int | None = None) -> ImageFolder:
-        """Some pictures that follow each other; all of them by default."""
-        images, numbers = self.pixels(range(*slice(start, stop).indices(len(self.ids))))
-        words = None if self.label_words is None else self.label_words[numbers]
-        return ImageFolder(tuple(self.ids[number] for number in numbers), images, words)
 
     def pixels(self, numbers: Sequence[int]) -> tuple[NDArray[Any], list[int]]:
         """The pictures of these numbers, (n, channels, height, width), and the numbers of those that could be read."""
@@ -220,30 +190,6 @@ def _nothing(folder: Path, broken: Broken | None) -> DataFileError:
     return DataFileError(f"None of the pictures in {str(folder)!r} can be read. The first: {reason}")
 
 
-def list_folder(
-    path: _Path,
-    labels_csv: _Path | None = None,
-    channels: int | None = None,
-    broken: Broken | None = None,
-    resize: Resize = None,
-) -> Listing:
-    """What is in a folder, or one picture; all sizes are looked at, no pixel is. See `read_folder`."""
-    if channels not in (None, 1, 3):
-        raise InputError(f"`channels` must be 1 (grey), 3 (RGB) or None. Got {channels!r}.")
-    folder = Path(path)
-    is_single = folder.is_file() and is_picture(folder)
-    ids = (folder.name,) if is_single else _list_names(folder, labels_csv)
-    folder = folder.parent if is_single else folder
-    words = _words_of_folders(ids) if labels_csv is None else _words_of_csv(folder, ids, Path(labels_csv))
-    headers = _read_headers(folder, ids, broken)
-    form = _common_form(folder, ids, headers, resize)
-    if channels is not None:
-        form = replace(form, n_channels=channels)
-    words = None if words is None else words[list(headers)]
-    sizes = Counter(header.size for header in headers.values())
-    return Listing(folder, tuple(ids[number] for number in headers), words, form, broken, sizes)
-
-
 def _list_names(folder: Path, labels_csv: _Path | None) -> tuple[str, ...]:
     """Paths of the pictures of a folder, relative to it and in order, at least one; other files are mentioned."""
     if not folder.is_dir():
@@ -255,7 +201,7 @@ def _list_names(folder: Path, labels_csv: _Path | None) -> tuple[str, ...]:
     if ignored:
         shown = ", ".join(ignored[:3]) + (", ..." if len(ignored) > 3 else "")
         message = f"{counted(len(ignored), 'file')} in {str(folder)!r}, hidden or no pictures, ignored: {shown}."
-        warnings.warn(message, UserWarning, stacklevel=4)
+        warnings.warn(message, UserWarning, stacklevel=3)
     ids = tuple(name for name, is_shown in found.items() if is_shown)
     if not ids:
         raise DataFileError(
@@ -356,6 +302,6 @@ def _words_of_csv(folder: Path, ids: Sequence[str], labels_csv: Path) -> NDArray
 
 
 def _relative(folder: Path, file: str) -> str:
-    """Path as in `ImageFolder.ids`: relative, with forward slashes, without ./ and the like."""
+    """Path as in `Pictures.ids`: relative, with forward slashes, without ./ and the like."""
     name = os.path.normpath(file.strip().replace("\\", "/"))
     return os.path.relpath(name, os.path.abspath(folder)) if os.path.isabs(name) else name

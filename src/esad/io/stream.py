@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from esad import labels
 from esad.errors import DataFileError
 from esad.io.files import Part, TableFiles, as_text, find_tables
-from esad.io.picture_folder import Listing, list_folder
+from esad.io.picture_folder import PictureFolder, open_folder
 from esad.labels import Labels
 from esad.table.table import join_rows, take_rows
 
@@ -85,7 +85,7 @@ def open_stream(
     files = find_tables(path)
     if files:
         return TableStream(files, label_column=label_column, ignore=ignore)
-    return PictureStream(list_folder(path))
+    return PictureStream(open_folder(path))
 
 
 class TableStream:
@@ -203,29 +203,29 @@ def _words(values: pa.Array) -> list[Any]:
 class PictureStream:
     """The pictures of a folder; `meaning` as for `TableStream`, of the words for each picture."""
 
-    def __init__(self, listing: Listing, *, meaning: Meaning = labels.from_column) -> None:
-        self.listing = listing
-        self._n_left_out = len(listing.broken or ())  # which are not listed
-        words = listing.label_words
-        self._y = np.zeros(len(listing.ids), dtype=np.int8) if words is None else meaning(words)
-        self._n_block = max(1, MAX_VALUES // listing.form.n_values)
+    def __init__(self, folder: PictureFolder, *, meaning: Meaning = labels.from_column) -> None:
+        self.folder = folder
+        self._n_left_out = len(folder.broken or ())  # which are not listed
+        words = folder.label_words
+        self._y = np.zeros(len(folder.ids), dtype=np.int8) if words is None else meaning(words)
+        self._n_block = max(1, MAX_VALUES // folder.form.n_values)
 
     @property
     def n_rows(self) -> int:
         """How many pictures there are, without those that turned out to be broken."""
-        return len(self.listing.ids) - (len(self.listing.broken or ()) - self._n_left_out)
+        return len(self.folder.ids) - (len(self.folder.broken or ()) - self._n_left_out)
 
     def blocks(self, share: int = 0, n_shares: int = 1) -> Iterator[LabelledBlock]:
         """All pictures, by name; a share is every so manieth."""
-        return self._read(np.arange(share, len(self.listing.ids), n_shares))
+        return self._read(np.arange(share, len(self.folder.ids), n_shares))
 
     def shuffled(self, rng: np.random.Generator) -> Iterator[LabelledBlock]:
         """All pictures in random order."""
-        return self._read(rng.permutation(len(self.listing.ids)))
+        return self._read(rng.permutation(len(self.folder.ids)))
 
     def _read(self, order: NDArray[np.int64]) -> Iterator[LabelledBlock]:
         for first in range(0, len(order), self._n_block):
-            images, read = self.listing.pixels(order[first : first + self._n_block].tolist())
+            images, read = self.folder.pixels(order[first : first + self._n_block].tolist())
             if read:
                 yield LabelledBlock(images, self._y[read], np.array(read))
 

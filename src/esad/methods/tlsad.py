@@ -51,7 +51,7 @@ from esad.core.random import MemberRandom
 from esad.detectors.base import Scores, State, TrainingScores
 from esad.detectors.standard import StandardDetector
 from esad.errors import InputError, ModelFileError
-from esad.io.picture_folder import read_folder
+from esad.io.picture_folder import open_folder
 from esad.networks.mlp import StackedMLP
 from esad.networks.pretrained import BACKBONE, extract, fixed_arrays, restore_fixed
 from esad.networks.resnet import N_FEATURES, ResNet18, read_weights
@@ -230,7 +230,7 @@ class Reference:
     def read(cls, given: Any, classes: Any, in_shape: tuple[int, ...]) -> "Reference":
         """From an array or a folder, whose sub-folders are the classes; resized and turned grey or RGB as needed."""
         if isinstance(given, str | os.PathLike):
-            folder = read_folder(given)
+            folder = open_folder(given).read()
             images, words = folder.images, folder.label_words
             classes = words if classes is None else classes
         elif is_images(given):
