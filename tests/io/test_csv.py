@@ -35,7 +35,7 @@ def in_parts(path: Path) -> pa.Table:
     data = TableFiles([path])
     batches = [batch for part in data.parts() for batch in part.batches(data.names, 7)]
     assert max((batch.num_rows for batch in batches), default=0) <= 7
-    return pa.Table.from_batches(batches)
+    return pa.concat_tables(batches)
 
 
 def refusal(path: Path) -> str:
@@ -375,7 +375,7 @@ def test_files_that_do_not_agree_are_text_as_it_stands(tmp_path):
     wanted = {"a": ["1.50", "none yet"], "b": [1, 1]}
     assert data.read().to_pydict() == wanted
     batches = [batch for part in data.parts() for batch in part.batches(data.names, 9)]
-    assert pa.Table.from_batches(batches).to_pydict() == wanted
+    assert pa.concat_tables(batches).to_pydict() == wanted
 
 
 def test_nothing_stays_behind_in_the_temporary_folder(tmp_path, monkeypatch):

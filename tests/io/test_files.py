@@ -30,7 +30,7 @@ def _rows(tables):
 
 
 def _of_parts(data, names):
-    return _rows([pa.Table.from_batches([batch]) for part in data.parts(names) for batch in part.batches(names, 2)])
+    return _rows([rows for part in data.parts(names) for rows in part.batches(names, 2)])
 
 
 @pytest.fixture

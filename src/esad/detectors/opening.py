@@ -4,25 +4,28 @@ import math
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from esad.core.text import hint, listed
 from esad.errors import DataFileError, InputError, SchemaError
 from esad.io import checks
 from esad.io.checks import OnRemark, Remark
 from esad.io.dialect import Reading
-from esad.io.files import TableFiles
-from esad.io.picture_folder import Broken, PictureFolder, open_folder
+from esad.io.files import TableFiles, find_tables
+from esad.io.picture_folder import Broken, open_folder
 from esad.io.pictures import is_picture
 from esad.io.roles import Roles, check_column
 
 if TYPE_CHECKING:
     from esad.detectors.base import Detector
 
-__all__ = ["Block", "Source", "check_kind", "check_unknown", "list_pictures", "open_source", "open_table", "plain_id"]
+__all__ = ["Block", "Source", "check_unknown", "join_truth", "open_source", "plain_id"]
 
 _Path = str | os.PathLike[str]
 _MAX_IDS = 1 << 20  # held in memory to see whether one is there twice
@@ -67,6 +70,8 @@ class Source:
         The column that says what is true of the rows.
     cell_names : tuple of str or None
         All columns of the file, where they were asked for.
+    files : tuple of Path
+        The tables that are read.
     ids_tell : callable
         Whether the ids tell the rows apart: none is blank or there twice. Of more than a million it is not known.
     """
@@ -79,6 +84,7 @@ class Source:
     broken: dict[str, str] = field(default_factory=dict)
     truth_name: str | None = None
     cell_names: tuple[str, ...] | None = None
+    files: tuple[Path, ...] = ()
     ids_tell: Callable[[], bool] = lambda: True
 
     def __iter__(self) -> Iterator[Block]:
@@ -100,7 +106,8 @@ def open_source(
     Parameters
     ----------
     path : str or path-like
-        A table, or a folder of pictures or one of them, as the model takes. Pictures of another size are scaled.
+        A table, a folder or a pattern of them, or a folder of pictures or one of them, as the model takes. Pictures of
+        another size are scaled.
     detector : Detector
         Fitted.
     labels_csv : str or path-like, optional
@@ -112,31 +119,35 @@ def open_source(
     on_remark : callable or None
         Told of unknown columns and the like; None: nobody is.
     **table_options
-        Which columns name the rows and say what is true of them, and more, as for `open_table`.
+        Which columns name the rows and say what is true of them, and more, as for `_open_table`.
     """
-    check_kind(path, detector)
+    files = find_tables(path) if detector.inputs_.kind == "table" else ()
+    if not files:
+        _check_kind(path, detector)
     if detector.inputs_.kind == "table":
         if labels_csv is not None:
-            raise InputError("`labels_csv` is for a folder of pictures.")
-        data = TableFiles([path], reading=(reading or Reading()).with_notes(detector.notes_))
-        return open_table(data, detector, on_remark=on_remark, **table_options)
+            raise InputError("`labels_csv` is for a folder of pictures. For a table give a column.")
+        data = TableFiles(files or (path,), reading=(reading or Reading()).with_notes(detector.notes_))
+        return _open_table(data, detector, on_remark=on_remark, **table_options)
     for role in ("id_column", "truth_column", "kind_column", "with_cells"):
         if table_options.get(role):
             role = "with_data" if role == "with_cells" else role
             raise InputError(f"`{role}` is for a table, and this is a folder of pictures.")
+    channels, height, width = detector.inputs_.shape
     broken: Broken = {}
-    listing = list_pictures(path, detector, labels_csv=labels_csv, broken=broken if set_aside else None)
-    if on_remark is not None and listing.resizing:
-        on_remark(Remark("note", listing.resizing))
+    unread = broken if set_aside else None
+    folder = open_folder(path, labels_csv=labels_csv, channels=channels, broken=unread, resize=(width, height))
+    if on_remark is not None and folder.resizing:
+        on_remark(Remark("note", folder.resizing))
 
     def read() -> Iterator[Block]:
-        for batch in listing.batches():
+        for batch in folder.batches():
             yield Block(batch.images, list(batch.ids), batch.label_words, len(batch.ids))
 
     return Source(read, "file", broken=broken)
 
 
-def check_kind(path: _Path, detector: "Detector") -> None:
+def _check_kind(path: _Path, detector: "Detector") -> None:
     """Refuse a folder or a picture for a model of a table, and a file that is no picture for one of pictures."""
     is_table, what = detector.inputs_.kind == "table", "picture" if is_picture(path) else "file"
     what = "folder" if os.path.isdir(path) else what
@@ -148,18 +159,10 @@ def check_kind(path: _Path, detector: "Detector") -> None:
         )
 
 
-def list_pictures(
-    path: _Path, detector: "Detector", *, labels_csv: _Path | None = None, broken: Broken | None = None
-) -> PictureFolder:
-    """The pictures of a folder, or one of them, to be read in the size and colours of a model."""
-    channels, height, width = detector.inputs_.shape
-    return open_folder(path, labels_csv=labels_csv, channels=channels, broken=broken, resize=(width, height))
-
-
 # ---------------------------------------------------------------------- tables
 
 
-def open_table(
+def _open_table(
     data: TableFiles,
     detector: "Detector",
     *,
@@ -225,6 +228,7 @@ def open_table(
         lost_id,
         truth_name=truth_name,
         cell_names=data.names if with_cells else None,
+        files=data.files,
         ids_tell=lambda: id_name is None or _are_distinct(data, id_name),
     )
 
@@ -276,6 +280,12 @@ def _are_distinct(data: TableFiles, name: str) -> bool:
     ids = pa.concat_tables(parts, promote_options="permissive")[name]
     is_blank = pa.types.is_string(ids.type) and pc.any(pc.equal(pc.utf8_trim_whitespace(ids), "")).as_py()
     return not is_blank and pc.count_distinct(ids).as_py() == len(ids)
+
+
+def join_truth(parts: Iterable[Any]) -> NDArray[np.object_] | None:
+    """What a file says of its rows, from the `truth` of all blocks; None where it says nothing."""
+    words = [np.asarray(part, dtype=object) for part in parts if part is not None]
+    return np.concatenate(words) if words else None
 
 
 def plain_id(cell: Any) -> Any:

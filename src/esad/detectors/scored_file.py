@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from esad.core.arguments import check_share
 from esad.detectors.model_file import load
-from esad.detectors.opening import Block, Source, open_source, plain_id
+from esad.detectors.opening import Block, Source, join_truth, open_source, plain_id
 from esad.errors import DataFileError, InputError
 from esad.io import checks
 from esad.io.checks import OnProgress, OnRemark, Remark
@@ -299,7 +299,8 @@ def score_file(
     model : Detector or path
         Fitted, or a model file.
     data : str or path-like
-        CSV, Parquet or Excel file, or a folder of pictures; those that cannot be read are left out.
+        CSV, Parquet or Excel file, a folder or a pattern of them, or a folder of pictures; those that cannot be read
+        are left out.
     out : str or path-like, optional
         Scores file to write, .csv, .parquet or .xlsx: the id column (or the row number, from 0), score, anomaly and, if
         the model is calibrated, p_value. It is there when it is complete.
@@ -387,7 +388,7 @@ def score_source(
             writer = ScoreWriter(
                 out,
                 id_name=source.id_name,
-                inputs=inputs,
+                inputs=[*inputs, *source.files],
                 p_values=rule.calibration is not None,
                 row_numbers=numbered,
                 data=source.cell_names,
@@ -463,12 +464,8 @@ def score_all(
     detector: "Detector", source: Source, on_progress: OnProgress | None = None
 ) -> tuple[Scores, NDArray[np.object_] | None]:
     """Scores of all rows, and what the file says of each; None where it says nothing."""
-    scores, words = [], []
-    for block, _, some in score_blocks(detector, source, on_progress):
-        scores.append(some)
-        if block.truth is not None:
-            words.append(np.asarray(block.truth, dtype=object))
-    return np.concatenate(scores), np.concatenate(words) if words else None
+    scored = [(scores, block.truth) for block, _, scores in score_blocks(detector, source, on_progress)]
+    return np.concatenate([scores for scores, _ in scored]), join_truth(truth for _, truth in scored)
 
 
 def calibrate_on_file(
@@ -528,8 +525,11 @@ def calibrate_on_file(
     scores, words = score_all(detector, source, on_progress)
     is_anomaly = np.zeros(len(scores), dtype=bool)
     if words is not None:
-        name = source.truth_name or ("sub-folder" if labels_csv is None else "label")
-        is_anomaly = asked.with_noted_words(detector.notes_, words).labels(words, name=name) < 0
+        known = asked.with_noted_words(detector.notes_, words)
+        if detector.inputs_.kind == "table":
+            is_anomaly = known.labels(words, name=source.truth_name) < 0
+        else:
+            is_anomaly = known.picture_labels(Path(data), words, from_csv=labels_csv is not None) < 0
     calibration = Calibration.of([scores[~is_anomaly]], "given", pollution_ratio=pollution_ratio)
     if is_anomaly.any():
         calibration = calibration.with_anomalies(scores[is_anomaly])

@@ -15,13 +15,13 @@ from esad.core.arguments import check_share
 from esad.core.memory import data_limit
 from esad.core.random import seed_from
 from esad.core.text import counted, listed
-from esad.detectors.opening import check_kind, list_pictures, open_table, plain_id
+from esad.detectors.opening import join_truth, open_source, plain_id
 from esad.detectors.streaming import Survey
 from esad.errors import DataFileError, InputError
 from esad.io import checks
 from esad.io.checks import OnProgress, OnRemark, Remark
 from esad.io.dialect import Reading
-from esad.io.files import TableFiles, find_tables, open_data
+from esad.io.files import TableFiles, open_data
 from esad.io.picture_folder import PictureFolder, Resize
 from esad.io.provenance import DataSource, note_sources
 from esad.io.roles import Roles
@@ -232,19 +232,40 @@ class TrainingData:
             normal_value=normal_value,
             unlabelled_value=unlabelled_value,
         )
-        if detector.inputs_.kind == "images":
-            check_kind(path, detector)
-            roles.check_folder()
-            listing = list_pictures(path, detector, labels_csv=labels_csv, broken={} if skip_broken else None)
-            found = _read_pictures(Path(path), listing, roles, labels_csv is not None, lambda remark: None)
-        else:
-            files = find_tables(path)
-            if not files:
-                check_kind(path, detector)
+        is_table = detector.inputs_.kind == "table"
+        if is_table:
             _check_table_options(labels_csv, skip_broken)
-            data = TableFiles(files or (path,), reading=(reading or Reading()).with_notes(detector.notes_))
-            found = _read_for_model(data, detector, roles, on_remark)
-        return replace(found, y=found.labels)
+        else:
+            roles.check_folder()
+        with _telling_how_to_skip():
+            source = open_source(
+                path,
+                detector,
+                id_column=id_column,
+                truth_column=label_column,
+                noted_labels=True,
+                labels_csv=labels_csv,
+                reading=reading,
+                set_aside=skip_broken,
+                on_remark=on_remark,
+            )
+            blocks = list(source)
+        if is_table:
+            roles = replace(roles, label_column=source.truth_name, id_column=source.id_name)
+            roles.check_values()
+        X = join_rows([block.X for block in blocks])
+        y, words = np.zeros(len(X), dtype=np.int8), join_truth(block.truth for block in blocks)
+        if words is not None:
+            roles = roles.with_noted_words(detector.notes_, words)
+            y = (
+                roles.labels(words)
+                if is_table
+                else roles.picture_labels(Path(path), words, from_csv=labels_csv is not None)
+            )
+        ids = None
+        if source.id_name is not None:
+            ids = [plain_id(cell) for block in blocks for cell in block.ids]
+        return cls(X=X, y=y, roles=roles, schema=detector.inputs_.schema, ids=ids, broken=source.broken)
 
     # ------------------------------------------------------------------ what is known
 
@@ -489,8 +510,6 @@ def _telling_how_to_skip() -> Iterator[None]:
 
 def _read_table(path: Path, data: TableFiles, roles: Roles, on_remark: OnRemark) -> TrainingData:
     columns = roles.features(data.names)
-    if not columns:
-        raise DataFileError(f"{str(path)!r} has no column left to learn from.")
     named = [] if roles.id_column is None else [roles.id_column]
     rows = data.read([*columns, *named], label_column=roles.label_column, text=roles.text)
     _check_enough(path, rows.num_rows, "row")
@@ -507,30 +526,6 @@ def _read_table(path: Path, data: TableFiles, roles: Roles, on_remark: OnRemark)
     return TrainingData(X=features, y=y, roles=roles, schema=schema, ids=ids, left_out=left_out, _table=counted_table)
 
 
-def _read_for_model(data: TableFiles, detector: "Detector", roles: Roles, on_remark: OnRemark) -> TrainingData:
-    """The columns that a model takes, typed as in its training."""
-    source = open_table(
-        data,
-        detector,
-        id_column=roles.id_column,
-        truth_column=roles.label_column,
-        noted_labels=True,
-        on_remark=on_remark,
-    )
-    roles = replace(roles, label_column=source.truth_name, id_column=source.id_name)
-    roles.check_values()
-    blocks = list(source)
-    y = ids = None
-    if source.truth_name is not None:
-        words = pa.chunked_array([chunk for block in blocks for chunk in block.truth.chunks])
-        roles = roles.with_noted_words(detector.notes_, words)
-        y = roles.labels(words)
-    if source.id_name is not None:
-        ids = [plain_id(cell) for block in blocks for cell in block.ids]
-    X = join_rows([block.X for block in blocks])
-    return TrainingData(X=X, y=y, roles=roles, schema=detector.inputs_.schema, ids=ids)
-
-
 def _check_columns(
     path: Path, X: pa.Table, schema: Schema, roles: Roles, on_remark: OnRemark
 ) -> tuple[Schema, tuple[str, ...]]:
@@ -545,19 +540,16 @@ def _check_columns(
 
 
 def _read_pictures(
-    path: Path, listing: PictureFolder, roles: Roles, from_csv: bool, on_remark: OnRemark
+    path: Path, folder: PictureFolder, roles: Roles, from_csv: bool, on_remark: OnRemark
 ) -> TrainingData:
     with _telling_how_to_skip():
-        folder = listing.read()
-    _check_enough(path, len(folder.images), "picture")
-    broken = listing.broken or {}
+        pictures = folder.read()
+    _check_enough(path, len(pictures.images), "picture")
+    broken = folder.broken or {}
     mention_broken(broken, on_remark)
-    y = None if folder.label_words is None else _picture_labels(path, folder.label_words, roles, from_csv)
-    return TrainingData(X=folder.images, y=y, roles=roles, ids=list(folder.ids), broken=broken)
-
-
-def _picture_labels(path: Path, words: Any, roles: Roles, from_csv: bool) -> NDArray[np.int8]:
-    return roles.labels(words, name="label") if from_csv else roles.folder_labels(path, words)
+    words = pictures.label_words
+    y = None if words is None else roles.picture_labels(path, words, from_csv=from_csv)
+    return TrainingData(X=pictures.images, y=y, roles=roles, ids=list(pictures.ids), broken=broken)
 
 
 # ---------------------------------------------------------------------- in parts
@@ -576,9 +568,12 @@ def _read_parts(
     tell = on_progress or (lambda what, n_more, n_in_all: None)
     stream: TableStream | PictureStream
     if isinstance(data, TableFiles):
-        stream = _open_table_parts(path, data, roles, tell)
+        n_bytes = sum(file.stat().st_size for file in data.files)
+        stream = TableStream(data, roles, on_bytes=lambda n_more: tell("looking", n_more, n_bytes))
+        _check_enough(path, stream.n_rows, "row")
     else:
-        stream = PictureStream(data, meaning=lambda words: _picture_labels(path, words, roles, from_csv))
+        words = data.label_words
+        stream = PictureStream(data, None if words is None else roles.picture_labels(path, words, from_csv=from_csv))
     if detector is not None:
         detector.check_stream()
     seed = 0 if detector is None else seed_from(detector.random_state)
@@ -603,17 +598,3 @@ def _read_parts(
         broken=broken,
         survey=survey,
     )
-
-
-def _open_table_parts(path: Path, data: TableFiles, roles: Roles, tell: OnProgress) -> TableStream:
-    n_bytes = sum(file.stat().st_size for file in data.files)
-    stream = TableStream(
-        data,
-        label_column=roles.label_column,
-        ignore=[*roles.ignore, *([] if roles.id_column is None else [roles.id_column])],
-        text=roles.text,
-        meaning=roles.labels,
-        on_bytes=lambda n_more: tell("looking", n_more, n_bytes),
-    )
-    _check_enough(path, stream.n_rows, "row")
-    return stream

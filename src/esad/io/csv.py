@@ -80,15 +80,15 @@ def batches(
     names: Sequence[str],
     *,
     kinds: Mapping[str, str],
-    on_bytes: Callable[[int], None] | None = None,
+    on_share: Callable[[float], None] | None = None,
 ) -> Generator[pa.RecordBatch]:
     """All rows, block by block: columns of the kind "number" as such, so those of the kind "date", the others as text.
 
-    Dates stay text where the dialect has no `date_format`, for `Schema.align` to parse. `on_bytes` is told how many
-    bytes of the file have been read.
+    Dates stay text where the dialect has no `date_format`, for `Schema.align` to parse. `on_share` is told which
+    share of the file has been read.
     """
     n_before = 0
-    for batch in _texts(path, dialect, names, on_bytes):
+    for batch in _texts(path, dialect, names, on_share):
         columns = [
             _of_kind(path, dialect, name, column, kinds.get(name), n_before)
             for name, column in zip(names, batch.columns, strict=True)
@@ -129,7 +129,7 @@ def find_date_order(path: Path, dialect: Dialect) -> tuple[str, str]:
 
 
 def _texts(
-    path: Path, dialect: Dialect, names: Sequence[str], on_bytes: Callable[[int], None] | None = None
+    path: Path, dialect: Dialect, names: Sequence[str], on_share: Callable[[float], None] | None = None
 ) -> Generator[pa.RecordBatch]:
     """All rows, block by block, every column as text: null where nothing stands."""
     if not names:
@@ -169,8 +169,8 @@ def _texts(
             for batch in reader:
                 if batch.num_rows:
                     last = batch.column(dialect.names[-1])[-1].as_py()
-                    if on_bytes is not None:
-                        on_bytes(raw.tell())
+                    if on_share is not None:
+                        on_share(raw.tell() / raw.size())
                     yield batch.select(list(names))
     except (pa.ArrowException, OSError) as error:
         raise _fault(path, dialect, error, ragged) from error

@@ -10,12 +10,12 @@ r"""The one door for data on disk: a path is opened and sniffed once, then read 
 """
 
 import contextlib
-import functools
 import glob
 import os
 import warnings
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial, reduce
 from pathlib import Path
 
 import pyarrow as pa
@@ -92,40 +92,12 @@ def open_tables(path: _Path, reading: Reading = _PLAINLY) -> "TableFiles":
     return TableFiles(find_tables(path) or (path,), reading=reading)
 
 
-def read_table(
-    path: str | os.PathLike[str], *, columns: Sequence[str] | None = None, text: Sequence[str] = ()
-) -> pa.Table:
-    r"""Read a whole CSV or Parquet file.
-
-    In CSV the separator (comma, semicolon, tab, bar) is told from the header line, the type of a column from all its
-    values: one with numbers here and text there is text. Numbers may be written like 1,234.50, 12 % or $5. Dates stay
-    text for `esad.table.table` to parse. Empty fields and NA, NaN, null, None, ? and the like are missing. An unnamed
-    pandas index in Parquet is left out.
-
-    Parameters
-    ----------
-    path : str or path-like
-        File whose name ends in .csv, .csv.gz, .tsv, .tsv.gz, .parquet or .pq.
-    columns : sequence of str, optional
-        Columns to read, in this order; all of them when not given.
-    text : sequence of str
-        Columns to read as text whatever they hold: codes such as 007.
-
-    Returns
-    -------
-    pyarrow.Table
-        With at least one row.
-
-    Raises
-    ------
-    DataFileError
-        In one line: the file is missing, empty, damaged, of another format, has ragged lines, doubled column names or
-        text that cannot be decoded, or lacks one of `columns`.
+def read_table(path: _Path, *, columns: Sequence[str] | None = None, text: Sequence[str] = ()) -> pa.Table:
+    r"""Read a whole CSV, Parquet or Excel file; `columns` and `text` as for `TableFiles.read`.
 
     Examples
     --------
     >>> import tempfile
-    >>> from pathlib import Path
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     file = Path(folder) / "sizes.csv"
     ...     _ = file.write_text("name;size\nx;1,5\ny;NA\n")
@@ -139,7 +111,7 @@ def read_table(
 class Part:
     """Rows of a file that follow each other: a row group of Parquet, of a file that may stand for another (`source`).
 
-    Columns are turned into `types`; those without one stay as they are.
+    Columns are turned into `types`, those in `text` into text; others stay as they are.
     """
 
     file: Path
@@ -147,11 +119,12 @@ class Part:
     n_rows: int
     source: pa.NativeFile | None
     types: Mapping[str, pa.DataType]
+    text: Sequence[str] = ()
 
-    def batches(self, names: Sequence[str], n_rows: int) -> Iterator[pa.RecordBatch]:
+    def batches(self, names: Sequence[str], n_rows: int) -> Iterator[pa.Table]:
         """Its rows, at most so many at a time."""
         for batch in parquet.batches(self.file, names, n_rows, group=self.group, source=self.source):
-            yield _cast(batch, self.types)
+            yield as_text(_cast(pa.Table.from_batches([batch]), self.types), self.text)
 
 
 class TableFiles:
@@ -290,18 +263,13 @@ class TableFiles:
         may_be_empty: bool,
         on_share: Callable[[float], None] | None,
     ) -> Iterator[pa.Table]:
-        n_bytes, n_before = sum(file.stat().st_size for file in self.files), 0
-        for file in self.files:
+        tell = on_share or (lambda share: None)
+        sizes = {file: file.stat().st_size for file in self.files}
+        n_bytes, n_before = sum(sizes.values()), 0
+        for file, n_own in sizes.items():
             if file in self.dialects:
-                dialect = self.dialects[file]
-                n_own = file.stat().st_size
-                n_text = n_own if dialect.text is None else dialect.text.size
-
-                def note(n_read: int, before: int = n_before, scale: float = n_own / n_text) -> None:
-                    if on_share is not None:
-                        on_share((before + n_read * scale) / n_bytes)
-
-                rows = csv.batches(file, dialect, names, kinds=kinds, on_bytes=note)
+                note = partial(lambda before, own, share: tell((before + share * own) / n_bytes), n_before, n_own)
+                rows = csv.batches(file, self.dialects[file], names, kinds=kinds, on_share=note)
             else:
                 rows = parquet.batches(file, names, n_rows)
             n_given = 0
@@ -310,7 +278,7 @@ class TableFiles:
                 n_given += 1
             if not n_given and not may_be_empty:
                 raise _no_rows(file)
-            n_before += file.stat().st_size
+            n_before += n_own
 
     def parts(
         self,
@@ -323,9 +291,7 @@ class TableFiles:
         """Parts that can be read apart and in any order, with the same types in all of them.
 
         These are row groups of Parquet; CSV is written to a temporary Parquet file, which `on_bytes` can watch. Columns
-        of CSV are text where files do not agree. `columns`, `label_column` and `text` as for `read`, but columns in
-        `text` that are not CSV stay as they are. A part has `file`, `n_rows` and `batches(names, n_rows)`, which gives
-        record batches of at most so many rows.
+        of CSV are text where files do not agree. `columns`, `label_column` and `text` as for `read`.
         """
         names, labels = self._wanted(columns, label_column)
         sources = self._spool((*names, *labels), text, on_bytes)
@@ -336,7 +302,7 @@ class TableFiles:
             if name not in text
         }
         return [
-            Part(file, group, n_rows, sources.get(file), types)
+            Part(file, group, n_rows, sources.get(file), types, text)
             for file in self.files
             for group, n_rows in enumerate(layouts[file].group_rows)
         ]
@@ -351,7 +317,7 @@ class TableFiles:
             for file, dialect in self.dialects.items()
         }
         common = {
-            name: functools.reduce(csv.join_types, (held[name] for _, held in spools.values()))
+            name: reduce(csv.join_types, (held[name] for _, held in spools.values()))
             for name in (names if spools else ())
         }
         for file, (_, held) in spools.items():

@@ -71,7 +71,7 @@ class Roles:
         return [name for name in names if name not in (self.label_column, self.id_column, *self.ignore)]
 
     def check(self, path: Path, names: Sequence[str]) -> None:
-        """Refuse columns that are not there, or named for two roles."""
+        """Refuse columns that are not there, or named for two roles; one at least must be left to learn from."""
         check_column(self.label_column, names, path, "label_column")
         check_column(self.id_column, names, path, "id_column")
         for role, given in (("ignore", self.ignore), ("text", self.text)):
@@ -82,6 +82,8 @@ class Roles:
         if twice is not None:
             raise InputError(f"Column {twice!r} is named twice among `label_column`, `id_column`, `ignore` and `text`.")
         self.check_values()
+        if not self.features(names):
+            raise DataFileError(f"{str(path)!r} has no column left to learn from.")
 
     def check_values(self) -> None:
         """Refuse words for labels where no column has any."""
@@ -120,19 +122,21 @@ class Roles:
             name=name or self.label_column or "label",
         )
 
-    def folder_labels(self, path: Path, words: Any) -> NDArray[np.int8]:
-        """Labels of pictures by their sub-folders; those that mean nothing are named."""
+    def picture_labels(self, folder: Path, words: Any, *, from_csv: bool) -> NDArray[np.int8]:
+        """Labels of pictures by a CSV file or by their sub-folders; sub-folders that mean nothing are named."""
         try:
-            return self.labels(words, name="sub-folder")
+            return self.labels(words, name="label" if from_csv else "sub-folder")
         except LabelError as error:
             names = list(dict.fromkeys(word for word in words.tolist() if word is not None))
             said = (self.anomaly_value, self.normal_value, self.unlabelled_value)
             given = [value for value in said if value is not None]
             wrong = [name for name in names if name.casefold() not in _FOLDERS and name not in given]
-            if not wrong or not set(given) <= set(names):  # what was asked for is not there: said well enough
+            if (
+                from_csv or not wrong or not set(given) <= set(names)
+            ):  # what was asked for is not there: said well enough
                 raise
             raise LabelError(
-                f"The sub-folders of {str(path)!r} must be anomaly, normal or unlabelled. Got {listed(wrong)}. "
+                f"The sub-folders of {str(folder)!r} must be anomaly, normal or unlabelled. Got {listed(wrong)}. "
                 "Say what they mean with `anomaly_value` and `normal_value`, or rename them."
             ) from error
 

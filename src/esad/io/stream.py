@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from esad import labels
 from esad.errors import DataFileError
-from esad.io.files import Part, TableFiles, as_text, find_tables
-from esad.io.picture_folder import PictureFolder, open_folder
+from esad.io.files import Part, TableFiles, open_data
+from esad.io.picture_folder import PictureFolder
+from esad.io.roles import Roles
 from esad.labels import Labels
 from esad.table.table import join_rows, take_rows
 
@@ -27,8 +27,6 @@ MAX_CELLS = 1 << 21  # of a block, however wide the table: 16 MiB as float64
 MAX_VALUES = 1 << 24  # of a block of pictures
 N_OPEN = 8  # parts of a table that are read from in turn, so that neighbours do not stay together
 _MAX_WORDS = 1000  # different labels that are looked at
-
-Meaning = Callable[[Any], Labels]
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,10 +80,11 @@ def open_stream(
     ...     stream.n_rows, [block.numbers.tolist() for block in stream.blocks()]
     (6, [[0, 1], [2, 3], [4, 5]])
     """
-    files = find_tables(path)
-    if files:
-        return TableStream(files, label_column=label_column, ignore=ignore)
-    return PictureStream(open_folder(path))
+    data, roles = open_data(path), Roles(label_column=label_column, ignore=tuple(ignore))
+    if isinstance(data, TableFiles):
+        return TableStream(data, roles)
+    words = data.label_words
+    return PictureStream(data, None if words is None else roles.labels(words))
 
 
 class TableStream:
@@ -93,43 +92,23 @@ class TableStream:
 
     Parameters
     ----------
-    files : sequence of path, or TableFiles
-    label_column : str, optional
-    ignore : sequence of str
-        Columns that are not read.
-    text : sequence of str
-        Columns that are read as text whatever they hold.
-    meaning : callable, optional
-        From the different values of the label column to labels; `esad.labels.from_column` by default.
+    data : TableFiles
+    roles : Roles
+        Which columns hold labels, which are not read, and which are read as text.
     on_bytes : callable, optional
         Called with the number of bytes whenever some of a CSV file have been looked at.
     """
 
-    def __init__(
-        self,
-        files: Sequence[Path] | TableFiles,
-        *,
-        label_column: str | None = None,
-        ignore: Sequence[str] = (),
-        text: Sequence[str] = (),
-        meaning: Meaning = labels.from_column,
-        on_bytes: Callable[[int], None] | None = None,
-    ) -> None:
-        self.label_column, self._text = label_column, tuple(text)
-        data = files if isinstance(files, TableFiles) else TableFiles(files)
-        first, aside = data.files[0], [*ignore, *([] if label_column is None else [label_column])]
-        for name in aside:
-            if name not in data.names:
-                raise DataFileError(f"{str(first)!r} has no column {name!r}.")
-        self.columns = tuple(name for name in data.names if name not in aside)
-        if not self.columns:
-            raise DataFileError(f"{str(first)!r} has no column left to learn from.")
-        parts = data.parts(self.columns, label_column=label_column, text=text, on_bytes=on_bytes)
+    def __init__(self, data: TableFiles, roles: Roles, *, on_bytes: Callable[[int], None] | None = None) -> None:
+        first, self.label_column = data.files[0], roles.label_column
+        roles.check(first, data.names)
+        self.columns = tuple(roles.features(data.names))
+        parts = data.parts(self.columns, label_column=roles.label_column, text=roles.text, on_bytes=on_bytes)
         self._parts = list(zip(parts, accumulate((part.n_rows for part in parts), initial=0), strict=False))
         self._n_rows = sum(part.n_rows for part in parts)
         if not self._n_rows:
             raise DataFileError(f"Cannot read {str(first)!r}: there are columns but no rows.")
-        self._meanings = {} if label_column is None else self._read_meanings(label_column, meaning)
+        self._meanings = {} if self.label_column is None else self._read_meanings(self.label_column, roles)
 
     @property
     def n_rows(self) -> int:
@@ -141,16 +120,16 @@ class TableStream:
         """Columns that are read."""
         return (*self.columns, *([] if self.label_column is None else [self.label_column]))
 
-    def _read_meanings(self, label_column: str, meaning: Meaning) -> dict[Any, int]:
+    def _read_meanings(self, label_column: str, roles: Roles) -> dict[Any, int]:
         """What each value of the label column means, from one look at that column alone."""
         found: dict[Any, None] = {}
         for part, _ in self._parts:
             for batch in part.batches((label_column,), BLOCK_ROWS):
-                found |= dict.fromkeys(_words(pc.unique(batch.column(0))))
+                found |= dict.fromkeys(_words(pc.unique(batch[label_column])))
             if len(found) > _MAX_WORDS:
                 break  # no labels, as will be said
         values = list(found)
-        return dict(zip(values, meaning(values).tolist(), strict=True))
+        return dict(zip(values, roles.labels(values).tolist(), strict=True))
 
     def without(self, names: Sequence[str]) -> "TableStream":
         """The same rows without some of their columns."""
@@ -179,17 +158,16 @@ class TableStream:
 
     def _read(self, part: Part, first: int, *, n_open: int = 1) -> Iterator[LabelledBlock]:
         n_rows = max(1, min(BLOCK_ROWS, MAX_CELLS // len(self._wanted)) // n_open)
-        for batch in part.batches(self._wanted, n_rows):
-            if batch.num_rows:
-                numbers = np.arange(first, first + batch.num_rows)
-                table = as_text(pa.Table.from_batches([batch.select(list(self.columns))]), self._text)
-                yield LabelledBlock(table, self._labels(batch), numbers, part.file)
-                first += batch.num_rows
+        for rows in part.batches(self._wanted, n_rows):
+            if rows.num_rows:
+                numbers = np.arange(first, first + rows.num_rows)
+                yield LabelledBlock(rows.select(list(self.columns)), self._labels(rows), numbers, part.file)
+                first += rows.num_rows
 
-    def _labels(self, batch: pa.RecordBatch) -> Labels:
+    def _labels(self, rows: pa.Table) -> Labels:
         if self.label_column is None:
-            return np.zeros(batch.num_rows, dtype=np.int8)
-        encoded = batch.column(self.label_column).dictionary_encode()
+            return np.zeros(rows.num_rows, dtype=np.int8)
+        encoded = rows[self.label_column].combine_chunks().dictionary_encode()
         known = [self._meanings[value] for value in _words(encoded.dictionary)]
         positions = encoded.indices.fill_null(len(known)).to_numpy(zero_copy_only=False)
         return np.asarray(np.array([*known, self._meanings.get(None, 0)], dtype=np.int8)[positions])
@@ -201,13 +179,12 @@ def _words(values: pa.Array) -> list[Any]:
 
 
 class PictureStream:
-    """The pictures of a folder; `meaning` as for `TableStream`, of the words for each picture."""
+    """The pictures of a folder with their labels; without any, all are unlabelled."""
 
-    def __init__(self, folder: PictureFolder, *, meaning: Meaning = labels.from_column) -> None:
+    def __init__(self, folder: PictureFolder, y: Labels | None = None) -> None:
         self.folder = folder
         self._n_left_out = len(folder.broken or ())  # which are not listed
-        words = folder.label_words
-        self._y = np.zeros(len(folder.ids), dtype=np.int8) if words is None else meaning(words)
+        self._y = np.zeros(folder.n_rows, dtype=np.int8) if y is None else y
         self._n_block = max(1, MAX_VALUES // folder.form.n_values)
 
     @property
