@@ -7,6 +7,7 @@ from support import tiny
 
 import esad
 from esad import ESAD, BaggedTrees, Committee
+from esad.detectors.deep import DeepDetector
 from esad.errors import ModelFileError
 from esad.io.stream import open_stream
 from esad.persist import bundle
@@ -38,6 +39,17 @@ def test_the_score_is_the_weighted_mean_of_the_surprisals_of_the_judges(fitted):
     np.testing.assert_allclose(detector.anomaly_score(X), wanted, rtol=1e-12)
     assert sum(detector.weights_.values()) == pytest.approx(1)
     assert list(detector.score_terms(X)) == ["bagged_trees", "esad"]
+
+
+def test_each_judge_scores_the_training_rows_once(monkeypatch):
+    X, y = planted(n=120)
+    scored, raw_terms = [], DeepDetector._raw_terms
+    monkeypatch.setattr(
+        DeepDetector, "_raw_terms", lambda self, rows: scored.append(len(rows)) or raw_terms(self, rows)
+    )
+    detector = Committee(**SMALL).fit(X, y)
+    assert scored == [120]
+    np.testing.assert_array_equal(detector.training_totals_, detector.anomaly_score(X))
 
 
 def test_a_row_has_the_same_score_in_any_company(fitted):

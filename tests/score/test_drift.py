@@ -292,7 +292,7 @@ class TestFiles:
     )
     def test_forged_columns_are_refused(self, state, change):
         arrays, plain, names = state
-        with pytest.raises(ModelFileError, match="summary of the training columns is damaged"):
+        with pytest.raises(ModelFileError, match="preprocessing is damaged"):
             Profile.from_state(arrays, [plain[0] | change, *plain[1:]], names=names)
 
     @pytest.mark.parametrize(
@@ -310,7 +310,7 @@ class TestFiles:
     )
     def test_forged_arrays_are_refused(self, state, name, forge):
         arrays, plain, names = state
-        with pytest.raises(ModelFileError, match="summary of the training columns is damaged"):
+        with pytest.raises(ModelFileError, match="preprocessing is damaged"):
             Profile.from_state(arrays | {name: forge(arrays[name])}, plain, names=names)
 
     def test_models_of_older_files_have_no_summary_and_still_score(self):

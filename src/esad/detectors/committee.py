@@ -75,7 +75,7 @@ class CommitteeDetector(Detector):
             self._join(judge)
             found[name] = judge._fit_rows(rows, y, callbacks)
             judge._decide(found[name], y, None)
-        return self._confer(found, rows, y)
+        return self._confer(found, y)
 
     def check_stream(self) -> None:
         """Refuse what a judge cannot do with a stream."""
@@ -91,7 +91,7 @@ class CommitteeDetector(Detector):
             self._join(judge)
             found[name] = judge._fit_portion(portion, callbacks)
             judge._decide(found[name], portion.scored_y, None)
-        return self._confer(found, portion.scored, portion.scored_y)
+        return self._confer(found, portion.scored_y)
 
     def _join(self, judge: Detector) -> None:
         """Give a judge what the committee knows about the rows."""
@@ -99,7 +99,7 @@ class CommitteeDetector(Detector):
         judge.notes_, judge.calibration_, judge.profile_, judge.applied_ = {}, None, None, None
         judge._describe_features()
 
-    def _confer(self, found: dict[str, TrainingScores], rows: Rows, y: NDArray[np.int8]) -> TrainingScores:
+    def _confer(self, found: dict[str, TrainingScores], y: NDArray[np.int8]) -> TrainingScores:
         """Learn the scales and weights from rows that the judges have not seen, and score the training rows."""
         self.scales_ = {}
         if len(found) == 1:
@@ -116,21 +116,26 @@ class CommitteeDetector(Detector):
         self.weights_ = self._weigh(
             {name: own[unseen & is_anomaly] for name, own in each.items()},
             n_anomalies=int(is_anomaly.sum()),
-            n_columns=rows.shape[1],
+            n_columns=self.inputs_.shape[0],
         )
         held_out = np.sum([self.weights_[name] * own for name, own in each.items()], axis=0)
-        members = [own.unseen_by for own in found.values() if own.unseen_by is not None]
-        unseen_by = np.where(unseen, np.maximum.reduce(members), -1) if members else None  # a single member is number 0
-        return TrainingScores(self.score_rows(rows), held_out, unseen_by, unseen)
+        numbers = [own.unseen_by for own in found.values() if own.unseen_by is not None]
+        unseen_by = np.where(unseen, np.maximum.reduce(numbers), -1) if numbers else None  # a single member is number 0
+        members = {name: own.total[None] if own.by_member is None else own.by_member for name, own in found.items()}
+        total: Scores = np.sum(
+            [own.mean(axis=0) for own in self._on_one_scale(members).values()], axis=0, dtype=np.float64
+        )
+        return TrainingScores(total, held_out, unseen_by, unseen)
 
     # ------------------------------------------------------------------ score
 
     def _by_member(self, rows: Rows) -> dict[str, Scores]:
         """The terms by the members of each judge, (members, n) each."""
-        return {
-            name: self.weights_[name] * self.scales_[name](judge._member_scores(rows))
-            for name, judge in self.judges_.items()
-        }
+        return self._on_one_scale({name: judge._member_scores(rows) for name, judge in self.judges_.items()})
+
+    def _on_one_scale(self, members: Mapping[str, Scores]) -> dict[str, Scores]:
+        """What the scores of the judges' members, (members, n) each, add to the score."""
+        return {name: self.weights_[name] * self.scales_[name](own) for name, own in members.items()}
 
     def _contributions(self, rows: Rows) -> dict[str, Scores]:
         if not self.scales_:

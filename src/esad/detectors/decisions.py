@@ -39,12 +39,15 @@ class TrainingScores:
         The member that has not seen the row, -1 where all have; None when every row was seen by all, or by none.
     unseen : ndarray of bool, (n,), or None
         Where `held_out` is by a model that has not seen the row; None: as `unseen_by` says.
+    by_member : ndarray, (members, n), or None
+        By each member alone; None where there are no members.
     """
 
     total: Scores
     held_out: Scores
     unseen_by: NDArray[np.int64] | None = None
     unseen: NDArray[np.bool_] | None = None
+    by_member: Scores | None = None
 
     def __post_init__(self) -> None:
         if n_wrong := _n_not_finite(self.total):

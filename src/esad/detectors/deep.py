@@ -159,15 +159,15 @@ class DeepDetector(Detector):
         reference = torch.from_numpy(reference_rows(y)).to(device)
         self.objective_.calibrate({name: term[:, reference] for name, term in terms.items()})
         contributions = self.objective_.contributions(terms)
-        by_member = torch.stack(list(contributions.values())).sum(0).cpu().numpy()
+        by_member = _by_member(contributions)
         means = {name: _over_members(part) for name, part in contributions.items()}
         total = np.sum(list(self._exact_near_zero(rows, means).values()), axis=0)
         unseen = (unseen_by >= 0) & (unseen_by < len(by_member))
         if not unseen.any():
-            return TrainingScores(total, total)
+            return TrainingScores(total, total, by_member=by_member)
         held_out = np.where((y == 0) & drawn, np.nan, total)
         held_out[unseen] = by_member[unseen_by[unseen], np.flatnonzero(unseen)]
-        return TrainingScores(total, held_out, np.where(unseen, unseen_by, -1))
+        return TrainingScores(total, held_out, np.where(unseen, unseen_by, -1), by_member=by_member)
 
     def _unseen_by(self, y: NDArray[np.int8]) -> NDArray[np.int64]:
         """The member that leaves a row out of its training, -1 where none does, (n,)."""
@@ -177,8 +177,7 @@ class DeepDetector(Detector):
         return held_out_parts(y, self.seed_, n_anomaly_parts=n_members if self.holds_out_anomalies else 0)
 
     def _member_scores(self, rows: Rows) -> Scores:
-        by_member = torch.stack(list(self.objective_.contributions(self._raw_terms(rows)).values())).sum(0)
-        return by_member.double().cpu().numpy()
+        return _by_member(self.objective_.contributions(self._raw_terms(rows)))
 
     def _repeated(self, n_members: int) -> Self:
         """A copy with more members, of the same kinds over and over, once `_phases` has settled the kinds."""
@@ -366,6 +365,12 @@ class DeepDetector(Detector):
             return resolve_device(self.device)
         except InputError:
             return torch.device("cpu")
+
+
+def _by_member(contributions: dict[str, Tensor]) -> Scores:
+    """The score of each member, (members, n)."""
+    by_member: Scores = torch.stack(list(contributions.values())).sum(0).double().cpu().numpy()
+    return by_member
 
 
 def _over_members(part: Tensor) -> Scores:

@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from esad.errors import InputError, ModelFileError, SchemaError
+from esad.errors import InputError, SchemaError
 from esad.labels import NORMAL, UNLABELLED
 from esad.preprocess.image import ImagePreprocessor, as_images
 from esad.table.encode import TabularPreprocessor
-from esad.table.table import Schema, Table
+from esad.table.table import Schema, Table, expect
 
 __all__ = ["SCALINGS", "Inputs", "is_images", "read", "reference_rows"]
 
@@ -232,29 +232,23 @@ class Inputs:
     @classmethod
     def from_state(cls, arrays: dict[str, NDArray[Any]], plain: Any) -> "Inputs":
         """Rebuild from `state`, checking everything."""
-        if not isinstance(plain, dict) or plain.get("kind") not in ("table", "images") or "preprocessor" not in plain:
-            raise ModelFileError("the description of the inputs is damaged")
-        if not isinstance(plain.get("minmax"), bool):
-            raise ModelFileError("the description of the inputs is damaged")
+        expect(isinstance(plain, dict) and plain.get("kind") in ("table", "images"), "the kind of the inputs")
+        expect(isinstance(plain.get("minmax"), bool) and "preprocessor" in plain, "parts of the inputs")
         own = {name: value for name, value in arrays.items() if not name.startswith("minmax.")}
         if plain["kind"] == "images":
             mean_picture = own.pop("mean_picture", None)
             image = ImagePreprocessor.from_state(own, plain["preprocessor"])
             claimed = plain.get("mean_picture", False)  # files of before it was kept do not say
-            if claimed is not (mean_picture is not None):
-                raise ModelFileError("the mean picture of the inputs is missing, or not claimed")
-            if mean_picture is not None and not _is_picture(mean_picture, image.shape_):
-                raise ModelFileError("the mean picture of the inputs is damaged")
+            expect(claimed is (mean_picture is not None), "the mean picture is missing, or not claimed")
+            expect(mean_picture is None or _is_picture(mean_picture, image.shape_), "the mean picture")
             return cls(image, mean_picture=mean_picture)
         tabular = TabularPreprocessor.from_state(own, plain["preprocessor"])
         if not plain["minmax"]:
             return cls(tabular)
         scales = [arrays.get(f"minmax.{name}") for name in ("minimum", "span")]
         for scale in scales:
-            if scale is None or scale.dtype != np.float32 or scale.shape != (tabular.n_features_out_,):
-                raise ModelFileError("the scales of the inputs are damaged")
-            if not np.isfinite(scale).all():
-                raise ModelFileError("the scales of the inputs are not finite")
+            is_scale = scale is not None and scale.dtype == np.float32 and scale.shape == (tabular.n_features_out_,)
+            expect(is_scale and bool(np.isfinite(np.asarray(scale)).all()), "the scales of the inputs")
         return cls(tabular, minimum=scales[0], span=scales[1])
 
 

@@ -7,11 +7,10 @@ from typing import Any, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from esad.errors import ModelFileError
 from esad.table.columns import Kind, Values
 from esad.table.encode import MAX_CATEGORIES, ColumnFeatures
 from esad.table.statistics import TextCounts
-from esad.table.table import KINDS, Table
+from esad.table.table import KINDS, Table, expect, expect_fields, expect_texts
 
 __all__ = ["MAX_ROWS", "ColumnCounts", "ColumnProfile", "Profile", "count_between", "profiled_rows"]
 
@@ -154,14 +153,17 @@ class Profile:
     @classmethod
     def from_state(cls, arrays: dict[str, NDArray[Any]], plain: Any, *, names: Sequence[str]) -> Self:
         """Rebuild from `state`, checking everything; `names` are those of the model's columns."""
-        _expect(set(arrays) == {"edges", "counts"}, "its arrays")
+        expect(set(arrays) == {"edges", "counts"}, "arrays of the summary of the training columns")
         edges, counts = arrays["edges"], arrays["counts"]
-        _expect(edges.dtype == np.float64 and edges.ndim == 1 and bool(np.isfinite(edges).all()), "its edges")
-        _expect(counts.dtype == np.int64 and counts.ndim == 1, "its counts")
-        _expect(bool(((counts >= 0) & (counts <= MAX_ROWS)).all()), "its counts")
-        _expect(isinstance(plain, list) and len(plain) == len(names), "its columns")
+        expect(
+            edges.dtype == np.float64 and edges.ndim == 1 and bool(np.isfinite(edges).all()),
+            "edges of the summary of the training columns",
+        )
+        expect(counts.dtype == np.int64 and counts.ndim == 1, "counts of the summary of the training columns")
+        expect(bool(((counts >= 0) & (counts <= MAX_ROWS)).all()), "counts of the summary of the training columns")
+        expect(isinstance(plain, list) and len(plain) == len(names), "columns of the summary of the training columns")
         columns = tuple(_columns_from_state(edges, counts, plain))
-        _expect([column.name for column in columns] == list(names), "its names")
+        expect([column.name for column in columns] == list(names), "names of the summary of the training columns")
         return cls(columns)
 
 
@@ -182,23 +184,20 @@ def profiled_rows(is_reference: NDArray[np.bool_]) -> NDArray[np.intp]:
 def _columns_from_state(edges: NDArray[np.float64], counts: Counts, plain: list[Any]) -> Iterator[ColumnProfile]:
     first_edge = first_count = 0
     for part in plain:
-        _expect(isinstance(part, dict), "a column")
-        _expect(set(part) == {"name", "kind", "n_edges", "categories", "n_missing"}, "parts of a column")
+        expect_fields(part, "a column", name=str, kind=str, n_edges=int, categories=list, n_missing=int)
         kind, categories, n_edges, n_missing = (part[key] for key in ("kind", "categories", "n_edges", "n_missing"))
-        _expect(isinstance(part["name"], str) and kind in KINDS, "the kind of a column")
-        _expect(isinstance(categories, list) and all(isinstance(text, str) for text in categories), "categories")
-        _expect(len(categories) <= (MAX_CATEGORIES if kind == "category" else 0), "categories")
-        _expect(len(set(categories)) == len(categories), "doubled categories")
-        _expect(type(n_edges) is int and 0 <= n_edges <= (0 if kind == "category" else _MAX_EDGES), "edges")
-        _expect(type(n_missing) is int and 0 <= n_missing <= MAX_ROWS, "missing values")
+        expect(kind in KINDS, "the kind of a column")
+        expect_texts(categories, MAX_CATEGORIES if kind == "category" else 0, "categories")
+        expect(0 <= n_edges <= (0 if kind == "category" else _MAX_EDGES), "edges")
+        expect(0 <= n_missing <= MAX_ROWS, "missing values")
         own = edges[first_edge : first_edge + n_edges]
-        _expect(len(own) == n_edges and bool((np.diff(own) > 0).all()), "edges out of order")
+        expect(len(own) == n_edges and bool((np.diff(own) > 0).all()), "edges out of order")
         n_cells = 1 + n_edges + len(categories)
         cells = counts[first_count : first_count + n_cells]
-        _expect(len(cells) == n_cells, "its counts")
+        expect(len(cells) == n_cells, "counts of the summary of the training columns")
         first_edge, first_count = first_edge + n_edges, first_count + n_cells
         yield ColumnProfile(part["name"], kind, own, tuple(categories), ColumnCounts(n_missing, cells))
-    _expect(first_edge == len(edges) and first_count == len(counts), "its arrays")
+    expect(first_edge == len(edges) and first_count == len(counts), "arrays of the summary of the training columns")
 
 
 def _numbers(values: Values) -> NDArray[np.float64]:
@@ -259,8 +258,3 @@ def _edges(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
     with np.errstate(over="ignore"):
         edges = np.union1d(found, np.nextafter(found[times > 1], -np.inf))
     return np.asarray(edges[np.isfinite(edges)])
-
-
-def _expect(holds: bool, what: str) -> None:
-    if not holds:
-        raise ModelFileError(f"the summary of the training columns is damaged: {what}")
