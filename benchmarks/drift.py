@@ -30,7 +30,7 @@ def alarms(X: np.ndarray, n_rows: int, shift: float, rng: np.random.Generator) -
     moved = rng.choice(np.flatnonzero(X.std(axis=0) > 0))
     new[:, moved] += shift * X[:, moved].std()
     inputs, _ = Inputs.fit(Table.from_any(old), np.zeros(n_rows, dtype=np.int8), scaling="standard")
-    monitor = DriftMonitor(Profile.fit(Table.from_any(old)), inputs, held_out=None, estimator="benchmark")
+    monitor = DriftMonitor(Profile.fit(Table.from_any(old)), inputs, held_out=None)
     monitor.add(new, np.zeros(n_rows))
     report = monitor.report()
     return report.drifted, f"x{moved}" in {found.column for found in report.found}

@@ -38,7 +38,7 @@ EXPORTED = promised()
 def test_the_graph_of_every_method_scores_as_the_library_does(kind, name):
     fit = fitted(name, kind, n_epochs=1, pretrain_epochs=1)
     data = read(FRAME if kind == "table" else PICTURES)
-    aligned = fit.inputs_.described(data, estimator=name) if kind == "table" else data
+    aligned = fit.inputs_.described(data) if kind == "table" else data
     graph = ScoreGraph(fit.inputs_, fit._terms_module().eval(), threshold=fit.threshold_, calibration=fit.calibration_)
     with torch.inference_mode():
         found = graph(*map(torch.from_numpy, by_group(fit.inputs_, aligned)))

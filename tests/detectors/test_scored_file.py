@@ -52,6 +52,16 @@ def test_the_worst_keeps_earlier_rows_of_equal_score():
     assert worst.to_json(AlarmRule(2.0, None), "row")[0] == {"row": 1, "score": 5.0, "anomaly": True}
 
 
+def test_a_folder_of_tables_is_scored_as_one_and_its_files_are_not_overwritten(forest, rows, tmp_path):
+    for number in range(2):
+        rows[50 * number : 50 * number + 50].to_csv(tmp_path / f"{number}.csv", index=False)
+    found = score_file(forest, tmp_path, top=3)
+    assert found.n_rows == 100
+    assert found.worst.rows.tolist() == np.argsort(-forest.anomaly_score(rows), kind="stable")[:3].tolist()
+    with pytest.raises(OutputError, match="it is a file being read"):
+        score_file(forest, tmp_path, tmp_path / "1.csv")
+
+
 def test_the_columns_of_a_file_are_checked_and_odd_ones_told(forest, rows, tmp_path):
     file = tmp_path / "rows.csv"
     rows.assign(more=1).to_csv(file, index=False)

@@ -55,9 +55,9 @@ def test_csv_gives_the_model_that_parquet_gives(parts, csv_parts, drawn):
 
 def test_longer_fits_draw_every_row_of_csv_too(csv_parts, small_buffer):
     survey = Survey.of(open_stream(csv_parts, label_column="label"), seed=0)
-    portion = Portion.of(survey, survey.inputs(scaling="standard"), n_calibration=0, estimator="ESAD")
+    portion = Portion.of(survey, survey.inputs(scaling="standard"), n_calibration=0)
     x = torch.from_numpy(portion.rows.copy())
-    refill, seen = Refill(portion, x, estimator="ESAD"), set()
+    refill, seen = Refill(portion, x), set()
     for _ in range(2 * -(-portion.n_unlabelled // portion.n_slots)):
         refill()
         seen |= {row.tobytes() for row in x[: portion.n_slots].numpy()}
@@ -121,11 +121,11 @@ def test_so_they_are_on_a_table_of_adbench(tmp_path, monkeypatch):
 def test_rows_that_were_held_out_are_never_trained_on(parts, small_buffer):
     survey = Survey.of(open_stream(parts, label_column="label"), seed=0)
     inputs = survey.inputs(scaling="standard")
-    portion = Portion.of(survey, inputs, n_calibration=20, estimator="ESAD")
+    portion = Portion.of(survey, inputs, n_calibration=20)
     kept = {row.tobytes() for row in portion.scored[portion.scored_y == 0]}
     kept |= {row.tobytes() for row in portion.rows[portion.n_slots :]}
     x = torch.from_numpy(portion.rows.copy())
-    refill, seen = Refill(portion, x, estimator="ESAD"), set()
+    refill, seen = Refill(portion, x), set()
     for _ in range(2 * -(-portion.n_unlabelled // portion.n_slots)):
         seen |= {row.tobytes() for row in x[: portion.n_slots].numpy()}
         refill()
@@ -145,7 +145,7 @@ def test_an_interrupted_fit_goes_on_to_the_same_bits(parts, tmp_path, small_buff
                 raise StopTraining
 
     def fit(*callbacks):
-        detector = ESAD(n_members=2, n_epochs=20, random_state=0)
+        detector = ESAD(n_members=2, hidden=(16,), latent=4, n_epochs=20, random_state=0)
         return detector.fit_stream(open_stream(parts, label_column="label"), callbacks=callbacks)
 
     whole = fit()

@@ -355,7 +355,13 @@ def test_what_training_reads_scoring_reads_alike(tmp_path: Path, rows: list[tupl
 def test_memory_does_not_grow_with_a_row_group(tmp_path: Path) -> None:
     file = tmp_path / "t.parquet"
     values = np.random.default_rng(0).normal(size=(1_000_000, 30))  # 229 MiB in one row group
-    pq.write_table(pa.table({f"c{index}": values[:, index] for index in range(30)}), file, row_group_size=1_000_000)
+    pq.write_table(
+        pa.table({f"c{index}": values[:, index] for index in range(30)}),
+        file,
+        row_group_size=1_000_000,
+        compression="none",
+        use_dictionary=False,
+    )
     code = """
         import resource, sys
         from esad.io.files import TableFiles

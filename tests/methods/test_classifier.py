@@ -53,7 +53,7 @@ def test_a_class_without_rows_drops_out(objective, n, m):
 
 def test_the_score_is_the_mean_logit_of_the_members(rows):
     detector = tiny("classifier", precision="float64").fit(*rows)
-    x = detector.inputs_.transform(rows[0], estimator="").astype(np.float64)
+    x = detector.inputs_.transform(rows[0]).astype(np.float64)
     wanted = logits_by_hand(detector.objective_, np.stack([x, x]), training=False).mean(0)
     np.testing.assert_allclose(detector.anomaly_score(rows[0]), wanted, rtol=1e-9)
 

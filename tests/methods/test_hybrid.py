@@ -11,7 +11,7 @@ from esad.errors import InputError
 
 
 def codes_of(detector, X):
-    rows = detector.inputs_.transform(X, estimator="hybrid")
+    rows = detector.inputs_.transform(X)
     with torch.no_grad():
         return detector.objective_.encoder(torch.from_numpy(rows)[None])[0].numpy()
 

@@ -13,7 +13,7 @@ from esad.solvers.trees import _average_path
 def test_scores_are_scikit_learns(n_rows):
     X = np.random.default_rng(1).normal(size=(n_rows, 4))
     detector = IsolationForest(random_state=5).fit(X)
-    rows = detector.inputs_.transform(X, estimator="IsolationForest")
+    rows = detector.inputs_.transform(X)
     wanted = -Reference(n_estimators=100, max_samples=min(256, n_rows), random_state=5).fit(rows).score_samples(rows)
     np.testing.assert_allclose(detector.anomaly_score(X), wanted, rtol=1e-9)
 

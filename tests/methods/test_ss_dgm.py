@@ -254,7 +254,7 @@ def test_m1_stays_as_it_was_trained(rows):
 def test_m1_plus_m2_scores_mean_codes(rows):
     detector = tiny("ss_dgm", variant="m1+m2", precision="float64").fit(*rows)
     objective = detector.objective_
-    x = detector.inputs_.transform(rows[0], estimator="").astype(np.float64)
+    x = detector.inputs_.transform(rows[0]).astype(np.float64)
     codes = perceptrons(objective.encoder, np.stack([x, x]))[:, :, : detector.network_.latent]
     wanted = np.log(0.1 / 0.9) + perceptrons(objective.model.classifier, codes)[:, :, 0]
     np.testing.assert_allclose(detector.anomaly_score(rows[0]), wanted.mean(0), rtol=1e-9)

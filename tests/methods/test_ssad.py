@@ -14,7 +14,7 @@ ARGUMENTS = {"kappa": 1.0, "eta_unlabelled": "auto", "eta_labelled": 1.0, "gamma
 
 
 def rows_of(detector, X):
-    return detector.inputs_.transform(X, estimator="test").reshape(len(X), -1)
+    return detector.inputs_.transform(X).reshape(len(X), -1)
 
 
 @pytest.fixture

@@ -41,10 +41,10 @@ INPUTS = {scaling: fitted(FRAME, scaling) for scaling in ("standard", "minmax")}
 def both(inputs, X):
     """Rows as the library makes them, as tensors make them, and which of these are marked."""
     data = read(X)
-    aligned = data if isinstance(data, np.ndarray) else inputs.described(data, estimator="ESAD")
+    aligned = data if isinstance(data, np.ndarray) else inputs.described(data)
     module = PictureRows(inputs.preprocessor) if isinstance(data, np.ndarray) else TableRows(inputs)
     rows, refused = module(*map(torch.from_numpy, by_group(inputs, aligned)))
-    return inputs.rows_of(data, estimator="ESAD"), rows.numpy(), refused.numpy()
+    return inputs.rows_of(data), rows.numpy(), refused.numpy()
 
 
 NUMBERS = st.floats(allow_nan=True, allow_infinity=True)
@@ -95,18 +95,18 @@ def test_every_new_year_of_four_centuries_and_the_seconds_around_it():
 @pytest.mark.parametrize("number", [2.0, -1.0, 0.5, np.inf])
 def test_a_truth_value_that_is_none_is_marked(number):
     inputs, aligned = INPUTS["standard"], read(FRAME)
-    groups = by_group(inputs, inputs.described(aligned, estimator="ESAD"))
+    groups = by_group(inputs, inputs.described(aligned))
     groups[0][3, 1] = number
     _, refused = TableRows(inputs)(*map(torch.from_numpy, groups))
     assert np.flatnonzero(refused).tolist() == [3]
     with pytest.raises(InputError):
-        inputs.transform(FRAME.assign(good=groups[0][:, 1]), estimator="ESAD")
+        inputs.transform(FRAME.assign(good=groups[0][:, 1]))
 
 
 @pytest.mark.parametrize("code", [-1, 5, 10**9])
 def test_a_code_that_nobody_gave_is_marked(code):
     inputs = INPUTS["standard"]
-    groups = by_group(inputs, inputs.described(read(FRAME), estimator="ESAD"))
+    groups = by_group(inputs, inputs.described(read(FRAME)))
     groups[1][2, 0] = code
     _, refused = TableRows(inputs)(*map(torch.from_numpy, groups))
     assert np.flatnonzero(refused).tolist() == [2]
@@ -137,4 +137,4 @@ def test_pictures_that_are_refused_are_marked(kind, value):
     _, refused = PictureRows(inputs.preprocessor)(torch.from_numpy(bad))
     assert np.flatnonzero(refused).tolist() == [1]
     with pytest.raises(InputError):
-        inputs.transform(bad, estimator="ESAD")
+        inputs.transform(bad)

@@ -26,8 +26,8 @@ def compared(old: object, new: object, **options: float) -> Drift:
     if table.names not in WAYS:
         WAYS[table.names], _ = Inputs.fit(table, np.zeros(table.n_rows, dtype=np.int8), scaling="standard")
     inputs = WAYS[table.names]
-    profile = Profile.fit(inputs.described(table, estimator="test"))
-    monitor = DriftMonitor(profile, inputs, held_out=None, estimator="test")
+    profile = Profile.fit(inputs.described(table))
+    monitor = DriftMonitor(profile, inputs, held_out=None)
     monitor.add(new, np.zeros(0))
     return monitor.report(**options)
 
@@ -189,8 +189,8 @@ class TestCounts:
     def test_batches_add_up(self):
         rows = mixed(np.random.default_rng(7), 300)
         inputs, _ = Inputs.fit(Table.from_any(rows), np.zeros(300, dtype=np.int8), scaling="standard")
-        profile = Profile.fit(inputs.described(Table.from_any(rows), estimator="test"))
-        monitor = DriftMonitor(profile, inputs, held_out=None, estimator="test")
+        profile = Profile.fit(inputs.described(Table.from_any(rows)))
+        monitor = DriftMonitor(profile, inputs, held_out=None)
         for first in range(0, 300, 70):
             monitor.add(rows[first : first + 70], np.zeros(0))
         whole = compared(rows, rows)

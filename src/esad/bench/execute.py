@@ -281,7 +281,7 @@ class _TestCurve:
 
     def _transformed(self) -> Rows:
         seen = self._rows.X_test[self._seen]
-        return self._detector.inputs_.transform(seen, estimator=type(self._detector).__name__)
+        return self._detector.inputs_.transform(seen)
 
 
 class _Deadline:

@@ -190,13 +190,12 @@ class Detector(Decider, OutlierMixin, BaseEstimator):  # type: ignore[misc]  # s
         from esad.detectors.streaming import Portion, Survey  # only here: arrays need no pyarrow
 
         self._forget()
-        name = type(self).__name__
         self.check_stream()
         survey = source if isinstance(source, Survey) else Survey.of(source, seed=seed_from(self.random_state))
         self._check_kind(survey.kind)
         n_calibration = survey.n_calibration(calibration_ratio)
-        self.inputs_ = survey.inputs(scaling=self._scaling())
-        portion = Portion.of(survey, self.inputs_, n_calibration=n_calibration, estimator=name)
+        self.inputs_ = survey.inputs(scaling=self._scaling(), estimator=type(self).__name__)
+        portion = Portion.of(survey, self.inputs_, n_calibration=n_calibration)
         self._check_needed(portion.y)
         described = read(survey.unlabelled.rows(n_calibration, n_calibration + MAX_ROWS))
         self._describe_inputs(portion.rows, portion.y, described)
@@ -230,7 +229,7 @@ class Detector(Decider, OutlierMixin, BaseEstimator):  # type: ignore[misc]  # s
             applied = replace(applied, value=among_known(applied.value, scores.total, checked))
         self._set_threshold(replace(applied, forecast=self._forecast(applied.value)))
         if held_out is not None:
-            held_out_scores = self.score_rows(self.inputs_.rows_of(held_out, estimator=type(self).__name__))
+            held_out_scores = self.score_rows(self.inputs_.rows_of(held_out))
             self.calibration_ = Calibration.of([held_out_scores], "held out")
 
     def _prepare(self, X: Any, y: ArrayLike | None) -> tuple[Rows, NDArray[np.int8]]:
@@ -263,7 +262,7 @@ class Detector(Decider, OutlierMixin, BaseEstimator):  # type: ignore[misc]  # s
     def _learn_inputs(self, data: Table | NDArray[Any], checked: NDArray[np.int8]) -> Rows:
         """Learn the preprocessing from the rows to train on, and give them preprocessed."""
         self._check_needed(checked)
-        self.inputs_, rows = Inputs.fit(data, checked, scaling=self._scaling())
+        self.inputs_, rows = Inputs.fit(data, checked, scaling=self._scaling(), estimator=type(self).__name__)
         self._describe_inputs(rows, checked, take_rows(data, profiled_rows(reference_rows(checked))))
         return rows
 
@@ -275,7 +274,7 @@ class Detector(Decider, OutlierMixin, BaseEstimator):  # type: ignore[misc]  # s
         self.cases_ = Cases.of(rows, y)
         self.notes_: dict[str, Any] = {}
         self.calibration_ = None
-        self.profile_ = Profile.fit(self.inputs_.described(profiled, estimator=type(self).__name__))
+        self.profile_ = Profile.fit(self.inputs_.described(profiled))
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "offset_")

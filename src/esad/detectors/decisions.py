@@ -142,7 +142,7 @@ found (95 %: 69 % to 100 %)
     def rows_of(self, X: Any) -> Rows:
         """Rows or pictures, preprocessed as in training."""
         check_is_fitted(self)
-        return self.inputs_.transform(X, estimator=type(self).__name__)
+        return self.inputs_.transform(X)
 
     def score_rows(self, rows: Rows) -> Scores:
         """`anomaly_score` of rows that are preprocessed."""
@@ -395,7 +395,7 @@ found (95 %: 69 % to 100 %)
         calibration = self.calibration_
         held_out = calibration is not None and calibration.kind == "held out" and not calibration.pollution_ratio
         scores = calibration.parts[0] if calibration is not None and held_out else None
-        return DriftMonitor(self.profile_, self.inputs_, held_out=scores, estimator=type(self).__name__)
+        return DriftMonitor(self.profile_, self.inputs_, held_out=scores)
 
 
 def _n_not_finite(scores: Scores) -> int:

@@ -141,7 +141,7 @@ class DeepDetector(Detector):
         phases = self._phases(portion.rows, portion.y, device)
         refill = None
         if not portion.is_whole:
-            refill = Refill(portion, x, estimator=type(self).__name__)
+            refill = Refill(portion, x)
             if not is_auto(getattr(self, "n_epochs", "auto")):  # epochs are passes over all rows
                 phases = [_lengthened(phase, portion.n_unlabelled / portion.n_slots) for phase in phases]
         nobody = np.full(len(portion.y), -1)

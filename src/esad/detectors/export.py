@@ -138,13 +138,12 @@ def _one_row(detector: Detector) -> NDArray[np.float32]:
 def _aligned(detector: Detector, X: Any) -> Table | NDArray[Any]:
     """Data in the form of training, or an error that says what is wrong with it."""
     data = read(X)
-    name = type(detector).__name__
-    detector.inputs_.rows_of(data, estimator=name)
-    return detector.inputs_.described(data, estimator=name) if isinstance(data, Table) else data
+    detector.inputs_.rows_of(data)
+    return detector.inputs_.described(data) if isinstance(data, Table) else data
 
 
 def _compared(detector: Detector, data: Table | NDArray[Any], found: dict[str, NDArray[Any]]) -> Parity:
-    rows = detector.inputs_.rows_of(data, estimator=type(detector).__name__)
+    rows = detector.inputs_.rows_of(data)
     calibration = detector.calibration_
     is_cross = calibration is not None and calibration.is_cross
     return compare(

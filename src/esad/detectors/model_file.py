@@ -99,7 +99,7 @@ def _from_state(manifest: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> De
     for name, value in arrays.items():
         group, _, rest = name.partition(".")
         groups[group][rest] = value
-    detector.inputs_ = Inputs.from_state(groups["inputs"], manifest["inputs"])
+    detector.inputs_ = Inputs.from_state(groups["inputs"], manifest["inputs"], estimator=detector_class.__name__)
     if groups["cases"]:
         detector.cases_ = Cases.from_state(groups["cases"], detector.inputs_.shape)
     detector._describe_features()

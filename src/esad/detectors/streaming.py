@@ -159,16 +159,15 @@ class Survey:
         """What the rows are: "table" or "images"."""
         return "table" if self.picture_sum is None else "images"
 
-    def inputs(self, *, scaling: str) -> Inputs:
+    def inputs(self, *, scaling: str, estimator: str = "ESAD") -> Inputs:
         """The preprocessing of all rows; "minmax" takes its limits from the sample."""
         sample = read(self.unlabelled.rows(0, len(self.unlabelled)))
         if isinstance(sample, Table):
-            return Inputs.of_table(
-                TabularPreprocessor.from_statistics(self.statistics, sample), sample, scaling=scaling
-            )
+            preprocessor = TabularPreprocessor.from_statistics(self.statistics, sample)
+            return Inputs.of_table(preprocessor, sample, scaling=scaling, estimator=estimator)
         assert self.picture_sum is not None
         mean = (self.picture_sum / self.n_by_label[0]).astype(np.float32)
-        return Inputs(ImagePreprocessor().fit(sample), mean_picture=mean)
+        return Inputs(ImagePreprocessor().fit(sample), mean_picture=mean, estimator=estimator)
 
     def labelled(self) -> tuple[Any, NDArray[np.int8]]:
         """The labelled rows at hand, anomalies first, None if there are none."""
@@ -240,11 +239,11 @@ class Portion:
     limit: int
 
     @classmethod
-    def of(cls, survey: Survey, inputs: Inputs, *, n_calibration: int, estimator: str) -> Self:
+    def of(cls, survey: Survey, inputs: Inputs, *, n_calibration: int) -> Self:
         """Divide the sample: calibration rows, held-out rows, rows to begin with."""
 
         def rows_of(rows: Any) -> Rows:
-            return inputs.rows_of(read(rows), estimator=estimator)
+            return inputs.rows_of(read(rows))
 
         first = n_calibration + survey.n_held_out()
         n_values = int(np.prod(inputs.shape))
@@ -280,8 +279,8 @@ class Refill:
         The rows that the training draws from; the first `n_slots` are replaced.
     """
 
-    def __init__(self, portion: Portion, x: torch.Tensor, *, estimator: str) -> None:
-        self._portion, self._x, self._estimator = portion, x, estimator
+    def __init__(self, portion: Portion, x: torch.Tensor) -> None:
+        self._portion, self._x = portion, x
         self.n_done = 0
         self._coming = self._lots()
 
@@ -325,7 +324,7 @@ class Refill:
                     wanted &= keys > np.uint64(portion.limit)
                 chosen = np.flatnonzero(wanted)
                 if len(chosen):
-                    yield portion.inputs.rows_of(read(take_rows(block.X, chosen)), estimator=self._estimator)
+                    yield portion.inputs.rows_of(read(take_rows(block.X, chosen)))
 
 
 def _most(n_rows: int, width: int) -> int:

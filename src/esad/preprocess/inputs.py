@@ -79,6 +79,8 @@ class Inputs:
         Per-feature scale to [0, 1] on top, for scaling="minmax" (Deep SAD's protocol for tables).
     mean_picture : ndarray or None
         Mean of the presumed normal training pictures; None for tables, and in files of before it was kept.
+    estimator : str
+        Name of the detector, for messages.
     """
 
     def __init__(
@@ -88,10 +90,11 @@ class Inputs:
         minimum: Rows | None = None,
         span: Rows | None = None,
         mean_picture: Rows | None = None,
+        estimator: str = "ESAD",
     ) -> None:
         self.preprocessor = preprocessor
         self.minimum, self.span = minimum, span
-        self.mean_picture = mean_picture
+        self.mean_picture, self.estimator = mean_picture, estimator
 
     @property
     def kind(self) -> str:
@@ -145,27 +148,32 @@ class Inputs:
         return self.preprocessor.cells(rows, has_value)
 
     @classmethod
-    def fit(cls, data: Table | NDArray[Any], y: NDArray[np.int8], *, scaling: str) -> tuple["Inputs", Rows]:
+    def fit(
+        cls, data: Table | NDArray[Any], y: NDArray[np.int8], *, scaling: str, estimator: str = "ESAD"
+    ) -> tuple["Inputs", Rows]:
         """Learn all scales from the presumed normal rows and give every row transformed."""
         _check_scaling(scaling)
         reference = reference_rows(y)
         if isinstance(data, Table):
             tabular = TabularPreprocessor().fit(data, reference)
-            inputs, rows = cls(tabular), tabular.transform(data)
+            inputs, rows = cls(tabular, estimator=estimator), tabular.transform(data)
         else:
             image = ImagePreprocessor().fit(data, reference)
             rows = image.transform(data)
-            inputs = cls(image, mean_picture=rows[reference].mean(axis=0, dtype=np.float64).astype(np.float32))
+            mean_picture = rows[reference].mean(axis=0, dtype=np.float64).astype(np.float32)
+            inputs = cls(image, mean_picture=mean_picture, estimator=estimator)
         if scaling == "minmax" and inputs.kind == "table":
             inputs._set_limits(rows[reference])
             rows = inputs._rescale(rows)
         return inputs, rows
 
     @classmethod
-    def of_table(cls, preprocessor: TabularPreprocessor, sample: Table, *, scaling: str) -> "Inputs":
+    def of_table(
+        cls, preprocessor: TabularPreprocessor, sample: Table, *, scaling: str, estimator: str = "ESAD"
+    ) -> "Inputs":
         """Take a fitted preprocessing; "minmax" gets its limits from a sample of the presumed normal rows."""
         _check_scaling(scaling)
-        inputs = cls(preprocessor)
+        inputs = cls(preprocessor, estimator=estimator)
         if scaling == "minmax":
             inputs._set_limits(preprocessor.transform(sample))
         return inputs
@@ -175,34 +183,34 @@ class Inputs:
         span = rows.max(axis=0) - self.minimum
         self.span = np.where(span > 0, span, np.float32(1))
 
-    def transform(self, X: Any, *, estimator: str) -> Rows:
+    def transform(self, X: Any) -> Rows:
         """New data as rows; the wrong kind of data is an error."""
-        return self.rows_of(read(X), estimator=estimator)
+        return self.rows_of(read(X))
 
-    def rows_of(self, data: Table | NDArray[Any], *, estimator: str) -> Rows:
+    def rows_of(self, data: Table | NDArray[Any]) -> Rows:
         """The same for data that was read already."""
         if isinstance(data, Table) != (self.kind == "table"):
             wanted, came = ("a table", "pictures") if self.kind == "table" else ("pictures", "a table")
-            raise SchemaError(f"This {estimator} was trained on {wanted}. Got {came} of shape {_shape(data)}.")
+            raise SchemaError(f"This {self.estimator} was trained on {wanted}. Got {came} of shape {_shape(data)}.")
         if isinstance(self.preprocessor, TabularPreprocessor):
             assert isinstance(data, Table)
-            return self._rescale(self.preprocessor.transform(data, estimator=estimator))
+            return self._rescale(self.preprocessor.transform(data, estimator=self.estimator))
         assert isinstance(data, np.ndarray)
         return self.preprocessor.transform(data)
 
-    def described(self, data: Table | NDArray[Any], *, estimator: str) -> Table:
+    def described(self, data: Table | NDArray[Any]) -> Table:
         """What data can be told apart by, column by column: the table itself, or brightness and contrast of pictures.
 
         Examples
         --------
         >>> pictures = np.zeros((3, 1, 4, 4), dtype=np.uint8)
         >>> inputs, _ = Inputs.fit(pictures, np.zeros(3, dtype=np.int8), scaling="standard")
-        >>> inputs.described(pictures, estimator="ESAD").names
+        >>> inputs.described(pictures).names
         ('brightness', 'contrast')
         """
         if isinstance(self.preprocessor, TabularPreprocessor) and isinstance(data, Table):
-            return self.preprocessor.schema_.align(data, estimator=estimator)
-        rows = self.rows_of(data, estimator=estimator)
+            return self.preprocessor.schema_.align(data, estimator=self.estimator)
+        rows = self.rows_of(data)
         measures = np.concatenate([rows.mean(axis=(2, 3)), rows.std(axis=(2, 3))], axis=1)
         return Table(names=self.described_names, named=True, matrix=measures.astype(np.float64))
 
@@ -230,7 +238,7 @@ class Inputs:
         return arrays, described
 
     @classmethod
-    def from_state(cls, arrays: dict[str, NDArray[Any]], plain: Any) -> "Inputs":
+    def from_state(cls, arrays: dict[str, NDArray[Any]], plain: Any, *, estimator: str = "ESAD") -> "Inputs":
         """Rebuild from `state`, checking everything."""
         expect(isinstance(plain, dict) and plain.get("kind") in ("table", "images"), "the kind of the inputs")
         expect(isinstance(plain.get("minmax"), bool) and "preprocessor" in plain, "parts of the inputs")
@@ -241,15 +249,15 @@ class Inputs:
             claimed = plain.get("mean_picture", False)  # files of before it was kept do not say
             expect(claimed is (mean_picture is not None), "the mean picture is missing, or not claimed")
             expect(mean_picture is None or _is_picture(mean_picture, image.shape_), "the mean picture")
-            return cls(image, mean_picture=mean_picture)
+            return cls(image, mean_picture=mean_picture, estimator=estimator)
         tabular = TabularPreprocessor.from_state(own, plain["preprocessor"])
         if not plain["minmax"]:
-            return cls(tabular)
+            return cls(tabular, estimator=estimator)
         scales = [arrays.get(f"minmax.{name}") for name in ("minimum", "span")]
         for scale in scales:
             is_scale = scale is not None and scale.dtype == np.float32 and scale.shape == (tabular.n_features_out_,)
             expect(is_scale and bool(np.isfinite(np.asarray(scale)).all()), "the scales of the inputs")
-        return cls(tabular, minimum=scales[0], span=scales[1])
+        return cls(tabular, minimum=scales[0], span=scales[1], estimator=estimator)
 
 
 def _as_cells(column: NDArray[Any], kind: str) -> NDArray[Any]:

@@ -126,14 +126,10 @@ class DriftMonitor:
         The way of the data into the model.
     held_out : ndarray or None
         Scores of training rows that were held out of the training, to compare scores with.
-    estimator : str
-        Name of the model, for messages.
     """
 
-    def __init__(
-        self, profile: Profile, inputs: Inputs, *, held_out: NDArray[np.float64] | None, estimator: str
-    ) -> None:
-        self._profile, self._inputs, self._estimator = profile, inputs, estimator
+    def __init__(self, profile: Profile, inputs: Inputs, *, held_out: NDArray[np.float64] | None) -> None:
+        self._profile, self._inputs = profile, inputs
         self._columns = list(profile.columns)
         if held_out is not None:
             self._columns.append(ColumnProfile.fit("score", read_array(held_out, "score")))
@@ -143,7 +139,7 @@ class DriftMonitor:
 
     def add(self, X: Any, scores: NDArray[np.float64]) -> None:
         """Count rows and their scores."""
-        table = self._inputs.described(read(X), estimator=self._estimator)
+        table = self._inputs.described(read(X))
         counted = self._profile.count(table)
         if self._compares_scores:
             counted.append(self._columns[-1].count(read_array(scores, "score")))
