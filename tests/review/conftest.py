@@ -149,11 +149,14 @@ def serve(chromium):
                 page.problems = []
                 page.on("pageerror", lambda error: page.problems.append(str(error)))
                 page.on("console", lambda said: said.type == "error" and page.problems.append(said.text))
-                page.goto(f"{url}/?token={access.new_link(name)}")
+                page.goto(link(name))
                 page.wait_for_selector("#item[data-row]")
                 return page
 
-            yield SimpleNamespace(url=url, enter=enter)
+            def link(name):
+                return f"{url}/?token={access.new_link(name)}"
+
+            yield SimpleNamespace(url=url, enter=enter, link=link)
             for context in contexts:
                 context.close()
 

@@ -141,6 +141,16 @@ def test_after_logging_out_nothing_is_told(page, ann):
     assert page.stranger.get("/api/state").status_code == 401
 
 
+def test_a_page_is_its_reviewers_though_another_has_logged_in_with_the_browser(page, ann):
+    entry = {"request": "r", "row": 3, "verdict": "anomaly"}
+    assert ann.get("/", params={"token": page.access.new_link("Björn 1 %")}).status_code == 200
+    refused = ann.post("/api/judgements", json=entry, headers={"x-reviewer": "ann"})
+    assert refused.status_code == 401  # the page keeps it, and sends it again
+    assert "the page of 'ann', and 'Björn 1 %' has logged in" in refused.json()["error"]["message"]
+    ours = {"x-reviewer": "Bj%C3%B6rn%201%20%25"}
+    assert ann.post("/api/judgements", json=entry, headers=ours).status_code == 200
+
+
 def test_a_full_disk_is_no_mistake_of_the_reviewer(make_session, open_page):
     """The page sends again what is answered with 5xx, and gives up on 4xx."""
     session = make_session()

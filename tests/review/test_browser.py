@@ -199,10 +199,12 @@ def test_long_cells_are_folded_what_comes_next_is_listed_and_names_stay_in_view(
     dataset = kit.rows()
     n_rows = dataset.n_rows
     wide = {f"column_{index}": np.arange(n_rows) for index in range(60)}
+    wide["long_name_" * 40] = np.arange(n_rows)
     cells = pa.table(wide | {"text": ["x" * 20_000] * n_rows, "right to left": ["\u202eabc"] * n_rows})
     with serve(make_session(dataset=replace(dataset, cells=cells))) as site:
         page = site.enter()
         page.wait_for_selector("#item td.value")
+        assert page.locator("#item dt", has_text="long_name").inner_text().endswith("340 more characters")
         shown = page.locator("#item dd", has_text="more characters")
         assert shown.inner_text().endswith("19,840 more characters")
         assert shown.evaluate("(cell) => getComputedStyle(cell).unicodeBidi") == "plaintext"
@@ -243,7 +245,7 @@ def test_reasons_both_ways_with_digits_that_can_be_compared(make_session, serve)
 def test_a_judged_row_is_not_called_unjudged(make_session, serve):
     with serve(make_session()) as site:
         page = site.enter()
-        page.wait_for_selector("#item .badge:text-is('highest not yet judged')")
+        page.wait_for_selector("#item .badge:text-is('among the highest not yet judged')")
         move(page, "a")
         page.keyboard.press("k")
         page.wait_for_selector("#item .badge:text-is('you: anomaly')")

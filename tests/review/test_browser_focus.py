@@ -129,6 +129,28 @@ def test_unsaved_verdicts_outlive_a_closed_tab(make_session, serve):
         assert again.evaluate("Object.keys(localStorage).length") == 0
 
 
+def test_verdicts_of_a_page_are_its_reviewers(make_session, serve):
+    """Whoever else logs in with the same browser, and however alike the names are."""
+    session = make_session()
+    with serve(session) as site:
+        ann = site.enter("ann b")
+        session.store._database.execute("pragma query_only = on")
+        said = {move(ann, "a"), move(ann, "a")}
+        ann.wait_for_selector("#saved.lost")
+        other = ann.context.new_page()
+        other.goto(site.link("ann"))
+        other.wait_for_selector("#item[data-row]")
+        ann.wait_for_selector("#toast:has-text(\"'ann' has logged in\")")
+        session.store._database.execute("pragma query_only = off")
+        press(other, "n")
+        assert {name for one in session.store.judgements.verdicts().values() for name in one} == {"ann"}
+        other.goto(site.link("ann b"))
+        ann.wait_for_selector("#saved:text-is('saved')")
+        verdicts = session.store.judgements.verdicts()
+        assert {row for row, one in verdicts.items() if one == {"ann b": "anomaly"}} == said
+        assert len(session.store) == 3
+
+
 def test_what_is_refused_for_good_stays_until_it_was_seen(make_session, serve):
     session = make_session()
     with serve(session) as site:

@@ -1,6 +1,7 @@
 """Refits: warm where they can be, compared with the old model, kept or rolled back, and files that are never half."""
 
 import copy
+import errno
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 import esad
 from esad import DeepSAD, IsolationForest
-from esad.errors import InputError
+from esad.errors import InputError, OutputError
 from esad.review.ranking import Ranking
 from esad.review.refit import (
     carry_threshold,
@@ -308,6 +309,32 @@ def test_a_new_model_can_be_dropped(make_session, kit):
     assert session.refit_state() == {"status": "none"}
     assert session.model.read_bytes() == first
     assert not path_beside(session.model, "previous").exists()
+
+
+@pytest.mark.parametrize("full", ["the labels' disk", "the model's disk"])
+def test_a_full_disk_while_a_model_is_kept_loses_no_model(make_session, kit, monkeypatch, full):
+    session = make_session()
+    files = [session.model, path_beside(session.model, "previous")]
+    files[1].write_bytes(b"one before")
+    before = [file.read_bytes() for file in files]
+    session.judge("r", 119, "ann", "anomaly")
+    session.start_refit()
+    kit.wait_for(lambda: session.refit_state()["status"] == "ready")
+    with monkeypatch.context() as patched:
+        if full == "the labels' disk":
+            session.store._database.execute("pragma query_only = on")
+        else:
+            patched.setattr(type(session.ranking.detector), "save", _fill_disk)
+        with pytest.raises(OutputError):
+            session.keep()
+    session.store._database.execute("pragma query_only = off")
+    assert [file.read_bytes() for file in files] == before
+    session.keep()
+    assert files[1].read_bytes() == before[0] != files[0].read_bytes()
+
+
+def _fill_disk(self, path, **options):
+    raise OSError(errno.ENOSPC, "No space left on device", str(path))
 
 
 def test_only_the_refit_that_was_looked_at_is_kept_or_dropped(make_session, open_page, kit):

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 from importlib import resources
 from typing import Annotated, Final
+from urllib.parse import unquote
 
 from fastapi import APIRouter, Depends, FastAPI, Path, Query, Request
 from fastapi.concurrency import run_in_threadpool
@@ -121,6 +122,8 @@ def _check_reviewer(request: Request) -> str:
     reviewer = _find_reviewer(request)
     if reviewer is None:
         raise RequestError(401, "This page needs the link that the command line shows.")
+    if (owner := unquote(request.headers.get("x-reviewer", reviewer))) != reviewer:
+        raise RequestError(401, f"This is the page of {owner!r}, and {reviewer!r} has logged in with this browser since.")
     if request.headers.get("sec-fetch-site", "none") not in _SAME_SITE:
         raise RequestError(403, "Another site's page may not ask here.")
     return reviewer

@@ -370,10 +370,11 @@ def has_previous(model: Path) -> bool:
 
 
 def replace_model(model: Path, detector: Detector, *, with_cases: bool) -> None:
-    """Put a new model in place of the old one, which is kept as the previous one."""
-    if model.exists():
-        _copy(model, path_beside(model, "previous"))
-    detector.save(model, with_cases=with_cases)
+    """Put a new model in place of the old one, which is kept as the previous one; neither changes on a full disk."""
+    with atomic_path(model) as new:
+        detector.save(new, with_cases=with_cases)
+        if model.exists():
+            _copy(model, path_beside(model, "previous"))
 
 
 def restore_previous(model: Path) -> None:

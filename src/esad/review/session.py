@@ -439,8 +439,8 @@ class ReviewSession:
             new, y = self._refit.new, self._refit.y
             detector = new.detector
             detector.notes_ = self._note_source(detector.notes_)
+            self.store.remember_fit(detector.fingerprint_, y)  # first: should it fail, the files are as they were
             replace_model(self.model, detector, with_cases=self._with_cases)
-            self.store.remember_fit(detector.fingerprint_, y)
             self._refit = None
             self._use(new)
             self._update_gain()

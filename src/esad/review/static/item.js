@@ -4,10 +4,11 @@ import { count, digits, el, noun, part, signedBeside, svg, whole } from "./basic
 import { pictureOf } from "./pictures.js";
 
 const LONG = 160; // characters of a cell that are seen at once
+const LONG_NAME = 60; // and of the name of a column
 
 // The name of a column; one such as kind_of_payment may go on in the next line after an underscore.
 function columnName(name) {
-  if (name.length > LONG) return folded(name);
+  if (name.length > 1.2 * LONG_NAME) return folded(name, LONG_NAME);
   return (name || "(no name)").split(/(?<=_)/).flatMap((piece, index) => (index ? [el("wbr"), piece] : [piece]));
 }
 const badge = (words, kind = "") => el("span", { class: `badge ${kind}`.trim() }, words);
@@ -29,7 +30,7 @@ export function itemParts(item, { state, isUnsaved, gallery }) {
 function badges(item, isUnsaved, n_rows) {
   const found = [item.is_alarm ? badge("alarm", "alarm") : badge("no alarm")];
   const isHigh = item.rank <= Math.max(10, n_rows / 10);
-  const why = isHigh ? "highest not yet judged" : item.why === "border" ? "near the border" : "stands for others like it";
+  const why = isHigh ? "among the highest not yet judged" : item.why === "border" ? "near the border" : "stands for others like it";
   if (item.why && !item.mine?.verdict) found.push(badge(why));
   if (item.known) found.push(badge(`in the file: ${item.known}`, item.known));
   const mine = item.mine?.verdict;
@@ -118,8 +119,8 @@ function cell([name, text]) {
 }
 
 // Text of a cell: the beginning of a very long one, the rest on demand.
-function folded(text) {
-  if (text.length <= 1.2 * LONG) return [text];
-  const more = el("summary", {}, `${text.slice(0, LONG)} … `, el("span", { class: "soft" }, `${whole(text.length - LONG)} more characters`));
-  return [el("details", { class: "folded" }, more, text.slice(LONG))];
+function folded(text, n_seen = LONG) {
+  if (text.length <= 1.2 * n_seen) return [text];
+  const more = el("summary", {}, `${text.slice(0, n_seen)} … `, el("span", { class: "soft" }, `${whole(text.length - n_seen)} more characters`));
+  return [el("details", { class: "folded" }, more, text.slice(n_seen))];
 }

@@ -8,6 +8,7 @@ const LONGEST_PAUSE = 5000;
 
 const { review, reviewer } = document.body.dataset;
 const PREFIX = `esad outbox ${review} ${reviewer} `;
+const isOurs = (key) => key.startsWith(PREFIX) && /^[0-9a-f]+$/.test(key.slice(PREFIX.length)); // "ann b" is not "ann"
 
 // Refusals that another try may change: no login (a new link in another tab makes one), too slow, too many.
 const isFinal = ({ status }) => status >= 400 && status < 500 && ![401, 408, 429].includes(status);
@@ -26,7 +27,7 @@ export class Outbox {
   resume() {
     let left = [], entries = [];
     try {
-      left = Object.keys(localStorage).filter((key) => key.startsWith(PREFIX) && key !== this.#key);
+      left = Object.keys(localStorage).filter((key) => isOurs(key) && key !== this.#key);
       entries = left.flatMap((key) => JSON.parse(localStorage.getItem(key)));
     } catch {
       return 0; // a browser that keeps nothing has left nothing behind
@@ -85,7 +86,7 @@ export class Outbox {
       } catch (error) {
         if (!isFinal(error)) {
           this.#tell(true);
-          if (error.status === 401) toast("Not saved yet: open the page in another tab by a new link from the terminal.");
+          if (error.status === 401) toast(`Not saved yet: ${error.message} A new link from the terminal, opened in another tab, lets this page go on.`);
           await pause(wait);
           wait = Math.min(2 * wait, LONGEST_PAUSE);
           continue;
