@@ -123,7 +123,8 @@ def _check_reviewer(request: Request) -> str:
     if reviewer is None:
         raise RequestError(401, "This page needs the link that the command line shows.")
     if (owner := unquote(request.headers.get("x-reviewer", reviewer))) != reviewer:
-        raise RequestError(401, f"This is the page of {owner!r}, and {reviewer!r} has logged in with this browser since.")
+        message = f"This is the page of {owner!r}, and {reviewer!r} has logged in with its browser since."
+        raise RequestError(401, message)
     if request.headers.get("sec-fetch-site", "none") not in _SAME_SITE:
         raise RequestError(403, "Another site's page may not ask here.")
     return reviewer

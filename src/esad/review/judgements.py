@@ -33,8 +33,7 @@ MAX_NAME: Final = 60  # characters
 MAX_NOTE: Final = 2000
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     """One line of the journal.
 
     Attributes

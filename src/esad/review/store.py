@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import astuple, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, Self
 from uuid import uuid4
@@ -194,7 +194,7 @@ class Store:
                 if n_done % TELL_EVERY == 0:
                     tell(n_done)
             with self._writing():
-                self._database.executemany(_INSERT, ((one.number, str(uuid4()), *astuple(one)[1:]) for one in entries))
+                self._database.executemany(_INSERT, ((one.number, uuid4().hex, *one[1:]) for one in entries))
             self.judgements.enter(*entries)
             return n_new
 
