@@ -57,10 +57,10 @@ def test_wheel_holds_the_package_and_nothing_else(wheel):
         names = archive.namelist()
     top = {name.partition("/")[0] for name in names}
     assert top == {"esad", f"esad-{esad.__version__}.dist-info"}
-    review = ROOT / "src" / "esad" / "review"
-    files = [*review.glob("static/*"), *review.glob("templates/*")]
-    shipped = {file.relative_to(review.parents[1]).as_posix() for file in files}
-    assert {"esad/review/templates/page.html", "esad/review/static/review.js"} <= shipped
+    rooms = ROOT / "src" / "esad"
+    files = [file for folder in ("static", "templates", "pages") for file in rooms.glob(f"*/{folder}/*")]
+    shipped = {file.relative_to(rooms.parent).as_posix() for file in files}
+    assert {"esad/review/templates/page.html", "esad/review/static/review.js", "esad/web/static/basics.js"} <= shipped
     assert {"esad/py.typed", "esad/methods/__init__.py"} | shipped <= set(names)
     assert any(name.endswith("licenses/LICENSE") for name in names)
 

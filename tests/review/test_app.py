@@ -78,7 +78,7 @@ def test_a_link_works_once_and_leaves_a_cookie_that_scripts_cannot_read(page):
 
 
 def test_every_answer_carries_a_strict_policy(page, ann):
-    for path in ("/", "/api/state", "/style.css", "/nowhere"):
+    for path in ("/", "/api/state", "/static/review.css", "/nowhere"):
         headers = ann.get(path).headers
         policy = headers["content-security-policy"]
         assert "default-src 'none'" in policy
@@ -178,7 +178,7 @@ def test_other_requests_are_answered_during_a_large_import(make_session, kit):
         answered = []
         while not sent.done():
             began = time.monotonic()
-            assert httpx.get(f"{url}/style.css", timeout=60).status_code == 200
+            assert httpx.get(f"{url}/static/review.css", timeout=60).status_code == 200
             answered.append(time.monotonic() - began)
         assert sent.result().json() == {"n_new": n_rows}
         assert max(answered) < 5  # 68 s before, in one thread with the import
@@ -307,7 +307,8 @@ def test_labels_go_out_and_come_in(page, ann):
 
 SCRIPTS = {
     file.name: file.read_text(encoding="utf-8")
-    for file in (resources.files("esad.review") / "static").iterdir()
+    for room in ("review", "web")
+    for file in (resources.files(f"esad.{room}") / "static").iterdir()
     if file.name.endswith(".js")
 }
 
@@ -366,7 +367,7 @@ def test_pictures_come_by_number_and_nothing_else_comes(make_session, open_page)
         "/static/../app.py",
         "/static/..%2fapp.py",
         "/static/review.js/../../app.py",
-        "/static/review.css",
+        "/static/page.html",
     ):
         answer = ann.get(path)
         assert answer.status_code in (404, 422), path

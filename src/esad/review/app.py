@@ -1,7 +1,6 @@
 """The web application of a review: the page, and a function for each request that it makes."""
 
 from collections.abc import Callable, Iterable
-from importlib import resources
 from typing import Annotated, Final
 from urllib.parse import unquote
 
@@ -10,7 +9,6 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse, Response
 from pydantic import BaseModel, Field
 
-from esad.core.extras import require
 from esad.errors import OutputError, RequestError
 from esad.report.style import COLOURS
 from esad.review.access import LOGIN_SECONDS, Access
@@ -20,6 +18,7 @@ from esad.review.session import ReviewSession
 from esad.review.store import MAX_REQUEST
 from esad.web.answers import application, error_response, json_response
 from esad.web.guard import PAGE_POLICY, Guard, Limits
+from esad.web.pages import load_templates, read_files, send_file
 
 __all__ = ["guard_app", "review_app"]
 
@@ -54,13 +53,9 @@ def review_app(
         Called with the reviewer's name when a link was used.
     """
     app = application("esad review", openapi_url=None)
-    require("jinja2", extra="web")
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    pages = Environment(loader=PackageLoader("esad.review"), autoescape=True, undefined=StrictUndefined)
-    files = resources.files("esad.review") / "static"
-    style = COLOURS + (files / "review.css").read_text(encoding="utf-8")
-    scripts = {file.name: file.read_text(encoding="utf-8") for file in files.iterdir() if file.name.endswith(".js")}
+    pages = load_templates("esad.review", "templates")
+    files = read_files("esad.review", "static", colours=COLOURS)
+    scripts = sorted(name for name in files if name.endswith(".js"))
     app.state.session, app.state.access, app.state.cookie = session, access, cookie
     app.include_router(_router)
     app.add_exception_handler(OutputError, _refuse_storage)
@@ -73,22 +68,16 @@ def review_app(
             return HTMLResponse(pages.get_template("refused.html").render(used=bool(token)), 403)
         words = {"title": session.dataset.title, "noun": session.dataset.noun, "reviewer": reviewer}
         words["review"] = session.store.fingerprint[:16]
-        answer = HTMLResponse(pages.get_template("page.html").render(words, filters=FILTERS, scripts=sorted(scripts)))
+        answer = HTMLResponse(pages.get_template("page.html").render(words, filters=FILTERS, scripts=scripts))
         if login is not None:
             seconds = int(LOGIN_SECONDS)
             answer.set_cookie(cookie, login, max_age=seconds, httponly=True, samesite="strict", path="/")
             on_enter(reviewer)
         return answer
 
-    @app.get("/style.css")
-    def send_style() -> Response:
-        return Response(style, media_type="text/css")
-
     @app.get("/static/{name}")
-    def send_script(name: str) -> Response:
-        if name not in scripts:
-            raise RequestError(404, f"There is no script {name!r} here.")
-        return Response(scripts[name], media_type="text/javascript")
+    async def send_static(name: str) -> Response:
+        return send_file(files, name)
 
     return app
 

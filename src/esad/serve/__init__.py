@@ -2,5 +2,5 @@
 
 from esad.core.extras import require
 
-for _module in ("fastapi", "jinja2", "prometheus_client", "python_multipart"):
+for _module in ("fastapi", "prometheus_client", "python_multipart"):
     require(_module, extra="web")

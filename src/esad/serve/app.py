@@ -14,12 +14,10 @@ import math
 from collections.abc import AsyncIterator, Callable, Hashable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 from fastapi import FastAPI, Query
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from pydantic_core import to_json
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
@@ -36,8 +34,9 @@ from esad.serve.fair_queue import Gate, Shares
 from esad.serve.keys import Keys
 from esad.serve.metrics import MEDIA_TYPE, Metrics
 from esad.serve.model import Models, Served
-from esad.web.answers import MAX_SHOWN, application
+from esad.web.answers import application
 from esad.web.guard import PAGE_POLICY, Guard, Limits
+from esad.web.pages import PageFiles, load_templates, read_files, send_file
 
 __all__ = ["ACCESS_LOG", "Service", "ServiceSettings"]
 
@@ -360,23 +359,17 @@ class _Text(Response):
 
 
 @functools.cache
-def _page_files() -> dict[str, tuple[str, str]]:
-    """Text and media type of the pages and what they need, {name: ...}."""
-    own = resources.files("esad.serve") / "pages"
-    pages = Environment(loader=PackageLoader("esad.serve", "pages"), autoescape=True, undefined=StrictUndefined)
-    files = [*own.iterdir(), resources.files("esad.review") / "static" / "basics.js"]
-    texts = {file.name: file.read_text(encoding="utf-8") for file in files if not file.name.endswith(".html")}
-    texts["pages.css"] = COLOURS + texts["pages.css"]
-    texts |= {name: pages.get_template(name).render() for name in ("index.html", "docs.html")}
-    types = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
-    return {name: (text, types[name.rpartition(".")[2]]) for name, text in texts.items()}
+def _page_files() -> PageFiles:
+    """The pages and what they need."""
+    templates = load_templates("esad.serve", "pages")
+    pages = {name: (templates.get_template(name).render(), "text/html") for name in ("index.html", "docs.html")}
+    return {**read_files("esad.serve", "pages", colours=COLOURS), **pages}
 
 
 async def _send_page(file: str) -> Response:
-    if file not in _page_files():
-        raise RequestError(404, f"There is no page {file[:MAX_SHOWN]!r} here.")
-    text, media_type = _page_files()[file]
-    return Response(text, headers={"content-security-policy": PAGE_POLICY}, media_type=media_type)
+    answer = send_file(_page_files(), file)
+    answer.headers["content-security-policy"] = PAGE_POLICY
+    return answer
 
 
 def _caller(request: Request) -> Hashable:

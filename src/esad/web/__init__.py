@@ -5,5 +5,5 @@ Importing it without the extra `web` says what to install.
 
 from esad.core.extras import require
 
-for _module in ("fastapi", "httptools", "uvicorn"):
+for _module in ("fastapi", "httptools", "jinja2", "uvicorn"):
     require(_module, extra="web")
