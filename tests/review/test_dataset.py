@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from esad import IsolationForest
 from esad.review.dataset import ReviewDataset
 
 CELLS = pa.table({"size": [1.5, None, 3.0], "word": ["Red", "", "b%lue"], "day": pa.array([0, 1, None], pa.date32())})
@@ -69,3 +70,14 @@ def test_a_fingerprint_notices_every_pixel(kit):
     assert first.fingerprint() == second.fingerprint()
     second.X[5, 0, 3, 3] ^= 1
     assert first.fingerprint() != second.fingerprint()
+
+
+@pytest.mark.parametrize(
+    ("ignored", "name"), [(["title"], "t0"), (None, "row 0"), ("title", "row 0"), ([None], "row 0")]
+)
+def test_notes_of_a_model_that_somebody_has_changed_are_read_with_care(tmp_path, ignored, name):
+    rows = "".join(f"{row / 7},t{row}\n" for row in range(30))
+    (tmp_path / "data.csv").write_text(f"size,title\n{rows}")
+    detector = IsolationForest(n_trees=5, random_state=0).fit(pa.table({"size": np.arange(30) / 7}))
+    detector.notes_ = {"ignored_columns": ignored}
+    assert ReviewDataset.from_file(tmp_path / "data.csv", detector, on_remark=lambda remark: None).name_of(0) == name

@@ -16,7 +16,7 @@ from esad.io import checks
 from esad.io.checks import OnRemark
 from esad.io.dialect import Reading
 from esad.io.files import open_tables
-from esad.io.roles import check_column
+from esad.io.roles import Roles, check_column
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -183,7 +183,8 @@ def _find_titles(cells: "pa.Table", detector: "Detector") -> list[str | None] | 
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    left_out = [name for name in cells.column_names if name in detector.notes_.get("ignored_columns", ())]
+    ignored = Roles.from_notes(detector.notes_, cells.column_names).ignore
+    left_out = [name for name in cells.column_names if name in ignored]
     for column in (cells[name] for name in left_out if pa.types.is_string(cells[name].type)):
         if 0 < pc.count_distinct(column).as_py() == len(column) - column.null_count:
             return [text or None for text in column.to_pylist()]
