@@ -23,6 +23,7 @@ from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from esad.errors import RequestError
@@ -135,6 +136,7 @@ class Service:
         self._tasks: set[asyncio.Task[Any]] = set()
         app = application("esad serve", openapi_url=None, lifespan=self._lifespan)
         self._add_routes(app)
+        self.metrics.routes |= {route.path for route in app.routes if isinstance(route, Route)}
         self._app = app
         self.guard = Guard(
             self._dispatch, names=self._settings.names, limits=self._settings.limits, answered=self._count_answer
@@ -427,13 +429,14 @@ def _row_names(rows: RequestRows) -> Iterable[dict[str, Any]]:
 def _score_document(rows: RequestRows, scored: RowScores) -> dict[str, Any]:
     served: Served = rows.served
     threshold = served.detector.threshold_
-    scores, flagged = scored.scores.tolist(), (scored.scores > threshold).tolist()
+    all_scores, p_values = scored
+    scores, flagged = all_scores.tolist(), (all_scores > threshold).tolist()
     found = [
         head | {"score": score, "anomaly": alarm}
         for head, score, alarm in zip(_row_names(rows), scores, flagged, strict=True)
     ]
-    if scored.p_values is not None:
-        for row, p_value in zip(found, scored.p_values.tolist(), strict=True):
+    if p_values is not None:
+        for row, p_value in zip(found, p_values.tolist(), strict=True):
             row["p_value"] = p_value
     counts = {"n_rows": len(scores), "n_flagged": sum(flagged)}
     return {"model": served.identity(), "threshold": threshold, **counts, "rows": found}

@@ -7,7 +7,6 @@ wait. A row's score does not depend on the rows beside it, so nobody can tell.
 import asyncio
 from collections.abc import Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,18 +24,10 @@ _REQUEST_ROWS = 64  # what a request costs beside its rows, in rows: many small 
 _TELLING_ROWS = 512  # a pass of so many tells how long others will take
 
 
-@dataclass(frozen=True, eq=False)
-class RowScores:
-    """Scores of one request, and p-values if the model is calibrated."""
+RowScores = tuple[NDArray[np.float64], NDArray[np.float64] | None]
+"""Scores of one request, and p-values if the model is calibrated."""
 
-    scores: NDArray[np.float64]
-    p_values: NDArray[np.float64] | None
-
-
-@dataclass(eq=False)
-class _Job:
-    rows: RequestRows
-    answer: "asyncio.Future[RowScores]"
+_Job = tuple[RequestRows, "asyncio.Future[RowScores]"]
 
 
 class Batcher:
@@ -61,12 +52,12 @@ class Batcher:
     async def score(self, rows: RequestRows, *, caller: Hashable) -> RowScores:
         """Scores of some rows, with those of others who ask at the same time."""
         loop = asyncio.get_running_loop()
-        job = _Job(rows, loop.create_future())
-        self._queue.put(job, caller=caller, cost=rows.n_rows + _REQUEST_ROWS)
+        answer: asyncio.Future[RowScores] = loop.create_future()
+        self._queue.put((rows, answer), caller=caller, cost=rows.n_rows + _REQUEST_ROWS)
         self._count(rows.n_rows)
         if self._runner is None or self._runner.done():
             self._runner = loop.create_task(self._run())
-        return await job.answer
+        return await answer
 
     @property
     def is_full(self) -> bool:
@@ -85,35 +76,34 @@ class Batcher:
         """Pass after pass, until nobody waits."""
         loop = asyncio.get_running_loop()
         while batch := self._take_jobs():
-            n_rows, began = sum(job.rows.n_rows for job in batch), loop.time()
+            n_rows, began = sum(rows.n_rows for rows, _ in batch), loop.time()
             self._metrics.batch_requests.observe(len(batch))
             self._metrics.batch_rows.observe(n_rows)
-            answers = await loop.run_in_executor(self._thread, _score_batch, [job.rows for job in batch])
+            answers = await loop.run_in_executor(self._thread, _score_batch, [rows for rows, _ in batch])
             if n_rows >= _TELLING_ROWS:
                 self._queue.learn(loop.time() - began, cost=n_rows + _REQUEST_ROWS * len(batch))
-            for job, answer in zip(batch, answers, strict=True):
-                if job.answer.done():  # given up meanwhile
+            for (_, waiting), answer in zip(batch, answers, strict=True):
+                if waiting.done():  # given up meanwhile
                     continue
-                if isinstance(answer, RowScores):
-                    job.answer.set_result(answer)
+                if isinstance(answer, Exception):
+                    waiting.set_exception(answer)
                 else:
-                    job.answer.set_exception(answer)
+                    waiting.set_result(answer)
 
     def _take_jobs(self) -> list[_Job]:
         """The next jobs that fit into one pass."""
         batch: list[_Job] = []
         n_rows = 0
         while len(self._queue):
-            job = self._queue.peek()
-            if batch and not (
-                n_rows + job.rows.n_rows <= self._max_rows_with(job.rows) and _can_join(batch[0].rows, job.rows)
-            ):
+            rows, answer = self._queue.peek()
+            fits = n_rows + rows.n_rows <= self._max_rows_with(rows)
+            if batch and not (fits and _can_join(batch[0][0], rows)):
                 break
             self._queue.pop()
-            self._count(-job.rows.n_rows)
-            if not job.answer.done():
-                batch.append(job)
-                n_rows += job.rows.n_rows
+            self._count(-rows.n_rows)
+            if not answer.done():
+                batch.append((rows, answer))
+                n_rows += rows.n_rows
         return batch
 
     def _max_rows_with(self, rows: RequestRows) -> int:
@@ -146,7 +136,7 @@ def _run_pass(batch: Sequence[RequestRows]) -> list[RowScores]:
     p_values = AlarmRule(detector.threshold_, detector.calibration_).p_values(detector, X, scores)
     ends = np.cumsum([rows.n_rows for rows in batch])[:-1]
     parts = [None] * len(batch) if p_values is None else np.split(p_values, ends)
-    return [RowScores(own, part) for own, part in zip(np.split(scores, ends), parts, strict=True)]
+    return list(zip(np.split(scores, ends), parts, strict=True))
 
 
 def _join(parts: Sequence[Table | NDArray[np.generic]]) -> Table | NDArray[np.generic]:

@@ -56,13 +56,16 @@ class Model(BaseModel):
     loaded_at: str
 
 
-class Score(BaseModel):
-    """One row's score."""
-
+class _Row(BaseModel):
     row: int = Field(description="Number of the row in the request, from 0.")
     id: str | float | bool | None = Field(default=None, description="The id column's cell, or the upload's file name.")
     score: float = Field(description="Higher is more anomalous.")
     anomaly: bool = Field(description="Whether the score is above the threshold.")
+
+
+class Score(_Row):
+    """One row's score."""
+
     p_value: float | None = Field(
         default=None, description="Of calibrated models: how likely a normal row scores so high."
     )
@@ -78,13 +81,9 @@ class Scores(BaseModel):
     rows: list[Score]
 
 
-class ExplainedRow(BaseModel):
+class ExplainedRow(_Row):
     """Why one row got its score."""
 
-    row: int
-    id: str | float | bool | None = None
-    score: float
-    anomaly: bool
     terms: dict[str, dict[str, float]] = Field(description="What the score is the sum of, with each term's base.")
     columns: list[dict[str, Any]] | None = Field(default=None, description="Of tables: the largest shares first.")
     hottest: dict[str, float] | None = Field(default=None, description="Of pictures: where to look.")

@@ -2,22 +2,9 @@
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-__all__ = ["MEDIA_TYPE", "ROUTES", "Metrics"]
+__all__ = ["MEDIA_TYPE", "Metrics"]
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-ROUTES = (
-    "/",
-    "/docs",
-    "/score",
-    "/explain",
-    "/model",
-    "/health",
-    "/ready",
-    "/metrics",
-    "/reload",
-    "/rollback",
-    "/openapi.json",
-)
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 _SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 1024, 4096, 16384)
 
@@ -25,15 +12,22 @@ _SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 1024, 4096, 16384)
 class Metrics:
     """Counters of one service.
 
+    Attributes
+    ----------
+    routes : set of str
+        Paths that are counted each by itself; all others are one.
+
     Examples
     --------
     >>> metrics = Metrics()
+    >>> metrics.routes.add("/score")
     >>> metrics.answered("/score", 200, 0.01)
     >>> 'esad_requests_total{route="/score",status="200"} 1.0' in metrics.text().decode()
     True
     """
 
     def __init__(self) -> None:
+        self.routes: set[str] = set()
         self.registry = registry = CollectorRegistry()
         self._requests = Counter("esad_requests", "Requests answered.", ["route", "status"], registry=registry)
         self._seconds = Histogram(
@@ -62,7 +56,7 @@ class Metrics:
 
     def answered(self, path: str, status: int, seconds: float) -> None:
         """Count an answer; paths that do not exist are one route, whatever they are."""
-        route = path if path in ROUTES else "other"
+        route = path if path in self.routes else "other"
         self._requests.labels(route, str(status)).inc()
         self._seconds.labels(route).observe(seconds)
 
