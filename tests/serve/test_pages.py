@@ -54,6 +54,14 @@ def chromium():
         browser.close()
 
 
+def _lean_against(route):
+    """Answer with shares that fall from 1 to far below 0."""
+    answer = route.fetch().json()
+    for number, column in enumerate(answer["rows"][0]["columns"]):
+        column["share"] = 1.0 - number
+    route.fulfill(json=answer)
+
+
 @pytest.mark.extra
 def test_a_row_is_tried_in_a_browser_with_the_key_and_not_without(chromium, parts):
     with in_background(Service(parts, ServiceSettings(keys=Keys([KEY]))).guard) as url:
@@ -75,10 +83,13 @@ def test_a_row_is_tried_in_a_browser_with_the_key_and_not_without(chromium, part
         assert not page.is_visible("#key-form")
         page.click("#row-form button")
         page.wait_for_selector(".verdict.pass")
+        page.route("**/explain*", _lean_against)
         page.locator("#fields input[inputmode=decimal]").first.fill("99999")
         page.click("#row-form button")
         page.wait_for_selector(".verdict.hit")
         page.wait_for_selector("#result td")
+        bars = page.locator("#result .bar").evaluate_all("(bars) => bars.map((bar) => parseFloat(bar.style.width))")
+        assert bars == sorted(bars, reverse=True)  # the largest first, for an alarm or against it
         assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
         page.locator("#fields input[inputmode=decimal]").first.fill("many")
         page.click("#row-form button")

@@ -2,7 +2,8 @@
 import { $, digits, el, part, signedBeside, whole } from "/pages/basics.js";
 import { complain, enter, get, send } from "/pages/access.js";
 
-const N_REASONS = 8;
+const N_REASONS = 8; // columns that are shown
+const MOST_COLUMNS = 1000; // that the service gives
 let model; // what GET /model says
 
 enter(async () => {
@@ -92,7 +93,7 @@ function verdict(row, threshold) {
 async function reasons(request) {
   let found;
   try {
-    [found] = (await send(`/explain?top=${N_REASONS}`, ...request)).rows;
+    [found] = (await send(`/explain?top=${MOST_COLUMNS}`, ...request)).rows;
   } catch (error) {
     return el("p", { class: "soft" }, `No reasons: ${error.message}`); // a key may be for scores only
   }
@@ -100,8 +101,10 @@ async function reasons(request) {
     const { x, y, share_of_pixels: share } = found.hottest;
     return el("p", {}, `Look at x ${x}, y ${y}; half as telling or more: ${digits(100 * share, 3)} % of the picture.`);
   }
-  const largest = Math.max(...found.columns.map((column) => Math.abs(column.share)));
-  const lines = found.columns.map((column) => {
+  const size = ({ share }) => Math.abs(share); // what speaks against an alarm is a reason as well
+  const columns = [...found.columns].sort((a, b) => size(b) - size(a)).slice(0, N_REASONS);
+  const largest = Math.max(...columns.map(size));
+  const lines = columns.map((column) => {
     const bar = el("i", { class: column.share < 0 ? "bar against" : "bar" });
     bar.style.width = `${largest ? (100 * Math.abs(column.share)) / largest : 0}%`;
     const cells = [column.column, signedBeside(largest)(column.share), shown(column.observed), shown(column.expected)];
