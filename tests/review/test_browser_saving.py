@@ -130,7 +130,7 @@ def test_a_session_that_has_ended_keeps_what_is_not_saved(make_session, serve):
         cookies = page.context.cookies()
         page.context.clear_cookies()
         page.keyboard.press("a")
-        page.wait_for_selector("#toast:has-text('by a new link')")
+        page.wait_for_selector("#toast:has-text('A new link from the terminal')")
         page.wait_for_selector("#saved.lost:has-text('not saved: 1')")
         page.context.add_cookies(cookies)  # as a new link in another tab does
         page.wait_for_selector("#saved:text-is('saved')")
