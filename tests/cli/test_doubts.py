@@ -44,6 +44,8 @@ SIZES = [f"{1 + row % 13 / 8}" for row in range(60)]
         (["red" if row % 2 else "blue" for row in range(60)], None),
         ([f"10.0.0.{row % 9}" for row in range(60)], None),
         (["yes" if row % 2 else "no" for row in range(60)], None),
+        ([f"a{row // 2 if row < 8 else row}" for row in range(60)], "holds 56 different texts in 60 rows"),
+        ([f"a{row % 40}" for row in range(60)], None),
         ([f"{'AB'[row % 2]}{row % 9}" for row in range(60)], None),
     ],
 )

@@ -57,6 +57,7 @@ def test_many_moved_columns_are_not_all_listed(esad, tmp_path):
     assert esad(*fit).code == 0
     done = esad("score", tmp_path / "m.esad", tmp_path / "new.csv")
     assert done.err.endswith("; and 4 more.\n")
+    assert "Expected of rows like the training rows: " in done.out
 
 
 def test_models_of_older_files_score_without_a_word(esad, tmp_path):

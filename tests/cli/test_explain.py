@@ -37,6 +37,22 @@ def test_it_shows_columns_values_and_nearest_cases(esad, keeping, parts):
     assert "(anomaly, distance" in done.out
 
 
+def test_people_are_shown_the_beginning_of_a_long_text_and_programs_all_of_it(esad, tmp_path):
+    stories = [f"{'once upon a time ' * 30}{row % 7}" for row in range(60)]
+    rows = "".join(f"{row * 7 % 13},{story}\n" for row, story in enumerate(stories))
+    (tmp_path / "t.csv").write_text(f"size,story\n{rows}")
+    data, model, scores = tmp_path / "t.csv", tmp_path / "m.esad", tmp_path / "s.csv"
+    assert esad("fit", data, "--method", "iforest", "--set", "contamination=0.2", "--out", model).code == 0
+    shown = esad("explain", model, data, "--top", 1).out
+    assert "once upon a time once" in shown and shown.count("once") < 12
+    (row,) = esad("explain", model, data, "--top", 1, "--json").json["rows"]
+    assert stories[0][:-1] in json.dumps(row)
+    assert esad("score", model, data, "--with-data", "--out", scores).code == 0
+    with scores.open(newline="") as file:
+        reasons = [row["reasons"] for row in csv.DictReader(file) if "story" in row["reasons"]]
+    assert reasons and max(map(len, reasons)) < 300
+
+
 def test_json_agrees_with_the_library(esad, keeping, parts):
     found = esad("explain", keeping, parts, "--top", 4, "--json").json
     detector = load(keeping)

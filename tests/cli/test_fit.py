@@ -295,11 +295,11 @@ def test_labels_of_one_kind_are_spoken_of_in_the_words_of_the_file(esad, kit, tm
 
     assert fitted(lambda number: "normal" if number < 9 else "") == ""
     every = fitted(lambda number: "normal" if number < 30 else "anomaly")
-    assert "every row is labelled" in every
+    assert "every row is labelled, so what is usual is learned from the 30 rows labelled normal." in every
     assert "blank" in every
     assert "`y`" not in every
     alike = fitted(lambda number: "anomaly")
-    assert "every row is labelled" in alike
+    assert "every row is labelled, so none is left to learn what is usual from." in alike
     assert "automatic threshold" not in alike
 
 

@@ -238,6 +238,15 @@ def test_numbers_as_text_are_pointed_at_in_every_library(library):
         tiny("iforest").fit(library(kinds | {"amount": ["free", *amounts[1:]]}))
 
 
+def test_labels_in_another_order_than_the_rows_are_pointed_at(frame, recwarn):
+    y = pd.Series([-1] * 5 + [0] * (len(frame) - 5), index=frame.index)
+    tiny("iforest").fit(frame, y)
+    tiny("iforest").fit(frame, y.set_axis(frame.index + 1000))  # another index tells nothing
+    assert not recwarn.list
+    with pytest.warns(UserWarning, match=r"in another order.*pass y\.loc\[X\.index\]"):
+        tiny("iforest").fit(frame, y.iloc[::-1])
+
+
 def test_codes_that_are_categories_on_purpose_are_left_in_peace(recwarn):
     codes = [f"{10000 + 7 * (number % 30)}" for number in range(60)]
     tiny("iforest").fit(pd.DataFrame({"zip": pd.Categorical(codes), "size": np.arange(60.0)}))

@@ -238,8 +238,10 @@ def test_dates_beyond_the_calendar_stop_at_its_ends(frame):
         (pl.LazyFrame({"a": [1]}), "Got a lazy LazyFrame. Collect it first"),
         ("text", "X must be a 2-D array or a table. Got str"),
         (None, "X must be a 2-D array or a table. Got NoneType"),
-        ({"a": [1]}, "X must be a 2-D array or a table. Got dict"),
-        (np.zeros(2, dtype=[("a", float)]), "Got a structured array"),
+        ({"a": 1}, "X must be a 2-D array or a table. Got dict"),
+        ({"a": [1, 2], "b": [1]}, "Columns must be of one length. Got .*'b': 1"),
+        ([{}], r"0 sample\(s\)"),
+        (np.zeros((2, 2), dtype=[("a", float)]), "Got a structured array"),
         (pl.DataFrame({"a": [[1]]}), "Column 'a' holds a list"),
         (pa.table({"a": [{"b": 1}]}), "Column 'a' holds a dict"),
         (pl.DataFrame({"a": [{"b": 1}]}), "Column 'a' holds a dict"),
@@ -268,3 +270,24 @@ def test_a_sparse_matrix_is_spelled_out_and_can_be_split(form):
     assert table.kinds == ("number", "number")
     np.testing.assert_array_equal(table.matrix, dense)
     np.testing.assert_array_equal(take_rows(sparse, np.array([2, 0])).toarray(), dense[[2, 0]])
+
+
+@pytest.mark.parametrize(
+    "X",
+    [
+        [{"size": 1.5, "colour": "red"}, {"size": 2.5, "colour": None}],
+        [{"size": 1.5, "colour": "red"}, {"size": 2.5}],
+        {"size": np.array([1.5, 2.5]), "colour": ["red", None]},
+        np.array([(1.5, "red"), (2.5, None)], dtype=[("size", float), ("colour", object)]),
+    ],
+)
+def test_records_are_tables(X):
+    table = Table.from_any(X)
+    assert (table.names, table.kinds, table.named) == (("size", "colour"), ("number", "category"), True)
+    assert [table.column(index).tolist() for index in (0, 1)] == [[1.5, 2.5], ["red", None]]
+
+
+def test_intervals_of_pandas_cut_are_categories():
+    cut = pd.cut(pd.Series([1.0, 9.0, None]), [0, 5, 10])
+    table = Table.from_any(pd.DataFrame({"size": cut}))
+    assert table.column(0).tolist() == ["(0, 5]", "(5, 10]", None]

@@ -398,14 +398,17 @@ def _kinds(columns: "tuple[Column, ...]") -> Iterator[str]:
 
 def _warn_of_labels(training: "TrainingData") -> None:
     """Say what labels and rows leave too little to learn from."""
-    n_unlabelled = training.label_counts().n_unlabelled
-    if not n_unlabelled:
+    labels = training.label_counts()
+    if not labels.n_unlabelled:
+        usual = "none is left to learn what is usual from"
+        if labels.n_normal:
+            usual = f"what is usual is learned from the {output.counted(labels.n_normal, 'row')} labelled normal"
         output.warn(
-            "every row is labelled, so none is left to learn from what is usual. Leave the label of rows that nobody "
-            "looked at blank, or say which value means that with --unlabelled-value."
+            f"every row is labelled, so {usual}. Leave the label of rows that nobody looked at blank, or say which "
+            "value means that with --unlabelled-value."
         )
-    elif n_unlabelled < _FEW_ROWS:
-        rows = output.counted(n_unlabelled, "unlabelled row")
+    elif labels.n_unlabelled < _FEW_ROWS:
+        rows = output.counted(labels.n_unlabelled, "unlabelled row")
         output.warn(f"{rows} to learn from: alarms among new rows mean little. Give {_FEW_ROWS} or more.")
 
 

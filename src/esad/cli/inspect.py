@@ -72,4 +72,11 @@ def _is_empty(value: Any) -> bool:
 
 
 def _listed(value: Any) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    """A note for people.
+
+    Examples
+    --------
+    >>> _listed(["", "reviewed.labels.db"])
+    'reviewed.labels.db'
+    """
+    return ", ".join(str(item) for item in value if item != "") if isinstance(value, list) else str(value)

@@ -151,7 +151,8 @@ def _show(found: "ScoredFile") -> None:
     flagged = f"{found.n_flagged:,} flagged ({output.percent(found.flagged_ratio)})"
     output.say(f"{output.counted(found.n_rows, 'row')} scored, {flagged} {found.rule.describe(found.n_flagged)}.")
     if found.rule.forecast is not None:
-        output.say(f"Expected: {found.rule.forecast}.")
+        drifted = found.drift is not None and found.drift.drifted
+        output.say(f"Expected{' of rows like the training rows' if drifted else ''}: {found.rule.forecast}.")
     if found.out is not None:
         output.say(f"Scores: {found.out}")
     if found.broken:

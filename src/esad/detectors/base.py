@@ -246,6 +246,7 @@ class Detector(Decider, OutlierMixin, BaseEstimator):  # type: ignore[misc]  # s
         if n_rows < 2:
             raise InputError(f"{type(self).__name__} cannot learn from {n_rows} sample: give two rows or more.")
         self._threshold_rule()  # refuses a wrong one before anything takes long
+        _warn_of_another_order(X, y)
         return data, labels.check(y, n_rows)
 
     def _forget(self) -> None:
@@ -419,6 +420,19 @@ class Detector(Decider, OutlierMixin, BaseEstimator):  # type: ignore[misc]  # s
         tags.input_tags.string = True
         tags.input_tags.categorical = True
         return tags
+
+
+def _warn_of_another_order(X: Any, y: Any) -> None:
+    """Point at labels of pandas that have the index of the rows, but in another order: they are taken as they stand."""
+    if not (nw.dependencies.is_pandas_dataframe(X) and nw.dependencies.is_pandas_like_index(getattr(y, "index", None))):
+        return
+    if len(X) == len(y) and not X.index.equals(y.index) and X.index.sort_values().equals(y.index.sort_values()):
+        warnings.warn(
+            "`y` has the index of `X` in another order, and its labels are taken in the order they stand in. If they "
+            "belong to the rows of the same name, pass y.loc[X.index].",
+            UserWarning,
+            stacklevel=4,
+        )
 
 
 def _warn_of_texts(X: Any, data: Table | NDArray[Any], schema: Schema | None) -> None:

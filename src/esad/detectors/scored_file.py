@@ -429,7 +429,7 @@ def score_source(
 
 def _main_reasons(detector: "Detector", X: Any, flagged: NDArray[np.bool_]) -> list[str | None]:
     """For each alarm the columns that add most to its score, with what was expected there; None for other rows."""
-    from esad.explain.reasons import Reasons, cell_text
+    from esad.explain.reasons import MAX_TEXT, Reasons, cell_text
 
     told: list[str | None] = [None] * len(flagged)
     alarms = np.flatnonzero(flagged)
@@ -439,8 +439,8 @@ def _main_reasons(detector: "Detector", X: Any, flagged: NDArray[np.bool_]) -> l
     assert isinstance(found, Reasons)  # of a table
     for number, row in enumerate(alarms.tolist()):
         told[row] = "; ".join(
-            f"{found.columns[index]} {cell_text(found.observed[number, index])} "
-            f"(expected {cell_text(found.expected[number, index])})"
+            f"{found.columns[index]} {cell_text(found.observed[number, index], max_length=MAX_TEXT)} "
+            f"(expected {cell_text(found.expected[number, index], max_length=MAX_TEXT)})"
             for index in found.order(number)[:_N_REASONS]
             if found.total[number, index] > 0
         )

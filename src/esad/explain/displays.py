@@ -72,8 +72,7 @@ class ReasonsDisplay(Display):
 
 
 def _short(cell: Any) -> str:
-    text = cell_text(cell, n_digits=4)
-    return text if len(text) <= MAX_CELL else f"{text[: MAX_CELL - 1]}\N{HORIZONTAL ELLIPSIS}"
+    return cell_text(cell, n_digits=4, max_length=MAX_CELL)
 
 
 @dataclass(eq=False)

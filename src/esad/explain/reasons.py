@@ -23,6 +23,7 @@ __all__ = ["HeatMaps", "Reasons", "cell_text", "plain_cell"]
 Values = NDArray[np.float64]
 
 SMOOTHING = 1 / 16  # standard deviation of a heat map's smoothing, over the shorter side of the picture
+MAX_TEXT = 80  # characters of a cell that people are shown; programs get all of it
 N_SHOWN = 5  # columns of a row, and rows, that a display shows
 MAX_PLAIN = 1e15  # numbers below it are written without an exponent
 
@@ -115,8 +116,8 @@ class Reasons(_Explained):
             (
                 self.columns[index],
                 f"{total[index]:+.3g}",
-                cell_text(self.observed[row, index]),
-                cell_text(self.expected[row, index]),
+                cell_text(self.observed[row, index], max_length=MAX_TEXT),
+                cell_text(self.expected[row, index], max_length=MAX_TEXT),
             )
             for index in order[:n]
         ]
@@ -284,8 +285,8 @@ def _smooth(maps: Values) -> Values:
     return np.asarray(gaussian_filter(maps, (0, sigma, sigma)))
 
 
-def cell_text(cell: Any, *, n_digits: int = 6) -> str:
-    """A cell for people: numbers with few digits, dates without an empty time, missing ones named so.
+def cell_text(cell: Any, *, n_digits: int = 6, max_length: int | None = None) -> str:
+    """A cell for people: numbers with few digits, dates without an empty time, missing ones named so, long text cut.
 
     Examples
     --------
@@ -293,6 +294,8 @@ def cell_text(cell: Any, *, n_digits: int = 6) -> str:
     ('1234.57', '(missing)', 'true', '2024-02-29')
     >>> cell_text(72123456.0, n_digits=4)
     '72120000'
+    >>> cell_text("a long story", max_length=7)
+    'a long…'
     """
     if cell is None:
         return "(missing)"
@@ -303,7 +306,8 @@ def cell_text(cell: Any, *, n_digits: int = 6) -> str:
         return f"{float(text):.0f}" if "e+" in text and abs(cell) < MAX_PLAIN else text
     if isinstance(cell, np.datetime64):
         return str(cell.astype("M8[s]")).replace("T00:00:00", "").replace("T", " ")
-    return str(cell)
+    text = str(cell)
+    return text if max_length is None or len(text) <= max_length else f"{text[: max_length - 1]}\N{HORIZONTAL ELLIPSIS}"
 
 
 def plain_cell(cell: Any) -> Any:

@@ -95,8 +95,8 @@ def check_columns(X: Any, schema: Schema | None = None, *, label_column: str | N
     Returns
     -------
     tuple of Remark
-        Text that is nearly all numbers or dates, columns that never vary, that count the rows, that look like labels
-        or are called as the answer usually is: most often a leak.
+        Text that is nearly all numbers or dates or hardly ever repeats, columns that never vary, that count the rows,
+        that look like labels or are called as the answer usually is: most often a leak.
 
     Examples
     --------
@@ -162,7 +162,7 @@ def check_notation(dialect: "Dialect", reading: "Reading") -> Iterator[Remark]:
 
 
 def check_texts(features: pa.Table, schema: Schema) -> Iterator[Remark]:
-    """Look for text columns that are nearly all numbers or dates, but for the way they are written."""
+    """Look for text columns that are nearly all numbers or dates, but for the way they are written, or never repeat."""
     for column in schema.columns:
         if column.kind != "category" or (column.n_distinct or 0) < 2:
             continue
@@ -188,6 +188,19 @@ def check_texts(features: pa.Table, schema: Schema) -> Iterator[Remark]:
                 f"column {column.name!r} is nearly all numbers but read as text, because of cells such as {odd!r}. "
                 "Write numbers like 1234.56, and leave cells without a number empty.",
             )
+        elif _is_nearly_unique(column, schema.n_rows):
+            yield Remark(
+                "warning",
+                f"column {column.name!r} holds {column.n_distinct:,} different texts in {schema.n_rows:,} rows: hardly "
+                "any comes twice, so next to nothing is learned from it. Replace it by something that repeats, such as "
+                f"the domain of an address, or leave it out (of a file: `ignore={[column.name]}`).",
+            )
+
+
+def _is_nearly_unique(column: Column, n_rows: int) -> bool:
+    """Whether nine texts in ten differ; where all do, the column is proposed as an id instead."""
+    n_present = n_rows - column.n_missing
+    return not column.proposes_id and n_present >= _MIN_COUNTED_ROWS and (column.n_distinct or 0) >= 0.9 * n_present
 
 
 def _text_among_numbers(texts: Sequence[str]) -> str | None:

@@ -5,7 +5,7 @@ A `Schema` says what the columns of a training table are, and brings later table
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from esad.core.memory import data_limit
 from esad.errors import InputError, ModelFileError, SchemaError
-from esad.table.columns import Kind, Values, read_array, read_series
+from esad.table.columns import Kind, Values, read_array, read_cells, read_series
 
 if TYPE_CHECKING:
     from esad.table.statistics import TableStatistics  # which describes the columns by what it counted
@@ -98,13 +98,14 @@ class Table:
 
     @classmethod
     def from_any(cls, X: Any) -> "Table":
-        """Read a 2-D array, a list of rows, a sparse matrix, or a pandas, polars or arrow table.
+        """Read a 2-D array, a list of rows, a sparse matrix, records, or a pandas, polars or arrow table.
 
         Parameters
         ----------
         X : array-like or table of shape (n_rows, n_columns)
             Numbers, truth values, text, dates, durations (read as seconds) and missing values. A sparse matrix of scipy
-            is spelled out, zeros and all.
+            is spelled out, zeros and all. Records are a structured array, a list of dicts (a key that a row lacks is
+            missing there), or a dict of columns.
 
         Returns
         -------
@@ -122,6 +123,8 @@ class Table:
         --------
         >>> Table.from_any(np.zeros((4, 2))).names
         ('x0', 'x1')
+        >>> Table.from_any([{"size": 1.5, "colour": "red"}, {"size": 2.5}]).names
+        ('size', 'colour')
         """
         X = nw.to_native(X, pass_through=True)
         if nw.dependencies.is_pandas_dataframe(X):  # by position: pandas allows doubled and nameless columns
@@ -134,6 +137,8 @@ class Table:
             raise InputError(f"Expected 2D array, got 1D {type(X).__name__} instead. {_RESHAPE}")
         if isinstance(frame, nw.DataFrame):
             return cls._from_series(list(frame.iter_columns()), frame.columns, frame.shape)
+        if (records := _columns_of_records(X)) is not None:
+            return cls._from_records(records)
         return cls._from_array(_as_array(X))
 
     @classmethod
@@ -148,6 +153,18 @@ class Table:
             read_series(nw.from_native(one, series_only=True), name) for one, name in zip(series, names, strict=True)
         )
         return cls(names=names, named=named, columns=tuple(read))
+
+    @classmethod
+    def _from_records(cls, columns: Mapping[Any, Any]) -> "Table":
+        lengths = {str(name): len(cells) for name, cells in columns.items()}
+        if len(set(lengths.values())) > 1:
+            raise InputError(f"Columns must be of one length. Got {lengths}.")
+        _check_shape((next(iter(lengths.values()), 0), len(lengths)))
+        read = (
+            read_array(cells, str(name)) if isinstance(cells, np.ndarray) else read_cells(cells, name=str(name))
+            for name, cells in columns.items()
+        )
+        return cls(names=tuple(lengths), named=True, columns=tuple(read))
 
     @classmethod
     def _from_array(cls, array: NDArray[Any]) -> "Table":
@@ -290,6 +307,18 @@ def _spell_out(X: Any) -> NDArray[Any]:
             "sklearn.decomposition.TruncatedSVD, or give fewer rows at a time."
         )
     return np.asarray(X.toarray())
+
+
+def _columns_of_records(X: Any) -> Mapping[Any, Any] | None:
+    """The columns of a structured array, a list of dicts or a dict of columns; None for anything else."""
+    if isinstance(X, np.ndarray) and X.dtype.names and X.ndim == 1:
+        return {name: X[name] for name in X.dtype.names}
+    if isinstance(X, list) and X and all(isinstance(row, dict) for row in X):
+        names = dict.fromkeys(name for row in X for name in row)
+        return {name: [row.get(name) for row in X] for name in names}
+    if isinstance(X, dict) and all(isinstance(cells, list | tuple | np.ndarray) for cells in X.values()):
+        return X
+    return None
 
 
 def _as_array(X: Any) -> NDArray[Any]:
