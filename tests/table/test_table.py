@@ -2,6 +2,7 @@
 
 import datetime as dt
 from decimal import Decimal
+from pathlib import Path
 
 import narwhals as nw
 import numpy as np
@@ -236,7 +237,8 @@ def test_dates_beyond_the_calendar_stop_at_its_ends(frame):
         ([[1, 2], [3]], "X must be a 2-D array or a table with rows of one length. Got list: "),
         (torch.zeros(2, 2, dtype=torch.bfloat16), "Got Tensor: .*BFloat16"),
         (pl.LazyFrame({"a": [1]}), "Got a lazy LazyFrame. Collect it first"),
-        ("text", "X must be a 2-D array or a table. Got str"),
+        ("rows.csv", r"Got a path: `TrainingData.from_file\(path\)` reads files"),
+        (Path("rows.csv"), "Got a path"),
         (None, "X must be a 2-D array or a table. Got NoneType"),
         ({"a": 1}, "X must be a 2-D array or a table. Got dict"),
         ({"a": [1, 2], "b": [1]}, "Columns must be of one length. Got .*'b': 1"),

@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from esad import labels
+from esad.core.text import percent
 from esad.errors import InputError
 from esad.score import bootstrap
 
@@ -79,6 +80,19 @@ class Evaluation:
     intervals: dict[str, tuple[float, float]]
     level: float
 
+    def __str__(self) -> str:
+        known = {
+            "auc": f"AUC {percent(self.auc)}",
+            "average_precision": f"average precision {percent(self.average_precision)}",
+        }
+        for name, (low, high) in self.intervals.items():
+            known[name] += f" ({percent(low)} to {percent(high)})"
+        text = f"{', '.join(known.values())}; {self.n_anomaly:,} anomalies among {self.n_rows:,} rows"
+        if (found := self.confusion) is not None:
+            text += f"; alarms above {found.threshold:.4g}: precision {percent(found.precision)}, "
+            text += f"recall {percent(found.recall)}, false alarms {percent(found.false_alarm_rate)}"
+        return text
+
     def to_json(self) -> dict[str, Any]:
         """Give plain values that `json.dumps` takes."""
         plain = asdict(self)
@@ -132,6 +146,8 @@ def evaluate(
     >>> found = evaluate([0.1, 0.4, 0.35, 0.8], [0, 0, 1, 1], threshold=0.5, ks=(2,))
     >>> found.auc, found.precision_at[2], found.confusion.missed
     (0.75, 0.5, 1)
+    >>> print(evaluate([0.1, 0.4, 0.35, 0.8], [0, 0, 1, 1], n_bootstrap=0))
+    AUC 75.0 %, average precision 83.3 %; 2 anomalies among 4 rows
     """
     checked, is_anomaly = _check(scores, labels.truth(truth, anomaly_value=anomaly_value))
     if n_bootstrap < 0 or not 0 < level < 1 or any(k < 1 for k in ks):

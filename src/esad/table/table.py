@@ -4,6 +4,7 @@ A `Schema` says what the columns of a training table are, and brings later table
 """
 
 import math
+import os
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -325,7 +326,9 @@ def _as_array(X: Any) -> NDArray[Any]:
     """A numpy array of what was given; rows given as a list keep the type of each cell."""
     if _is_sparse(X):
         X = _spell_out(X)
-    if isinstance(X, str | bytes | dict | set) or X is None:
+    if isinstance(X, str | os.PathLike):
+        raise InputError("X must be a 2-D array or a table. Got a path: `TrainingData.from_file(path)` reads files.")
+    if isinstance(X, bytes | dict | set) or X is None:
         raise InputError(f"X must be a 2-D array or a table. Got {type(X).__name__}.")
     if isinstance(X, np.ma.MaskedArray):
         numeric = X.dtype.kind in "fiub"
