@@ -75,14 +75,20 @@ SETS = {
 }
 
 
+@functools.cache
+def means(method: str, labels: str, measure: str) -> dict[str, float]:
+    """Mean over the seeds for every table that a method was run on."""
+    return by_table(STORE, method, labels, [table for some in ALL.values() for table in some], measure)
+
+
 def both(method: str, labels: str, tables: Sequence[str]) -> str:
     """AUC / AP: means over tables of their means over seeds; with how many tables where some are missing."""
-    found = {measure: by_table(STORE, method, labels, tables, measure) for measure in ("auc", "ap")}
-    n_known = max(len(by_table(STORE, one, labels, tables, "auc")) for one in METHODS)
-    if not found["auc"]:
+    found = [[value for table, value in means(method, labels, m).items() if table in tables] for m in ("auc", "ap")]
+    if not found[0]:
         return ""
-    text = " / ".join(f"{np.mean(list(values.values())):.1f}" for values in found.values())
-    return text if len(found["auc"]) == n_known else f"{text} ({len(found['auc'])} tables)"
+    text = " / ".join(f"{np.mean(values):.1f}" for values in found)
+    n_known = sum(table in tables for table in means("committee", labels, "auc"))
+    return text if len(found[0]) == n_known else f"{text} ({len(found[0])} tables)"
 
 
 def n_seeds(method: str, labels: str = "1%") -> str:
@@ -93,8 +99,7 @@ def n_seeds(method: str, labels: str = "1%") -> str:
 
 def ahead(method: str, labels: str, measure: str, *, of: str = "committee") -> str:
     """By how much a method is beaten over all tables, with a 95 % interval and tables won and lost."""
-    tables = [table for some in ALL.values() for table in some]
-    mine, other = (by_table(STORE, one, labels, tables, measure) for one in (of, method))
+    mine, other = means(of, labels, measure), means(method, labels, measure)
     found = paired([mine[table] - other[table] for table in sorted(mine.keys() & other.keys())])
     if method == of or found is None:
         return ""
@@ -103,7 +108,7 @@ def ahead(method: str, labels: str, measure: str, *, of: str = "committee") -> s
 
 def measured(labels: str) -> list[str]:
     """The methods that were run with so many labels."""
-    return [name for name in METHODS if both(name, labels, ALL["oddbench"])]
+    return [name for name in METHODS if means(name, labels, "auc")]
 
 
 def tables_readme() -> str:
@@ -156,13 +161,18 @@ def stored(name: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
+@functools.cache
+def papers_values() -> list[dict[str, Any]]:
+    """What the paper prints."""
+    return list(json.loads((ROOT / "experiments" / "published.json").read_text(encoding="utf-8"))["values"])
+
+
 def published(table: str, data: str, variant: str = "ESAD", **axes: float) -> dict[str, float]:
     """The one value of the paper, with its spread where it has one."""
-    text = (ROOT / "experiments" / "published.json").read_text(encoding="utf-8")
     wanted = {f"scenario.{name}": value for name, value in axes.items()}
     (found,) = (
         one
-        for one in json.loads(text)["values"]
+        for one in papers_values()
         if (one["variant"], one["table"], one["data"]) == (variant, table, data)
         and wanted.items() <= one["axes"].items()
     )
