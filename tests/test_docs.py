@@ -26,6 +26,7 @@ ROOT = Path(__file__).resolve().parent.parent
 if not (ROOT / "README.md").is_file():
     pytest.skip("needs the repository: pages are not part of the package", allow_module_level=True)
 
+SLOW = {f"docs/{name}.md" for name in ("export", "next-labels", "scoring-at-scale", "search")}  # train again and again
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 LINKED = [ROOT / "CHANGELOG.md", ROOT / "SECURITY.md", *PAGES, *sorted((ROOT / "docs").glob("[dg]*/*.md"))]
 FENCE = re.compile(r"^```(?P<kind>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -57,7 +58,14 @@ def runs(block: Block) -> bool:
     return block.kind in ("python", "pycon") or (block.kind == "console" and "$ esad " in block.text)
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if any(map(runs, blocks(page)))], ids=named)
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, id=named(page), marks=[pytest.mark.extra] if named(page) in SLOW else [])
+        for page in PAGES
+        if any(map(runs, blocks(page)))
+    ],
+)
 def test_examples_run(page, tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("ESAD_DATA", raising=False)

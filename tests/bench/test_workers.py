@@ -76,9 +76,8 @@ def kill_a_worker(file, store, backend, name):
 
 
 @linux
-@pytest.mark.parametrize(
-    ("backend", "name"), [("loky", "answer_requests"), pytest.param("ray", "ray::_call_alone", marks=pytest.mark.extra)]
-)
+@pytest.mark.extra
+@pytest.mark.parametrize(("backend", "name"), [("loky", "answer_requests"), ("ray", "ray::_call_alone")])
 def test_cells_of_a_killed_worker_are_run_again(backend, name, file, tmp_path):
     code, said, warned = kill_a_worker(file, tmp_path / "s.db", backend, name)
     assert code == 0

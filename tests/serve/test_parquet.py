@@ -129,6 +129,7 @@ print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
 """
 
 
+@pytest.mark.extra
 def test_forged_files_take_neither_memory_nor_time(forest, tmp_path):
     paths = []
     for number_, body in enumerate([plain(), *(make() for make in FORGED.values())]):
