@@ -117,10 +117,18 @@ def tables_readme() -> str:
     return lines(["AUC / average precision, %", "100 tables of OddBench", "50 of these", "12 of ADBench"], rows)
 
 
+def seconds(method: str) -> str:
+    """Median time to fit and to score, over the tables that were run for the time alone."""
+    runs = [run for run in Store(RESULTS / "tables_seconds").runs.values() if run["method"] == method]
+    return " / ".join(f"{np.median([run[time] for run in runs]):.2f}" for time in ("fit_s", "score_s")) if runs else ""
+
+
 def tables_all() -> str:
     """All methods with one per cent labelled."""
-    rows = [[*METHODS[m], n_seeds(m), *(both(m, "1%", some) for some in SETS.values())] for m in measured("1%")]
-    return lines(["AUC / AP, %", "has", "seeds", *SETS], rows)
+    rows = [
+        [*METHODS[m], n_seeds(m), *(both(m, "1%", some) for some in SETS.values()), seconds(m)] for m in measured("1%")
+    ]
+    return lines(["AUC / AP, %", "has", "seeds", *SETS, "fit / score, s"], rows)
 
 
 def tables_paired() -> str:

@@ -37,7 +37,7 @@ def _show(found: dict[str, Any]) -> None:
         ("expected", "not known" if found["forecast"] is None else found["forecast"]["text"]),
         ("calibration", found["calibration"] or "none, so there are no p-values"),
         *((name.replace("_", " "), _listed(value)) for name, value in notes.items() if not _is_empty(value)),
-        ("fingerprint", f"{found['data_fingerprint']} of the training data"),
+        ("training rows", f"{found['data_fingerprint']} (fingerprint of rows and labels as they were learned from)"),
     ]
     output.show_pairs(pairs)
     if found["columns"]:
@@ -63,8 +63,20 @@ def _show_columns(found: dict[str, Any]) -> None:
 
 
 def _flat(part: dict[str, Any]) -> str:
-    """Names and values; what is empty says nothing."""
-    return ", ".join(f"{name}={value}" for name, value in part.items() if not _is_empty(value))
+    """Names and values; what is empty says nothing, and numbers have as many digits as one reads.
+
+    Examples
+    --------
+    >>> _flat({"noise": [1 / 3, 0.5], "clip": None, "n_steps": 250})
+    'noise=[0.3333, 0.5], n_steps=250'
+    """
+    return ", ".join(f"{name}={_short(value)}" for name, value in part.items() if not _is_empty(value))
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_short, value))}]"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def _is_empty(value: Any) -> bool:
