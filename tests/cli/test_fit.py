@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from esad.detectors.model_file import load
-from esad.io.provenance import fingerprint_data
+from esad.io.notes import fingerprint_data
 
 
 def test_fit_shows_how_it_read_the_data_and_where_the_model_is(esad, parts, kit, tmp_path):

@@ -8,6 +8,7 @@ from esad import IsolationForest, TrainingData, score_file
 from esad.errors import DataFileError, InputError
 from esad.io.dialect import Reading, looks_like_a_row, sniff
 from esad.io.files import TableFiles
+from esad.io.notes import Notes
 
 
 def sniffed(tmp_path, text, encoding="utf-8"):
@@ -103,7 +104,7 @@ def test_dates_as_people_write_them_are_the_dates_they_mean(tmp_path, form):
         IsolationForest(random_state=0)
     )
     assert detector.training_totals_.tolist() == plain.training_totals_.tolist()
-    assert (read.written.get("date_format") or "") == {"m": "month-first", "d": "day-first"}.get(
+    assert (read.written.date_format or "") == {"m": "month-first", "d": "day-first"}.get(
         form[1] if "/" in form else "", ""
     )
 
@@ -119,7 +120,7 @@ def test_an_order_that_no_row_tells_is_asked_about_and_kept(tmp_path):
     file = write(tmp_path / "t.csv", [f"{row % 12 + 1:02}/02/2024" for row in range(40)])
     with pytest.warns(UserWarning, match=r"dates such as 01/02/2024 are read with the month first.*day-first"):
         read = TrainingData.from_file(file)
-    assert read.written["date_format"] == "month-first"
+    assert read.written.date_format == "month-first"
     read = TrainingData.from_file(file, date_format="day-first")
     assert read.X["when"][1].as_py() == dt.datetime(2024, 2, 2)
     assert read.notes["date_format"] == "day-first"
@@ -164,7 +165,7 @@ def test_letters_are_read_as_in_training_where_a_file_does_not_show_them(tmp_pat
     file = write(tmp_path / "pl.csv", forms("%Y-%m-%d"), encoding="cp1250", word="łódź")
     read = TrainingData.from_file(file, encoding="cp1250")
     assert (read.X["who"][0].as_py(), read.notes["encoding"]) == ("łódź", "cp1250")
-    noted = Reading().with_notes(read.notes)
+    noted = Notes.from_json(read.notes).add_reading()
     assert TableFiles([file], reading=noted).read()["who"][0].as_py() == "łódź"
     other = write(tmp_path / "utf8.csv", forms("%Y-%m-%d"), word="łódź")  # shows itself
     assert TableFiles([other], reading=noted).read()["who"][0].as_py() == "łódź"
@@ -189,4 +190,4 @@ def test_what_cannot_be_meant_is_refused():
 
 def test_notes_of_a_forged_model_are_passed_over():
     notes = {"decimal_point": "x", "date_format": ["%d"], "encoding": "no such"}
-    assert Reading().with_notes(notes) == Reading()
+    assert Notes.from_json(notes).add_reading() == Reading()

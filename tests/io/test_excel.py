@@ -10,6 +10,7 @@ from esad import IsolationForest, TrainingData, score_file
 from esad.errors import DataFileError, LimitError
 from esad.io.dialect import Reading
 from esad.io.files import TableFiles, find_tables
+from esad.io.notes import Notes
 from esad.io.scores import ScoreWriter
 
 
@@ -40,7 +41,7 @@ def test_a_sheet_is_read_like_csv(book):
     assert (table["paid"][0].as_py(), table["note, long"][0].as_py()) == (True, "a\tb")
     assert table.num_rows == 30  # the blank one at the end is none
     assert data.dialect.codes == {"code"}
-    assert data.notes == {}  # how numbers look in it is our own writing
+    assert data.written == Reading()  # how numbers look in it is our own writing
     assert find_tables(book.parent) == (book,)
 
 
@@ -48,7 +49,7 @@ def test_another_sheet_is_named(book):
     assert TableFiles([book], reading=Reading(sheet="other")).read().to_pydict() == {"x": [3600]}
     with pytest.raises(DataFileError, match=r"no sheet 'othr'\. Did you mean 'other'\? It has 'Sheet', 'other'"):
         TableFiles([book], reading=Reading(sheet="othr"))
-    assert TableFiles([book], reading=Reading().with_notes({"sheet": "gone"})).names[0] == "name"
+    assert TableFiles([book], reading=Notes.from_json({"sheet": "gone"}).add_reading()).names[0] == "name"
 
 
 def test_a_model_of_csv_with_decimal_commas_scores_a_sheet(book, tmp_path):

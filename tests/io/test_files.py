@@ -22,6 +22,7 @@ from in_parts import write_parts
 from esad.errors import DataFileError
 from esad.io.dialect import Reading
 from esad.io.files import TableFiles, find_tables, open_data, open_tables, read_table
+from esad.io.notes import Notes
 from esad.table.table import Schema, Table
 
 
@@ -67,18 +68,16 @@ def test_what_is_known_without_reading_rows(sizes, tmp_path):
 def test_decimals_of_the_training_hold_where_a_file_does_not_show_its_own(tmp_path):
     file = tmp_path / "t.csv"
     file.write_text("a;b\n50.000;2\n")
-    assert TableFiles([file]).notes == {}
+    assert TableFiles([file]).written == Reading()
     assert TableFiles([file]).read()["a"].to_pylist() == [50.0]
-    noted = Reading().with_notes({"decimal_point": ","})
+    noted = Notes.from_json({"decimal_point": ","}).add_reading()
     assert TableFiles([file], reading=noted).read()["a"].to_pylist() == [50_000.0]
     file.write_text("a;b\n50.5;2\n")
-    assert TableFiles([file]).notes == {"decimal_point": "."}
+    assert TableFiles([file]).written == Reading(decimal=".")
     with pytest.raises(DataFileError, match=r"decimal points, such as 50\.5, and those of the training had decimal"):
         TableFiles([file], reading=noted)
-    assert (
-        TableFiles([file], reading=Reading(decimal=".").with_notes({"decimal_point": ","})).read()["a"][0].as_py()
-        == 50.5
-    )
+    said = Notes.from_json({"decimal_point": ","}).add_reading(Reading(decimal="."))
+    assert TableFiles([file], reading=said).read()["a"][0].as_py() == 50.5
 
 
 def test_several_files_are_one_table(tmp_path):

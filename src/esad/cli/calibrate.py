@@ -39,7 +39,7 @@ def calibrate(
     """
     from esad.detectors.model_file import load
     from esad.detectors.scored_file import calibrate_on_file
-    from esad.io.roles import Roles
+    from esad.io.notes import Roles
 
     detector = load(model)
     labels_csv = labels.pop("labels_csv")

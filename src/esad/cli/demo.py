@@ -36,7 +36,7 @@ def demo(
     """
     from esad.datasets.saving import write_table
     from esad.datasets.scenario import table
-    from esad.io.provenance import DataSource, note_sources
+    from esad.io.notes import DataSource, Notes, Roles
     from esad.io.scores import ScoreWriter
 
     files = _prepare(out)
@@ -48,8 +48,8 @@ def demo(
     write_table(files["test"], scenario.X_test, names=dataset.columns, truth=scenario.truth_test)
     trained = {name: _train(name, files, scenario, seed) for name in _METHODS}
     model, scores, _ = trained["esad"]
-    notes = {"label_column": "label", "ignored_columns": ["truth"]}
-    model.notes_ = note_sources(notes, [DataSource.of(files["train"])])
+    roles = Roles(label_column="label", ignore=("truth",))
+    model.notes_ = Notes(roles=roles, sources=(DataSource.of(files["train"]),)).to_json()
     model.save(files["model"], with_cases=True)
     with ScoreWriter(files["scores"]) as writer:
         writer.write(scores, scores > model.threshold_)

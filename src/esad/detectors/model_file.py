@@ -14,6 +14,7 @@ from esad import labels, registry
 from esad.errors import EsadError, ModelFileError
 from esad.explain.cases import Cases
 from esad.io.files import SUFFIXES
+from esad.io.notes import Notes
 from esad.persist import bundle
 from esad.preprocess.inputs import Inputs
 from esad.score.conformal import Calibration
@@ -108,7 +109,8 @@ def _from_state(manifest: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> De
         raise ModelFileError("its label counts are damaged")
     detector.label_counts_ = labels.LabelCounts(**counts)
     detector.fingerprint_ = str(manifest["data_fingerprint"])
-    detector.notes_ = _checked_notes(manifest.get("notes", {}))
+    detector.notes_ = manifest.get("notes", {})
+    Notes.from_json(detector.notes_)  # refuses damage
     threshold = manifest["threshold"]
     if not isinstance(threshold, float | int) or isinstance(threshold, bool) or not np.isfinite(threshold):
         raise ModelFileError(f"its threshold must be a number. Got {threshold!r}")
@@ -123,23 +125,6 @@ def _from_state(manifest: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> De
         names = detector.inputs_.described_names
         detector.profile_ = Profile.from_state(groups["profile"], manifest["profile"], names=names)
     return detector
-
-
-def _checked_notes(notes: Any) -> dict[str, Any]:
-    """What the model's maker noted, such as the name of the id column: plain values or lists of them."""
-
-    def is_plain(value: Any) -> bool:
-        return value is None or isinstance(value, str | int | float | bool)
-
-    if not isinstance(notes, dict) or not all(
-        is_plain(value) or (isinstance(value, list) and all(map(is_plain, value))) for value in notes.values()
-    ):
-        raise ModelFileError("its notes are damaged")
-    ignored = notes.get("ignored_columns") or []
-    roles = [notes.get("id_column"), notes.get("label_column"), *(ignored if isinstance(ignored, list) else [ignored])]
-    if not all(role is None or isinstance(role, str) for role in roles):
-        raise ModelFileError("its notes name columns by something else than text")
-    return notes
 
 
 def _restored(value: Any) -> Any:

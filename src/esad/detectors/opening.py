@@ -18,9 +18,9 @@ from esad.io import checks
 from esad.io.checks import OnRemark, Remark
 from esad.io.dialect import Reading
 from esad.io.files import TableFiles, find_tables
+from esad.io.notes import Notes, check_column
 from esad.io.picture_folder import Broken, open_folder
 from esad.io.pictures import is_picture
-from esad.io.roles import Roles, check_column
 
 if TYPE_CHECKING:
     from esad.detectors.base import Detector
@@ -127,7 +127,7 @@ def open_source(
     if detector.inputs_.kind == "table":
         if labels_csv is not None:
             raise InputError("`labels_csv` is for a folder of pictures. For a table give a column.")
-        data = TableFiles(files or (path,), reading=(reading or Reading()).with_notes(detector.notes_))
+        data = TableFiles(files or (path,), reading=Notes.from_json(detector.notes_).add_reading(reading))
         return _open_table(data, detector, on_remark=on_remark, **table_options)
     for role in ("id_column", "truth_column", "kind_column", "with_cells"):
         if table_options.get(role):
@@ -195,14 +195,14 @@ def _open_table(
     given = {"id_column": id_column, "truth_column": truth_column, "kind_column": kind_column}
     for role, name in given.items():
         check_column(name, data.names, data.files[0], role)
-    notes = detector.notes_
-    known = Roles.from_notes(notes, data.names)
+    notes = Notes.from_json(detector.notes_)
+    known = notes.roles_in(data.names)
     features, unknown = _divide_columns(
         data, detector, {*given.values(), known.id_column, known.label_column, *known.ignore}
     )
     truth_name = truth_column or (known.label_column if noted_labels else None)
     id_name = id_column or known.id_column
-    lost_id = notes.get("id_column") if id_name is None and truth_name is None else None
+    lost_id = notes.roles.id_column if id_name is None and truth_name is None else None
     named = (id_name, truth_name, kind_column)
     wanted = list(data.names if with_cells else dict.fromkeys([*features, *filter(None, named)]))
     if on_remark is not None:

@@ -18,8 +18,7 @@ from esad.errors import DataFileError, InputError
 from esad.io import checks
 from esad.io.checks import OnProgress, OnRemark, Remark
 from esad.io.dialect import Reading
-from esad.io.provenance import sources_in
-from esad.io.roles import Roles
+from esad.io.notes import Notes, Roles
 from esad.io.scores import ScoreWriter
 from esad.preprocess.inputs import read as read_rows
 from esad.score.conformal import Calibration
@@ -505,7 +504,8 @@ def calibrate_on_file(
     n_rows, n_left_out : int
         How many rows there are, and how many known anomalies of them were left out.
     """
-    if any(source.is_unchanged(data) for source in sources_in(detector.notes_)):
+    notes = Notes.from_json(detector.notes_)
+    if any(source.is_unchanged(data) for source in notes.sources):
         raise InputError(
             f"{os.fspath(data)!r} is what the model was trained on, and such rows score lower than new ones. Give rows "
             "that were kept apart, or fit with `calibration_ratio` or `cross_calibration`."
@@ -525,7 +525,7 @@ def calibrate_on_file(
     scores, words = score_all(detector, source, on_progress)
     is_anomaly = np.zeros(len(scores), dtype=bool)
     if words is not None:
-        known = asked.with_noted_words(detector.notes_, words)
+        known = notes.add_words(asked, words)
         if detector.inputs_.kind == "table":
             is_anomaly = known.labels(words, name=source.truth_name) < 0
         else:

@@ -22,9 +22,8 @@ from esad.io import checks
 from esad.io.checks import OnProgress, OnRemark, Remark
 from esad.io.dialect import Reading
 from esad.io.files import TableFiles, open_data
+from esad.io.notes import DataSource, Notes, Roles
 from esad.io.picture_folder import PictureFolder, Resize
-from esad.io.provenance import DataSource, note_sources
-from esad.io.roles import Roles
 from esad.io.stream import PictureStream, TableStream
 from esad.labels import LabelCounts
 from esad.labels import counts as count_labels
@@ -71,7 +70,7 @@ class TrainingData:
         Where the data lies, with a fingerprint of it.
     labels_csv : str or None
         Where the labels of pictures lie, if not in sub-folders.
-    written : mapping of str to str
+    written : Reading
         How numbers, dates and letters are written in the file, for a model to keep.
 
     Examples
@@ -99,7 +98,7 @@ class TrainingData:
     survey: Survey | None = None
     source: DataSource | None = None
     labels_csv: str | None = None
-    written: Mapping[str, str] = field(default_factory=dict)
+    written: Reading = field(default_factory=Reading)
     _table: Table | None = None  # X, parsed and counted
 
     @classmethod
@@ -200,7 +199,7 @@ class TrainingData:
         else:
             found = _read_pictures(Path(path), data, roles, from_csv, on_remark)
         where = None if labels_csv is None else os.path.abspath(labels_csv)
-        written = data.notes if isinstance(data, TableFiles) else {}
+        written = data.written if isinstance(data, TableFiles) else Reading()
         return replace(found, source=DataSource.of(path), labels_csv=where, written=written)
 
     @classmethod
@@ -256,7 +255,7 @@ class TrainingData:
         X = join_rows([block.X for block in blocks])
         y, words = np.zeros(len(X), dtype=np.int8), join_truth(block.truth for block in blocks)
         if words is not None:
-            roles = roles.with_noted_words(detector.notes_, words)
+            roles = Notes.from_json(detector.notes_).add_words(roles, words)
             y = (
                 roles.labels(words)
                 if is_table
@@ -290,12 +289,10 @@ class TrainingData:
 
     @property
     def notes(self) -> dict[str, Any]:
-        """What a model keeps: the roles of the columns, and where the data lies."""
-        notes = self.roles.notes(self.left_out)
-        if self.labels_csv is not None:
-            notes["labels_csv"] = self.labels_csv
-        notes |= self.written
-        return notes if self.source is None else note_sources(notes, [self.source])
+        """What a model keeps; see `esad.io.notes.Notes`."""
+        roles = replace(self.roles, ignore=(*self.roles.ignore, *self.left_out))
+        sources = () if self.source is None else (self.source,)
+        return Notes(roles=roles, labels_csv=self.labels_csv, written=self.written, sources=sources).to_json()
 
     @property
     def labels(self) -> NDArray[np.int8]:

@@ -16,7 +16,7 @@ from esad.table.table import Column, Schema, Table
 
 if TYPE_CHECKING:
     from esad.io.dialect import Dialect, Reading
-    from esad.io.roles import Roles
+    from esad.io.notes import Roles
 
 __all__ = [
     "OnProgress",

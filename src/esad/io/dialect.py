@@ -1,4 +1,4 @@
-"""How CSV files are written: as their first lines show (`sniff`), as a user says or a model has noted (`Reading`)."""
+"""How CSV files are written: as their first lines show (`sniff`), as a user says (`Reading`)."""
 
 import codecs
 import collections
@@ -361,7 +361,6 @@ def _codes(names: Sequence[str], columns: Sequence[Sequence[str]]) -> frozenset[
 
 # ---------------------------------------------------------------------- what is said
 
-_NOTES = {"decimal": "decimal_point", "date_format": "date_format", "encoding": "encoding", "sheet": "sheet"}
 _DECIMALS = {".": "decimal points", ",": "decimal commas"}
 
 
@@ -391,8 +390,6 @@ class Reading:
     Traceback (most recent call last):
         ...
     esad.errors.InputError: `decimal` must be "." or ",". Got ';'.
-    >>> Reading(decimal=".").with_notes({"decimal_point": ",", "encoding": "cp1250"}).encoding
-    'cp1250'
     """
 
     decimal: str | None = None
@@ -417,30 +414,18 @@ class Reading:
         if self.encoding is not None and not _is_encoding(self.encoding):
             raise InputError(f"`encoding` must be one that Python knows, such as cp1250. Got {self.encoding!r}.")
 
-    def with_notes(self, notes: Mapping[str, Any]) -> "Reading":
-        """The same, and what a model notes of the files that it learned from where nobody says otherwise."""
+    def with_shown(self, dialects: Iterable[Dialect]) -> "Reading":
+        """What is said, and what files show where nothing is."""
         found = self
-        for name, key in _NOTES.items():
-            value = notes.get(key)
-            if getattr(self, name) is None and isinstance(value, str):
-                change: dict[str, Any] = {name: value, "noted": found.noted | {name}}
-                try:
-                    found = replace(found, **change)
-                except InputError:  # of a forged model
-                    continue
-        return found
-
-    def notes(self, dialects: Mapping[Path, Dialect]) -> dict[str, str]:
-        """What a model keeps that learned from these files: what was said, and what they show."""
-        found = {key: getattr(self, name) for name, key in _NOTES.items()}
-        for dialect in dialects.values():
+        for dialect in dialects:
             shown = {
-                "decimal_point": dialect.decimal_point if dialect.decimal_example else None,
+                "decimal": dialect.decimal_point if dialect.decimal_example else None,
                 "date_format": dialect.date_format or None,
                 "encoding": dialect.encoding if dialect.encoding_example else None,
             }
-            found = {key: value or shown.get(key) for key, value in found.items()}
-        return {key: value for key, value in found.items() if value is not None}
+            more: dict[str, Any] = {name: value for name, value in shown.items() if getattr(found, name) is None}
+            found = replace(found, **more)
+        return found
 
     def settle(self, file: Path, dialect: Dialect) -> Dialect:
         """How a file is written, with what is said of it; refused where it shows otherwise."""

@@ -166,9 +166,9 @@ class TableFiles:
         return next(iter(self.dialects.values()), None)
 
     @property
-    def notes(self) -> dict[str, str]:
-        """How the files are written, for a model to keep."""
-        return self.reading.notes(self.dialects)
+    def written(self) -> Reading:
+        """How the files are written, by what is said and what they show; for a model to keep."""
+        return self.reading.with_shown(self.dialects.values())
 
     @property
     def n_rows(self) -> int | None:

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from esad.errors import DataFileError
 from esad.io.files import Part, TableFiles, open_data
+from esad.io.notes import Roles
 from esad.io.picture_folder import PictureFolder
-from esad.io.roles import Roles
 from esad.labels import Labels
 from esad.table.table import join_rows, take_rows
 

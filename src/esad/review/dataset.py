@@ -16,7 +16,7 @@ from esad.io import checks
 from esad.io.checks import OnRemark
 from esad.io.dialect import Reading
 from esad.io.files import open_tables
-from esad.io.roles import Roles, check_column
+from esad.io.notes import Notes, check_column
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -169,7 +169,7 @@ def _read_cells(
     """All columns to show, as they stand in the files, but for those to ignore and those that are called as answers."""
     import pyarrow as pa
 
-    data = open_tables(path, (reading or Reading()).with_notes(detector.notes_))
+    data = open_tables(path, Notes.from_json(detector.notes_).add_reading(reading))
     for name in ignore:
         check_column(name, data.names, data.files[0], "ignore")
     schema, hidden = detector.inputs_.schema, aside | set(ignore)
@@ -183,7 +183,7 @@ def _find_titles(cells: "pa.Table", detector: "Detector") -> list[str | None] | 
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    ignored = Roles.from_notes(detector.notes_, cells.column_names).ignore
+    ignored = Notes.from_json(detector.notes_).roles.ignore
     left_out = [name for name in cells.column_names if name in ignored]
     for column in (cells[name] for name in left_out if pa.types.is_string(cells[name].type)):
         if 0 < pc.count_distinct(column).as_py() == len(column) - column.null_count:

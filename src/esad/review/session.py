@@ -16,7 +16,7 @@ from esad.detectors.base import Detector
 from esad.detectors.model_file import load
 from esad.errors import InputError
 from esad.explain.drawing import to_pixels, to_png
-from esad.io.provenance import DataSource, note_sources, sources_in
+from esad.io.notes import DataSource, Notes, note_sources
 from esad.labels import Labels
 from esad.review.dataset import ReviewDataset
 from esad.review.gain import JOIN_SECONDS, GainEstimator
@@ -451,7 +451,7 @@ class ReviewSession:
             return dict(notes)
         if self.training is None or self.training.X is None:
             return note_sources(notes, [self.source])
-        others = [one for one in sources_in(notes) if one.path != self.source.path]
+        others = [one for one in Notes.from_json(notes).sources if one.path != self.source.path]
         return note_sources(notes, [*others, replace(self.source, judgements=str(self.store.path.absolute()))])
 
     def roll_back(self) -> None:

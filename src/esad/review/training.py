@@ -14,7 +14,7 @@ from esad.core.text import counted
 from esad.detectors.base import Detector
 from esad.errors import DataFileError, EsadError
 from esad.io.checks import Remark
-from esad.io.provenance import DataSource, sources_in
+from esad.io.notes import DataSource, Notes
 from esad.labels import Labels
 from esad.review.dataset import ReviewDataset
 from esad.review.store import Store
@@ -108,7 +108,7 @@ def training_finder(
         return known is not None or detector.learned_from(dataset.X, dataset.known)
 
     def find(detector: Detector) -> TrainingRows | None:
-        noted = sources_in(detector.notes_) if given is None else [DataSource.of(given)]
+        noted = Notes.from_json(detector.notes_).sources if given is None else (DataSource.of(given),)
         others = tuple(one for one in noted if source.path != one.path and source.fingerprint != one.fingerprint)
         if not others and (noted or learned_here(detector)):
             return None
@@ -122,6 +122,7 @@ def training_finder(
 def _read_training_rows(sources: Sequence[DataSource], detector: Detector) -> TrainingRows:
     """Rows and labels of all sources that are where they were and as they were."""
     X, y, lost = [], [], []
+    notes = Notes.from_json(detector.notes_)
     for source in sources:
         try:
             for path in filter(None, (source.path, source.judgements)):
@@ -129,10 +130,14 @@ def _read_training_rows(sources: Sequence[DataSource], detector: Detector) -> Tr
                     raise DataFileError(f"{path} is not there")
             if not source.is_unchanged():
                 raise DataFileError("it was changed since")
-            roles: dict[str, Any] = {
-                name: detector.notes_.get(name) for name in ("anomaly_value", "normal_value", "labels_csv")
-            }
-            dataset = ReviewDataset.from_file(Path(source.path), detector, on_remark=_ignore_remark, **roles)
+            dataset = ReviewDataset.from_file(
+                Path(source.path),
+                detector,
+                anomaly_value=notes.roles.anomaly_value,
+                normal_value=notes.roles.normal_value,
+                labels_csv=notes.labels_csv,
+                on_remark=_ignore_remark,
+            )
             known, rows = dataset.known, dataset.X
             if source.judgements:
                 with Store.of(Path(source.judgements), dataset) as store:

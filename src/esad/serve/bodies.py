@@ -26,6 +26,7 @@ from esad.detectors.opening import Block, open_source, plain_id
 from esad.errors import InputError, LimitError, RequestError, SchemaError
 from esad.io.dialect import Reading
 from esad.io.limits import FileLimits, Readers
+from esad.io.notes import Notes
 from esad.preprocess.image import as_images
 from esad.serve.model import Served
 from esad.table.columns import Values, read_array
@@ -224,7 +225,7 @@ def _table_of(cells: Sequence[Sequence[Any]], served: Served) -> Table:
     if served.takes_numbers and set(map(type, itertools.chain.from_iterable(cells))) <= _NUMBERS:
         with contextlib.suppress(OverflowError):  # an integer beyond all floats
             return Table(names=served.columns, named=schema.named, matrix=np.array(cells, dtype=np.float64))
-    reading = Reading().with_notes(served.detector.notes_)
+    reading = Notes.from_json(served.detector.notes_).add_reading()
     columns = zip(schema.columns, zip(*cells, strict=True), strict=True)
     read_columns = tuple(_read_column(column, given, reading) for column, given in columns)
     return schema.align(Table(names=served.columns, named=schema.named, columns=read_columns))
