@@ -297,7 +297,7 @@ def test_text_in_a_number_column_names_column_value_and_line(tmp_path: Path) -> 
 @pytest.mark.parametrize("encoding", ["cp1252", "utf-16"])
 def test_windows_text_is_read(tmp_path: Path, encoding: str) -> None:
     file = write(tmp_path / "t.csv", "größe;b\n1,5;ä\n2;€\n".encode(encoding))
-    assert dialect.sniff(file).encoding == encoding
+    assert dialect.sniff(file).encoding.value == encoding
     assert read(file).to_pydict() == in_parts(file).to_pydict() == {"größe": [1.5, 2.0], "b": ["ä", "€"]}
 
 

@@ -51,11 +51,11 @@ def test_a_column_may_be_called_nearly_so(tmp_path, name):
 )
 def test_the_decimal_mark_is_what_the_numbers_allow(tmp_path, numbers, mark, is_guess):
     found = sniffed(tmp_path, "a;b\n" + "".join(f"{number};x\n" for number in numbers))
-    assert (found.decimal_point, bool(found.unclear)) == (mark, is_guess)
+    assert (found.decimal.value, bool(found.decimal.unclear)) == (mark, is_guess)
 
 
 def test_a_comma_that_separates_is_no_decimal_comma(tmp_path):
-    assert sniffed(tmp_path, 'a,b\n"1,5",2\n').decimal_point == "."
+    assert sniffed(tmp_path, 'a,b\n"1,5",2\n').decimal.value == "."
 
 
 def test_whole_numbers_with_leading_zeros_are_codes(tmp_path):
@@ -112,7 +112,7 @@ def test_dates_as_people_write_them_are_the_dates_they_mean(tmp_path, form):
 def test_a_file_whose_first_lines_do_not_tell_the_order_is_read_on(tmp_path, monkeypatch):
     monkeypatch.setattr("esad.io.dialect._MAX_ROWS", 5)
     data = TableFiles([write(tmp_path / "t.csv", forms("%d/%m/%Y"))])
-    assert (data.dialect.date_format, data.dialect.date_unclear) == ("day-first", "")
+    assert (data.dialect.dates.value, data.dialect.dates.unclear) == ("day-first", "")
     assert data.read()["when"].to_pylist()[:2] == [dt.datetime(2024, 1, 1), dt.datetime(2024, 1, 2)]
 
 

@@ -59,7 +59,7 @@ def test_a_file_is_the_same_whole_in_batches_and_in_parts(sizes):
 def test_what_is_known_without_reading_rows(sizes, tmp_path):
     data = open_tables(sizes)
     assert (data.names, data.n_rows) == (("size", "name", "when"), None)
-    assert (data.dialect.delimiter, data.dialect.decimal_point) == (";", ",")
+    assert (data.dialect.delimiter, data.dialect.decimal.value) == (";", ",")
     pq.write_table(pa.table({"size": [1.0, 2.0]}), tmp_path / "sizes.parquet")
     parquet = open_tables(tmp_path / "sizes.parquet")
     assert (parquet.n_rows, parquet.dialect, parquet.n_bytes) == (2, None, 16)

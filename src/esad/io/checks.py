@@ -134,29 +134,26 @@ def check_dialect(path: object, dialect: "Dialect", roles: "Roles", reading: "Re
 
 def check_notation(dialect: "Dialect", reading: "Reading") -> Iterator[Remark]:
     """Look for what a CSV file leaves open: a comma that may stand before decimals, the order of dates, the letters."""
-    if dialect.unclear:
+    if comma := dialect.decimal.unclear:
         yield Remark(
             "note",
-            f"numbers such as {dialect.unclear} are read with a decimal comma, as "
-            f"{dialect.unclear.replace(',', '.')}. If these are thousands, pass `decimal='.'`.",
+            f"numbers such as {comma} are read with a decimal comma, as {comma.replace(',', '.')}. "
+            "If these are thousands, pass `decimal='.'`.",
         )
-    if dialect.date_unclear:
-        first, other = (
-            dialect.date_format.removesuffix("-first"),
-            next(order for order in DATE_ORDERS if order != dialect.date_format),
-        )
+    if date := dialect.dates.unclear:
+        order = dialect.dates.value
+        [other] = set(DATE_ORDERS) - {order}
         yield Remark(
             "warning",
-            f"dates such as {dialect.date_unclear} are read with the {first} first, and no row tells whether they are "
-            f"meant so. If not, pass `date_format={other!r}`; else `date_format={dialect.date_format!r}` ends this "
-            "warning. The model keeps it.",
+            f"dates such as {date} are read with the {order.removesuffix('-first')} first, and no row tells whether "
+            f"they are meant so. If not, pass `date_format={other!r}`; else `date_format={order!r}` ends this warning. "
+            "The model keeps it.",
         )
-    is_guess = dialect.encoding == "cp1252" and bool(dialect.encoding_example)
-    if is_guess and reading.encoding != dialect.encoding:
+    if dialect.encoding.shown == "cp1252" and reading.encoding != "cp1252":
         noted = f", as those of the training were ({reading.encoding})" if "encoding" in reading.noted else ""
         yield Remark(
             "warning" if noted else "note",
-            f"the letters are not UTF-8{noted}, and read as cp1252: {dialect.encoding_example!r}. If that is wrong, "
+            f"the letters are not UTF-8{noted}, and read as cp1252: {dialect.encoding.example!r}. If that is wrong, "
             "say how they are written, such as `encoding='cp1250'`.",
         )
 

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from esad.core.atomic import unnamed_path
 from esad.core.text import listed, one_line
 from esad.errors import DataFileError
-from esad.io.dialect import MISSING, Dialect, not_readable, open_text, show_date_order
+from esad.io.dialect import MISSING, Dialect, Notation, not_readable, open_text, show_date_order
 from esad.table.parse import DATE_ORDERS, PLAIN, Style, parse_amounts, parse_written_dates, read_numerals
 
 __all__ = ["Held", "batches", "find_date_order", "join_types", "read", "spool", "stored_type"]
@@ -101,11 +101,11 @@ def _of_kind(path: Path, dialect: Dialect, name: str, texts: pa.Array, kind: str
     """Text as numbers or dates; what spells none is an error that names the column, the value and the line."""
     values: Any
     if kind == "number":
-        values, bad_row = parse_amounts(texts, dialect.decimal_point)
+        values, bad_row = parse_amounts(texts, dialect.decimal.value)
         what, fix = "number, and the column held numbers in training", ""
-    elif kind == "date" and dialect.date_format:
-        values, bad_row = parse_written_dates(texts, dialect.date_format)
-        what = f"date of the form {dialect.date_format}, as those of this file or of the training are"
+    elif kind == "date" and dialect.dates.value:
+        values, bad_row = parse_written_dates(texts, dialect.dates.value)
+        what = f"date of the form {dialect.dates.value}, as those of this file or of the training are"
         fix = ", or say how the dates of this file are written with `date_format`"
     else:
         return texts
@@ -118,14 +118,13 @@ def _of_kind(path: Path, dialect: Dialect, name: str, texts: pa.Array, kind: str
     )
 
 
-def find_date_order(path: Path, dialect: Dialect) -> tuple[str, str]:
-    """The order of dates that the first lines left open, by all rows, and a date that shows it, if one does."""
+def find_date_order(path: Path, dialect: Dialect) -> Notation | None:
+    """The order of dates that the first lines left open, by all rows, if one shows it."""
     for batch in _texts(path, dialect, dialect.date_columns):
         for column in batch.columns:
-            order, example = show_date_order(column.drop_null())
-            if order:
-                return order, example
-    return "", ""
+            if found := show_date_order(column.drop_null()):
+                return found
+    return None
 
 
 def _texts(
@@ -153,7 +152,7 @@ def _texts(
                     use_threads=False,  # only so arrow knows the row of a fault
                     block_size=dialect.n_block_bytes,
                     skip_rows=dialect.n_lines_before,
-                    encoding=dialect.encoding,
+                    encoding=dialect.encoding.value,
                 ),
                 parse_options=pa_csv.ParseOptions(
                     delimiter=dialect.delimiter, newlines_in_values=True, invalid_row_handler=note
@@ -187,16 +186,16 @@ def _typed(column: pa.ChunkedArray | pa.Array, dialect: Dialect) -> tuple[Held, 
     if column.null_count == len(column):
         return pa.null(), column.cast(pa.float64())
     head = column.drop_null().slice(0, _N_TRIED)
-    is_form = bool(dialect.date_format) and dialect.date_format not in DATE_ORDERS  # may look like a number: 20240131
+    is_form = bool(dialect.dates.value) and dialect.dates.value not in DATE_ORDERS  # may look like a number: 20240131
     if is_form and (dates := _as_dates(head, column, dialect)) is not None:
         return pa.timestamp("us"), dates
     for type_ in (pa.int64(), pa.float64(), pa.bool_()):
         typed = None if _as_type(head, type_, dialect) is None else _as_type(column, type_, dialect)
         if typed is not None:
             return type_, typed
-    style = read_numerals(_whole(head), decimal_point=dialect.decimal_point)[1]
+    style = read_numerals(_whole(head), decimal_point=dialect.decimal.value)[1]
     if style is not None:
-        style = read_numerals(_whole(column), decimal_point=dialect.decimal_point)[1]
+        style = read_numerals(_whole(column), decimal_point=dialect.decimal.value)[1]
     if style is not None and style.is_sound:
         return style, _turned(column, pa.float64(), dialect)
     if style is None and (dates := _as_dates(head, column, dialect)) is not None:
@@ -206,11 +205,11 @@ def _typed(column: pa.ChunkedArray | pa.Array, dialect: Dialect) -> tuple[Held, 
 
 def _as_dates(head: Any, column: Any, dialect: Dialect) -> pa.Array | None:
     """Texts as dates of the dialect, None if one is none, or if the dialect has no dates of its own."""
-    for texts in (head, column) if dialect.date_format else ():
-        dates, bad_row = parse_written_dates(_whole(texts), dialect.date_format)
+    for texts in (head, column) if dialect.dates.value else ():
+        dates, bad_row = parse_written_dates(_whole(texts), dialect.dates.value)
         if bad_row is not None:
             return None
-    return pa.array(dates) if dialect.date_format else None
+    return pa.array(dates) if dialect.dates.value else None
 
 
 def _as_type(texts: Any, type_: pa.DataType, dialect: Dialect) -> Any:
@@ -220,7 +219,7 @@ def _as_type(texts: Any, type_: pa.DataType, dialect: Dialect) -> Any:
         if found.null_count > texts.null_count:
             return None
         return pc.take(pa.array(list(_TRUTHS.values())), found)
-    if dialect.decimal_point == "," and type_ == pa.float64():
+    if dialect.decimal.value == "," and type_ == pa.float64():
         if pc.any(pc.match_substring(texts, ".")).as_py():
             return None
         texts = pc.replace_substring(texts, ",", ".")
@@ -266,10 +265,10 @@ def _turned(column: pa.ChunkedArray | pa.Array, type_: pa.DataType, dialect: Dia
     if pa.types.is_string(type_):
         return column
     if pa.types.is_timestamp(type_):
-        return pa.array(parse_written_dates(_whole(column), dialect.date_format)[0])
+        return pa.array(parse_written_dates(_whole(column), dialect.dates.value)[0])
     plain = _as_type(column, type_, dialect)
     return (
-        pa.array(parse_amounts(_whole(column), dialect.decimal_point)[0], from_pandas=True) if plain is None else plain
+        pa.array(parse_amounts(_whole(column), dialect.decimal.value)[0], from_pandas=True) if plain is None else plain
     )
 
 
@@ -373,7 +372,7 @@ def _fault(path: Path, dialect: Dialect, error: Exception, ragged: Sequence[pa_c
             fix = "The first line must name every column; no title may stand before it."
         return DataFileError(f"Cannot read {str(path)!r}: {reason}{fix}")
     with contextlib.suppress(pa.ArrowException, OSError):  # the file itself is damaged, as `error` says
-        if wrong := not_readable(path, dialect.encoding) or _quote_fault(path, dialect):
+        if wrong := not_readable(path, dialect.encoding.value) or _quote_fault(path, dialect):
             return wrong
     return DataFileError(f"Cannot read {str(path)!r}: {one_line(error)}.")
 

@@ -21,6 +21,7 @@ from esad.table.parse import CASH, DATE_ORDERS, check_date_format, find_date_ord
 __all__ = [
     "MISSING",
     "Dialect",
+    "Notation",
     "Reading",
     "check_names",
     "looks_like_a_row",
@@ -68,6 +69,34 @@ MISSING = (
 
 
 @dataclass(frozen=True)
+class Notation:
+    """How numbers, dates or letters are written in a file, and how that is known.
+
+    Parameters
+    ----------
+    value : str
+        Such as ",", "day-first" or "cp1252"; nothing where it does not matter.
+    example : str
+        What shows it, such as 1,5; nothing where nothing does.
+    unclear : str
+        What is written so only by a guess, such as 1,500; else nothing.
+    """
+
+    value: str = ""
+    example: str = ""
+    unclear: str = ""
+
+    @property
+    def shown(self) -> str | None:
+        """The value where something shows it."""
+        return self.value if self.example else None
+
+    def settle(self, value: str) -> "Notation":
+        """The same with a value that is no guess."""
+        return replace(self, value=value, unclear="")
+
+
+@dataclass(frozen=True)
 class Dialect:
     """How one CSV file is written.
 
@@ -75,49 +104,36 @@ class Dialect:
     ----------
     names : tuple of str
         The header.
-    delimiter, decimal_point : str
-        What stands between fields, and before decimals.
+    delimiter : str
+        What stands between fields.
+    decimal : Notation
+        What stands before decimals, "." or ",".
+    encoding : Notation
+        How its letters are written, as far as the first lines tell: "utf8", "utf-16", "cp1252", or what was said.
+    dates : Notation
+        The order of dates with slashes or dashes and the year last, "day-first" or "month-first", or a form of dates;
+        nothing where there are none.
+    date_columns : tuple of str
+        Columns of such dates where the first lines do not tell the order.
     n_header_bytes : int
         Length of the header line.
     n_lines_before : int
         Lines before the header: 1 where spreadsheets note the separator (`sep=;`), else 0.
     codes : frozenset of str
         Columns with whole numbers such as 007: codes, not quantities.
-    unclear : str
-        A number such as 1,500 if the decimal comma is only a guess, else nothing.
-    decimal_example : str
-        A number that shows the decimal point, such as 1.5; nothing where no number tells.
-    encoding : str
-        How its letters are written, as far as the first lines tell: "utf8", "utf-16", "cp1252", or what was said.
-    encoding_example : str
-        A word that shows it; nothing where all letters are ASCII.
-    date_format : str
-        The order of dates with slashes or dashes and the year last, "day-first" or "month-first", or a form of dates;
-        nothing where there are none.
-    date_example : str
-        A date that shows the order, such as 31/01/2024; nothing where none tells.
-    date_unclear : str
-        A date such as 01/02/2024 if the order is only a guess, else nothing.
-    date_columns : tuple of str
-        Columns of such dates where the first lines do not tell the order.
     text : pyarrow.Buffer, optional
         Where the text is, if not in the file itself: of a sheet, with tabs.
     """
 
     names: tuple[str, ...]
     delimiter: str
-    decimal_point: str
+    decimal: Notation
+    encoding: Notation
+    dates: Notation
+    date_columns: tuple[str, ...]
     n_header_bytes: int
     n_lines_before: int = 0
     codes: frozenset[str] = frozenset()
-    unclear: str = ""
-    decimal_example: str = ""
-    encoding: str = "utf8"
-    encoding_example: str = ""
-    date_format: str = ""
-    date_example: str = ""
-    date_unclear: str = ""
-    date_columns: tuple[str, ...] = ()
     text: pa.Buffer | None = field(default=None, compare=False, repr=False)
 
     @property
@@ -146,8 +162,8 @@ def sniff(path: Path, *, encoding: str | None = None, is_sure: bool = True, text
     ...     file = Path(folder) / "sizes.csv"
     ...     _ = file.write_text("name;size\nx;1,5\n")
     ...     dialect = sniff(file)
-    >>> dialect.names, dialect.delimiter, dialect.decimal_point
-    (('name', 'size'), ';', ',')
+    >>> dialect.names, dialect.delimiter, dialect.decimal
+    (('name', 'size'), ';', Notation(value=',', example='1,5', unclear=''))
     """
     lines, encoding = _decode(path, _sample(path, text), encoding, is_sure)
     noted = _EXCEL_SEPARATOR.match(lines)
@@ -165,58 +181,59 @@ def sniff(path: Path, *, encoding: str | None = None, is_sure: bool = True, text
     check_names(path, names, hint=_NO_HEADER if looks_like_a_row(names) else "")
     columns = _columns(rows)
     bare = [_without_units(column, all_cells=delimiter != ",") for column in columns]
-    decimal_point, unclear, example = _decimal_point(bare)
+    decimal = _decimal_notation(bare)
     if delimiter == ",":
         dotted = (cell for column in columns for cell in column if "." in cell)
         point = next((cell for cell in dotted if _DECIMAL["."].fullmatch(cell)), "")
-        is_comma = decimal_point == "," and not unclear and not point  # quoted amounts such as "677,48 €"
-        decimal_point, unclear, example = (",", "", example) if is_comma else (".", "", point)
-    is_european = delimiter == ";" or decimal_point == ","
+        is_comma = decimal.shown == "," and not point  # quoted amounts such as "677,48 €"
+        decimal = decimal if is_comma else Notation(".", point)
+    dates, date_columns = _date_notation(
+        names, columns, "day-first" if delimiter == ";" or decimal.value == "," else "month-first"
+    )
     other_letters = _NOT_ASCII.search(lines)
     return Dialect(
         names,
         delimiter,
-        decimal_point,
+        decimal=decimal,
+        encoding=Notation(encoding, "" if other_letters is None else other_letters[0][:40]),
+        dates=dates,
+        date_columns=date_columns,
         n_header_bytes=len(header.encode()),
         n_lines_before=int(bool(noted)),
         codes=_codes(names, columns),
-        unclear=unclear,
-        decimal_example=example,
-        encoding=encoding,
-        encoding_example="" if other_letters is None else other_letters[0][:40],
         text=text,
-        **_date_format(names, columns, "day-first" if is_european else "month-first"),
     )
 
 
-def _date_format(names: Sequence[str], columns: Sequence[Sequence[str]], guess: str) -> dict[str, Any]:
-    """What dates with the year last tell of their order, column by column; a guess where they tell nothing."""
+def _date_notation(
+    names: Sequence[str], columns: Sequence[Sequence[str]], guess: str
+) -> tuple[Notation, tuple[str, ...]]:
+    """The order of dates with the year last; a guess where none tells it, and the columns to look at further."""
     unclear: dict[str, str] = {}
     for name, column in zip(names, columns, strict=False):
         first = next((cell for cell in column if cell and cell not in MISSING), "")
         if not _YEAR_LAST.fullmatch(first):
             continue
         cells = pa.array([cell for cell in column if cell and cell not in MISSING])
-        order, example = show_date_order(cells)
-        if order:
-            return {"date_format": order, "date_example": example}
+        if found := show_date_order(cells):
+            return found, ()
         if find_date_orders(cells):
             unclear[name] = first
     if not unclear:
-        return {}
+        return Notation(), ()
     has_halves = any(re.search("(?i)[ap]m$", example) for example in unclear.values())  # as where the month comes first
     order, example = "month-first" if has_halves else guess, next(iter(unclear.values()))
-    return {"date_format": order, "date_unclear": example, "date_columns": tuple(unclear)}
+    return Notation(order, unclear=example), tuple(unclear)
 
 
-def show_date_order(texts: pa.Array) -> tuple[str, str]:
-    """The only order that the dates of a column can have, and a date that shows it; nothing where none does."""
+def show_date_order(texts: pa.Array) -> Notation | None:
+    """The only order that the dates of a column can have, and a date that shows it; None where several are left."""
     orders = find_date_orders(texts)
     if len(orders) != 1:
-        return "", ""
+        return None
     [other] = set(DATE_ORDERS) - set(orders)
     row = parse_dates(texts, other)[1]
-    return orders[0], "" if row is None else texts[row].as_py()
+    return Notation(orders[0], "" if row is None else texts[row].as_py())
 
 
 def open_bytes(path: Path, text: pa.Buffer | None = None) -> pa.NativeFile:
@@ -226,7 +243,7 @@ def open_bytes(path: Path, text: pa.Buffer | None = None) -> pa.NativeFile:
 
 def open_text(path: Path, dialect: Dialect) -> io.TextIOWrapper:
     """The text of a file, line ends as they are; what cannot be read is replaced."""
-    codec = "utf-8-sig" if dialect.encoding == "utf8" else dialect.encoding
+    codec = "utf-8-sig" if dialect.encoding.value == "utf8" else dialect.encoding.value
     return io.TextIOWrapper(open_bytes(path, dialect.text), encoding=codec, errors="replace", newline="")
 
 
@@ -333,20 +350,20 @@ def _without_units(column: Sequence[str], *, all_cells: bool) -> list[str]:
     return [_UNIT.sub("", text) for text in column if "," in text and _UNIT.search(text)]
 
 
-def _decimal_point(columns: Iterable[Sequence[str]]) -> tuple[str, str, str]:
-    """Point or comma, a number for which it is a guess, and one that shows it; 1.500 beside 1,5 is 1500."""
+def _decimal_notation(columns: Iterable[Sequence[str]]) -> Notation:
+    """Point or comma before decimals; 1.500 beside 1,5 is 1500."""
     comma, unclear = "", ""
     for column in columns:
         marked = [text for text in column if "," in text or "." in text]
         point = next((text for text in marked if _DECIMAL["."].fullmatch(text) or _MILLIONS.fullmatch(text)), "")
         if point:
-            return ".", "", point
+            return Notation(".", point)
         comma = comma or next((text for text in marked if _DECIMAL[","].fullmatch(text)), "")
         example = next((text for text in marked if _UNCLEAR.fullmatch(text)), "")
         if example and not comma and any(_BELOW_THOUSAND.fullmatch(text) for text in column):
-            return ".", "", example  # 999 beside 1,500: no decimals are meant
+            return Notation(".", example)  # 999 beside 1,500: no decimals are meant
         unclear = unclear or example
-    return ("," if comma or unclear else "."), ("" if comma else unclear), comma
+    return Notation("," if comma or unclear else ".", comma, "" if comma else unclear)
 
 
 def _codes(names: Sequence[str], columns: Sequence[Sequence[str]]) -> frozenset[str]:
@@ -419,9 +436,9 @@ class Reading:
         found = self
         for dialect in dialects:
             shown = {
-                "decimal": dialect.decimal_point if dialect.decimal_example else None,
-                "date_format": dialect.date_format or None,
-                "encoding": dialect.encoding if dialect.encoding_example else None,
+                "decimal": dialect.decimal.shown,
+                "date_format": dialect.dates.value or None,  # a guess too: the user was told of it
+                "encoding": dialect.encoding.shown,
             }
             more: dict[str, Any] = {name: value for name, value in shown.items() if getattr(found, name) is None}
             found = replace(found, **more)
@@ -430,36 +447,37 @@ class Reading:
     def settle(self, file: Path, dialect: Dialect) -> Dialect:
         """How a file is written, with what is said of it; refused where it shows otherwise."""
         if self.decimal is not None:
-            if dialect.decimal_example and dialect.decimal_point != self.decimal:
+            shown = dialect.decimal.shown
+            if shown not in (None, self.decimal):
                 raise DataFileError(
-                    f"Cannot read {str(file)!r}: its numbers have {_DECIMALS[dialect.decimal_point]}, such as "
-                    f"{dialect.decimal_example}, and {self._said('decimal', _DECIMALS[self.decimal])}. Write them "
-                    f"alike, or pass `decimal={dialect.decimal_point!r}` if this file is meant so."
+                    f"Cannot read {str(file)!r}: its numbers have {_DECIMALS[shown]}, such as "
+                    f"{dialect.decimal.example}, and {self._said('decimal', _DECIMALS[self.decimal])}. Write them "
+                    f"alike, or pass `decimal={shown!r}` if this file is meant so."
                 )
-            dialect = replace(dialect, decimal_point=self.decimal, unclear="")
+            dialect = replace(dialect, decimal=dialect.decimal.settle(self.decimal))
         if self.date_format is not None:
-            if self.date_format in DATE_ORDERS and dialect.date_example and dialect.date_format != self.date_format:
-                raise self._other_dates(file, dialect, self._said("date_format", f"{_words(self.date_format)}"))
-            dialect = replace(dialect, date_format=self.date_format, date_unclear="", date_columns=())
+            if self.date_format in DATE_ORDERS and dialect.dates.shown not in (None, self.date_format):
+                raise self._other_dates(file, dialect.dates, self._said("date_format", _words(self.date_format)))
+            dialect = replace(dialect, dates=dialect.dates.settle(self.date_format), date_columns=())
         return dialect
 
     def settle_together(self, dialects: Mapping[Path, Dialect]) -> dict[Path, Dialect]:
         """Files whose dates are all written in the order that one of them shows."""
         found = {file: self.settle(file, dialect) for file, dialect in dialects.items()}
-        showing = {file: dialect for file, dialect in found.items() if dialect.date_example}
+        showing = {file: dialect.dates for file, dialect in found.items() if dialect.dates.example}
         if self.date_format is not None or not showing:
-            order = next((dialect.date_format for dialect in found.values() if dialect.date_format), "")
-            return {file: replace(dialect, date_format=order) for file, dialect in found.items()}
-        first, order = next((file, dialect.date_format) for file, dialect in showing.items())
-        for file, dialect in showing.items():
-            if dialect.date_format != order:
-                raise self._other_dates(file, dialect, f"those of {str(first)!r} {_words(order)}")
-        return {file: replace(each, date_format=order, date_unclear="") for file, each in found.items()}
+            order = next((dialect.dates.value for dialect in found.values() if dialect.dates.value), "")
+            return {file: replace(each, dates=replace(each.dates, value=order)) for file, each in found.items()}
+        first, order = next((file, dates.value) for file, dates in showing.items())
+        for file, dates in showing.items():
+            if dates.value != order:
+                raise self._other_dates(file, dates, f"those of {str(first)!r} {_words(order)}")
+        return {file: replace(each, dates=each.dates.settle(order)) for file, each in found.items()}
 
-    def _other_dates(self, file: Path, dialect: Dialect, others: str) -> DataFileError:
+    def _other_dates(self, file: Path, dates: Notation, others: str) -> DataFileError:
         return DataFileError(
-            f"Cannot read {str(file)!r}: its dates have {_words(dialect.date_format)}, such as {dialect.date_example}, "
-            f"and {others}. Write them alike, or pass `date_format={dialect.date_format!r}` if this file is meant so."
+            f"Cannot read {str(file)!r}: its dates have {_words(dates.value)}, such as {dates.example}, "
+            f"and {others}. Write them alike, or pass `date_format={dates.value!r}` if this file is meant so."
         )
 
     def _said(self, name: str, what: str) -> str:

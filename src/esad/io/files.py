@@ -5,7 +5,7 @@ r"""The one door for data on disk: a path is opened and sniffed once, then read 
 ...     file = Path(folder) / "sizes.csv"
 ...     _ = file.write_text("name;size\nx;1,5\ny;NA\n")
 ...     data = open_data(file)
-...     data.names, data.dialect.decimal_point, data.read().to_pydict()
+...     data.names, data.dialect.decimal.value, data.read().to_pydict()
 (('name', 'size'), ',', {'name': ['x', 'y'], 'size': [1.5, None]})
 """
 
@@ -424,13 +424,14 @@ def _sniff(file: Path, reading: Reading) -> Dialect:
     if file.name.lower().endswith(excel.SUFFIXES):
         sheet = None if "sheet" in reading.noted and reading.sheet not in excel.sheet_names(file) else reading.sheet
         text = excel.read_sheet(file, sheet, decimal=reading.decimal, max_bytes=reading.max_unpacked)
-        dialect = replace(sniff(file, text=text), decimal_example="", encoding_example="")  # that is our own writing
+        dialect = sniff(file, text=text)
+        numbers, letters = (replace(own, example="") for own in (dialect.decimal, dialect.encoding))  # our own writing
+        dialect = replace(dialect, decimal=numbers, encoding=letters)
     else:
         dialect = sniff(file, encoding=reading.encoding, is_sure="encoding" not in reading.noted)
     if not dialect.date_columns or reading.date_format is not None:
         return dialect
-    order, example = csv.find_date_order(file, dialect)
-    return replace(dialect, date_format=order, date_example=example, date_unclear="") if order else dialect
+    return replace(dialect, dates=csv.find_date_order(file, dialect) or dialect.dates)
 
 
 def _no_rows(file: Path) -> DataFileError:
