@@ -91,7 +91,7 @@ class ScoreWriter:
             raise OutputError(f"Cannot write scores to {shown}: its name must end in one of {', '.join(_SUFFIXES)}.")
         if any(_is_same(self.path, other) for other in self.inputs):
             raise OutputError(f"Cannot write scores to {shown}: it is a file being read. Choose another path.")
-        own = self._columns()
+        own = self._own_columns()
         if self.data is None and len(own) < 3 + self.p_values + self.row_numbers:
             raise InputError(
                 f"The id column cannot be named {self.id_name!r}: the scores file has a column of that name. Rename it."
@@ -103,8 +103,8 @@ class ScoreWriter:
                 "scores alone."
             )
         first = next(iter(own))
-        columns = {first: own.pop(first), **dict.fromkeys(self.data or (), pa.string()), **own}
-        self._context = _open_sink(self.path, columns)
+        self._columns = {first: own.pop(first), **dict.fromkeys(self.data or (), pa.string()), **own}
+        self._context = _open_sink(self.path, self._columns)
         self._sink = self._context.__enter__()
         return self
 
@@ -145,24 +145,21 @@ class ScoreWriter:
             if (given is not None) != is_wanted:
                 raise InputError(f"`{name}` must be given if, and only if, the writer has a column for them.")
         rows = np.arange(self._n_rows, self._n_rows + len(values))
-        if data is not None:
-            cells: dict[str, Any] = {"line": rows + 2, **dict(zip(data.column_names, data.columns, strict=True))}
-        else:
-            cells = {self.id_name or "row": _id_array(rows if ids is None else ids)}
-        cells |= {"score": values, "anomaly": alarms}
+        cells: dict[str, Any] = {"line": rows + 2, "row": rows, "score": values, "anomaly": alarms}
         if p_values is not None:
             cells["p_value"] = np.asarray(p_values, dtype=np.float64)
         if data is not None:
             cells["reasons"] = pa.array(reasons, pa.string())
-        if self.row_numbers:
-            cells["row"] = rows
-        lengths = [len(values), len(alarms), len(next(iter(cells.values())))]
+            cells |= zip(data.column_names, data.columns, strict=True)
+        if ids is not None:
+            cells[self.id_name or "row"] = _id_array(ids)
+        lengths = [len(values), len(alarms), len(cells[next(iter(self._columns))])]
         if len(set(lengths)) > 1:
             raise InputError(f"Scores, alarms and ids must go together. Got {', '.join(map(str, lengths))}.")
-        self._sink.write(pa.table(cells))
+        self._sink.write(pa.table({name: cells[name] for name in self._columns}))
         self._n_rows += len(values)
 
-    def _columns(self) -> dict[str, pa.DataType]:
+    def _own_columns(self) -> dict[str, pa.DataType]:
         """Columns of the file but for `data`, with their types; that of the ids is only known when some come."""
         first = {self.id_name or "row": pa.string()} if self.data is None else {"line": pa.int64()}
         columns = first | {"score": pa.float64(), "anomaly": pa.bool_()}
