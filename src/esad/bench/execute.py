@@ -23,7 +23,7 @@ from esad.datasets import scenario
 from esad.datasets.dataset import Dataset
 from esad.datasets.scenario import Scenario
 from esad.detectors.deep import DeepDetector
-from esad.detectors.hybrid import HybridDetector
+from esad.detectors.solved import HybridDetector
 from esad.detectors.stacked import can_stack, fit_stack
 from esad.errors import InputError
 from esad.persist.checkpoint import Checkpoint

@@ -1,24 +1,34 @@
-"""What methods share whose model is solved for: no network, no training loop."""
+"""What methods share whose model is solved for: on the rows themselves, or on the codes of an autoencoder (hybrids)."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from dataclasses import field
+from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
-from torch import nn
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor, nn
 
+from esad import labels
 from esad.core import processes
 from esad.core.arguments import with_parameters
 from esad.core.random import seed_from
 from esad.detectors.base import Detector, Scores, State, TrainingScores
+from esad.detectors.deep import Phase
+from esad.detectors.standard import StandardDetector
 from esad.errors import InputError
+from esad.explain.attribution import Attribution
+from esad.networks.spec import NetworkSpec
 from esad.preprocess.inputs import Rows
 from esad.score.splits import held_out_parts
 from esad.solvers.base import RowModel
+from esad.train.autoencoder import AutoencoderObjective
 from esad.train.callbacks import Callback
 
-__all__ = ["ShallowDetector", "fit_and_score"]
+__all__ = ["HybridDetector", "ShallowDetector"]
+
+_SOLVED = "solved."  # what the names of the solved model's arrays begin with in a hybrid's file
 
 
 @with_parameters
@@ -54,7 +64,7 @@ class ShallowDetector(Detector):
         seed = seed_from(self.random_state)
         parts = held_out_parts(y, seed) if self.n_leaving_out(self.inputs_.kind) else np.full(len(y), -1)
         self.model_ = self._model()
-        return fit_and_score(self.model_, _flat(rows), y, parts == 0, seed=seed)
+        return _fit_and_score(self.model_, _flat(rows), y, parts == 0, seed=seed)
 
     def _contributions(self, rows: Rows) -> dict[str, Scores]:
         return {"score": self.model_.score(_flat(rows))}
@@ -70,7 +80,118 @@ class ShallowDetector(Detector):
         self.model_ = self._model().restore(arrays, plain, n_features=n_features)
 
 
-def fit_and_score(
+@with_parameters
+class HybridDetector(StandardDetector):
+    """An autoencoder, trained by the loop, whose codes a `RowModel` is fitted on. There is one member.
+
+    Parameters
+    ----------
+    network : {"auto", "mlp", "lenet", "conv"}
+        Of the autoencoder. Auto: "mlp" for tables, "lenet" for pictures.
+    n_epochs : int or "auto"
+        Of the autoencoder. Auto: 150, less on large data.
+    contamination : "auto" or float
+        Share of the training rows to flag; "auto" takes what labels and unlabelled rows tell.
+    ... : those of `StandardDetector`
+    """
+
+    can_stream: ClassVar[bool] = False
+    objective_: AutoencoderObjective = field(init=False)
+
+    scaling: str = "minmax"
+
+    @abstractmethod
+    def _model(self) -> RowModel:
+        """The model with the constructor's arguments, which it checks."""
+
+    def _objective(self, spec: NetworkSpec) -> AutoencoderObjective:
+        return AutoencoderObjective(spec)
+
+    def _phases(self, rows: Rows, y: NDArray[np.int8], device: torch.device) -> list[Phase]:
+        self._model()  # refuses wrong arguments before anything is trained
+        return super()._phases(rows, y, device)
+
+    def _training_scores(
+        self, rows: Rows, y: NDArray[np.int8], unseen_by: NDArray[np.int64], *, drawn: NDArray[np.bool_]
+    ) -> TrainingScores:
+        """Fit the model on the codes of the rows that the autoencoder has seen, then score all."""
+        self.model_ = self._model()
+        return _fit_and_score(self.model_, self._codes(rows), y, unseen_by == 0, seed=self.seed_)
+
+    def solve(self, X: Any, y: ArrayLike | None = None) -> Self:
+        """Fit the solved model anew on the codes of the trained autoencoder, after a change of its arguments.
+
+        `X` and `y` are those of `fit`. The threshold stays; a calibration, which is of other scores, does not.
+        """
+        rows = self.rows_of(X)
+        checked = labels.check(y, len(rows), warn=False)
+        seen = held_out_parts(checked, self.seed_) != 0
+        self.model_ = self._model().fit(self._codes(rows)[seen], checked[seen], seed=self.seed_)
+        self.calibration_, self.applied_ = None, None
+        return self
+
+    def _contributions(self, rows: Rows) -> dict[str, Scores]:
+        return {"score": self.model_.score(self._codes(rows))}
+
+    def _member_scores(self, rows: Rows) -> Scores:
+        return self.score_rows(rows)[None]
+
+    def _attribute(self, rows: Rows, expected: Rows) -> Attribution:
+        return Detector._attribute(self, rows, expected)  # the solved model has no gradient
+
+    def _terms_module(self) -> nn.Module:
+        if self.model_.jumps and self.inputs_.kind == "images":
+            raise InputError(
+                f"{type(self).__name__} of pictures cannot be exported: its score jumps where a code crosses a cut, "
+                "and codes that another runtime has convolved differ in their last digits."
+            )
+        objective = self._plain_objective()
+        assert isinstance(objective, AutoencoderObjective)
+        return nn.Sequential(_Coder(objective), self.model_.module())
+
+    def _doubled(self) -> AutoencoderObjective:
+        objective = super()._doubled()
+        assert isinstance(objective, AutoencoderObjective)
+        return objective
+
+    def _codes(self, rows: Rows) -> Rows:
+        codes = np.empty((len(rows), self.network_.n_codes), dtype=np.float32)
+
+        def keep(here: slice, terms: dict[str, Tensor]) -> None:
+            codes[here] = terms["code"][0, : here.stop - here.start].cpu().numpy()
+
+        # the solved model subtracts or jumps: no digit of a code may depend on the runtime
+        objective = self._doubled() if self._can_double(rows) else self.objective_
+        coder = objective.coder()
+        self._each_block(rows, keep, scorer=lambda x: {"code": coder(x)}, objective=objective)
+        return codes
+
+    def _state(self) -> State:
+        arrays, plain = super()._state()
+        solved, solved_plain = self.model_.state()
+        named = {f"{_SOLVED}{name}": value for name, value in solved.items()}
+        return arrays | named, plain | {"solved": solved_plain}
+
+    def _restore(self, arrays: dict[str, NDArray[Any]], plain: Any) -> None:
+        own = {name: value for name, value in arrays.items() if not name.startswith(_SOLVED)}
+        super()._restore(own, plain)
+        solved = {name.removeprefix(_SOLVED): arrays[name] for name in arrays.keys() - own.keys()}
+        self.model_ = self._model().restore(solved, plain["solved"], n_features=self.network_.n_codes)
+
+
+class _Coder(nn.Module):
+    """Rows (n, *features) of float32 -> the codes of the one member, (n, code) of float32."""
+
+    def __init__(self, objective: AutoencoderObjective) -> None:
+        super().__init__()
+        self.objective = objective
+        self.encode = objective.coder()
+
+    def forward(self, rows: Tensor) -> Tensor:
+        return self.encode(rows.to(next(self.objective.parameters()).dtype))[0].float()
+
+
+def _fit_and_score(
     model: RowModel, rows: Rows, y: NDArray[np.int8], left_out: NDArray[np.bool_], *, seed: int
 ) -> TrainingScores:
     """Fit a model without some of the rows; unlabelled rows that it has seen have no score for thresholds."""

@@ -15,7 +15,7 @@ Eq. (1) trains first, then the trees are grown on the codes: `esad.solvers.trees
 from typing import ClassVar
 
 from esad.core.arguments import with_parameters
-from esad.detectors.hybrid import HybridDetector
+from esad.detectors.solved import HybridDetector
 from esad.solvers.trees import ForestModel
 
 __all__ = ["IFHybrid"]

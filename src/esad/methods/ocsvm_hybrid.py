@@ -16,7 +16,7 @@ Eq. (1) trains first, then Eq. (2) is solved on the codes: `esad.solvers.one_cla
 from typing import ClassVar
 
 from esad.core.arguments import with_parameters
-from esad.detectors.hybrid import HybridDetector
+from esad.detectors.solved import HybridDetector
 from esad.solvers.one_class_svm import OneClassSVMModel
 
 __all__ = ["OCSVMHybrid"]

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from esad.core.arguments import with_parameters
-from esad.detectors.hybrid import HybridDetector
+from esad.detectors.solved import HybridDetector
 from esad.solvers.ssad import SSADModel
 from esad.train.objective import all_unlabelled
 
