@@ -117,3 +117,28 @@ def test_the_rows_of_a_file_are_counted_once(payments, monkeypatch, ids):
     again = IsolationForest(random_state=0).fit(data.X, data.y)
     assert (forest.anomaly_score(data.X) == again.anomaly_score(data.X)).all()
     assert forest.inputs_.schema == again.inputs_.schema == data.schema
+
+
+def test_labels_that_leave_little_to_learn_from_are_told_once(tmp_path):
+    file = tmp_path / "all.csv"
+    file.write_text("a,label\n" + "".join(f"{row % 7},normal\n" for row in range(40)))
+    with pytest.warns(UserWarning, match="every row is labelled.*`unlabelled_value`") as told:
+        TrainingData.from_file(file, label_column="label").fit(IsolationForest(random_state=0))
+    assert len(told) == 1
+    file.write_text("a\n" + "".join(f"{row}\n" for row in range(8)))
+    with pytest.warns(UserWarning, match="8 unlabelled rows to learn from"):
+        TrainingData.from_file(file).fit(IsolationForest(random_state=0))
+
+
+def test_known_anomalies_that_the_automatic_threshold_misses_are_told(tmp_path):
+    """The rows nearest to the middle are labelled as anomalies, for a method that cannot learn them."""
+    cloud = np.random.default_rng(0).normal(size=(80, 2)).round(4)
+    middle = set(np.argsort((cloud**2).sum(axis=1))[:4].tolist())
+    lines = [f"{a},{b},{'anomaly' if row in middle else ''}" for row, (a, b) in enumerate(cloud)]
+    (tmp_path / "cloud.csv").write_text("\n".join(["a,b,label", *lines]))
+    data, remarks = TrainingData.from_file(tmp_path / "cloud.csv", label_column="label"), []
+    with pytest.warns(UserWarning, match="flags 0 of the 4 labelled anomalies.*`from_labels`"):
+        data.fit(IsolationForest(random_state=0))
+    data.fit(IsolationForest(random_state=0), rule=esad.Threshold("labels"), on_remark=remarks.append)
+    data.fit(IsolationForest(contamination=0.1, random_state=0), on_remark=remarks.append)
+    assert remarks == []

@@ -30,7 +30,6 @@ __all__ = ["blame_settings", "build_detector", "check_model_out", "fit"]
 
 _THRESHOLD = "Threshold (one of these)"  # where the help shows them
 AUTO = "auto"  # what --method says where the data shall decide
-_FEW_ROWS = 20  # with fewer unlabelled rows no member can leave some out, and the threshold rests on rows trained on
 _OTHER_SUFFIXES = (
     *(".csv", ".tsv", ".parquet", ".pq", ".gz", ".json", ".npz", ".xlsx", ".html", ".txt"),
     *(".pkl", ".pickle", ".joblib", ".pt", ".pth", ".pt2", ".onnx", ".safetensors", ".h5", ".zip"),
@@ -156,7 +155,6 @@ def fit(
             if reason:
                 output.say(f"Method: {method}. {reason}")
             _show_reading(data, training)
-        _warn_of_labels(training)
         searched = _search(detector, training, shown=not quiet) if search else None
         if searched is not None:
             detector = searched.detector
@@ -171,10 +169,15 @@ def fit(
                 GracefulStop(checkpoint) as stop,
             ):
                 watch = output.TrainingBar(progress, f"training {type(detector).__name__}")
-                training.fit(detector, rule=rule, callbacks=[checkpoint, watch, stop], **calibration)
+                training.fit(
+                    detector,
+                    rule=rule,
+                    callbacks=[checkpoint, watch, stop],
+                    on_remark=output.remark,
+                    **calibration,
+                )
             if not failures.is_first():  # of several processes only the first goes on after the training
                 return
-            _mention_labels(detector)
             summary = training.summarize(detector)
             detector.save(out, with_cases=keep_cases)
         except KeyboardInterrupt as interrupt:
@@ -184,8 +187,6 @@ def fit(
             raise output.Interrupted(_tell_way_back(checkpoint.path, context.obj)) from interrupt
         checkpoint.remove()
     summary |= {"seconds": time.perf_counter() - started, "resumed_step": checkpoint.resumed_step}
-    if rule is None and detector.contamination == "auto" and training.label_counts().n_anomaly < training.n_rows:
-        _warn_of_misses(summary)
     if as_json:
         found = {} if searched is None else {"search": searched.to_json()}
         output.json_out({"model": str(out), "method": method, "data": training.to_json()} | found | summary)
@@ -396,44 +397,7 @@ def _kinds(columns: "tuple[Column, ...]") -> Iterator[str]:
         yield f"{sum(column.kind == kind for column in columns):,} {kind}"
 
 
-def _warn_of_labels(training: "TrainingData") -> None:
-    """Say what labels and rows leave too little to learn from."""
-    labels = training.label_counts()
-    if not labels.n_unlabelled:
-        usual = "none is left to learn what is usual from"
-        if labels.n_normal:
-            usual = f"what is usual is learned from the {output.counted(labels.n_normal, 'row')} labelled normal"
-        output.warn(
-            f"every row is labelled, so {usual}. Leave the label of rows that nobody looked at blank, or say which "
-            "value means that with --unlabelled-value."
-        )
-    elif labels.n_unlabelled < _FEW_ROWS:
-        rows = output.counted(labels.n_unlabelled, "unlabelled row")
-        output.warn(f"{rows} to learn from: alarms among new rows mean little. Give {_FEW_ROWS} or more.")
-
-
 # ---------------------------------------------------------------------- what came out
-
-
-def _mention_labels(detector: "Detector") -> None:
-    """Say when labelled anomalies that would be missed have lowered the automatic threshold."""
-    applied = detector.applied_
-    if applied is not None and applied.chosen_by == "missed anomalies" and applied.usual is not None:
-        anomalies = detector.training_scores_[detector.training_labels_ < 0]
-        known = output.counted(len(anomalies), "labelled anomaly", "labelled anomalies")
-        n_flagged = (anomalies > applied.usual).sum()
-        output.note(f"the usual threshold would flag {n_flagged:,} of the {known}: they lower it.")
-
-
-def _warn_of_misses(summary: dict[str, Any]) -> None:
-    """Say when the automatic threshold misses most of what the user knows to be anomalies."""
-    n_known, n_flagged = summary.get("n_labelled_anomaly", 0), summary.get("n_labelled_anomaly_flagged", 0)
-    if 2 * n_flagged < n_known:
-        known = output.counted(n_known, "labelled anomaly", "labelled anomalies")
-        output.warn(
-            f"the automatic threshold flags {n_flagged:,} of the {known}. To flag more rows, fit with "
-            "--threshold-from-labels, or with --contamination and the share to flag."
-        )
 
 
 def _show_summary(summary: dict[str, Any], out: Path) -> None:

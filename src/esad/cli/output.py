@@ -64,6 +64,7 @@ _OPTIONS = {  # parameters of the library that are options here, some by another
             "anomaly_value",
             "calibration_ratio",
             "cases",
+            "contamination",
             "cross_calibration",
             "date_format",
             "decimal",
@@ -87,6 +88,7 @@ _OPTIONS = {  # parameters of the library that are options here, some by another
             "with_data",
         )
     },
+    "from_labels": "--threshold-from-labels",
     "n_labels": "--labels",
     "n_members": "--members",
 }

@@ -1,6 +1,7 @@
 """Data to learn from, read from a file or folder: features, labels, roles of the columns, and what looks odd."""
 
 import os
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -78,7 +79,7 @@ class TrainingData:
     >>> import tempfile
     >>> from esad import IsolationForest, TrainingData
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     lines = [f"S{row},{row % 7},{'fraud' if row == 3 else ''}" for row in range(40)]
+    ...     lines = [f"S{row},{row % 7 + 90 * (row == 3)},{'fraud' if row == 3 else ''}" for row in range(40)]
     ...     file = Path(folder) / "payments.csv"
     ...     _ = file.write_text("\n".join(["serial,amount,verdict", *lines]))
     ...     data = TrainingData.from_file(file, label_column="verdict", anomaly_value="fraud", id_column="serial")
@@ -321,6 +322,7 @@ class TrainingData:
         calibration_ratio: float | None = None,
         cross_calibration: bool = False,
         callbacks: "Sequence[Callback]" = (),
+        on_remark: OnRemark = checks.tell,
     ) -> AnyDetector:
         """Fit a detector, whole or in parts, set its threshold and let it keep the roles of the columns.
 
@@ -333,14 +335,20 @@ class TrainingData:
             As for `Detector.fit`.
         cross_calibration : bool
             Calibrate with the rows that each member left out anyway.
+        on_remark : callable, optional
+            Told, as in `from_file`, of labels that leave little to learn from, and of known anomalies that the
+            automatic threshold misses.
 
         Returns
         -------
         detector
         """
+        _tell_all(checks.check_labels(self.label_counts()), on_remark)
         if self.survey is None:
             X = self.X if self.kind == "images" else self._table or Table.from_any(self.X)  # was looked at
-            detector.fit(X, self.y, calibration_ratio=calibration_ratio, callbacks=callbacks)
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "`y` labels every row")  # that has been told
+                detector.fit(X, self.y, calibration_ratio=calibration_ratio, callbacks=callbacks)
         else:
             detector.fit_stream(self.survey, calibration_ratio=calibration_ratio, callbacks=callbacks)
         detector.notes_ = self.notes
@@ -352,7 +360,25 @@ class TrainingData:
             detector.fit_threshold(
                 false_alarm_rate=rule.level if rule.rule == "false_alarm" else None, from_labels=rule.rule == "labels"
             )
+        if rule is None and detector.contamination == "auto":
+            _tell_all(self._check_automatic_threshold(detector), on_remark)
         return detector
+
+    def _check_automatic_threshold(self, detector: "Detector") -> Iterator[Remark]:
+        """Look for labelled anomalies that have lowered the threshold, and for a threshold that misses most of them."""
+        is_anomaly, applied = detector.training_labels_ < 0, detector.applied_
+        n_known = int(is_anomaly.sum())
+        known = counted(n_known, "labelled anomaly", "labelled anomalies")
+        if applied is not None and applied.chosen_by == "missed anomalies" and applied.usual is not None:
+            n_usual = int((detector.training_scores_[is_anomaly] > applied.usual).sum())
+            yield Remark("note", f"the usual threshold would flag {n_usual:,} of the {known}: they lower it.")
+        n_flagged = int((detector.training_totals_[is_anomaly] > detector.threshold_).sum())
+        if 2 * n_flagged < n_known and self.label_counts().n_anomaly < self.n_rows:
+            yield Remark(
+                "warning",
+                f"the automatic threshold flags {n_flagged:,} of the {known}. To flag more rows, fit the threshold "
+                "with `from_labels`, or with `contamination` and the share to flag.",
+            )
 
     def summarize(self, detector: "Detector") -> dict[str, Any]:
         """What a detector just fitted does on the rows it learned from, those held out for a calibration included."""

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from esad.core.text import listed
+from esad.core.text import counted, listed
+from esad.labels import LabelCounts
 from esad.table.parse import DATE_ORDERS, read_numerals
 from esad.table.table import Column, Schema, Table
 
@@ -25,6 +26,7 @@ __all__ = [
     "check_columns",
     "check_dialect",
     "check_kinds",
+    "check_labels",
     "check_notation",
     "check_texts",
     "names_the_answer",
@@ -35,6 +37,7 @@ logger = logging.getLogger("esad")
 
 # Names under which files carry the answer; such a column among the features is most often a leak.
 _ANSWERS = ("anomaly", "class", "fraud", "ground_truth", "label", "labels", "outlier", "target", "truth", "y")
+_FEW_ROWS = 20  # with fewer unlabelled rows no member can leave some out, and the threshold rests on rows trained on
 _MIN_COUNTED_ROWS = 20
 _MAX_LOOKED_AT = 10_000
 _MAX_MARKS = 3  # words that stand for "no number" in one column
@@ -259,3 +262,20 @@ def _counting_columns(features: pa.Table) -> Iterable[str]:
             values = column.combine_chunks()
             if pc.all(pc.greater(values[1:], values[:-1])).as_py():
                 yield kind.name
+
+
+def check_labels(counts: LabelCounts) -> Iterator[Remark]:
+    """Look for labels that leave too few rows to learn from what is usual."""
+    if not counts.n_unlabelled:
+        usual = "none is left to learn what is usual from"
+        if counts.n_normal:
+            usual = f"what is usual is learned from the {counted(counts.n_normal, 'row')} labelled normal"
+        yield Remark(
+            "warning",
+            f"every row is labelled, so {usual}. Leave the label of rows that nobody looked at blank, or say which "
+            "value means that with `unlabelled_value`.",
+        )
+    elif counts.n_unlabelled < _FEW_ROWS:
+        rows = counted(counts.n_unlabelled, "unlabelled row")
+        text = f"{rows} to learn from: alarms among new rows mean little. Give {_FEW_ROWS} or more."
+        yield Remark("warning", text)
