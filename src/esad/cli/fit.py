@@ -316,10 +316,10 @@ def _search(detector: "Detector", training: "TrainingData", *, shown: bool) -> "
 def check_model_out(out: Path, inputs: Sequence[Path]) -> None:
     """Find out before the training whether the model can be written after it."""
     from esad.core.atomic import check_writable
-    from esad.io.pictures import is_picture
+    from esad.io.pictures import SUFFIXES as PICTURES
 
     # a slip must not replace another file, nor a model pass for one
-    if out.suffix.lower() in _OTHER_SUFFIXES or is_picture(out):
+    if out.suffix.lower() in (*_OTHER_SUFFIXES, *PICTURES):
         raise OutputError(f"Cannot write the model to {str(out)!r}: that is no name for a model. Let it end in .esad.")
     output.refuse_same_file(out, inputs)
     check_writable(out)
