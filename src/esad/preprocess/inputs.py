@@ -81,7 +81,21 @@ class Inputs:
         Mean of the presumed normal training pictures; None for tables, and in files of before it was kept.
     estimator : str
         Name of the detector, for messages.
+
+    Attributes
+    ----------
+    kind : {"table", "images"}
+        What it takes.
+    schema : Schema or None
+        The columns of a table; None for pictures.
+    shape : tuple of int
+        Of one transformed row: (features,) or (channels, height, width).
+    described_names : tuple of str
+        The columns of `described`.
     """
+
+    schema: Schema | None
+    shape: tuple[int, ...]
 
     def __init__(
         self,
@@ -95,23 +109,12 @@ class Inputs:
         self.preprocessor = preprocessor
         self.minimum, self.span = minimum, span
         self.mean_picture, self.estimator = mean_picture, estimator
-
-    @property
-    def kind(self) -> str:
-        """What it takes: "table" or "images"."""
-        return "table" if isinstance(self.preprocessor, TabularPreprocessor) else "images"
-
-    @property
-    def schema(self) -> Schema | None:
-        """The columns of a table; None for pictures."""
-        return self.preprocessor.schema_ if isinstance(self.preprocessor, TabularPreprocessor) else None
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape of one transformed row: (features,) or (channels, height, width)."""
-        if isinstance(self.preprocessor, TabularPreprocessor):
-            return (self.preprocessor.n_features_out_,)
-        return tuple(self.preprocessor.shape_)
+        if isinstance(preprocessor, TabularPreprocessor):
+            self.kind, self.schema, self.shape = "table", preprocessor.schema_, (preprocessor.n_features_out_,)
+            self.described_names = preprocessor.schema_.names
+        else:
+            self.kind, self.schema, self.shape = "images", None, preprocessor.shape_
+            self.described_names = _measures(n_channels=preprocessor.shape_[0])
 
     @property
     def typical(self) -> Rows:
@@ -121,18 +124,23 @@ class Inputs:
         return np.full(self.shape, 0.5, dtype=np.float32) if self.mean_picture is None else self.mean_picture
 
     @property
+    def _tabular(self) -> TabularPreprocessor:
+        """The preprocessing of a table, where there is one."""
+        assert isinstance(self.preprocessor, TabularPreprocessor)
+        return self.preprocessor
+
+    @property
     def columns(self) -> NDArray[np.intp]:
         """The column behind each feature of a table."""
-        assert isinstance(self.preprocessor, TabularPreprocessor)
-        return self.preprocessor.feature_sources_
+        return self._tabular.feature_sources_
 
     def observed(self, X: Any) -> list[NDArray[Any]]:
         """The cells of a table that `transform` takes, in training order, one object array per column."""
-        assert isinstance(self.preprocessor, TabularPreprocessor)
+        schema = self._tabular.schema_
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # `transform` has given them
-            table = self.preprocessor.schema_.align(X if isinstance(X, Table) else Table.from_any(X))
-        return [_as_cells(table.column(index), kind) for index, kind in enumerate(self.preprocessor.schema_.kinds)]
+            table = schema.align(X if isinstance(X, Table) else Table.from_any(X))
+        return [_as_cells(table.column(index), kind) for index, kind in enumerate(schema.kinds)]
 
     def cells(self, rows: NDArray[Any], has_value: NDArray[np.bool_] | None = None) -> list[NDArray[Any]]:
         """Rows of a table in the user's own units and categories, one object array per column.
@@ -140,12 +148,11 @@ class Inputs:
         A column that never varied in training is given as it was then, whatever the row says. `has_value` as for
         `TabularPreprocessor.cells`.
         """
-        assert isinstance(self.preprocessor, TabularPreprocessor)
-        constant = [column.is_constant for column in self.preprocessor.schema_.columns]
+        constant = [column.is_constant for column in self._tabular.schema_.columns]
         rows = np.where(np.array(constant)[self.columns], self.typical, rows)
         if self.minimum is not None and self.span is not None:
             rows = rows * self.span + self.minimum
-        return self.preprocessor.cells(rows, has_value)
+        return self._tabular.cells(rows, has_value)
 
     @classmethod
     def fit(
@@ -192,10 +199,9 @@ class Inputs:
         if isinstance(data, Table) != (self.kind == "table"):
             wanted, came = ("a table", "pictures") if self.kind == "table" else ("pictures", "a table")
             raise SchemaError(f"This {self.estimator} was trained on {wanted}. Got {came} of shape {_shape(data)}.")
-        if isinstance(self.preprocessor, TabularPreprocessor):
-            assert isinstance(data, Table)
-            return self._rescale(self.preprocessor.transform(data, estimator=self.estimator))
-        assert isinstance(data, np.ndarray)
+        if isinstance(data, Table):
+            return self._rescale(self._tabular.transform(data, estimator=self.estimator))
+        assert isinstance(self.preprocessor, ImagePreprocessor)
         return self.preprocessor.transform(data)
 
     def described(self, data: Table | NDArray[Any]) -> Table:
@@ -208,20 +214,11 @@ class Inputs:
         >>> inputs.described(pictures).names
         ('brightness', 'contrast')
         """
-        if isinstance(self.preprocessor, TabularPreprocessor) and isinstance(data, Table):
-            return self.preprocessor.schema_.align(data, estimator=self.estimator)
+        if self.schema is not None and isinstance(data, Table):
+            return self.schema.align(data, estimator=self.estimator)
         rows = self.rows_of(data)
         measures = np.concatenate([rows.mean(axis=(2, 3)), rows.std(axis=(2, 3))], axis=1)
         return Table(names=self.described_names, named=True, matrix=measures.astype(np.float64))
-
-    @property
-    def described_names(self) -> tuple[str, ...]:
-        """The columns of `described`."""
-        if isinstance(self.preprocessor, TabularPreprocessor):
-            return self.preprocessor.schema_.names
-        n_channels = self.shape[0]
-        channels = [""] if n_channels == 1 else [f" of channel {channel}" for channel in range(n_channels)]
-        return tuple(f"{measure}{channel}" for measure in ("brightness", "contrast") for channel in channels)
 
     def _rescale(self, rows: Rows) -> Rows:
         return rows if self.minimum is None or self.span is None else (rows - self.minimum) / self.span
@@ -258,6 +255,12 @@ class Inputs:
             is_scale = scale is not None and scale.dtype == np.float32 and scale.shape == (tabular.n_features_out_,)
             expect(is_scale and bool(np.isfinite(np.asarray(scale)).all()), "the scales of the inputs")
         return cls(tabular, minimum=scales[0], span=scales[1], estimator=estimator)
+
+
+def _measures(n_channels: int) -> tuple[str, ...]:
+    """What pictures are described by."""
+    channels = [""] if n_channels == 1 else [f" of channel {channel}" for channel in range(n_channels)]
+    return tuple(f"{measure}{channel}" for measure in ("brightness", "contrast") for channel in channels)
 
 
 def _as_cells(column: NDArray[Any], kind: str) -> NDArray[Any]:
