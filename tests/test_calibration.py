@@ -8,7 +8,7 @@ from support import methods, small_labels, tiny
 import esad
 from esad import IsolationForest
 from esad.errors import InputError
-from esad.score.splits import calibration_rows
+from esad.score.splits import draw_calibration
 
 
 @pytest.mark.parametrize("name", methods())
@@ -43,7 +43,7 @@ def test_rows_held_out_change_nothing_in_the_training_but_their_absence(rows):
     X, y = rows
     detector = IsolationForest(n_trees=10, random_state=0).fit(X, y, calibration_ratio=0.3)
     moved = X.copy()
-    held_out = np.flatnonzero(calibration_rows(y.astype(np.int8), 0.3, 0))
+    held_out = np.flatnonzero(draw_calibration(y.astype(np.int8), 0.3, 0))
     moved[held_out] *= 1e6
     again = IsolationForest(n_trees=10, random_state=0).fit(moved, y, calibration_ratio=0.3)
     np.testing.assert_array_equal(again.anomaly_score(X), detector.anomaly_score(X))

@@ -7,7 +7,7 @@ from sklearn.metrics import roc_auc_score
 
 from esad import SSAD, SSADHybrid
 from esad.errors import InputError
-from esad.score.splits import held_out_parts
+from esad.score.splits import draw_held_out
 from esad.solvers.ssad import SSADModel
 
 ARGUMENTS = {"kappa": 1.0, "eta_unlabelled": "auto", "eta_labelled": 1.0, "gamma": "auto", "tol": 1e-3}
@@ -30,7 +30,7 @@ def hidden_kind():
 def test_scores_are_the_solvers_on_rows_without_a_tenth_of_the_unlabelled(rows):
     X, y = rows
     detector = SSAD(random_state=3).fit(X, y)
-    seen = held_out_parts(y.astype(np.int8), 3) != 0
+    seen = draw_held_out(y.astype(np.int8), 3) != 0
     assert 0 < np.count_nonzero(~seen) <= 10
     flat = rows_of(detector, X)
     model = SSADModel(**ARGUMENTS).fit(flat[seen], y[seen].astype(np.int8), seed=3)
@@ -59,7 +59,7 @@ def test_the_hybrid_solves_on_the_codes(rows):
     detector = SSADHybrid(n_epochs=5, random_state=3).fit(X, y)
     with torch.no_grad():
         codes = detector.objective_.encoder(torch.from_numpy(rows_of(detector, X))[None])[0].numpy()
-    seen = held_out_parts(y.astype(np.int8), 3) != 0
+    seen = draw_held_out(y.astype(np.int8), 3) != 0
     model = SSADModel(**ARGUMENTS).fit(codes[seen], y[seen].astype(np.int8), seed=3)
     np.testing.assert_allclose(detector.anomaly_score(X), model.score(codes), atol=1e-4)
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.stats import binom, false_discovery_control
 
 from esad.errors import InputError, ModelFileError
-from esad.score.conformal import Calibration, discoveries, rows_needed
+from esad.score.conformal import Calibration, discoveries, n_rows_needed
 
 numbers = st.floats(-1e6, 1e6)
 
@@ -36,8 +36,8 @@ def test_a_higher_score_never_has_a_larger_p_value(rows, new):
 )
 def test_alarms_are_exactly_the_p_values_of_at_most_alpha(rows, alpha):
     calibration = Calibration.of([rows], "given")
-    if len(rows) < rows_needed(alpha):
-        with pytest.raises(InputError, match=f"at least {rows_needed(alpha)} calibration rows. Got {len(rows)}"):
+    if len(rows) < n_rows_needed(alpha):
+        with pytest.raises(InputError, match=f"at least {n_rows_needed(alpha)} calibration rows. Got {len(rows)}"):
             calibration.threshold(alpha)
         return
     new = np.arange(-1.0, 11.0)
@@ -48,7 +48,7 @@ def test_alarms_are_exactly_the_p_values_of_at_most_alpha(rows, alpha):
 
 @pytest.mark.parametrize("alpha", [0.4, 0.1, 0.05, 0.01, 1 / 3])
 def test_the_rows_needed_are_just_enough(alpha):
-    n_needed = rows_needed(alpha)
+    n_needed = n_rows_needed(alpha)
     assert n_needed == math.ceil(1 / alpha) - 1
     Calibration.of([np.arange(n_needed)], "given").threshold(alpha)
     with pytest.raises(InputError, match=f"needs at least {n_needed:,} calibration rows. Got {n_needed - 1}"):

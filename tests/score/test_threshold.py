@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from esad.errors import InputError, LabelError
-from esad.score.threshold import Applied, Threshold
+from esad.score.threshold import FittedThreshold, Threshold
 
 any_scores = hnp.arrays(
     np.float64, st.integers(1, 60), elements=st.floats(allow_nan=False, allow_infinity=False, width=64)
@@ -206,7 +206,7 @@ def test_a_forecast_counts_what_was_not_trained_on():
 def test_how_a_threshold_came_about_survives_json(scores, data):
     y = data.draw(hnp.arrays(np.int8, len(scores), elements=st.sampled_from([-1, 0, 1])))
     applied = Threshold().apply(scores, y, basis="training")
-    again = Applied.from_json(json.loads(json.dumps(applied.to_json())))
+    again = FittedThreshold.from_json(json.loads(json.dumps(applied.to_json())))
     assert again == applied
     assert str(again) == str(applied)
 
@@ -224,7 +224,7 @@ def test_how_a_threshold_came_about_survives_json(scores, data):
 def test_a_damaged_account_of_a_threshold_is_refused(damage):
     plain = Threshold().apply(np.arange(30.0)).to_json()
     with pytest.raises(InputError, match="damaged"):
-        Applied.from_json(plain | damage)
+        FittedThreshold.from_json(plain | damage)
 
 
 def f1_score(truth, flagged):

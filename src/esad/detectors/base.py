@@ -35,8 +35,8 @@ from esad.explain.reasons import HeatMaps, Reasons
 from esad.io.checks import check_texts
 from esad.preprocess.inputs import Inputs, Rows, read, reference_rows
 from esad.score.conformal import Calibration
-from esad.score.splits import calibration_rows
-from esad.score.threshold import Threshold, among_known
+from esad.score.splits import draw_calibration
+from esad.score.threshold import Threshold, keep_among_scores
 from esad.table.profile import MAX_ROWS, Profile, profiled_rows
 from esad.table.table import Schema, Table, take_rows
 from esad.train.callbacks import Callback
@@ -151,7 +151,7 @@ class Detector(Decider, OutlierMixin, BaseEstimator):  # type: ignore[misc]  # s
         data, checked = self._read(X, y)
         held_out = None
         if calibration_ratio is not None:
-            chosen = calibration_rows(checked, calibration_ratio, seed_from(self.random_state))
+            chosen = draw_calibration(checked, calibration_ratio, seed_from(self.random_state))
             held_out, data, checked = take_rows(data, chosen), take_rows(data, ~chosen), checked[~chosen]
         rows = self._learn_inputs(data, checked)
         if not isinstance(X, Table):  # whoever has read a table himself has looked at it
@@ -226,7 +226,7 @@ class Detector(Decider, OutlierMixin, BaseEstimator):  # type: ignore[misc]  # s
         else:
             applied = self._applied_to_training(threshold)
         if threshold.rule == "auto":  # a rule under which nothing known is an alarm, or most of it, says nothing
-            applied = replace(applied, value=among_known(applied.value, scores.total, checked))
+            applied = replace(applied, value=keep_among_scores(applied.value, scores.total, checked))
         self._set_threshold(replace(applied, forecast=self._forecast(applied.value)))
         if held_out is not None:
             held_out_scores = self.score_rows(self.inputs_.rows_of(held_out))

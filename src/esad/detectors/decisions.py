@@ -17,7 +17,7 @@ from esad.errors import InputError, ModelFileError, TrainingError
 from esad.preprocess.inputs import Inputs, Rows
 from esad.score.conformal import Calibration
 from esad.score.drift import LEVEL, MIN_DISTANCE, Drift, DriftMonitor
-from esad.score.threshold import Applied, Forecast, Threshold
+from esad.score.threshold import FittedThreshold, Forecast, Threshold
 from esad.table.profile import Profile
 
 __all__ = ["Decider", "NoProbabilityError", "Scores", "TrainingScores"]
@@ -75,7 +75,7 @@ class Decider:
     training_scores_, training_labels_, training_unseen_by_, training_unseen_, training_totals_ : ndarray
         What `TrainingScores` has of the training rows; a detector read from a file has none.
     calibration_ : Calibration or None
-    applied_ : Applied or None
+    applied_ : FittedThreshold or None
         How the threshold was set and what it is expected to do; None where an older file does not say.
     profile_ : Profile or None
     """
@@ -88,7 +88,7 @@ class Decider:
     training_unseen_: NDArray[np.bool_]
     training_totals_: Scores
     calibration_: Calibration | None
-    applied_: Applied | None
+    applied_: FittedThreshold | None
     profile_: Profile | None
 
     @abstractmethod
@@ -205,7 +205,7 @@ found (95 %: 69 % to 100 %)
             raise InputError("A detector read from a file has no training scores. Give `X`, rows kept apart.")
         return self
 
-    def _applied_to_training(self, rule: Threshold) -> Applied:
+    def _applied_to_training(self, rule: Threshold) -> FittedThreshold:
         """The threshold on scores by members that have not seen the row; of labelled rows as far as they count."""
         scores, y = self.training_scores_, self.training_labels_
         known = np.isfinite(scores)
@@ -219,7 +219,7 @@ found (95 %: 69 % to 100 %)
         """What a threshold does to training rows that some member has not seen."""
         return Forecast.of(value, self.training_scores_, self.training_labels_, self.training_unseen_)
 
-    def _set_threshold(self, applied: Applied) -> None:
+    def _set_threshold(self, applied: FittedThreshold) -> None:
         self.offset_, self.applied_ = -applied.value, applied
 
     # ------------------------------------------------------------------ p-values
@@ -287,7 +287,9 @@ found (95 %: 69 % to 100 %)
             if hasattr(self, "training_scores_"):
                 known = self._forecast(value)
                 forecast = replace(forecast, n_anomalies=known.n_anomalies, n_found=known.n_found)
-            self._set_threshold(Applied(Threshold("false_alarm", alpha), "calibration", value, forecast=forecast))
+            self._set_threshold(
+                FittedThreshold(Threshold("false_alarm", alpha), "calibration", value, forecast=forecast)
+            )
         self.calibration_ = calibration
         return self
 

@@ -27,7 +27,7 @@ from esad.explain.network import NetworkExplainer
 from esad.persist.contents import check_weights
 from esad.persist.graph import ObjectiveTerms
 from esad.preprocess.inputs import Rows, reference_rows
-from esad.score.splits import held_out_parts
+from esad.score.splits import draw_held_out
 from esad.train import stopping
 from esad.train.callbacks import Callback
 from esad.train.loop import Phase, Settings, place, train_phases
@@ -174,7 +174,7 @@ class DeepDetector(Detector):
         n_members = self.n_leaving_out(self.inputs_.kind)
         if not n_members:
             return np.full(len(y), -1)
-        return held_out_parts(y, self.seed_, n_anomaly_parts=n_members if self.holds_out_anomalies else 0)
+        return draw_held_out(y, self.seed_, n_anomaly_parts=n_members if self.holds_out_anomalies else 0)
 
     def _member_scores(self, rows: Rows) -> Scores:
         return _by_member(self.objective_.contributions(self._raw_terms(rows)))

@@ -18,7 +18,7 @@ from esad.io.notes import Notes
 from esad.persist import bundle
 from esad.preprocess.inputs import Inputs
 from esad.score.conformal import Calibration
-from esad.score.threshold import Applied
+from esad.score.threshold import FittedThreshold
 from esad.table.profile import Profile
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def _from_state(manifest: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> De
     if not isinstance(threshold, float | int) or isinstance(threshold, bool) or not np.isfinite(threshold):
         raise ModelFileError(f"its threshold must be a number. Got {threshold!r}")
     detector.offset_ = -float(threshold)
-    detector.applied_ = Applied.from_json(manifest["applied"]) if "applied" in manifest else None
+    detector.applied_ = FittedThreshold.from_json(manifest["applied"]) if "applied" in manifest else None
     detector._restore(groups["model"], manifest["model"])
     detector.calibration_ = None
     if "calibration" in manifest or groups["calibration"]:

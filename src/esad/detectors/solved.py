@@ -21,7 +21,7 @@ from esad.errors import InputError
 from esad.explain.attribution import Attribution
 from esad.networks.spec import NetworkSpec
 from esad.preprocess.inputs import Rows
-from esad.score.splits import held_out_parts
+from esad.score.splits import draw_held_out
 from esad.solvers.base import RowModel
 from esad.train.autoencoder import AutoencoderObjective
 from esad.train.callbacks import Callback
@@ -62,7 +62,7 @@ class ShallowDetector(Detector):
                 "Run it without torchrun."
             )
         seed = seed_from(self.random_state)
-        parts = held_out_parts(y, seed) if self.n_leaving_out(self.inputs_.kind) else np.full(len(y), -1)
+        parts = draw_held_out(y, seed) if self.n_leaving_out(self.inputs_.kind) else np.full(len(y), -1)
         self.model_ = self._model()
         return _fit_and_score(self.model_, _flat(rows), y, parts == 0, seed=seed)
 

@@ -29,7 +29,7 @@ from esad.io.stream import PictureStream, TableStream
 from esad.labels import LabelCounts
 from esad.labels import counts as count_labels
 from esad.preprocess.inputs import reference_rows
-from esad.score.splits import N_PARTS, calibration_rows, held_out_rows
+from esad.score.splits import N_PARTS, draw_calibration, n_held_out_rows
 from esad.score.threshold import Threshold
 from esad.table.statistics import TableStatistics
 from esad.table.table import Schema, Table, join_rows
@@ -438,12 +438,12 @@ class TrainingData:
         if self.survey is not None:
             check_share("`calibration_ratio`", ratio)
             return self.survey.n_calibration(ratio)
-        return int(calibration_rows(self.labels, ratio, seed_from(detector.random_state)).sum())
+        return int(draw_calibration(self.labels, ratio, seed_from(detector.random_state)).sum())
 
     def _n_held_out(self, detector: "Detector") -> int:
         """How many unlabelled rows some member will leave out."""
         n_members = 0 if self.survey is not None else detector.n_leaving_out(self.kind)
-        return held_out_rows(self.label_counts().n_unlabelled, n_members) if n_members else 0
+        return n_held_out_rows(self.label_counts().n_unlabelled, n_members) if n_members else 0
 
     def _check_false_alarm(self, rule: Threshold, detector: "Detector") -> None:
         """Refuse a rate for which too few rows will be left: of the unlabelled, only those a member has not seen."""
@@ -462,7 +462,7 @@ class TrainingData:
         advice += f"{n_held_out:,} of {counts.n_unlabelled:,} with {counted(n_members, 'member')}."
         most = n_members if "n_members" not in detector.get_params() else N_PARTS
         for number in range(n_members + 1, most + 1):
-            if _refusal(rule, replace(counts, n_unlabelled=held_out_rows(counts.n_unlabelled, number))) is None:
+            if _refusal(rule, replace(counts, n_unlabelled=n_held_out_rows(counts.n_unlabelled, number))) is None:
                 advice += f" `n_members={number}` would do."
                 break
         raise InputError(f"{error} {advice}") from error

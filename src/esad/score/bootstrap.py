@@ -6,7 +6,7 @@ them. A resample of all rows, anomalies and normal rows apart, then is one multi
 the exact bootstrap, at a price that depends on the number of anomalies only.
 
 Beyond `MAX_CELLS` cells, neighbours are merged and count as ties. Then the values move a little, equally for all
-resamples, which is why this module gives shifts from the value on the same cells without resampling.
+resamples, which is why this module gives differences from the value on the same cells without resampling.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["MAX_CELLS", "Shifts", "cells", "resamples", "shifts"]
+__all__ = ["MAX_CELLS", "Differences", "count_by_cell", "draw_differences", "draw_resamples"]
 
 MAX_CELLS: Final = 4096
 _BLOCK: Final = 64  # resamples drawn together: 2 x 64 x 4096 counts fit into cache
@@ -24,31 +24,33 @@ Counts = NDArray[np.int64]
 Values = NDArray[np.float64]
 
 
-class Shifts(NamedTuple):
-    """How far each resample is from the value on all rows, shape (n_bootstrap,) each."""
+class Differences(NamedTuple):
+    """The value of each resample less the value on all rows, shape (n_bootstrap,) each."""
 
     auc: Values
     average_precision: Values
 
 
-def shifts(scores: Values, is_anomaly: NDArray[np.bool_], *, n_bootstrap: int, rng: np.random.Generator) -> Shifts:
-    """Resample anomalies and normal rows apart, each to its own number.
+def draw_differences(
+    scores: Values, is_anomaly: NDArray[np.bool_], *, n_bootstrap: int, rng: np.random.Generator
+) -> Differences:
+    """Differences of resamples of the rows, anomalies and normal rows drawn apart and as many of each as there are.
 
     Examples
     --------
     >>> scores, is_anomaly = np.arange(8.0), np.array([0, 0, 0, 1, 0, 0, 1, 1], dtype=bool)
-    >>> found = shifts(scores, is_anomaly, n_bootstrap=200, rng=np.random.default_rng(0))
+    >>> found = draw_differences(scores, is_anomaly, n_bootstrap=200, rng=np.random.default_rng(0))
     >>> found.auc.shape, bool(abs(found.auc.mean()) < 0.05)
     ((200,), True)
     """
-    n_anomalies, n_normals = cells(scores, is_anomaly)
-    centre = _measures(n_anomalies[None], n_normals[None])
-    drawn = [_measures(a, b) for a, b in resamples(n_anomalies, n_normals, n_bootstrap, rng)]
+    n_anomalies, n_normals = count_by_cell(scores, is_anomaly)
+    centre = _measure_resamples(n_anomalies[None], n_normals[None])
+    drawn = [_measure_resamples(a, b) for a, b in draw_resamples(n_anomalies, n_normals, n_bootstrap, rng)]
     auc, average_precision = (np.concatenate(values) for values in zip(*drawn, strict=True))
-    return Shifts(auc - centre[0], average_precision - centre[1])
+    return Differences(auc - centre[0], average_precision - centre[1])
 
 
-def cells(scores: Values, is_anomaly: NDArray[np.bool_]) -> tuple[Counts, Counts]:
+def count_by_cell(scores: Values, is_anomaly: NDArray[np.bool_]) -> tuple[Counts, Counts]:
     """Count anomalies and normal rows per cell, highest scores first."""
     values, position = np.unique(-scores, return_inverse=True)
     n_anomalies = np.bincount(position[is_anomaly], minlength=len(values))
@@ -63,16 +65,16 @@ def cells(scores: Values, is_anomaly: NDArray[np.bool_]) -> tuple[Counts, Counts
     return np.add.reduceat(n_anomalies, first), np.add.reduceat(n_normals, first)
 
 
-def resamples(
+def draw_resamples(
     n_anomalies: Counts, n_normals: Counts, n_bootstrap: int, rng: np.random.Generator
 ) -> Iterator[tuple[Counts, Counts]]:
     """Draw blocks of counts, each of shape (resamples, cells)."""
     for start in range(0, n_bootstrap, _BLOCK):
         size = min(_BLOCK, n_bootstrap - start)
-        yield _multinomial(n_anomalies, size, rng), _multinomial(n_normals, size, rng)
+        yield _draw_counts(n_anomalies, size, rng), _draw_counts(n_normals, size, rng)
 
 
-def _multinomial(counts: Counts, size: int, rng: np.random.Generator) -> Counts:
+def _draw_counts(counts: Counts, size: int, rng: np.random.Generator) -> Counts:
     """Draw as many rows as there are, with replacement; empty cells are left out, which saves their draws."""
     drawn = np.zeros((size, len(counts)), dtype=np.int64)
     filled = np.flatnonzero(counts)
@@ -80,7 +82,7 @@ def _multinomial(counts: Counts, size: int, rng: np.random.Generator) -> Counts:
     return drawn
 
 
-def _measures(n_anomalies: Counts, n_normals: Counts) -> tuple[Values, Values]:
+def _measure_resamples(n_anomalies: Counts, n_normals: Counts) -> tuple[Values, Values]:
     """Give AUC and average precision of each resample from counts of shape (resamples, cells)."""
     anomalies_so_far = n_anomalies.cumsum(axis=1)
     normals_so_far = n_normals.cumsum(axis=1)

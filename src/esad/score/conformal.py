@@ -32,7 +32,7 @@ from esad.errors import InputError, ModelFileError
 from esad.score.surprisal import Surprisal
 from esad.score.threshold import Threshold
 
-__all__ = ["Calibration", "discoveries", "rows_needed"]
+__all__ = ["Calibration", "discoveries", "n_rows_needed"]
 
 CalibrationKind = Literal["held out", "given", "cross"]
 Scores = NDArray[np.float64]
@@ -41,12 +41,12 @@ _PARTS: Final = ("kind", "sizes", "pollution_ratio")  # of a file; "sigmoid" whe
 _SLACK: Final = 1e-9  # undoes rounding, as in 10 * 0.1
 
 
-def rows_needed(share: float) -> int:
+def n_rows_needed(share: float) -> int:
     """How many calibration rows a p-value as small as `share` takes.
 
     Examples
     --------
-    >>> rows_needed(0.01), rows_needed(0.1)
+    >>> n_rows_needed(0.01), n_rows_needed(0.1)
     (99, 9)
     """
     return math.ceil(1 / share - _SLACK) - 1
@@ -176,7 +176,7 @@ class Calibration:
         level = check_share(name, share)
         if (self.n_rows + 1) * level + _SLACK < 1:
             raise InputError(
-                f"{name} of {level:g} needs at least {rows_needed(level):,} calibration rows. "
+                f"{name} of {level:g} needs at least {n_rows_needed(level):,} calibration rows. "
                 f"Got {self.n_rows:,}. Take a larger one or calibrate with more rows."
             )
         return level
@@ -191,7 +191,7 @@ class Calibration:
         return math.floor((self.n_rows + 1) * self.check_level(alpha) + _SLACK)
 
     def last_discovery(self, n_by_rank: NDArray[np.int64], rate: float) -> int:
-        """Benjamini and Hochberg's cut for p-values that were only counted: the largest rank to flag, 0 for none.
+        """Benjamini and Hochberg's cut, from counts of p-values alone: the largest rank to flag, 0 for none.
 
         Parameters
         ----------

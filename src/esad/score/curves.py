@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from esad.score.bootstrap import cells, resamples
+from esad.score.bootstrap import count_by_cell, draw_resamples
 
 __all__ = ["Curve", "precision_recall", "roc"]
 
@@ -85,12 +85,12 @@ def _with_band(
     level: float,
     seed: int,
 ) -> Curve:
-    n_anomalies, n_normals = cells(scores, is_anomaly)
+    n_anomalies, n_normals = count_by_cell(scores, is_anomaly)
     y = measure(n_anomalies[None], n_normals[None])[0]
     if not n_bootstrap:
         return Curve(grid, y, y, y)
     rng = np.random.default_rng(seed)
-    drawn = np.concatenate([measure(a, b) for a, b in resamples(n_anomalies, n_normals, n_bootstrap, rng)])
+    drawn = np.concatenate([measure(a, b) for a, b in draw_resamples(n_anomalies, n_normals, n_bootstrap, rng)])
     low, high = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2], axis=0)
     return Curve(grid, y, low, high)
 

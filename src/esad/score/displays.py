@@ -1,4 +1,4 @@
-"""Plots of scores: how they lie, how well they find anomalies, what their p-values keep, what has drifted, losses.
+"""Plots of scores: their distribution, how well they find anomalies, p-values, drift, and losses of the training.
 
 They draw with the few methods of matplotlib's axes that the axes of the report have too (`esad.report.figures`), so
 that there is one of each plot.
@@ -286,14 +286,14 @@ class DriftDisplay(Display):
         """Compare rows with those that a detector was trained on, and draw."""
         return cls(estimator.drift(X)).plot(ax)
 
-    def _shown(self) -> list[Any]:
+    def _largest_shifts(self) -> list[Any]:
         return sorted(self.drift.shifts, key=lambda shift: shift.distance)[-MAX_SHIFTS:]
 
     def _size(self) -> tuple[float, float]:
-        return 6.4, 1.6 + 0.28 * len(self._shown())
+        return 6.4, 1.6 + 0.28 * len(self._largest_shifts())
 
     def _draw(self, ax: Any) -> None:
-        shifts = self._shown()
+        shifts = self._largest_shifts()
         names = [
             f"{shift.column or '(the scores)'}{', missing' if shift.what == 'missing' else ''}" for shift in shifts
         ]

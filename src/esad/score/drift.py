@@ -152,7 +152,7 @@ class DriftMonitor:
         check_share("`level`", level)
         if not isinstance(min_distance, int | float | np.number) or not 0 <= min_distance < 1:
             raise InputError(f"`min_distance` must be 0 or more and below 1. Got {min_distance!r}.")
-        found = list(self._tested()) if self._n_rows >= MIN_ROWS else []
+        found = list(self._run_tests()) if self._n_rows >= MIN_ROWS else []
         adjusted = _holm(np.array([p_value for *_, p_value in found]))
         shifts = (
             Shift(column, what, test, distance, p_value, p_value <= level and distance >= min_distance)
@@ -160,7 +160,7 @@ class DriftMonitor:
         )
         return Drift(self._n_rows, tuple(shifts), float(level), float(min_distance))
 
-    def _tested(self) -> Iterator[tuple[str | None, str, Test, float, float]]:
+    def _run_tests(self) -> Iterator[tuple[str | None, str, Test, float, float]]:
         """Column, what, test, distance and p-value of every comparison that can be made."""
         for index, (column, new) in enumerate(zip(self._columns, self._counted or [], strict=True)):
             name: str | None = column.name

@@ -149,7 +149,7 @@ def evaluate(
     >>> print(evaluate([0.1, 0.4, 0.35, 0.8], [0, 0, 1, 1], n_bootstrap=0))
     AUC 75.0 %, average precision 83.3 %; 2 anomalies among 4 rows
     """
-    checked, is_anomaly = _check(scores, labels.truth(truth, anomaly_value=anomaly_value))
+    checked, is_anomaly = _check_rows(scores, labels.truth(truth, anomaly_value=anomaly_value))
     if n_bootstrap < 0 or not 0 < level < 1 or any(k < 1 for k in ks):
         raise InputError(
             "`n_bootstrap` must be 0 or more, `level` between 0 and 1 and every k of `ks` 1 or more. "
@@ -159,10 +159,10 @@ def evaluate(
     auc, average_precision = _auc(checked, is_anomaly), _average_precision(checked, is_anomaly)
     intervals = {}
     if n_bootstrap:
-        shifts = bootstrap.shifts(checked, is_anomaly, n_bootstrap=n_bootstrap, rng=rng)
+        differences = bootstrap.draw_differences(checked, is_anomaly, n_bootstrap=n_bootstrap, rng=rng)
         intervals = {
-            "auc": _interval(auc, shifts.auc, level),
-            "average_precision": _interval(average_precision, shifts.average_precision, level),
+            "auc": _bootstrap_interval(auc, differences.auc, level),
+            "average_precision": _bootstrap_interval(average_precision, differences.average_precision, level),
         }
     return Evaluation(
         n_rows=len(checked),
@@ -188,7 +188,7 @@ def auc_scorer(estimator: Any, X: Any, y: ArrayLike) -> float:
     >>> auc_scorer(IsolationForest(random_state=0).fit(X), X, y)
     1.0
     """
-    return _auc(*_scored(estimator, X, y))
+    return _auc(*_score_rows(estimator, X, y))
 
 
 def ap_scorer(estimator: Any, X: Any, y: ArrayLike) -> float:
@@ -203,17 +203,17 @@ def ap_scorer(estimator: Any, X: Any, y: ArrayLike) -> float:
     >>> ap_scorer(IsolationForest(random_state=0).fit(X), X, y)
     1.0
     """
-    return _average_precision(*_scored(estimator, X, y))
+    return _average_precision(*_score_rows(estimator, X, y))
 
 
-def _scored(estimator: Any, X: Any, y: ArrayLike) -> tuple[Scores, Truth]:
+def _score_rows(estimator: Any, X: Any, y: ArrayLike) -> tuple[Scores, Truth]:
     """Take the scores in scikit-learn's direction, which is the other way round."""
     normality = estimator.score_samples(X) if hasattr(estimator, "score_samples") else estimator.decision_function(X)
     y_checked = labels.check(y, len(normality), warn=False)
-    return _check(-np.asarray(normality, dtype=np.float64), y_checked == labels.ANOMALY)
+    return _check_rows(-np.asarray(normality, dtype=np.float64), y_checked == labels.ANOMALY)
 
 
-def _check(scores: ArrayLike, is_anomaly: Truth) -> tuple[Scores, Truth]:
+def _check_rows(scores: ArrayLike, is_anomaly: Truth) -> tuple[Scores, Truth]:
     """Refuse what cannot be measured; a rate needs both kinds of rows."""
     checked = np.asarray(scores, dtype=np.float64)
     if checked.shape != is_anomaly.shape:
@@ -255,7 +255,7 @@ def _confusion(scores: Scores, is_anomaly: Truth, threshold: float) -> Confusion
     )
 
 
-def _interval(estimate: float, shifts: Scores, level: float) -> tuple[float, float]:
+def _bootstrap_interval(estimate: float, differences: Scores, level: float) -> tuple[float, float]:
     """Take the middle share `level` of the resampled values."""
-    low, high = np.quantile(estimate + shifts, [(1.0 - level) / 2.0, (1.0 + level) / 2.0])
+    low, high = np.quantile(estimate + differences, [(1.0 - level) / 2.0, (1.0 + level) / 2.0])
     return float(np.clip(low, 0.0, 1.0)), float(np.clip(high, 0.0, 1.0))

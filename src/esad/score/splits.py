@@ -15,7 +15,7 @@ from esad import labels
 from esad.core.arguments import check_share
 from esad.errors import InputError, LabelError
 
-__all__ = ["N_PARTS", "LabelAwareSplit", "calibration_rows", "corrected_error", "held_out_parts", "held_out_rows"]
+__all__ = ["N_PARTS", "LabelAwareSplit", "corrected_error", "draw_calibration", "draw_held_out", "n_held_out_rows"]
 
 N_PARTS = 10  # of the unlabelled rows; a member trains without one of them
 MIN_PART_ROWS = 2
@@ -114,20 +114,20 @@ def corrected_error(values: NDArray[np.float64], *, test_size: float) -> float:
     return float(values.std(ddof=1) * np.sqrt(1 / len(values) + test_size / (1 - test_size)))
 
 
-def held_out_rows(n_unlabelled: int, n_members: int) -> int:
+def n_held_out_rows(n_unlabelled: int, n_members: int) -> int:
     """How many unlabelled rows some member leaves out of its training.
 
     Examples
     --------
-    >>> held_out_rows(1000, 5), held_out_rows(1000, 20), held_out_rows(15, 5)
+    >>> n_held_out_rows(1000, 5), n_held_out_rows(1000, 20), n_held_out_rows(15, 5)
     (500, 1000, 0)
     """
     size = n_unlabelled // N_PARTS
     return size * min(n_members, N_PARTS) if size >= MIN_PART_ROWS else 0
 
 
-def held_out_parts(y: NDArray[np.int8], seed: int, *, n_anomaly_parts: int = 0) -> NDArray[np.int64]:
-    """Which part of the unlabelled rows a row is in, (n,); member k trains without part k. -1: in none.
+def draw_held_out(y: NDArray[np.int8], seed: int, *, n_anomaly_parts: int = 0) -> NDArray[np.int64]:
+    """Draw which rows each member leaves out, (n,): member k trains without part k; rows with -1 are in no part.
 
     The parts do not depend on the number of members. Thanks to them the threshold can be set on scores of rows that
     were not seen in training. With `n_anomaly_parts`, as many as there are members, each of these leaves out some of
@@ -135,10 +135,10 @@ def held_out_parts(y: NDArray[np.int8], seed: int, *, n_anomaly_parts: int = 0) 
 
     Examples
     --------
-    >>> np.bincount(held_out_parts(np.zeros(105, dtype=np.int8), seed=0) + 1).tolist()
+    >>> np.bincount(draw_held_out(np.zeros(105, dtype=np.int8), seed=0) + 1).tolist()
     [5, 10, 10, 10, 10, 10, 10, 10, 10, 10, 10]
     >>> y = np.r_[np.zeros(105), -np.ones(11)].astype(np.int8)
-    >>> np.bincount(held_out_parts(y, seed=0, n_anomaly_parts=3)[105:] + 1).tolist()
+    >>> np.bincount(draw_held_out(y, seed=0, n_anomaly_parts=3)[105:] + 1).tolist()
     [5, 2, 2, 2]
     """
     parts = np.full(len(y), -1, dtype=np.int64)
@@ -146,7 +146,7 @@ def held_out_parts(y: NDArray[np.int8], seed: int, *, n_anomaly_parts: int = 0) 
     unlabelled, anomalies = (
         rng.permutation(np.flatnonzero(y == label)) for label in (labels.UNLABELLED, labels.ANOMALY)
     )
-    size = held_out_rows(len(unlabelled), 1)
+    size = n_held_out_rows(len(unlabelled), 1)
     n_anomalies = len(anomalies) // max(n_anomaly_parts, MIN_ANOMALY_PARTS) if size else 0
     for part in range(N_PARTS):
         parts[unlabelled[part * size : (part + 1) * size]] = part
@@ -155,12 +155,12 @@ def held_out_parts(y: NDArray[np.int8], seed: int, *, n_anomaly_parts: int = 0) 
     return parts
 
 
-def calibration_rows(y: NDArray[np.int8], ratio: float, seed: int) -> NDArray[np.bool_]:
-    """Draw the share `ratio` of the presumed normal rows, (n,): unlabelled ones or, without those, known normal ones.
+def draw_calibration(y: NDArray[np.int8], ratio: float, seed: int) -> NDArray[np.bool_]:
+    """Mark the share `ratio` of the unlabelled rows (if there are none, of the normal ones) for calibration, (n,).
 
     Examples
     --------
-    >>> calibration_rows(np.array([-1, 0, 0, 0, 0, 1], dtype=np.int8), 0.5, seed=0).sum()
+    >>> draw_calibration(np.array([-1, 0, 0, 0, 0, 1], dtype=np.int8), 0.5, seed=0).sum()
     np.int64(2)
     """
     check_share("`calibration_ratio`", ratio)

@@ -1,4 +1,4 @@
-"""Where an alarm begins: four rules that turn training scores into one threshold, how one came about, how sure it is.
+"""Where an alarm begins: four rules that turn training scores into a threshold, and a forecast of what it will do.
 
 The automatic rule, where labelled anomalies are at hand that the model has not seen:
 
@@ -22,11 +22,20 @@ from numpy.typing import ArrayLike, NDArray
 from esad import labels
 from esad.errors import InputError, LabelError
 
-__all__ = ["ONE_SIGMA_BELOW", "Applied", "Basis", "Forecast", "Threshold", "ThresholdRule", "Voice", "among_known"]
+__all__ = [
+    "ONE_SIGMA_BELOW",
+    "Basis",
+    "ChosenBy",
+    "FittedThreshold",
+    "Forecast",
+    "Threshold",
+    "ThresholdRule",
+    "keep_among_scores",
+]
 
 ThresholdRule = Literal["auto", "contamination", "false_alarm", "labels"]
 Basis = Literal["training", "calibration", "given"]
-Voice = Literal["unlabelled", "unseen anomalies", "seen anomalies", "missed anomalies"]
+ChosenBy = Literal["unlabelled", "unseen anomalies", "seen anomalies", "missed anomalies"]
 Scores = NDArray[np.float64]
 
 _MAX_LEVEL: Final = {"contamination": 0.5, "false_alarm": 1.0}  # the rules that need a level
@@ -114,7 +123,7 @@ class Threshold:
         *,
         basis: Basis = "given",
         unseen: NDArray[np.bool_] | None = None,
-    ) -> "Applied":
+    ) -> "FittedThreshold":
         """Find the threshold as `fit` does, and say how it came about.
 
         `unseen`, (n_rows,), says which scores are by a model that was not trained on the row; None: all.
@@ -124,24 +133,26 @@ class Threshold:
         >>> str(Threshold("contamination", 0.2).apply([0.1, 0.2, 0.3, 0.4, 5.0]))
         '20 % of the rows flagged'
         """
-        checked, y_checked = _check(scores, y)
+        checked, y_checked = _check_scores(scores, y)
         unseen = np.ones(len(checked), dtype=bool) if unseen is None else unseen
         chosen_by, usual = None, None
         if self.rule == "contamination":  # scikit-learn's cut, which sees scores with the sign turned
             value = -_quantile(-checked, self.level or 0.0)
         elif self.rule == "false_alarm":
-            value = _false_alarm(checked[y_checked != labels.ANOMALY], self.level or 0.0)
+            value = _set_by_false_alarms(checked[y_checked != labels.ANOMALY], self.level or 0.0)
         elif self.rule == "labels":
-            value = _from_labels(checked, y_checked)
+            value = _set_by_labels(checked, y_checked)
         else:
-            usual = _finite(_usual(_reference(checked, y_checked)))
-            value, chosen_by = _by_labels(usual, checked, y_checked, unseen)
-        return Applied(self, basis, _finite(value), chosen_by, usual, Forecast.of(value, checked, y_checked, unseen))
+            usual = _clip(_set_by_unlabelled(_reference_scores(checked, y_checked)))
+            value, chosen_by = _choose_by_labels(usual, checked, y_checked, unseen)
+        return FittedThreshold(
+            self, basis, _clip(value), chosen_by, usual, Forecast.of(value, checked, y_checked, unseen)
+        )
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """What a threshold is expected to do on new rows, by what it does to rows that the model had not seen.
+    """What a threshold will probably do on new rows, estimated from rows that the model was not trained on.
 
     Attributes
     ----------
@@ -198,13 +209,13 @@ class Forecast:
 
     @property
     def alarm_interval(self) -> tuple[float, float]:
-        """Between which shares of rows like the unlabelled ones are alarms, with 95 % confidence."""
-        return _interval(self.n_alarms, self.n_rows)
+        """95 % confidence interval for the share of alarms among rows like the unlabelled ones."""
+        return _binomial_interval(self.n_alarms, self.n_rows)
 
     @property
     def recall_interval(self) -> tuple[float, float] | None:
-        """Between which shares of anomalies like the labelled ones are found; None without labels that say so."""
-        return _interval(self.n_found, self.n_anomalies) if self.n_anomalies else None
+        """95 % confidence interval for the share of anomalies found; None without labelled anomalies to count."""
+        return _binomial_interval(self.n_found, self.n_anomalies) if self.n_anomalies else None
 
     def __str__(self) -> str:
         if not self.n_rows:
@@ -226,7 +237,7 @@ def _percent(share: float) -> str:
     return f"{100 * share:.2g} %" if share < 0.0995 else f"{100 * share:.0f} %"
 
 
-def _interval(n_some: int, n_all: int) -> tuple[float, float]:
+def _binomial_interval(n_some: int, n_all: int) -> tuple[float, float]:
     """Clopper and Pearson's interval for a share."""
     if not n_all:
         return 0.0, 1.0
@@ -237,8 +248,8 @@ def _interval(n_some: int, n_all: int) -> tuple[float, float]:
 
 
 @dataclass(frozen=True)
-class Applied:
-    """A rule, the rows it was applied to, the threshold that came out, and what it is expected to do.
+class FittedThreshold:
+    """A threshold together with the rule and the rows that it comes from, and a forecast of what it will do.
 
     Attributes
     ----------
@@ -256,22 +267,22 @@ class Applied:
 
     Examples
     --------
-    >>> applied = Applied(Threshold("false_alarm", 0.01), "training", 2.5)
-    >>> str(applied), Applied.from_json(applied.to_json()) == applied
+    >>> applied = FittedThreshold(Threshold("false_alarm", 0.01), "training", 2.5)
+    >>> str(applied), FittedThreshold.from_json(applied.to_json()) == applied
     ('at most 1 % false alarms', True)
     """
 
     rule: Threshold
     basis: Basis
     value: float
-    chosen_by: Voice | None = None
+    chosen_by: ChosenBy | None = None
     usual: float | None = field(default=None, compare=False)
     forecast: Forecast | None = None
 
     def __str__(self) -> str:
         share = f"{100 * (self.rule.level or 0.0):.3g} %"
         if self.rule.rule == "auto" and self.chosen_by is not None:
-            return _VOICES[self.chosen_by]
+            return _CHOSEN_BY_TEXTS[self.chosen_by]
         return {
             "auto": "three deviations above the median, lower where labels contradict it",
             "contamination": f"{share} of the rows flagged",
@@ -298,7 +309,7 @@ class Applied:
         value, basis, chosen_by = plain["value"], plain["basis"], plain.get("chosen_by")
         if basis not in get_args(Basis) or not isinstance(value, float | int) or not math.isfinite(value):
             raise InputError("how its threshold was set is damaged")
-        if chosen_by is not None and chosen_by not in get_args(Voice):
+        if chosen_by is not None and chosen_by not in get_args(ChosenBy):
             raise InputError("how its threshold was set is damaged")
         forecast = None
         if "forecast" in plain:
@@ -308,7 +319,7 @@ class Applied:
         return cls(Threshold(plain["rule"], plain["level"]), basis, float(value), chosen_by, forecast=forecast)
 
 
-_VOICES: Final[dict[Voice, str]] = {
+_CHOSEN_BY_TEXTS: Final[dict[ChosenBy, str]] = {
     "unlabelled": "three deviations above the median of unlabelled rows, a tenth of them flagged at most",
     "unseen anomalies": "the best balance of hits and alarms by labelled anomalies that were not trained on",
     "seen anomalies": "the best balance of hits and alarms by labelled anomalies, though these were trained on",
@@ -316,11 +327,11 @@ _VOICES: Final[dict[Voice, str]] = {
 }
 
 
-def _finite(value: float) -> float:
+def _clip(value: float) -> float:
     return min(max(value, -_LARGEST), _LARGEST)
 
 
-def _check(scores: ArrayLike, y: ArrayLike | None) -> tuple[Scores, NDArray[np.int8]]:
+def _check_scores(scores: ArrayLike, y: ArrayLike | None) -> tuple[Scores, NDArray[np.int8]]:
     """Bring scores and labels into one form."""
     checked = np.asarray(scores, dtype=np.float64)
     if checked.ndim != 1 or checked.size == 0:
@@ -333,7 +344,7 @@ def _check(scores: ArrayLike, y: ArrayLike | None) -> tuple[Scores, NDArray[np.i
     return checked, y_checked
 
 
-def _reference(scores: Scores, y: NDArray[np.int8]) -> Scores:
+def _reference_scores(scores: Scores, y: NDArray[np.int8]) -> Scores:
     """Take the unlabelled rows, else the normal ones, else all."""
     for label in (labels.UNLABELLED, labels.NORMAL):
         chosen: Scores = scores[y == label]
@@ -356,7 +367,7 @@ def _between(low: float, high: float, share: float) -> float:
     return min(max(2.0 * (low / 2.0 + (high / 2.0 - low / 2.0) * share), low), high)
 
 
-def _false_alarm(scores: Scores, level: float) -> float:
+def _set_by_false_alarms(scores: Scores, level: float) -> float:
     """Take the conformal rank: a further row of the same kind is above it with a chance of at most `level`."""
     n_rows = len(scores)
     n_above = math.floor((n_rows + 1) * level + 1e-9)  # the small term undoes rounding, as in 10 * 0.1
@@ -370,7 +381,7 @@ def _false_alarm(scores: Scores, level: float) -> float:
     return float(np.partition(scores, rank - 1)[rank - 1])
 
 
-def _robust(scores: Scores) -> float:
+def _set_by_deviation(scores: Scores) -> float:
     """Put the threshold three standard deviations above the median, measured below it."""
     median = _quantile(scores, 0.5)
     half_sigma = median / 2.0 - _quantile(scores, ONE_SIGMA_BELOW) / 2.0
@@ -380,24 +391,26 @@ def _robust(scores: Scores) -> float:
     return median + _N_SIGMAS * 2.0 * half_sigma
 
 
-def _usual(scores: Scores) -> float:
-    """The threshold by unlabelled rows alone; one that flags too many gives way, unless none were left."""
-    value, most = _robust(scores), _quantile(scores, 1.0 - _MAX_USUAL)
+def _set_by_unlabelled(scores: Scores) -> float:
+    """The threshold by unlabelled rows alone: by deviation, raised if it flags more than a tenth of them."""
+    value, most = _set_by_deviation(scores), _quantile(scores, 1.0 - _MAX_USUAL)
     return most if value < most < scores.max() else value
 
 
-def _by_labels(usual: float, scores: Scores, y: NDArray[np.int8], unseen: NDArray[np.bool_]) -> tuple[float, Voice]:
-    """The usual threshold, or another where labelled anomalies have a say; and who had it."""
+def _choose_by_labels(
+    usual: float, scores: Scores, y: NDArray[np.int8], unseen: NDArray[np.bool_]
+) -> tuple[float, ChosenBy]:
+    """The usual threshold, or another one if the labelled anomalies call for it; and which rows decided."""
     is_anomaly = y == labels.ANOMALY
     if is_anomaly.all():
         return usual, "unlabelled"
     others = y == (labels.UNLABELLED if (y == labels.UNLABELLED).any() else labels.NORMAL)
     n_unseen, n_anomalies = int((is_anomaly & unseen).sum()), int(is_anomaly.sum())
-    voice: Voice = "unseen anomalies" if n_unseen >= _MIN_ANOMALIES else "seen anomalies"
-    if voice == "unseen anomalies" or n_anomalies >= _MIN_SEEN:
-        used = others | (is_anomaly & unseen if voice == "unseen anomalies" else is_anomaly)
+    chosen_by: ChosenBy = "unseen anomalies" if n_unseen >= _MIN_ANOMALIES else "seen anomalies"
+    if chosen_by == "unseen anomalies" or n_anomalies >= _MIN_SEEN:
+        used = others | (is_anomaly & unseen if chosen_by == "unseen anomalies" else is_anomaly)
         value = _best_balance(scores[used], is_anomaly[used])
-        return (usual, "unlabelled") if value is None else (value, voice)
+        return (usual, "unlabelled") if value is None else (value, chosen_by)
     missed = n_anomalies >= _MIN_ANOMALIES and 2 * np.count_nonzero(scores[is_anomaly] > usual) < n_anomalies
     if not missed:
         return usual, "unlabelled"
@@ -407,7 +420,7 @@ def _by_labels(usual: float, scores: Scores, y: NDArray[np.int8], unseen: NDArra
 
 def _best_balance(scores: Scores, is_anomaly: NDArray[np.bool_]) -> float | None:
     """Eqs. (1) and (2); None where no cut finds any of the anomalies without too many alarms."""
-    values, n_hits, n_flagged = _cuts(scores, is_anomaly)
+    values, n_hits, n_flagged = _count_by_cut(scores, is_anomaly)
     n_rows, n_anomalies = len(scores), int(is_anomaly.sum())
     flagged, recall = n_flagged / n_rows, n_hits / n_anomalies
     error = np.sqrt((recall * (1.0 - recall) + 0.25 / n_anomalies) / n_anomalies)
@@ -419,18 +432,18 @@ def _best_balance(scores: Scores, is_anomaly: NDArray[np.bool_]) -> float | None
     return _cut_below(values, int(np.argmax(balance))) if balance.max() > 0 else None
 
 
-def among_known(value: float, scores: Scores, y: NDArray[np.int8]) -> float:
-    """A threshold that the highest score is above, and the median of the unlabelled ones is not, come what may.
+def keep_among_scores(value: float, scores: Scores, y: NDArray[np.int8]) -> float:
+    """Move a threshold so that the highest score is above it and the median of the unlabelled scores is not.
 
     Where the value has to give way it is midway to the next score; where the median is the highest, none is above.
 
     Examples
     --------
     >>> scores, y = np.array([1.0, 1.0, 1.0, 3.0, 2.0]), np.zeros(5, dtype=np.int8)
-    >>> among_known(9.0, scores, y), among_known(0.999, scores, y), among_known(-1.0, -scores, y)
+    >>> keep_among_scores(9.0, scores, y), keep_among_scores(0.999, scores, y), keep_among_scores(-1.0, -scores, y)
     (2.5, 1.5, -1.0)
     """
-    usual = _quantile(_reference(scores, y), 0.5)
+    usual = _quantile(_reference_scores(scores, y), 0.5)
     value = min(value, _below_highest(scores))
     if value >= usual:
         return value
@@ -449,7 +462,7 @@ def _below_highest(scores: Scores) -> float:
     return middle if middle < highest else second
 
 
-def _from_labels(scores: Scores, y: NDArray[np.int8]) -> float:
+def _set_by_labels(scores: Scores, y: NDArray[np.int8]) -> float:
     """The best F1 of the labelled anomalies against the known normal rows, else the unlabelled ones."""
     is_anomaly = y == labels.ANOMALY
     is_rest = y == (labels.NORMAL if (y == labels.NORMAL).any() else labels.UNLABELLED)
@@ -465,7 +478,7 @@ def _from_labels(scores: Scores, y: NDArray[np.int8]) -> float:
 
 def _best_f1(scores: Scores, is_anomaly: NDArray[np.bool_]) -> float:
     """Go through every cut between two different scores and keep the best."""
-    values, n_hits, n_flagged = _cuts(scores, is_anomaly)
+    values, n_hits, n_flagged = _count_by_cut(scores, is_anomaly)
     f1 = 2.0 * n_hits / (n_flagged + n_hits[0])
     half_gaps = np.diff(values / 2.0, prepend=-np.inf)
     half_gaps[0] = -1.0  # the cut below everything has no gap: it wins only when no other is as good
@@ -473,7 +486,7 @@ def _best_f1(scores: Scores, is_anomaly: NDArray[np.bool_]) -> float:
     return _cut_below(values, int(best[np.argmax(half_gaps[best])]))
 
 
-def _cuts(scores: Scores, is_anomaly: NDArray[np.bool_]) -> tuple[Scores, Scores, NDArray[np.int64]]:
+def _count_by_cut(scores: Scores, is_anomaly: NDArray[np.bool_]) -> tuple[Scores, Scores, NDArray[np.int64]]:
     """The different scores, and how many anomalies and how many rows are flagged by a cut below each."""
     values, place = np.unique(scores, return_inverse=True)
     n_hits = np.bincount(place, weights=is_anomaly)[::-1].cumsum()[::-1]
