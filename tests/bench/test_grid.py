@@ -38,7 +38,7 @@ def file(tmp_path):
 
 
 def test_every_combination_is_a_cell(file):
-    cells = list(grid.read(file).cells())
+    cells = list(grid.read_experiment(file).cells())
     assert len(cells) == 2 * 2 * 2 * 3
     assert len({cell.name for _, cell in cells}) == len(cells)
     place, cell = cells[-1]
@@ -48,22 +48,22 @@ def test_every_combination_is_a_cell(file):
 
 
 def test_a_cell_can_be_made_again_from_its_description(file):
-    for _, cell in grid.read(file).cells():
+    for _, cell in grid.read_experiment(file).cells():
         assert grid.Cell(**cell.describe()).name == cell.name
 
 
 def test_the_name_depends_on_what_decides_the_outcome_and_on_nothing_else(file):
-    experiment = grid.read(file)
-    other = grid.read(file.rename(file.with_name("other.toml")))
+    experiment = grid.read_experiment(file)
+    other = grid.read_experiment(file.rename(file.with_name("other.toml")))
     assert [cell.name for _, cell in experiment.cells()] == [cell.name for _, cell in other.cells()]
 
 
 def test_a_subset_keeps_values_and_sets_others(file):
-    small = grid.read(file).subset(
+    small = grid.read_experiment(file).subset(
         {"data": ["wine"], "seed": ["0", "2"], "variant": ["few trees"], "scenario.pollution_ratio": ["0.1"]}
     )
     assert [(cell.data, cell.seed) for _, cell in small.cells()] == [("wine", 0), ("wine", 2)]
-    changed = grid.read(file).subset({"settings.n_trees": ["2"]})
+    changed = grid.read_experiment(file).subset({"settings.n_trees": ["2"]})
     assert {cell.settings["n_trees"] for _, cell in changed.cells()} == {2}
 
 
@@ -78,7 +78,7 @@ def test_a_subset_keeps_values_and_sets_others(file):
 )
 def test_a_wrong_subset_is_refused(file, name, values, said):
     with pytest.raises(InputError, match=said):
-        grid.read(file).subset({name: values})
+        grid.read_experiment(file).subset({name: values})
 
 
 @pytest.mark.parametrize(
@@ -98,20 +98,22 @@ def test_a_wrong_subset_is_refused(file, name, values, said):
 def test_a_wrong_file_is_refused_with_the_reason(file, old, new, said):
     file.write_text(TEXT.replace(old, new, 1))
     with pytest.raises(DataFileError, match=said) as caught:
-        grid.read(file)
+        grid.read_experiment(file)
     assert len(str(caught.value).splitlines()) == 1
 
 
 def test_a_missing_file_is_refused(tmp_path):
     with pytest.raises(DataFileError, match="cannot be read"):
-        grid.read(tmp_path / "none.toml")
+        grid.read_experiment(tmp_path / "none.toml")
 
 
 def test_where_nothing_is_labelled_all_labelled_classes_are_one_cell(tmp_path):
     path = tmp_path / "pictures.toml"
     axes = '"scenario.labelled_ratio" = [0.0, 0.1]\n"scenario.labelled_offset" = [1, 2, 3]'
     path.write_text(TEXT.replace('"scenario.pollution_ratio" = [0.0, 0.1]', axes).replace("labelled_ratio = 0.05", ""))
-    cells = [cell for _, cell in grid.read(path).subset({"data": ["wine"], "variant": ["few trees"]}).cells()]
+    cells = [
+        cell for _, cell in grid.read_experiment(path).subset({"data": ["wine"], "variant": ["few trees"]}).cells()
+    ]
     drawn = [(cell.scenario["labelled_ratio"], cell.scenario["labelled_offset"]) for cell in cells if cell.seed == 0]
     assert drawn == [(0.0, 1), (0.1, 1), (0.1, 2), (0.1, 3)]
 
@@ -120,5 +122,7 @@ def test_a_variant_can_be_for_some_of_the_data(tmp_path):
     path = tmp_path / "tiny.toml"
     own = TEXT.replace('name = "few trees"', 'name = "trees"\ndata = ["wine"]')
     path.write_text(own.replace('name = "many trees"', 'name = "trees"\ndata = ["breast_cancer"]'))
-    found = {(place.variant, place.data, cell.settings["n_trees"]) for place, cell in grid.read(path).cells()}
+    found = {
+        (place.variant, place.data, cell.settings["n_trees"]) for place, cell in grid.read_experiment(path).cells()
+    }
     assert found == {("trees", "wine", 5), ("trees", "breast_cancer", 9)}

@@ -8,7 +8,7 @@ import pytest
 from esad import registry
 from esad.bench import tables
 from esad.bench.execute import draw_rows, execute, map_codes
-from esad.bench.grid import read
+from esad.bench.grid import read_experiment
 from esad.bench.plots import draw, draw_over_axis
 from esad.bench.run import run
 from esad.bench.store import ResultStore, read_results, to_text
@@ -52,12 +52,12 @@ def experiment(tmp_path_factory):
 def store(experiment):
     path = experiment.with_name("small.db")
     with ResultStore(path) as store:
-        assert run([cell for _, cell in read(experiment).cells()], store).n_done == 4
+        assert run([cell for _, cell in read_experiment(experiment).cells()], store).n_done == 4
     return path
 
 
 def test_maps_hold_both_kinds_and_the_scores_that_the_detector_gives(experiment):
-    _, cell = next(read(experiment).cells())
+    _, cell = next(read_experiment(experiment).cells())
     rows = draw_rows(cell)
     settings = {**cell.settings, "hidden": (2, 4)}
     detector = registry.method("esad")(random_state=0, **settings).fit(rows.X_train, rows.y_train)
@@ -78,8 +78,10 @@ def test_every_figure_is_drawn_and_the_text_export_draws_the_same(store, experim
     names = {"small_axis.png", "small_training.png", "small_codes.png", "small_samples.png"}
     sizes = []
     for folder, source in (("a", results), ("b", read_results(text))):
-        found = tables.figures(read(experiment), source, tables.Published(None))
-        paths = draw_over_axis("small", found, tmp_path / folder) + draw(read(experiment), source, tmp_path / folder)
+        found = tables.collect_figures(read_experiment(experiment), source, tables.PublishedFigures(None))
+        paths = draw_over_axis("small", found, tmp_path / folder) + draw(
+            read_experiment(experiment), source, tmp_path / folder
+        )
         assert {path.name for path in paths} == names
         assert all(path.read_bytes().startswith(b"\x89PNG") for path in paths)
         sizes.append([path.stat().st_size for path in paths])
@@ -96,8 +98,8 @@ def test_the_report_links_its_figures(store, experiment, tmp_path, capsys):
 
 
 def test_nothing_measured_draws_nothing(experiment, tmp_path):
-    found = tables.figures(read(experiment), [], tables.Published(None))
-    assert draw(read(experiment), [], tmp_path) + draw_over_axis("small", found, tmp_path) == []
+    found = tables.collect_figures(read_experiment(experiment), [], tables.PublishedFigures(None))
+    assert draw(read_experiment(experiment), [], tmp_path) + draw_over_axis("small", found, tmp_path) == []
 
 
 def test_a_cell_without_codes_keeps_its_name():

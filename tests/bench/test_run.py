@@ -15,8 +15,8 @@ import pytest
 from esad import ESAD
 from esad.bench import tables
 from esad.bench.execute import execute, execute_stack
-from esad.bench.grid import Cell, Place, read
-from esad.bench.run import Failure, run
+from esad.bench.grid import Cell, Place, read_experiment
+from esad.bench.run import CellFailure, run
 from esad.bench.store import ResultStore
 from esad.cli.app import run as esad
 
@@ -47,7 +47,7 @@ def file(tmp_path):
 
 
 def cells_of(file):
-    return [cell for _, cell in read(file).cells()]
+    return [cell for _, cell in read_experiment(file).cells()]
 
 
 def test_a_result_is_what_a_fit_by_hand_gives():
@@ -85,7 +85,7 @@ def test_a_failure_is_told_and_the_others_run(tmp_path):
     with ResultStore(tmp_path / "s.db") as store:
         outcome = run([bad, worse, good], store)
         assert outcome.n_done == 1
-        assert [type(failure) for failure in outcome.failures] == [Failure, Failure]
+        assert [type(failure) for failure in outcome.failures] == [CellFailure, CellFailure]
         assert store.claim(bad.name)  # given back
 
 
@@ -213,7 +213,7 @@ def shipped():
 
 
 def test_the_experiment_with_the_papers_settings_has_them(shipped):
-    (variant,) = read(shipped / "as_published.toml").variants
+    (variant,) = read_experiment(shipped / "as_published.toml").variants
     y = np.zeros(100, dtype=np.int8)
     y[:3] = -1
     ours, papers = (detector.recipe_for((5,), y) for detector in (ESAD(**variant.settings), ESAD.as_published()))
@@ -221,9 +221,9 @@ def test_the_experiment_with_the_papers_settings_has_them(shipped):
 
 
 def test_every_experiment_that_ships_can_be_read(shipped):
-    published = tables.Published(shipped / "published.json")
+    published = tables.PublishedFigures(shipped / "published.json")
     for path in shipped.glob("*.toml"):
-        experiment = read(path)
+        experiment = read_experiment(path)
         assert experiment.name == path.stem
         places = {place for place, _ in experiment.cells()}
         if experiment.published:
@@ -295,11 +295,11 @@ def test_a_text_that_holds_no_results_is_refused(text, file, tmp_path, capfd):
 
 
 def test_methods_along_an_axis_are_a_table_of_methods_by_levels(file, tmp_path):
-    experiment = read(file)
+    experiment = read_experiment(file)
     places = [Place(name, "wine", (("scenario.labelled_ratio", level),)) for name in "ABC" for level in (0.0, 0.1)]
     found = [tables.Figure(place, (), (), (), 4, 90.0) for place in places]
     found[1] = replace(found[1], aucs=(95.0, 93.0), aps=(1.0, 1.0), seconds=(1.0, 1.0))
-    text = tables.markdown(experiment, found)
+    text = tables.to_markdown(experiment, found)
     assert "### wine" in text
     assert "| | labelled ratio 0.0 | 0.1 | trained |" in text
     assert "| A | - (90.0) | **94.0** (90.0, +4.0) | 0/4 · 2/4 |" in text

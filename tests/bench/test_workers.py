@@ -12,8 +12,8 @@ from types import SimpleNamespace
 import pytest
 from support import worker_of
 
-from esad.bench.grid import read
-from esad.bench.run import _attempt, run
+from esad.bench.grid import read_experiment
+from esad.bench.run import _run_group, run
 from esad.bench.store import ResultStore
 from esad.cli.app import run as esad
 from esad.scale import engines
@@ -54,7 +54,7 @@ def command(file, store, backend):
 @pytest.mark.parametrize("backend", ["loky", "ray"])
 def test_two_workers_give_the_results_of_one(backend, file, tmp_path):
     with ResultStore(tmp_path / "one.db") as store:
-        run([cell for _, cell in read(file).cells()], store)
+        run([cell for _, cell in read_experiment(file).cells()], store)
         alone = {found.cell: (found.auc, found.ap) for found in store.results()}
     subprocess.run(command(file, tmp_path / "two.db", backend), check=True, capture_output=True, timeout=300)
     with ResultStore(tmp_path / "two.db") as store:
@@ -84,7 +84,7 @@ def test_cells_of_a_killed_worker_are_run_again(backend, name, file, tmp_path):
     assert [line for line in warned.splitlines() if not re.search(r": (\d+ %|under way)", line)] == []  # how far it is
     assert "16 done now" in said
     with ResultStore(tmp_path / "s.db") as opened, ResultStore(tmp_path / "one.db") as alone:
-        run([cell for _, cell in read(file).cells()], alone)
+        run([cell for _, cell in read_experiment(file).cells()], alone)
         again, once = ({found.cell: (found.auc, found.ap) for found in store.results()} for store in (opened, alone))
         assert again == once
         assert not opened._database.execute("select * from claims").fetchall()
@@ -92,9 +92,9 @@ def test_cells_of_a_killed_worker_are_run_again(backend, name, file, tmp_path):
 
 def test_a_cell_that_costs_several_workers_fails_alone(file, tmp_path, monkeypatch):
     """As threads, which look after worker processes too: how those die and are replaced has tests of its own."""
-    monkeypatch.setattr("esad.bench.run._attempt", deadly(_attempt))
+    monkeypatch.setattr("esad.bench.run._run_group", deadly(_run_group))
     with ResultStore(tmp_path / "s.db") as store:
-        outcome = run([cell for _, cell in read(file).cells()], store, n_jobs=2, backend="threading")
+        outcome = run([cell for _, cell in read_experiment(file).cells()], store, n_jobs=2, backend="threading")
         assert (outcome.n_done, outcome.n_left) == (11, 0)
         assert [failure.cell.seed for failure in outcome.failures] == [3]
         assert outcome.failures[0].reason == f"It has cost {engines.MAX_ATTEMPTS} workers: it was killed."

@@ -42,7 +42,7 @@ N_SEEN = 2500  # test rows that a look is at, evenly over all
 N_REFERENCE = 1000  # training rows that scale the scores of a look
 CHECKPOINT_SECONDS = 300.0
 N_COMPONENTS = 50  # t-SNE begins with as many principal components, as its authors advise
-_loading = threading.Lock()
+_load_lock = threading.Lock()
 
 
 def execute(cell: Cell, *, checkpoints: Path | None = None, deadline: float | None = None) -> Result:
@@ -52,7 +52,7 @@ def execute(cell: Cell, *, checkpoints: Path | None = None, deadline: float | No
     """
     torch.set_num_threads(1)
     rows = draw_rows(cell)
-    detector = _detector(cell)
+    detector = _make_detector(cell)
     started = time.perf_counter()
     curves: dict[str, list[float]] = {}
     with own_stream(torch.device("cuda" if torch.cuda.is_available() else "cpu")):
@@ -74,7 +74,7 @@ def execute_stack(cells: Sequence[Cell]) -> list[Result]:
     torch.set_num_threads(1)
     everyone = [replace(cells[0], seed=seed) for seed in range(cells[0].stack)]
     drawn = [draw_rows(cell) for cell in everyone]
-    detectors = [_detector(cell) for cell in everyone]
+    detectors = [_make_detector(cell) for cell in everyone]
     started = time.perf_counter()
     if not can_stack(detectors, drawn) or not fit_stack(detectors, drawn):
         return [execute(cell) for cell in cells]
@@ -82,11 +82,11 @@ def execute_stack(cells: Sequence[Cell]) -> list[Result]:
     return [_judge(cell, drawn[cell.seed], detectors[cell.seed], fit_seconds=share) for cell in cells]
 
 
-def _detector(cell: Cell) -> Any:
-    return registry.method(cell.method)(random_state=cell.seed, **_arguments(cell.settings))
+def _make_detector(cell: Cell) -> Any:
+    return registry.method(cell.method)(random_state=cell.seed, **_to_arguments(cell.settings))
 
 
-def _arguments(settings: Any) -> dict[str, Any]:
+def _to_arguments(settings: Any) -> dict[str, Any]:
     """Settings as constructor arguments; lists were tuples."""
     return {name: tuple(value) if isinstance(value, list) else value for name, value in settings.items()}
 
@@ -113,7 +113,7 @@ def _judge(cell: Cell, rows: Scenario, detector: Any, *, fit_seconds: float, fig
         n_test=int(counted.sum()),
         code=code_version(),
         data=rows.fingerprint(),
-        curves=_thin(getattr(detector, "loss_curves_", {})) | (figures or {}),
+        curves=_thin_curves(getattr(detector, "loss_curves_", {})) | (figures or {}),
     )
 
 
@@ -128,7 +128,7 @@ def _choose_seen(truth: NDArray[np.bool_], seed: int) -> NDArray[np.bool_]:
 
 
 def _choose_arguments(detector: Any, choose: Any, rows: Scenario, seen: NDArray[np.bool_]) -> Any:
-    """The fitted detector with one argument after the other at its best AUC on the test rows that may be seen.
+    """Fit a detector and choose one argument after the other by the AUC on the test rows that may be seen.
 
     A hybrid comes with a trained autoencoder, which stays.
     """
@@ -146,7 +146,7 @@ def _choose_arguments(detector: Any, choose: Any, rows: Scenario, seen: NDArray[
     return detector
 
 
-def _thin(curves: Any) -> dict[str, list[float]]:
+def _thin_curves(curves: Any) -> dict[str, list[float]]:
     """At most a hundred points of each loss curve, as means over as many stretches."""
     thin = {}
     for name, curve in curves.items():
@@ -210,7 +210,7 @@ def _draw_pictures(
 
 
 def _load(name: str) -> Dataset:
-    with _loading:  # once, though several threads ask
+    with _load_lock:  # once, though several threads ask
         return _load_once(name)
 
 
@@ -321,12 +321,12 @@ def map_codes(detector: DeepDetector, rows: Scenario, n_rows: int, seed: int) ->
         "map score": detector.anomaly_score(rows.X_test[chosen]),
     }
     for name, codes in detector.codes(rows.X_test[chosen]).items():
-        places = _flat(codes, seed)
+        places = _flatten(codes, seed)
         found |= {f"map {name} x": places[:, 0], f"map {name} y": places[:, 1]}
     return {name: values.astype(float).tolist() for name, values in found.items()}
 
 
-def _flat(codes: Rows, seed: int) -> Rows:
+def _flatten(codes: Rows, seed: int) -> Rows:
     n_components = min(N_COMPONENTS, *codes.shape)
     reduced = PCA(n_components, random_state=seed).fit_transform(codes)
     perplexity = min(30.0, (len(codes) - 1) / 3)

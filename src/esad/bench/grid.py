@@ -40,7 +40,7 @@ from typing import Any
 from esad import registry
 from esad.errors import DataFileError, InputError
 
-__all__ = ["Cell", "Experiment", "Place", "Variant", "read"]
+__all__ = ["Cell", "Experiment", "Place", "Variant", "read_experiment"]
 
 KINDS = ("table", "natural", "images", "given")
 KEYS = {"name", "title", "data", "seeds", "stack", "codes", "published", "others", "scenario", "axes", "variants"}
@@ -71,7 +71,7 @@ class Cell:
 
     def describe(self) -> dict[str, Any]:
         """Plain values, from which the same cell can be made again."""
-        values = {name: _plain(getattr(self, name)) for name in Cell.__dataclass_fields__}
+        values = {name: _to_plain(getattr(self, name)) for name in Cell.__dataclass_fields__}
         return values if self.codes else {name: value for name, value in values.items() if name != "codes"}
 
     @property
@@ -118,7 +118,7 @@ class Experiment:
     others: bool = True
 
     def cells(self) -> Iterator[tuple[Place, Cell]]:
-        """Every cell with its place, seeds innermost; of several that draw the same data, the first."""
+        """Every cell with its place, seeds innermost; of cells that draw the same data only the first."""
         combinations = list(itertools.product(*self.axes.values()))
         for data, variant, values in itertools.product(self.data, self.variants, combinations):
             if variant.data and data not in variant.data:
@@ -150,30 +150,30 @@ class Experiment:
         """
         small = self
         for name, values in chosen.items():
-            small = small._narrowed(name, values)
+            small = small._narrow(name, values)
         return small
 
-    def _narrowed(self, name: str, values: list[str]) -> "Experiment":
+    def _narrow(self, name: str, values: list[str]) -> "Experiment":
         if name == "data":
-            return replace(self, data=_kept(name, self.data, values))
+            return replace(self, data=_select_values(name, self.data, values))
         if name == "variant":
-            names = _kept(name, tuple(variant.name for variant in self.variants), values)
+            names = _select_values(name, tuple(variant.name for variant in self.variants), values)
             return replace(self, variants=tuple(variant for variant in self.variants if variant.name in names))
         if name == "seed":
-            return replace(self, seeds=_kept(name, self.seeds, values))
+            return replace(self, seeds=_select_values(name, self.seeds, values))
         if name in self.axes:
-            return replace(self, axes={**self.axes, name: _kept(name, self.axes[name], values)})
+            return replace(self, axes={**self.axes, name: _select_values(name, self.axes[name], values)})
         group, _, key = name.partition(".")
         if group != "settings" or not key or len(values) != 1:
             known = ["data", "variant", "seed", *self.axes, "settings.NAME"]
             raise InputError(f"A subset is chosen by one of {', '.join(known)}. Got {name!r} = {values}.")
-        value = _parsed(values[0])
+        value = _parse_value(values[0])
         changed = tuple(replace(variant, settings={**variant.settings, key: value}) for variant in self.variants)
         return replace(self, variants=changed)
 
 
-def read(path: str | os.PathLike[str]) -> Experiment:
-    """Read an experiment file; what is wrong in it is named."""
+def read_experiment(path: str | os.PathLike[str]) -> Experiment:
+    """Read an experiment file; an error names what is wrong in it."""
     try:
         text = Path(path).read_bytes().decode("utf-8")
         found = tomllib.loads(text)
@@ -182,12 +182,12 @@ def read(path: str | os.PathLike[str]) -> Experiment:
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise DataFileError(f"The experiment {str(path)!r} is not TOML: {error}.") from error
     try:
-        return _experiment(found)
+        return _parse_experiment(found)
     except InputError as error:
         raise DataFileError(f"The experiment {str(path)!r} cannot be run: {error}") from error
 
 
-def _experiment(found: dict[str, Any]) -> Experiment:
+def _parse_experiment(found: dict[str, Any]) -> Experiment:
     unknown = found.keys() - KEYS
     if unknown:
         raise InputError(f"it has unknown keys: {', '.join(sorted(unknown))}.")
@@ -210,7 +210,7 @@ def _experiment(found: dict[str, Any]) -> Experiment:
         data=tuple(found["data"]),
         seeds=tuple(range(found["seeds"])),
         scenario=found["scenario"],
-        variants=tuple(_variant(variant) for variant in found["variants"]),
+        variants=tuple(_parse_variant(variant) for variant in found["variants"]),
         stack=found["seeds"] if found.get("stack") else 0,
         codes=int(found.get("codes", 0)),
         axes={axis: tuple(values) for axis, values in found.get("axes", {}).items()},
@@ -226,7 +226,7 @@ def _check_kinds(found: dict[str, Any]) -> None:
             raise InputError(f"`{name}` must be a {kind.__name__} that is not empty. Got {found[name]!r}.")
 
 
-def _variant(found: Any) -> Variant:
+def _parse_variant(found: Any) -> Variant:
     if not isinstance(found, dict) or not {"name", "method"} <= found.keys() <= {
         "name",
         "method",
@@ -240,7 +240,7 @@ def _variant(found: Any) -> Variant:
     return Variant(found["name"], found["method"], found.get("settings", {}), found.get("choose", {}), data)
 
 
-def _kept(name: str, there: tuple[Any, ...], wanted: list[str]) -> tuple[Any, ...]:
+def _select_values(name: str, there: tuple[Any, ...], wanted: list[str]) -> tuple[Any, ...]:
     """The values of an axis that were asked for, in the axis's order."""
     words = {str(value): value for value in there}
     unknown = [word for word in wanted if word not in words]
@@ -249,14 +249,14 @@ def _kept(name: str, there: tuple[Any, ...], wanted: list[str]) -> tuple[Any, ..
     return tuple(value for word, value in words.items() if word in wanted)
 
 
-def _parsed(word: str) -> Any:
+def _parse_value(word: str) -> Any:
     try:
         return json.loads(word)
     except ValueError:
         return word
 
 
-def _plain(value: Any) -> Any:
+def _to_plain(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {str(key): _plain(inner) for key, inner in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
+        return {str(key): _to_plain(inner) for key, inner in value.items()}
+    return [_to_plain(item) for item in value] if isinstance(value, list | tuple) else value

@@ -10,7 +10,7 @@ import numpy as np
 from esad.bench.execute import draw_rows
 from esad.bench.grid import Cell, Experiment, Place
 from esad.bench.store import Result
-from esad.bench.tables import Figure, axis_words, shown_place
+from esad.bench.tables import Figure, drop_averaged_axes, name_axis
 from esad.core.atomic import atomic_path
 from esad.core.extras import require
 from esad.errors import EsadError
@@ -31,17 +31,17 @@ def draw(experiment: Experiment, results: Iterable[Result], folder: Path) -> lis
     """Draw what the results of an experiment give, as PNG files named by the experiment; the paths of the files."""
     by_cell = {result.cell: result for result in results}
     cells = [
-        (shown_place(experiment, place), by_cell[cell.name])
+        (drop_averaged_axes(experiment, place), by_cell[cell.name])
         for place, cell in experiment.cells()
         if cell.name in by_cell
     ]
-    drawn = {"training": _over_training(cells), "codes": _maps(cells), "samples": _samples(cells)}
+    drawn = {"training": _plot_over_training(cells), "codes": _draw_maps(cells), "samples": _draw_samples(cells)}
     return [_save(drawing, folder / f"{experiment.name}_{name}.png") for name, drawing in drawn.items() if drawing]
 
 
 def draw_over_axis(name: str, found: Sequence[Figure], folder: Path) -> list[Path]:
     """Draw what was measured and what the paper prints over the one axis of an experiment, or of several about one."""
-    drawing = _over_axis(found)
+    drawing = _plot_over_axis(found)
     return [] if drawing is None else [_save(drawing, folder / f"{name}_axis.png")]
 
 
@@ -52,7 +52,7 @@ def _save(drawing: "Drawing", path: Path) -> Path:
     return path
 
 
-def _empty(n_rows: int, n_columns: int, *, width: float, height: float) -> tuple["Drawing", Any]:
+def _new_figure(n_rows: int, n_columns: int, *, width: float, height: float) -> tuple["Drawing", Any]:
     """A drawing without a window: nothing global is touched."""
     drawing = require("matplotlib.figure", extra="plot").Figure(
         figsize=(width * n_columns, height * n_rows), layout="constrained"
@@ -63,7 +63,7 @@ def _empty(n_rows: int, n_columns: int, *, width: float, height: float) -> tuple
 # ------------------------------------------------------------------ curves
 
 
-def _over_axis(found: Sequence[Figure]) -> "Drawing | None":
+def _plot_over_axis(found: Sequence[Figure]) -> "Drawing | None":
     """AUC over the one numeric axis, a panel per data set: ours with the spread as a band, the paper's dashed."""
     names = {name for figure in found for name, _ in figure.place.axes}
     values = sorted({figure.place.axes[0][1] for figure in found if figure.place.axes and _is_number_at(figure)})
@@ -75,11 +75,11 @@ def _over_axis(found: Sequence[Figure]) -> "Drawing | None":
         panels.setdefault(figure.place.data, {}).setdefault(figure.place.variant, []).append(figure)
     variants = list(dict.fromkeys(figure.place.variant for figure in found))
     colours = {variant: MORE_COLOURS[number % len(MORE_COLOURS)] for number, variant in enumerate(variants)}
-    drawing, (row,) = _empty(1, len(panels), width=4.2, height=4)
-    name = axis_words(names.pop())
+    drawing, (row,) = _new_figure(1, len(panels), width=4.2, height=4)
+    name = name_axis(names.pop())
     for axes, (data, by_variant) in zip(row, panels.items(), strict=True):
         for variant, figures in by_variant.items():
-            _line(axes, figures, label=variant, colour=colours[variant])
+            _draw_line(axes, figures, label=variant, colour=colours[variant])
         if len(values) > 2 and values[-1] > 20 * max(values[1], 1e-12):
             axes.set_xscale("symlog", linthresh=min(value for value in values if value > 0))
         axes.set_title(data, fontsize=10)
@@ -99,7 +99,7 @@ def _is_number_at(figure: Figure) -> bool:
     return len(figure.place.axes) == 1 and _is_number(figure.place.axes[0][1])
 
 
-def _line(axes: "Axes", figures: Sequence[Figure], *, label: str, colour: str) -> None:
+def _draw_line(axes: "Axes", figures: Sequence[Figure], *, label: str, colour: str) -> None:
     ordered = sorted(figures, key=lambda figure: float(figure.place.axes[0][1]))
     ours = [figure for figure in ordered if figure.aucs]
     paper = [figure for figure in ordered if figure.published is not None]
@@ -115,18 +115,18 @@ def _line(axes: "Axes", figures: Sequence[Figure], *, label: str, colour: str) -
         axes.plot(x, printed, "--", color=colour, linewidth=1, label=None if ours else label)
 
 
-def _over_training(cells: Sequence[tuple[Place, Result]]) -> "Drawing | None":
+def _plot_over_training(cells: Sequence[tuple[Place, Result]]) -> "Drawing | None":
     """Mean test AUC on the way through the training, the last point being the result."""
     lines: dict[str, list[list[float]]] = {}
     for place, result in cells:
         if "test_auc" in result.curves:
-            axes_words = "".join(f", {axis_words(name)} {value}" for name, value in place.axes)
+            axes_words = "".join(f", {name_axis(name)} {value}" for name, value in place.axes)
             lines.setdefault(f"{place.variant}, {place.data}{axes_words}", []).append(
                 [*result.curves["test_auc"], result.auc]
             )
     if not lines:
         return None
-    drawing, (row,) = _empty(1, 1, width=8, height=4.5)
+    drawing, (row,) = _new_figure(1, 1, width=8, height=4.5)
     axes = row[0]
     for number, (label, curves) in enumerate(lines.items()):
         n_looks = min(map(len, curves))
@@ -152,7 +152,7 @@ def _is_number(value: Any) -> bool:
 # ------------------------------------------------------------------ maps and samples
 
 
-def _with_maps(cells: Sequence[tuple[Place, Result]]) -> list[tuple[Place, Result]]:
+def _find_maps(cells: Sequence[tuple[Place, Result]]) -> list[tuple[Place, Result]]:
     """One result with a map for every variant and data set."""
     first: dict[tuple[str, str], tuple[Place, Result]] = {}
     for place, result in cells:
@@ -161,10 +161,10 @@ def _with_maps(cells: Sequence[tuple[Place, Result]]) -> list[tuple[Place, Resul
     return list(first.values())
 
 
-def _maps(cells: Sequence[tuple[Place, Result]]) -> "Drawing | None":
+def _draw_maps(cells: Sequence[tuple[Place, Result]]) -> "Drawing | None":
     """A row for every data set, a map for every code of every variant."""
     maps: dict[str, list[tuple[str, Result, str]]] = {}
-    for place, result in _with_maps(cells):
+    for place, result in _find_maps(cells):
         for name in result.curves:
             if name.endswith(" x"):
                 code = name.removeprefix("map ").removesuffix(" x")
@@ -172,7 +172,7 @@ def _maps(cells: Sequence[tuple[Place, Result]]) -> "Drawing | None":
     if not maps:
         return None
     n_columns = max(map(len, maps.values()))
-    drawing, all_axes = _empty(len(maps), n_columns, width=3.4, height=3.4)
+    drawing, all_axes = _new_figure(len(maps), n_columns, width=3.4, height=3.4)
     for row, (data, codes) in zip(all_axes, maps.items(), strict=True):
         for axes in row[len(codes) :]:
             axes.set_axis_off()
@@ -188,18 +188,20 @@ def _maps(cells: Sequence[tuple[Place, Result]]) -> "Drawing | None":
     return drawing
 
 
-def _samples(cells: Sequence[tuple[Place, Result]]) -> "Drawing | None":
+def _draw_samples(cells: Sequence[tuple[Place, Result]]) -> "Drawing | None":
     """Normal and anomalous test pictures with their scores, as many as there is room for."""
     rows = [
-        (place, result, pictures) for place, result in _with_maps(cells) if (pictures := _pictures(result)) is not None
+        (place, result, pictures)
+        for place, result in _find_maps(cells)
+        if (pictures := _load_pictures(result)) is not None
     ]
     if not rows:
         return None
-    drawing, all_axes = _empty(len(rows), 2 * N_SAMPLES, width=0.75, height=1.0)
+    drawing, all_axes = _new_figure(len(rows), 2 * N_SAMPLES, width=0.75, height=1.0)
     for axes_row, (place, result, pictures) in zip(all_axes, rows, strict=True):
         truth = np.array(result.curves["map truth"]) > 0
         scores = np.array(result.curves["map score"])
-        chosen = np.concatenate([_spread(np.flatnonzero(truth == kind)) for kind in (False, True)])
+        chosen = np.concatenate([_pick_evenly(np.flatnonzero(truth == kind)) for kind in (False, True)])
         for axes in axes_row:
             axes.set_axis_off()
         for axes, number in zip(axes_row, chosen, strict=False):
@@ -217,12 +219,12 @@ def _samples(cells: Sequence[tuple[Place, Result]]) -> "Drawing | None":
     return drawing
 
 
-def _spread(rows: Any) -> Any:
+def _pick_evenly(rows: Any) -> Any:
     """Some of the rows, evenly over all: neighbours may be of one patient."""
     return rows[np.unique(np.linspace(0, len(rows) - 1, N_SAMPLES).astype(int))] if len(rows) else rows
 
 
-def _pictures(result: Result) -> Any:
+def _load_pictures(result: Result) -> Any:
     """The test pictures of a map, if the data set holds pictures and is here."""
     try:
         rows = draw_rows(Cell(**result.description))

@@ -27,17 +27,17 @@ class ResultsPage:
         Markdown, one table an experiment.
     plain : dict
         The same by the name of the experiment, for JSON.
-    found : list of Figure
+    figures : list of Figure
         All places of all tables.
     """
 
     tables: list[str] = field(default_factory=list)
     plain: dict[str, Any] = field(default_factory=dict)
-    found: list[Figure] = field(default_factory=list)
+    figures: list[Figure] = field(default_factory=list)
 
     def write(self, out: Path) -> None:
         """Write the whole page: how much of what the paper prints is measured, then the tables."""
-        count = tables.count_printed(self.found)
+        count = tables.count_printed(self.figures)
         with atomic_path(out) as beside:
             beside.write_text("\n".join([_HEAD, *([count] if count else []), *self.tables]), encoding="utf-8")
 
@@ -69,10 +69,10 @@ def make_page(
     about = [experiment.published for _, experiment in experiments]
     for number, (path, experiment) in enumerate(experiments):
         paper = published or path.with_name("published.json")
-        found = tables.figures(experiment, results, tables.Published(paper if paper.exists() else None))
-        page.tables.append(tables.markdown(experiment, found))
-        page.plain[experiment.name] = tables.plain(found)
-        page.found += found
+        found = tables.collect_figures(experiment, results, tables.PublishedFigures(paper if paper.exists() else None))
+        page.tables.append(tables.to_markdown(experiment, found))
+        page.plain[experiment.name] = tables.to_plain(found)
+        page.figures += found
         if figures is None:
             continue
         name = experiment.name

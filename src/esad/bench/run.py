@@ -1,4 +1,4 @@
-"""Running cells: several workers, results kept one by one, a budget of time, and a way back after a kill."""
+"""Runs cells in several workers: each result is kept at once, within a budget of time, resumable after a kill."""
 
 import contextlib
 import threading
@@ -17,14 +17,14 @@ from esad.detectors.deep import DeepDetector
 from esad.errors import EsadError, InputError
 from esad.scale.engines import LostWorker, engine_for, results
 
-__all__ = ["BACKENDS", "Failure", "RunSummary", "Unfinished", "run"]
+__all__ = ["BACKENDS", "CellFailure", "RunSummary", "UnfinishedCell", "run"]
 
 BACKENDS = {"loky": "local", "ray": "ray", "threading": "threads"}  # names of the option, and of the engines
 RENEW_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
-class Failure:
+class CellFailure:
     """A cell that could not be run."""
 
     cell: Cell
@@ -32,7 +32,7 @@ class Failure:
 
 
 @dataclass(frozen=True)
-class Unfinished:
+class UnfinishedCell:
     """A cell whose training was cut short by the budget; its checkpoint waits beside the store."""
 
     cell: Cell
@@ -45,7 +45,7 @@ class RunSummary:
     n_done: int = 0
     n_elsewhere: int = 0  # finished or claimed by another run in the meantime
     n_left: int = 0  # not started, or not finished: the budget was spent
-    failures: list[Failure] = field(default_factory=list)
+    failures: list[CellFailure] = field(default_factory=list)
 
 
 def run(
@@ -55,7 +55,7 @@ def run(
     n_jobs: int = 1,
     backend: str = "loky",
     budget: float | None = None,
-    on_done: Callable[[Result | Failure], None] | None = None,
+    on_done: Callable[[Result | CellFailure], None] | None = None,
 ) -> RunSummary:
     """Run the cells that the store does not have, and keep each result at once.
 
@@ -83,20 +83,20 @@ def run(
     finished, summary = store.finished(), RunSummary()
     waiting = [cell for cell in {cell.name: cell for cell in cells}.values() if cell.name not in finished]
     deadline = None if budget is None else time.monotonic() + budget
-    if backend == "loky" and _on_gpu(waiting):
+    if backend == "loky" and _packs_on_gpu(waiting):
         backend = "threading"
     # a checkpoint stays on the machine that wrote it, and clocks differ between machines
     watched: dict[str, Any] = {} if backend == "ray" else {"checkpoints": store.checkpoints, "deadline": deadline}
-    engine = engine_for(BACKENDS[backend], partial(_attempt, **watched), n_jobs=n_jobs)
+    engine = engine_for(BACKENDS[backend], partial(_run_group, **watched), n_jobs=n_jobs)
     with _renew_claims(store), _keep_folder(store.checkpoints), engine:
         for group, found in results(engine, _claim_groups(waiting, store, deadline, summary)):
             if isinstance(found, LostWorker):
-                found = [Failure(cell, str(found)) for cell in group]
+                found = [CellFailure(cell, str(found)) for cell in group]
             for done in found:
-                if isinstance(done, Unfinished):
+                if isinstance(done, UnfinishedCell):
                     summary.n_left += 1
                     continue
-                if isinstance(done, Failure):
+                if isinstance(done, CellFailure):
                     summary.failures.append(done)
                 else:
                     store.put(done)
@@ -111,7 +111,7 @@ def _claim_groups(
 ) -> Iterator[list[Cell]]:
     """Cells that this run has claimed, one stack or single cell at a time as workers ask for them."""
     n_before = 0
-    for group in _groups(waiting):
+    for group in _group_cells(waiting):
         if deadline is not None and time.monotonic() > deadline:
             summary.n_left += len(waiting) - n_before
             return
@@ -122,8 +122,8 @@ def _claim_groups(
             yield claimed
 
 
-def _groups(cells: Sequence[Cell]) -> list[list[Cell]]:
-    """Cells that train side by side; a cell that does not is a group of its own."""
+def _group_cells(cells: Sequence[Cell]) -> list[list[Cell]]:
+    """Group the cells that train side by side; any other cell is a group of its own."""
     groups: dict[str, list[Cell]] = {}
     for cell in cells:
         beside = cell.stack and issubclass(registry.method(cell.method), DeepDetector)
@@ -133,7 +133,7 @@ def _groups(cells: Sequence[Cell]) -> list[list[Cell]]:
 
 @contextlib.contextmanager
 def _keep_folder(path: Path) -> Iterator[None]:
-    """A folder that is there meanwhile, and stays if something is in it."""
+    """Make a folder for the time of the block; it is removed afterwards if it is empty."""
     path.mkdir(exist_ok=True)
     try:
         yield
@@ -161,22 +161,22 @@ def _renew_claims(store: ResultStore) -> Iterator[None]:
         store.release()
 
 
-def _on_gpu(cells: Sequence[Cell]) -> bool:
+def _packs_on_gpu(cells: Sequence[Cell]) -> bool:
     """Whether to pack trainings on one GPU: as threads of one process, each with a stream of its own."""
     import torch
 
     return torch.cuda.is_available() and any(cell.scenario["kind"] in ("images", "given") for cell in cells)
 
 
-def _attempt(
+def _run_group(
     cells: Sequence[Cell], *, checkpoints: Path | None = None, deadline: float | None = None
-) -> list[Result | Failure | Unfinished]:
+) -> list[Result | CellFailure | UnfinishedCell]:
     """Run cells in a worker; whatever is wrong with them becomes the answer."""
     try:
         if cells[0].stack:
             return [*execute_stack(cells)]
         return [execute(cell, checkpoints=checkpoints, deadline=deadline) for cell in cells]
     except OutOfTime:
-        return [Unfinished(cell) for cell in cells]
+        return [UnfinishedCell(cell) for cell in cells]
     except (EsadError, RuntimeError, MemoryError) as error:  # torch has RuntimeError for a full device, say
-        return [Failure(cell, str(error)) for cell in cells]
+        return [CellFailure(cell, str(error)) for cell in cells]

@@ -152,7 +152,7 @@ class ResultStore:
             rows = self._database.execute("select * from results order by cell")
             names = [column[0] for column in rows.description]
             found = [dict(zip(names, row, strict=True)) for row in rows]
-        return [_result(row) for row in found]
+        return [_parse_row(row) for row in found]
 
     def finished(self) -> set[str]:
         """Names of the cells that have a result."""
@@ -232,7 +232,7 @@ def this_machine() -> dict[str, Any]:
 
 
 def _is_alive(host: str, process: int, renewed: float) -> bool:
-    """Whether a claim still holds: its process runs here, or was heard of from elsewhere not long ago."""
+    """Whether a claim still holds: its process runs on this machine, or renewed it from another one recently."""
     if host != socket.gethostname():
         return time.time() - renewed < STALE_SECONDS
     try:
@@ -244,7 +244,7 @@ def _is_alive(host: str, process: int, renewed: float) -> bool:
     return True
 
 
-def _result(row: dict[str, Any]) -> Result:
+def _parse_row(row: dict[str, Any]) -> Result:
     try:
         parsed = {name: json.loads(row[name]) for name in ("description", "machine", "curves")}
     except ValueError as error:
@@ -258,14 +258,14 @@ def _result(row: dict[str, Any]) -> Result:
 def to_text(results: Iterable[Result]) -> str:
     """All results, sorted, so that the same results give the same text."""
     families: dict[str, dict[str, Any]] = {}
-    for result in sorted(results, key=lambda result: (_family(result), result.description["seed"])):
+    for result in sorted(results, key=lambda result: (_describe_family(result), result.description["seed"])):
         values = asdict(result)
-        line = families.setdefault(_family(result), json.loads(_family(result)) | {"seed": []})
+        line = families.setdefault(_describe_family(result), json.loads(_describe_family(result)) | {"seed": []})
         line["seed"].append(result.description["seed"])
         for name in BY_SEED:
             value = round(values[name], DIGITS[name]) if name in DIGITS else values[name]
             line.setdefault(name, []).append(value)
-        line.setdefault("curves", []).append(_for_figures(result))
+        line.setdefault("curves", []).append(_select_curves(result))
     for line in families.values():
         if not any(line["curves"]):
             del line["curves"]
@@ -276,25 +276,25 @@ def read_results(path: str | os.PathLike[str]) -> list[Result]:
     """Undo `to_text`, but for the digits and the loss curves that it drops."""
     try:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
-        return [result for line in lines if line.strip() for result in _results(json.loads(line))]
+        return [result for line in lines if line.strip() for result in _parse_line(json.loads(line))]
     except OSError as error:
         raise DataFileError(f"The results {str(path)!r} cannot be read: {error.strerror}.") from error
     except (ValueError, KeyError, TypeError) as error:
         raise DataFileError(f"{str(path)!r} does not hold results of esad bench: {error!r}.") from error
 
 
-def _family(result: Result) -> str:
+def _describe_family(result: Result) -> str:
     """Everything but the seed and what depends on it."""
     description = {name: value for name, value in result.description.items() if name != "seed"}
     return json.dumps({"description": description} | {name: getattr(result, name) for name in SHARED}, sort_keys=True)
 
 
-def _for_figures(result: Result) -> dict[str, list[float]]:
+def _select_curves(result: Result) -> dict[str, list[float]]:
     kept = {name: curve for name, curve in result.curves.items() if name.startswith(FOR_FIGURES)}
     return {name: [round(value, 4) for value in curve] for name, curve in kept.items()}
 
 
-def _results(line: dict[str, Any]) -> list[Result]:
+def _parse_line(line: dict[str, Any]) -> list[Result]:
     shared = {name: line[name] for name in SHARED}
     found = []
     for number, seed in enumerate(line["seed"]):

@@ -12,7 +12,16 @@ from esad.bench.grid import Experiment, Place
 from esad.bench.store import Result
 from esad.errors import DataFileError
 
-__all__ = ["Figure", "Published", "axis_words", "count_printed", "figures", "markdown", "plain", "shown_place"]
+__all__ = [
+    "Figure",
+    "PublishedFigures",
+    "collect_figures",
+    "count_printed",
+    "drop_averaged_axes",
+    "name_axis",
+    "to_markdown",
+    "to_plain",
+]
 
 
 @dataclass(frozen=True)
@@ -38,7 +47,7 @@ class Figure:
     published: float | None = None
     published_spread: float | None = None
 
-    def shown(self) -> str:
+    def format_whole(self) -> str:
         """AUC ± standard deviation / AP, the paper's figure and the difference."""
         paper = "" if self.published is None else f"{self.published:.1f}"
         if self.published is not None and self.published_spread is not None:
@@ -52,7 +61,7 @@ class Figure:
             return ours
         return f"{ours}<br>*{paper}, {fmean(self.aucs) - self.published:+.1f}*"
 
-    def brief(self) -> str:
+    def format_brief(self) -> str:
         """Ours (the paper's, the difference)."""
         if not self.aucs:
             return "" if self.published is None else f"- ({self.published:.1f})"
@@ -61,12 +70,12 @@ class Figure:
             return ours
         return f"{ours} ({self.published:.1f}, {fmean(self.aucs) - self.published:+.1f})"
 
-    def trained(self) -> str:
-        """How many of the trainings were run."""
+    def format_n_trained(self) -> str:
+        """How many of the trainings were run, of how many."""
         return f"{len(self.aucs)}/{self.n_cells}" if self.n_cells else "-"
 
 
-class Published:
+class PublishedFigures:
     """The paper's printed figures, from a JSON file beside the experiments."""
 
     def __init__(self, path: str | os.PathLike[str] | None) -> None:
@@ -86,8 +95,8 @@ class Published:
                 return value["mean"], value["std"]
         return None, None
 
-    def others(self, experiment: Experiment) -> list[Place]:
-        """Places of the experiment's table that the paper has a figure for and the experiment no variant."""
+    def find_other_places(self, experiment: Experiment) -> list[Place]:
+        """Places for which the paper's table has a figure and the experiment has no variant."""
         known = {variant.name for variant in experiment.variants}
         return [
             Place(value["variant"], value["data"], tuple(value["axes"].items()))
@@ -98,24 +107,24 @@ class Published:
         ]
 
 
-def figures(experiment: Experiment, results: Iterable[Result], published: Published) -> list[Figure]:
-    """Every place of the experiment with what was measured there; other systems with their printed figure."""
+def collect_figures(experiment: Experiment, results: Iterable[Result], published: PublishedFigures) -> list[Figure]:
+    """A figure for every place of the experiment, then those of other systems that the paper prints."""
     cells: dict[Place, list[str]] = {}
     for place, cell in experiment.cells():
-        cells.setdefault(shown_place(experiment, place), []).append(cell.name)
+        cells.setdefault(drop_averaged_axes(experiment, place), []).append(cell.name)
     by_cell = {result.cell: result for result in results}
     found = [
-        _figure(place, [by_cell[name] for name in names if name in by_cell], len(names), experiment, published)
+        _make_figure(place, [by_cell[name] for name in names if name in by_cell], len(names), experiment, published)
         for place, names in cells.items()
     ]
-    for place in published.others(experiment) if experiment.others else ():
+    for place in published.find_other_places(experiment) if experiment.others else ():
         mean, spread = published.find(experiment.published, place)
         found.append(Figure(place, (), (), (), 0, mean, spread))
     return found
 
 
-def _figure(
-    place: Place, results: Sequence[Result], n_cells: int, experiment: Experiment, published: Published
+def _make_figure(
+    place: Place, results: Sequence[Result], n_cells: int, experiment: Experiment, published: PublishedFigures
 ) -> Figure:
     mean, spread = published.find(experiment.published, place)
     return Figure(
@@ -142,12 +151,12 @@ def count_printed(found: Iterable[Figure]) -> str:
     )
 
 
-def axis_words(name: str) -> str:
+def name_axis(name: str) -> str:
     """An axis as a reader says it: "scenario.normal_class" is the normal class."""
     return name.partition(".")[2].replace("_", " ")
 
 
-def shown_place(experiment: Experiment, place: Place) -> Place:
+def drop_averaged_axes(experiment: Experiment, place: Place) -> Place:
     """The place without the axes that a table averages over, such as the normal class."""
     return Place(place.variant, place.data, tuple(axis for axis in place.axes if axis[0] not in AVERAGED))
 
@@ -155,14 +164,14 @@ def shown_place(experiment: Experiment, place: Place) -> Place:
 AVERAGED = ("scenario.normal_class", "scenario.labelled_offset")
 
 
-def markdown(experiment: Experiment, found: Sequence[Figure]) -> str:
+def to_markdown(experiment: Experiment, found: Sequence[Figure]) -> str:
     """One table: a row per variant and axis values, a column per data set.
 
     Of several methods along one axis, a table per data set: a row per method, a column per value of the axis.
     """
     names = {tuple(name for name, _ in figure.place.axes) for figure in found}
     if len(names) == 1 and len(names.pop()) == 1 and len({figure.place.variant for figure in found}) > 2:
-        return _by_level(experiment, found)
+        return _to_markdown_by_level(experiment, found)
     heads = dict.fromkeys(figure.place.data for figure in found)
     rows: dict[str, dict[str, str]] = {}
     chosen = {variant.name for variant in experiment.variants if variant.choose}
@@ -170,8 +179,8 @@ def markdown(experiment: Experiment, found: Sequence[Figure]) -> str:
         axes = ", ".join(f"{name.partition('.')[2]} {value}" for name, value in figure.place.axes)
         mark = " †" if figure.place.variant in chosen else ""
         title = figure.place.variant + mark + (f" ({axes})" if axes else "")
-        rows.setdefault(title, {})[figure.place.data] = figure.shown()
-    lines = [f"## {experiment.title}", "", _explanation(experiment, chosen), ""]
+        rows.setdefault(title, {})[figure.place.data] = figure.format_whole()
+    lines = [f"## {experiment.title}", "", _explain_table(experiment, chosen), ""]
     lines += ["| | " + " | ".join(heads) + " |", "| --- |" + " --- |" * len(heads)]
     lines += [
         f"| {title} | " + " | ".join(cells.get(data, "") for data in heads) + " |" for title, cells in rows.items()
@@ -179,33 +188,33 @@ def markdown(experiment: Experiment, found: Sequence[Figure]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _by_level(experiment: Experiment, found: Sequence[Figure]) -> str:
+def _to_markdown_by_level(experiment: Experiment, found: Sequence[Figure]) -> str:
     """For every data set the methods over the values of the one axis: ours (the paper's, the difference)."""
     axis = found[0].place.axes[0][0]
-    lines = [f"## {experiment.title}", "", _explanation(experiment, set(), brief=True)]
+    lines = [f"## {experiment.title}", "", _explain_table(experiment, set(), brief=True)]
     for data in dict.fromkeys(figure.place.data for figure in found):
         here = [figure for figure in found if figure.place.data == data]
         levels = sorted({figure.place.axes[0][1] for figure in here})
         rows: dict[str, dict[Any, Figure]] = {}
         for figure in here:
             rows.setdefault(figure.place.variant, {})[figure.place.axes[0][1]] = figure
-        heads = [f"{axis_words(axis)} {levels[0]}", *map(str, levels[1:]), "trained"]
+        heads = [f"{name_axis(axis)} {levels[0]}", *map(str, levels[1:]), "trained"]
         lines += ["", f"### {data}", "", "| | " + " | ".join(heads) + " |", "| --- |" + " --- |" * len(heads)]
         for variant, by_level in rows.items():
-            cells = [by_level[level].brief() if level in by_level else "" for level in levels]
-            trained = [by_level[level].trained() if level in by_level else "-" for level in levels]
+            cells = [by_level[level].format_brief() if level in by_level else "" for level in levels]
+            trained = [by_level[level].format_n_trained() if level in by_level else "-" for level in levels]
             is_run = any(figure.aucs for figure in by_level.values())
             words = (trained[0] if len(set(trained)) == 1 else " · ".join(trained)) if is_run else "not run"
             lines.append(f"| {variant} | " + " | ".join([*cells, words]) + " |")
     return "\n".join(lines) + "\n"
 
 
-def _explanation(experiment: Experiment, chosen: set[str], *, brief: bool = False) -> str:
+def _explain_table(experiment: Experiment, chosen: set[str], *, brief: bool = False) -> str:
     scenario = ", ".join(f"{name} = {value}" for name, value in experiment.scenario.items() if name != "kind")
     n_seeds = len(experiment.seeds)
     text = f"{n_seeds} seed{'' if n_seeds == 1 else 's'}{'; ' if scenario else ''}{scenario}."
     text += " AUC in %." if brief else " AUC ± standard deviation / AP in %, seconds for one fit."
-    averaged = [axis_words(name) for name in experiment.axes if name in AVERAGED]
+    averaged = [name_axis(name) for name in experiment.axes if name in AVERAGED]
     if averaged:
         text += f" Over every {' and every '.join(averaged)}."
     if experiment.stack:
@@ -220,7 +229,7 @@ def _explanation(experiment: Experiment, chosen: set[str], *, brief: bool = Fals
     return text
 
 
-def plain(found: Sequence[Figure]) -> list[Mapping[str, Any]]:
+def to_plain(found: Sequence[Figure]) -> list[Mapping[str, Any]]:
     """Figures as plain values, for JSON."""
     return [
         {

@@ -13,7 +13,7 @@ from esad.errors import InputError
 
 if TYPE_CHECKING:
     from esad.bench.grid import Experiment
-    from esad.bench.run import Failure, RunSummary
+    from esad.bench.run import CellFailure, RunSummary
     from esad.bench.store import Result
 
 __all__ = ["DefaultRun", "bench", "export", "merge", "report", "run"]
@@ -81,7 +81,7 @@ def run(
         n_there = len({cell.name for cell in cells} & results.finished())
         task = progress.add_task("running", total=n_cells, completed=n_there, before=n_there, limit=seconds)
 
-        def on_done(done: "Result | Failure") -> None:
+        def on_done(done: "Result | CellFailure") -> None:
             progress.update(task, advance=1, description=_told(done))
 
         outcome = run_cells(cells, results, n_jobs=jobs, backend=backend, budget=seconds, on_done=on_done)
@@ -178,13 +178,13 @@ def _read(path: Path, subset: list[str] | None) -> "Experiment":
         if not equals or not values:
             raise InputError(f"--subset must be NAME=VALUE, such as seed=0,1. Got {text!r}.")
         chosen.setdefault(name.strip(), []).extend(value.strip() for value in values.split(","))
-    return grid.read(path).subset(chosen)
+    return grid.read_experiment(path).subset(chosen)
 
 
-def _told(done: "Result | Failure") -> str:
-    from esad.bench.run import Failure
+def _told(done: "Result | CellFailure") -> str:
+    from esad.bench.run import CellFailure
 
-    if isinstance(done, Failure):
+    if isinstance(done, CellFailure):
         return f"{done.cell.method} on {done.cell.data} failed"
     return f"{done.description['method']} on {done.description['data']}: AUC {100 * done.auc:.1f}"
 
