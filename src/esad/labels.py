@@ -92,7 +92,7 @@ def check(y: ArrayLike | None, n_rows: int, *, warn: bool = True) -> Labels:
     """
     if y is None:
         return np.zeros(n_rows, dtype=np.int8)
-    values, codes = _values.distinct(y, name="y")
+    values, codes = _values.find_distinct(y, name="y")
     if len(codes) != n_rows:
         raise LabelError(f"`y` must hold one label per row. Got {len(codes)} labels for {n_rows} rows.")
     if any(isinstance(value, str) for value in values):
@@ -102,7 +102,7 @@ def check(y: ArrayLike | None, n_rows: int, *, warn: bool = True) -> Labels:
         if wrong:
             raise LabelError(
                 "`y` must hold -1 (anomaly), 0 (unlabelled) or +1 (normal). "
-                f"Got {_values.shown(wrong)}. See esad.labels.from_binary."
+                f"Got {_values.list_values(wrong)}. See esad.labels.from_binary."
             )
         labels = np.array([UNLABELLED if value is None else int(value) for value in values], dtype=np.int8)[codes]
     if warn:
@@ -143,11 +143,11 @@ def from_binary(y: ArrayLike, *, zero: Literal["unlabelled", "normal"] = "unlabe
     """
     if zero not in ("unlabelled", "normal"):
         raise InputError(f'`zero` must be "unlabelled" or "normal". Got {zero!r}.')
-    values, codes = _values.distinct(y, name="y")
+    values, codes = _values.find_distinct(y, name="y")
     wrong = [value for value in values if value is not None and (isinstance(value, str) or value not in (0, 1))]
     if wrong:
         raise LabelError(
-            f"`y` must hold 1 (anomaly) or 0 here. Got {_values.shown(wrong)}. "
+            f"`y` must hold 1 (anomaly) or 0 here. Got {_values.list_values(wrong)}. "
             "For words and other numbers see esad.labels.from_column."
         )
     meaning = {None: UNLABELLED, 0: UNLABELLED if zero == "unlabelled" else NORMAL, 1: ANOMALY}
@@ -193,28 +193,29 @@ def from_column(
     >>> from_column(["Fraud", "Not Fraud", "not yet"], unlabelled_value="not yet")
     array([-1,  1,  0], dtype=int8)
     """
-    distinct, codes = _values.distinct(values, name=name)
-    keys = [_values.key(value) for value in distinct]
-    anomaly, normal, unlabelled = map(_values.key, (anomaly_value, normal_value, unlabelled_value))
+    distinct, codes = _values.find_distinct(values, name=name)
+    keys = [_values.to_key(value) for value in distinct]
+    anomaly, normal, unlabelled = map(_values.to_key, (anomaly_value, normal_value, unlabelled_value))
     _values.check_occurs({"anomaly": anomaly, "normal": normal, "unlabelled": unlabelled}, distinct, name=name)
     meanings = _column_meanings(keys, anomaly, normal, name) | ({} if unlabelled is None else {unlabelled: UNLABELLED})
-    if anomaly is None and 1.0 in keys and 1.0 not in meanings and _values.numbers(keys) <= {0.0, 1.0}:
+    if anomaly is None and 1.0 in keys and 1.0 not in meanings and _values.keep_numbers(keys) <= {0.0, 1.0}:
         raise LabelError(
-            f"Column {name!r} holds {_values.shown(distinct)}, where 1 could mean anomaly or normal. "
+            f"Column {name!r} holds {_values.list_values(distinct)}, where 1 could mean anomaly or normal. "
             "Give the anomaly value: `anomaly_value=1`."
         )
     wrong = [value for value, key in zip(distinct, keys, strict=True) if key not in meanings]
     if wrong and anomaly is not None and normal is None:
         raise LabelError(
             f"Column {name!r} must hold the anomaly value and blanks, unless the normal value is given too "
-            f"(`normal_value`). Got {_values.shown(wrong)}. Leave cells blank where nobody has looked, or give "
+            f"(`normal_value`). Got {_values.list_values(wrong)}. Leave cells blank where nobody has looked, or give "
             "the value of such rows (`unlabelled_value`)."
         )
     if wrong:
         raise LabelError(
             f"Column {name!r} must hold the words anomaly, normal or unlabelled, the numbers -1, 0 or +1, blanks, or "
-            f"the anomaly value and the normal value given. Got {_values.shown(wrong)}.{hint(str(wrong[0]), _WORDS)} "
-            "Say what they mean with `anomaly_value` and `normal_value`, and leave the cells of unlabelled rows blank."
+            f"the anomaly value and the normal value given. Got {_values.list_values(wrong)}."
+            f"{hint(str(wrong[0]), _WORDS)} Say what they mean with `anomaly_value` and `normal_value`, and leave the "
+            "cells of unlabelled rows blank."
         )
     return np.array([meanings[key] for key in keys], dtype=np.int8)[codes]
 
@@ -240,12 +241,12 @@ def truth(values: ArrayLike, *, anomaly_value: object = None, name: str = "truth
     >>> truth([0, 1]), truth([1, -1]), truth(["ok", "fraud"], anomaly_value="fraud")
     (array([False,  True]), array([False,  True]), array([False,  True]))
     """
-    distinct, codes = _values.distinct(values, name=name)
-    keys = [_values.key(value) for value in distinct]
+    distinct, codes = _values.find_distinct(values, name=name)
+    keys = [_values.to_key(value) for value in distinct]
     if None in keys:
         n_blank = int(np.isin(codes, [code for code, key in enumerate(keys) if key is None]).sum())
         raise LabelError(f"{name!r} must be known for every row. Got {n_blank} blank. Leave those rows out.")
-    asked = _values.key(anomaly_value)
+    asked = _values.to_key(anomaly_value)
     if asked is not None:
         _values.check_occurs({"anomaly": asked}, distinct, name=name)
         return np.array([key == asked for key in keys], dtype=bool)[codes]
@@ -256,7 +257,7 @@ def truth(values: ArrayLike, *, anomaly_value: object = None, name: str = "truth
     if any(word not in meanings for word in words):
         raise LabelError(
             f"{name!r} must hold 1 (anomaly) and 0 (normal), or -1 (anomaly) and +1 (normal), or those words. "
-            f"Got {_values.shown(distinct)}. Give `anomaly_value` to use other values."
+            f"Got {_values.list_values(distinct)}. Give `anomaly_value` to use other values."
         )
     return np.array([meanings[word] for word in words], dtype=bool)[codes]
 
@@ -269,7 +270,7 @@ def _column_meanings(keys: list[Key], anomaly: Key, normal: Key, name: str) -> d
     meanings |= {key: known[word] for key, word in words.items() if word in known}
     if -1.0 in keys and anomaly in (None, -1.0) and normal in (None, 1.0):
         meanings |= {-1.0: ANOMALY, 0.0: UNLABELLED, 1.0: NORMAL}
-    elif _values.numbers(keys) == {0.0} or isinstance(anomaly, float) or isinstance(normal, float):
+    elif _values.keep_numbers(keys) == {0.0} or isinstance(anomaly, float) or isinstance(normal, float):
         meanings[0.0] = UNLABELLED
     asked = {anomaly: ANOMALY, normal: NORMAL}
     return meanings | {key: label for key, label in asked.items() if key is not None}

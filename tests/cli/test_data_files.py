@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from esad import registry
-from esad.datasets.folder import locked
+from esad.datasets.folder import lock_folder
 from esad.datasets.sources import odds
 
 
@@ -44,7 +44,7 @@ def test_two_that_get_the_same_set_fetch_it_once(esad, site, table):
     folder, began = table.parent.parent, threading.Event()
 
     def first():
-        with locked(folder):
+        with lock_folder(folder):
             began.set()
             time.sleep(0.5)  # the second one finds nothing there, and waits
             odds.get("thyroid", folder)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from esad.datasets import download
-from esad.datasets.download import Remote, downloaded, fetch
+from esad.datasets.download import Remote, download_files, fetch
 from esad.errors import DataFileError, OutputError
 
 CONTENT = np.random.default_rng(0).bytes(300_000)
@@ -164,27 +164,27 @@ def test_more_than_expected_is_refused_before_it_is_written(served, tmp_path):
 
 def test_the_next_address_is_tried_and_files_go_when_they_were_used(served, tmp_path):
     remotes = [Remote((served.url("gone/a"), served.url("data.bin")), md5=MD5), Remote((served.url("data.bin"),))]
-    with downloaded(remotes[:1], tmp_path, "set") as (path,):
+    with download_files(remotes[:1], tmp_path, "set") as (path,):
         assert path.read_bytes() == CONTENT
         assert path.name == "a"
     assert left(tmp_path) == []
-    with pytest.raises(DataFileError, match="404"), downloaded([Remote((served.url("gone"),))], tmp_path, "set"):
+    with pytest.raises(DataFileError, match="404"), download_files([Remote((served.url("gone"),))], tmp_path, "set"):
         pass
 
 
 def test_after_an_interruption_whole_files_are_not_fetched_again(served, tmp_path):
     remotes = [Remote((served.url("data.bin"),), md5=MD5)]
-    with pytest.raises(KeyboardInterrupt), downloaded(remotes, tmp_path, "set"):
+    with pytest.raises(KeyboardInterrupt), download_files(remotes, tmp_path, "set"):
         raise KeyboardInterrupt
-    with downloaded(remotes, tmp_path, "set"):
+    with download_files(remotes, tmp_path, "set"):
         pass
     assert len(served.asked) == 1
 
 
 def test_files_that_turn_out_useless_are_not_used_again(served, tmp_path):
     remotes = [Remote((served.url("data.bin"),))]
-    with pytest.raises(DataFileError), downloaded(remotes, tmp_path, "set"):
+    with pytest.raises(DataFileError), download_files(remotes, tmp_path, "set"):
         raise DataFileError("other counts")
-    with downloaded(remotes, tmp_path, "set"):
+    with download_files(remotes, tmp_path, "set"):
         pass
     assert len(served.asked) == 2

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from esad.datasets.folder import (
+    compute_checksum,
     data_folder,
-    digest,
     file_state,
     load_arrays,
     read_arrays,
@@ -161,7 +161,7 @@ def test_a_record_keeps_the_others(tmp_path):
         (tmp_path / name).write_text(name)
         record_checksum(tmp_path, name)
     lines = (tmp_path / "SHA256SUMS").read_text().splitlines()
-    assert lines == [f"{digest(tmp_path / name)}  {name}" for name in ("a", "b")]
+    assert lines == [f"{compute_checksum(tmp_path / name)}  {name}" for name in ("a", "b")]
 
 
 def test_a_record_that_is_none_is_one_error(tmp_path):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from esad.datasets.stain import concentrations, normalise, stain_colours
+from esad.datasets.stain import find_concentrations, find_stain_colours, normalise
 
 OURS = np.array([[0.65, 0.70, 0.29], [0.07, 0.99, 0.11]])
 THEIRS = np.array([[0.50, 0.75, 0.43], [0.25, 0.90, 0.35]])
@@ -24,12 +24,12 @@ def dyed(colours, *, seed=0, side=64):
 def test_a_mixture_of_two_stains_is_separated(colours):
     picture, amounts = dyed(colours)
     order = np.argsort(-colours[:, 0])  # what absorbs more red comes first
-    found = stain_colours(picture)
+    found = find_stain_colours(picture)
     assert np.linalg.norm(found, axis=1) == pytest.approx([1, 1])
     assert (found >= 0).all()
     cosines = (found * unit(colours)[order]).sum(axis=1)
     assert cosines.min() > 0.995
-    told = concentrations(picture, found)
+    told = find_concentrations(picture, found)
     for index, stain in enumerate(order):
         assert np.corrcoef(told[..., index].ravel(), amounts[..., stain].ravel())[0, 1] > 0.98
 
@@ -40,13 +40,13 @@ def test_codes_are_the_best_non_negative_ones():
     picture, _ = dyed(OURS, side=16)
     density = -np.log(np.maximum(picture.reshape(-1, 3), 1) / 255)
     exact = sparse_encode(density, unit(OURS), algorithm="lasso_cd", alpha=0.01, positive=True, max_iter=10_000)
-    assert np.abs(concentrations(picture, unit(OURS)).reshape(-1, 2) - exact).max() < 1e-3
+    assert np.abs(find_concentrations(picture, unit(OURS)).reshape(-1, 2) - exact).max() < 1e-3
 
 
 def test_pictures_come_out_in_the_targets_colours():
     wanted, _ = dyed(OURS)
     foreign, _ = dyed(THEIRS)  # the same tissue, dyed elsewhere
-    normalised = normalise(foreign, stain_colours(wanted))
+    normalised = normalise(foreign, find_stain_colours(wanted))
     distance = [np.abs(picture.astype(float) - wanted).mean() for picture in (foreign, normalised)]
     assert distance[1] < 0.35 * distance[0]
 
@@ -61,7 +61,7 @@ def test_only_the_part_shown_is_computed_from_the_stains_of_all():
 @pytest.mark.parametrize("value", [255, 250])
 def test_glass_without_tissue_is_left_alone(value):
     glass = np.full((16, 16, 3), value, dtype=np.uint8)
-    assert stain_colours(glass) is None
+    assert find_stain_colours(glass) is None
     assert (normalise(glass, unit(OURS)) >= value).all()
 
 

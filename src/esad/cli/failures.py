@@ -97,7 +97,7 @@ def join_processes() -> Iterator[None]:
 
     with join() as processes:
         try:
-            with processes.losses_told():
+            with processes.explain_lost_processes():
                 yield
         except (EsadError, OSError, output.Interrupted) as error:
             raise OneOfSeveral(speaks=processes.is_first_to_fail()) from error
@@ -130,9 +130,9 @@ def report(error: BaseException) -> int:
 
 def _is_first_to_fail() -> bool:
     """Of several processes that were not joined yet."""
-    from esad.core.processes import met
+    from esad.core.processes import find_processes
 
-    return met().is_first_to_fail()
+    return find_processes().is_first_to_fail()
 
 
 def _report(error: BaseException) -> int:

@@ -21,7 +21,7 @@ __all__ = [
     "Rule",
     "check",
     "check_share",
-    "declared",
+    "find_parameters",
     "is_auto",
     "is_not_negative",
     "is_positive",
@@ -165,7 +165,7 @@ def parameter(*, default: Any, **more: Any) -> Any:
     return field(default=default, metadata={"parameter": Parameter(**more)})
 
 
-def declared(detector: Any) -> dict[str, Parameter]:
+def find_parameters(detector: Any) -> dict[str, Parameter]:
     """The arguments of a class `with_parameters`, or of one of its objects, that are declared by `parameter`."""
     return {one.name: one.metadata["parameter"] for one in fields(detector) if one.metadata}
 
@@ -254,20 +254,20 @@ def with_parameters(detector: type[T]) -> type[T]:
     missing = {one.name for one in fields(made)}  # type: ignore[arg-type]
     found = []
     for described in made.__mro__:
-        for names, description in _described(inspect.cleandoc(described.__doc__ or "")):
+        for names, description in _parse_descriptions(inspect.cleandoc(described.__doc__ or "")):
             if names <= missing:
                 found += [description] if described is not made else []
                 missing -= names
     text = re.sub(r"^\.\.\. : those of .*$", lambda _: "\n".join(found), text, flags=re.MULTILINE)
-    for name, one in declared(made).items():
+    for name, one in find_parameters(made).items():
         bare = re.search(rf"^{name}\n((?:    .*\n)*)", text, flags=re.MULTILINE)
         text = text.replace(bare[0], one.complete(name, bare[1])) if bare else text
     made.__doc__ = text
     return made
 
 
-def _described(text: str) -> Iterator[tuple[set[str], str]]:
-    """The arguments that a docstring describes, together where it names them together, and what it says of them."""
+def _parse_descriptions(text: str) -> Iterator[tuple[set[str], str]]:
+    """Yield what a docstring says of its arguments: the names (several where it lists several), and the text."""
     section = re.search(r"^Parameters\n-+\n(.*?)(?:\n\n|\Z)", text, flags=re.DOTALL | re.MULTILINE)
     for description in re.split(r"\n(?=\S)", section[1]) if section else ():
         yield set(description.partition(" : ")[0].split(", ")), description

@@ -1,4 +1,4 @@
-"""Results appear whole or not at all: write beside the target, then rename over it."""
+"""Files that appear whole or not at all: written beside the target, then renamed over it."""
 
 import contextlib
 import errno
@@ -243,7 +243,7 @@ def new_folder(folder: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def unnamed_path(path: Path, name: str, *, instead: str) -> Iterator[Path]:
-    """A temporary file for the rows of `path` that loses its name at the end: it goes when nobody reads it any more."""
+    """A temporary file for the rows of `path`, unlinked at the end: it is gone once its last reader closes it."""
     folder = tempfile.mkdtemp(prefix="esad-")
     target = Path(folder) / name
     try:

@@ -1,10 +1,10 @@
-"""HTML as a tree of elements: text is text, whatever it holds, and cannot become markup."""
+"""HTML as a tree of elements, so that no text can become markup, whatever it holds."""
 
 import xml.etree.ElementTree as ET
 from typing import Any
 from unicodedata import category
 
-__all__ = ["Element", "add", "breakable", "legend", "new", "render", "table", "to_html"]
+__all__ = ["Element", "add", "break_at_underscores", "legend", "new", "render", "table", "to_html"]
 
 Element = ET.Element
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"  # nothing is fetched, nothing is run
@@ -35,12 +35,12 @@ def add(element: Element, *children: "Element | str | None") -> Element:
     return element
 
 
-def breakable(name: str) -> Element:
+def break_at_underscores(name: str) -> Element:
     """A name such as kind_of_payment, which may go on in the next line after an underscore.
 
     Examples
     --------
-    >>> ET.tostring(breakable("x_1"), encoding="unicode", method="html")
+    >>> ET.tostring(break_at_underscores("x_1"), encoding="unicode", method="html")
     '<span>x_<wbr>1</span>'
     """
     first, *others = name.split("_")

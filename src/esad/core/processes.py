@@ -1,4 +1,4 @@
-"""Several processes that train one model together: which of them this is, and what they tell each other.
+"""Several processes that train one model together: which of them this is, and what they exchange.
 
 Started by torch's launcher, `torchrun --nproc-per-node 2 -m esad fit ...`. Every process holds the whole model and
 takes its share of every batch; see docs/distributed.md.
@@ -22,7 +22,7 @@ from torch.distributed.rendezvous import rendezvous
 
 from esad.errors import EsadError, InputError, TrainingError
 
-__all__ = ["ALONE", "BatchShare", "Processes", "current", "join", "met"]
+__all__ = ["ALONE", "BatchShare", "Processes", "current", "find_processes", "join"]
 
 T = TypeVar("T")
 TIMEOUT = timedelta(minutes=10)  # for a process that neither answers nor ends
@@ -31,7 +31,7 @@ _LOST = re.compile(r"gloo|nccl|connection (closed|reset|refused)|broken pipe", r
 
 @dataclass(frozen=True)
 class BatchShare:
-    """Every so manieth row of a batch: rows `index`, `index + n_parts`, ...
+    """One of `n_parts` equal parts of a batch: rows `index`, `index + n_parts`, `index + 2 n_parts`, ...
 
     Rows of several kinds that follow each other, each in a number that can be shared evenly, are taken apart alike.
 
@@ -82,14 +82,14 @@ class Processes:
         """Whether this is the one that writes and speaks."""
         return self.rank == 0
 
-    def of_all(self, x: Tensor) -> Tensor:
-        """The tensor of every process, (size, *x.shape); gradients find their way back."""
-        stacked: Tensor = _OfAll.apply(x, self.rank, self.size)  # type: ignore[no-untyped-call]
+    def gather(self, x: Tensor) -> Tensor:
+        """The tensors of all processes, (size, *x.shape); gradients flow back to each of them."""
+        stacked: Tensor = _Gather.apply(x, self.rank, self.size)  # type: ignore[no-untyped-call]
         return stacked
 
-    def rows_of_all(self, rows: Tensor) -> Tensor:
+    def gather_rows(self, rows: Tensor) -> Tensor:
         """The rows (members, batch, ...) of all processes, in the order of the whole batch."""
-        return rows if self.is_alone else self.of_all(rows).movedim(0, 2).flatten(1, 2)
+        return rows if self.is_alone else self.gather(rows).movedim(0, 2).flatten(1, 2)
 
     def mean(self, x: Tensor) -> Tensor:
         """Mean of a tensor over all processes."""
@@ -99,16 +99,16 @@ class Processes:
         dist.all_reduce(total)
         return total / self.size
 
-    def from_first(self, value: Any) -> Any:
-        """What the first process has; anything that can be pickled, which only processes of one training exchange."""
+    def broadcast_first(self, value: Any) -> Any:
+        """The value of the first process, in all of them. It is pickled; only processes of one training exchange it."""
         if self.is_alone:
             return value
         box = [value]
         dist.broadcast_object_list(box, src=0)
         return box[0]
 
-    def of_each(self, value: Any) -> Iterator[Any]:
-        """What each process has, one after the other and the same in all of them; see `from_first`."""
+    def gather_each(self, value: Any) -> Iterator[Any]:
+        """The values of all processes, one after the other, in each of them; see `broadcast_first`."""
         if self.is_alone:
             yield value
             return
@@ -118,7 +118,7 @@ class Processes:
             yield box[0]
 
     def read_by_first(self, read: Callable[[], T]) -> T:
-        """What the first process reads, or its error, in all of them."""
+        """Call `read` in the first process alone; all processes get its result or its error."""
         if self.is_alone:
             return read()
         box: list[Any] = [None, None]
@@ -142,8 +142,8 @@ class Processes:
             raise InputError(f"The processes of this training were given different {what}. Give all of them the same.")
 
     @contextlib.contextmanager
-    def losses_told(self) -> Iterator[None]:
-        """Turn what torch says when another process is lost into one line."""
+    def explain_lost_processes(self) -> Iterator[None]:
+        """Raise one clear line where torch fails because another process has ended."""
         try:
             yield
         except RuntimeError as error:
@@ -155,7 +155,7 @@ class Processes:
             ) from error
 
     def is_first_to_fail(self) -> bool:
-        """Whether none has failed before this one, so that one failure is told once."""
+        """Whether this process is the first to fail, so that one failure is reported once."""
         if self.store is None:
             return self.is_first
         try:
@@ -165,7 +165,7 @@ class Processes:
 
 
 ALONE = Processes()
-_joined: ContextVar[Processes] = ContextVar("processes", default=ALONE)
+_current: ContextVar[Processes] = ContextVar("processes", default=ALONE)
 
 
 def current() -> Processes:
@@ -176,7 +176,7 @@ def current() -> Processes:
     >>> current().size
     1
     """
-    return _joined.get()
+    return _current.get()
 
 
 @contextlib.contextmanager
@@ -194,23 +194,23 @@ def join() -> Iterator[Processes]:
     if int(os.environ.get("WORLD_SIZE", "1")) == 1 and not dist.is_initialized():
         yield ALONE
         return
-    with _group() as processes:
-        token = _joined.set(processes)
+    with _join_group() as processes:
+        token = _current.set(processes)
         try:
             yield processes
         finally:
-            _joined.reset(token)
+            _current.reset(token)
 
 
 @contextlib.contextmanager
-def _group() -> Iterator[Processes]:
-    """The group of all processes; one that the user's own program has made is taken as it is."""
+def _join_group() -> Iterator[Processes]:
+    """Join the group of all processes; a group that the user's own program has made is used as it is."""
     if dist.is_initialized():
         yield Processes(dist.get_rank(), dist.get_world_size())
         return
-    processes = met()
+    processes = find_processes()
     store, rank, size = processes.store, processes.rank, processes.size
-    with processes.losses_told():
+    with processes.explain_lost_processes():
         dist.init_process_group(_backend(), store=store, rank=rank, world_size=size, timeout=TIMEOUT)
     try:
         yield processes
@@ -219,8 +219,8 @@ def _group() -> Iterator[Processes]:
         dist.destroy_process_group()
 
 
-def met() -> Processes:
-    """The processes that the launcher has started, as far as they share a store and no more."""
+def find_processes() -> Processes:
+    """The processes that the launcher has started, with the store that they share; no group is made yet."""
     shared, rank, size = next(rendezvous("env://", timeout=TIMEOUT))
     # a launcher may keep its store over restarts, with addresses of processes that are gone
     return Processes(rank, size, PrefixStore(f"esad/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", shared))
@@ -235,7 +235,7 @@ def _backend() -> str:
     return "cpu:gloo,cuda:nccl" if n_here <= torch.cuda.device_count() else "cpu:gloo,cuda:gloo"
 
 
-class _OfAll(torch.autograd.Function):
+class _Gather(torch.autograd.Function):
     """Every process's tensor, stacked; the gradient of one process's part is the sum over all that used it."""
 
     @staticmethod

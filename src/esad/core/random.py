@@ -22,7 +22,7 @@ def seed_from(random_state: int | np.random.RandomState | np.random.Generator | 
     """Turn scikit-learn's `random_state` into one integer seed; `None` takes fresh entropy, in all processes alike."""
     if random_state is None:
         fresh = int(np.random.SeedSequence().generate_state(1, np.uint32)[0])
-        return int(processes.current().from_first(fresh))
+        return int(processes.current().broadcast_first(fresh))
     if isinstance(random_state, np.random.RandomState):
         return int(random_state.randint(2**31 - 1))
     if isinstance(random_state, np.random.Generator):

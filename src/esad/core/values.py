@@ -11,13 +11,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from esad.errors import LabelError
 
-__all__ = ["Key", "check_occurs", "distinct", "key", "numbers", "shown"]
+__all__ = ["Key", "check_occurs", "find_distinct", "keep_numbers", "list_values", "to_key"]
 
 Key = float | str | None
 _MAX_SHOWN: Final = 5
 
 
-def distinct(values: ArrayLike, *, name: str) -> tuple[list[Any], NDArray[np.intp]]:
+def find_distinct(values: ArrayLike, *, name: str) -> tuple[list[Any], NDArray[np.intp]]:
     """Give the distinct plain values (missing ones as None) and, for every row, which of them it holds.
 
     Shape (n,), or (n, 1) as a table of one column has it.
@@ -51,8 +51,8 @@ def _is_missing(value: Any) -> bool:
     )
 
 
-def key(value: Any) -> Key:
-    """Reduce a value to what it is compared by: a number where it reads as one, else text, None when blank."""
+def to_key(value: Any) -> Key:
+    """What a value is compared by: a number if it reads as one, else its text; None when blank."""
     text = "" if _is_missing(value) else str(value).strip()
     if text.casefold() in ("true", "false"):
         return float(text.casefold() == "true")
@@ -63,18 +63,18 @@ def key(value: Any) -> Key:
     return None if number != number else number
 
 
-def numbers(keys: list[Key]) -> set[float]:
+def keep_numbers(keys: list[Key]) -> set[float]:
     """Keep the keys that are numbers."""
     return {value for value in keys if isinstance(value, float)}
 
 
 def check_occurs(asked: dict[str, Key], values: list[Any], *, name: str) -> None:
     """Refuse a value asked for as anomaly or normal that never occurs in the column, or that is asked for twice."""
-    keys = [key(value) for value in values]
+    keys = [to_key(value) for value in values]
     for word, wanted in asked.items():
         if wanted is not None and wanted not in keys:
             raise LabelError(
-                f"The {word} value {_plain(wanted)!r} never occurs in {name!r}, which holds {shown(values)}. "
+                f"The {word} value {_plain(wanted)!r} never occurs in {name!r}, which holds {list_values(values)}. "
                 f"Give one of these as `{word}_value`."
             )
     wanted_keys = [wanted for wanted in asked.values() if wanted is not None]
@@ -89,7 +89,7 @@ def _plain(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def shown(values: list[Any]) -> str:
+def list_values(values: list[Any]) -> str:
     """List at most five values for a message."""
     shown = [repr(_plain(value)) for value in values if value is not None]
     more = [f"... ({len(shown)} values)"] if len(shown) > _MAX_SHOWN else []

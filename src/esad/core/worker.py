@@ -1,4 +1,4 @@
-"""A process that answers requests, bytes in and bytes out, one after the other; it may die, and then there is another.
+"""A process that answers requests, bytes in and bytes out, one at a time; if it dies, a new one takes its place.
 
 It is a fresh Python that imports what it needs and nothing of the program that started it. It lives in a session of its
 own: Ctrl-C is for the one that started it, which then ends its workers. When that one is gone, it ends by itself.
@@ -85,13 +85,13 @@ class Worker:
         raise LostWorker(f"it took more than {seconds:g} s" if is_late else _describe_end(code))
 
     def terminate(self) -> None:
-        """Tell the process to end, from another thread than the one that asks; there will be no other."""
+        """End the process for good; may be called from another thread than the one that asks."""
         self._is_over = True
         if self._process is not None:
             self._process.terminate()
 
     def close(self) -> None:
-        """Let the process end, or make it."""
+        """Let the process end by itself, or kill it after a while."""
         if self._process is not None:
             self._end(self._process)
 

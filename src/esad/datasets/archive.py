@@ -20,7 +20,7 @@ _DAMAGED: Final = (OSError, EOFError, ValueError, zlib.error, tarfile.TarError, 
 
 def gunzip(path: Path, *, max_bytes: int) -> bytes:
     """Read a gzip file of which at most so many bytes come out."""
-    with _damage_told(path), gzip.open(path, "rb") as file:
+    with _name_damage(path), gzip.open(path, "rb") as file:
         content = file.read(max_bytes + 1)
     if len(content) > max_bytes:
         raise DataFileError(f"Refused {str(path)!r}: more than {max_bytes:,} bytes come out of it.")
@@ -40,7 +40,7 @@ def read_tar(path: Path, names: Collection[str], *, max_bytes: int) -> dict[str,
         At most so many bytes may come out of the whole archive, by what its headers say.
     """
     found = {}
-    with _damage_told(path), tarfile.open(path, "r:gz") as archive:
+    with _name_damage(path), tarfile.open(path, "r:gz") as archive:
         for member in archive:
             _check_member(path, member.name, is_plain=member.isreg() or member.isdir())
             _check_size(path, member.name, member.offset_data + member.size, max_bytes)
@@ -54,7 +54,7 @@ def read_tar(path: Path, names: Collection[str], *, max_bytes: int) -> dict[str,
 
 def check_zip(path: Path, *, max_bytes: int) -> None:
     """Refuse a zip file, which every .npz file is, before anything is read that its directory makes look unsafe."""
-    with _damage_told(path), zipfile.ZipFile(path) as archive:
+    with _name_damage(path), zipfile.ZipFile(path) as archive:
         members = archive.infolist()
     for member in members:
         _check_member(path, member.filename, is_plain=not stat.S_ISLNK(member.external_attr >> 16))
@@ -74,8 +74,8 @@ def _check_size(path: Path, name: str, n_bytes: int, max_bytes: int) -> None:
 
 
 @contextlib.contextmanager
-def _damage_told(path: Path) -> Iterator[None]:
-    """What is wrong inside an archive as one line."""
+def _name_damage(path: Path) -> Iterator[None]:
+    """Turn errors of damaged archives into one line that names the file."""
     try:
         yield
     except DataFileError:

@@ -1,4 +1,4 @@
-"""Files from the network: whole and checked, or not there at all.
+"""Downloads that are whole and checked, or not there at all.
 
 A file arrives beside its place, as NAME.part. When the connection breaks, the rest is asked for, where the server can
 do that and a checksum will tell whether the pieces fit. Only a file whose checksum and size are right is renamed.
@@ -17,10 +17,10 @@ from typing import IO, Any, Final
 from urllib.parse import urlsplit
 
 from esad.core.atomic import replace
-from esad.datasets.folder import digest, make_folder
+from esad.datasets.folder import compute_checksum, make_folder
 from esad.errors import DataFileError, OutputError
 
-__all__ = ["Remote", "Report", "downloaded", "fetch"]
+__all__ = ["Remote", "Report", "download_files", "fetch"]
 
 Report = Callable[[str, int, int | None], None]
 """Told what is under way, how much of it is done, and how much there is, where that is known."""
@@ -56,12 +56,12 @@ class Remote:
         return urlsplit(self.urls[0]).path.rpartition("/")[2]
 
 
-class _Broken(Exception):  # noqa: N818  not an error yet
+class _FailedAttempt(Exception):  # noqa: N818  not an error yet
     """One attempt failed; another one may not."""
 
 
 @contextlib.contextmanager
-def downloaded(
+def download_files(
     remotes: Sequence[Remote], folder: Path, name: str, report: Report | None = None
 ) -> Iterator[list[Path]]:
     """Fetch the files that a data set is made from and yield their paths; they are removed when the block ends well.
@@ -95,7 +95,7 @@ def downloaded(
 
 def _fetch_from_any(remote: Remote, path: Path, report: Report | None) -> None:
     """Fetch from the first address that has the file."""
-    if path.is_file() and _fits(path, remote.md5, remote.sha256):
+    if path.is_file() and _has_checksums(path, remote.md5, remote.sha256):
         return
     for index, url in enumerate(remote.urls):
         try:
@@ -148,11 +148,11 @@ def fetch(
         if attempt:
             time.sleep(_PAUSE * 2 ** (attempt - 1))
         try:
-            is_continued = _stream(url, part, n_bytes, timeout, report)
-        except _Broken as broken:
+            is_continued = _download_part(url, part, n_bytes, timeout, report)
+        except _FailedAttempt as broken:
             reason = broken
             continue
-        if (n_bytes is None or part.stat().st_size == n_bytes) and _fits(part, md5, sha256):
+        if (n_bytes is None or part.stat().st_size == n_bytes) and _has_checksums(part, md5, sha256):
             replace(part, path)
             return
         part.unlink()
@@ -165,19 +165,22 @@ def fetch(
     raise DataFileError(f"Cannot download {url}: {reason}. Tried {_ATTEMPTS} times. Check the network and try again.")
 
 
-def _fits(path: Path, md5: str | None, sha256: str | None) -> bool:
+def _has_checksums(path: Path, md5: str | None, sha256: str | None) -> bool:
     """Whether a file has the checksums that are known."""
-    return all(not known or digest(path, kind).startswith(known) for kind, known in (("md5", md5), ("sha256", sha256)))
+    return all(
+        not known or compute_checksum(path, kind).startswith(known)
+        for kind, known in (("md5", md5), ("sha256", sha256))
+    )
 
 
-def _stream(url: str, part: Path, n_bytes: int | None, timeout: float, report: Report | None) -> bool:
-    """Append what is missing to the part, or write all of it; tell whether it was continued."""
+def _download_part(url: str, part: Path, n_bytes: int | None, timeout: float, report: Report | None) -> bool:
+    """Download the rest of a partial file, or all of it; whether an earlier part was continued."""
     offset = part.stat().st_size if part.is_file() else 0
-    with _opened(url, offset, part, timeout) as response:
+    with _open_url(url, offset, part, timeout) as response:
         start = offset if response.status == http.client.PARTIAL_CONTENT else 0
         if start and not (response.headers.get("Content-Range") or "").startswith(f"bytes {start}-"):
             part.unlink()
-            raise _Broken("the server continued at another place")
+            raise _FailedAttempt("the server continued at another place")
         length = response.headers.get("Content-Length") or ""
         total = start + int(length) if length.isdecimal() else n_bytes
         limit = _MAX_BYTES if n_bytes is None else n_bytes
@@ -185,7 +188,7 @@ def _stream(url: str, part: Path, n_bytes: int | None, timeout: float, report: R
         _check_size(url, part, total or 0, limit)
         try:
             with part.open("ab" if start else "wb") as file:
-                for chunk in _chunks(response):
+                for chunk in _read_chunks(response):
                     done += len(chunk)
                     _check_size(url, part, done, limit)
                     file.write(chunk)
@@ -197,7 +200,7 @@ def _stream(url: str, part: Path, n_bytes: int | None, timeout: float, report: R
                 f"Cannot write {str(part)!r}: {error.strerror}. Free some space or take another folder, and try again."
             ) from error
     if total is not None and done < total:
-        raise _Broken(f"the connection ended after {done:,} of {total:,} bytes")
+        raise _FailedAttempt(f"the connection ended after {done:,} of {total:,} bytes")
     return start > 0
 
 
@@ -208,7 +211,7 @@ def _check_size(url: str, part: Path, n_bytes: int, limit: int) -> None:
 
 
 @contextlib.contextmanager
-def _opened(url: str, offset: int, part: Path, timeout: float) -> Iterator[Any]:
+def _open_url(url: str, offset: int, part: Path, timeout: float) -> Iterator[Any]:
     """Open an address, from a place in the file on."""
     headers = {"User-Agent": "esad", "Accept-Encoding": "identity"}
     if offset:
@@ -222,29 +225,29 @@ def _opened(url: str, offset: int, part: Path, timeout: float) -> Iterator[Any]:
             part.unlink(missing_ok=True)
         elif error.code not in _WORTH_ANOTHER_TRY:
             raise DataFileError(f"Cannot download {url}: {answer}. The file may have moved.") from error
-        raise _Broken(answer) from error
+        raise _FailedAttempt(answer) from error
     except urllib.error.URLError as error:
-        raise _Broken(error.reason) from error
+        raise _FailedAttempt(error.reason) from error
     except (OSError, http.client.HTTPException, ValueError) as error:  # ValueError: a port that is none, and the like
-        raise _Broken(str(error) or type(error).__name__) from error
+        raise _FailedAttempt(str(error) or type(error).__name__) from error
     with response:
         yield response
 
 
-def _chunks(response: IO[bytes]) -> Iterator[bytes]:
+def _read_chunks(response: IO[bytes]) -> Iterator[bytes]:
     """What arrives, until the connection ends."""
     while True:
         try:
             chunk = response.read(_CHUNK)
         except (OSError, http.client.HTTPException) as error:
-            raise _Broken(str(error) or type(error).__name__) from error
+            raise _FailedAttempt(str(error) or type(error).__name__) from error
         if not chunk:
             return
         yield chunk
 
 
 def _check_scheme(url: str, came_from: str | None = None) -> None:
-    """Refuse anything but the web, and to be led from a safe connection to an open one."""
+    """Refuse addresses other than http and https, and redirects from https to http."""
     scheme = urlsplit(url).scheme
     if scheme not in _SCHEMES:
         led = f"{came_from} leads to" if came_from else "Cannot download"
@@ -268,7 +271,7 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
 
 
 def _opener() -> urllib.request.OpenerDirector:
-    """What opens web addresses and nothing else: no files, no FTP."""
+    """An opener for http and https addresses only: no files, no FTP."""
     opener = urllib.request.OpenerDirector()
     for handler in (
         urllib.request.ProxyHandler(),

@@ -53,11 +53,11 @@ def counts(
         raise InputError(f"Ratios must be at least 0 and, like the sum of the labelled ones, below 1. Got {ratios}.")
     unlabelled_ratio = 1.0 - labelled_ratio - labelled_normal_ratio
     n_train = n_normal / (labelled_normal_ratio + unlabelled_ratio * (1.0 - pollution_ratio))
-    n_labelled_normal = _truncated(labelled_normal_ratio * n_train)
+    n_labelled_normal = _truncate(labelled_normal_ratio * n_train)
     return DrawCounts(
-        n_labelled_anomaly=_truncated(labelled_ratio * n_train),
+        n_labelled_anomaly=_truncate(labelled_ratio * n_train),
         n_labelled_normal=n_labelled_normal,
-        n_hidden_anomaly=_truncated(pollution_ratio * unlabelled_ratio * n_train),
+        n_hidden_anomaly=_truncate(pollution_ratio * unlabelled_ratio * n_train),
         n_unlabelled_normal=n_normal - n_labelled_normal,
     )
 
@@ -78,7 +78,7 @@ def split(classes: ArrayLike, *, test_ratio: float = 0.4, seed: Seed) -> tuple[R
     is_train = np.zeros(len(class_of), dtype=bool)
     for value in np.unique(class_of):
         rows = rng.permutation(np.flatnonzero(class_of == value))
-        is_train[rows[: _truncated((1.0 - test_ratio) * len(rows))]] = True
+        is_train[rows[: _truncate((1.0 - test_ratio) * len(rows))]] = True
     return np.flatnonzero(is_train), np.flatnonzero(~is_train)
 
 
@@ -117,7 +117,7 @@ def draw(
     rng = np.random.default_rng(seed)
     is_anomaly = np.asarray(truth, dtype=bool)
     normals = rng.permutation(np.flatnonzero(~is_anomaly))
-    normals = normals[: _available(n_normal, normals, "normal rows")]
+    normals = normals[: _check_available(n_normal, normals, "normal rows")]
     asked = counts(
         len(normals),
         labelled_ratio=labelled_ratio,
@@ -126,9 +126,9 @@ def draw(
     )
     allowed = is_anomaly if labelled_from is None else is_anomaly & np.asarray(labelled_from, dtype=bool)
     known = rng.permutation(np.flatnonzero(allowed))
-    known = known[: _available(asked.n_labelled_anomaly, known, "anomalies to label")]
+    known = known[: _check_available(asked.n_labelled_anomaly, known, "anomalies to label")]
     hidden = rng.permutation(np.setdiff1d(np.flatnonzero(is_anomaly), known, assume_unique=True))
-    hidden = hidden[: _available(asked.n_hidden_anomaly, hidden, "anomalies to hide")]
+    hidden = hidden[: _check_available(asked.n_hidden_anomaly, hidden, "anomalies to hide")]
     y = np.zeros(len(is_anomaly), dtype=np.int8)
     y[known], y[normals[: asked.n_labelled_normal]] = labels.ANOMALY, labels.NORMAL
     rows = np.sort(np.concatenate([normals, known, hidden]))
@@ -171,7 +171,7 @@ def draw_natural(
     if max_rows is not None and max_rows < len(is_anomaly):
         n_anomaly = max(round(max_rows * len(anomalies) / len(is_anomaly)), min(min_labelled, len(anomalies)))
         anomalies, normals = anomalies[:n_anomaly], normals[: max_rows - n_anomaly]
-    n_labelled = max(_truncated(labelled_ratio * (len(anomalies) + len(normals))), min_labelled)
+    n_labelled = max(_truncate(labelled_ratio * (len(anomalies) + len(normals))), min_labelled)
     y = np.zeros(len(is_anomaly), dtype=np.int8)
     y[anomalies[:n_labelled]] = labels.ANOMALY
     rows = np.sort(np.concatenate([anomalies, normals]))
@@ -187,16 +187,16 @@ def pick_classes(classes: ArrayLike, *, normal_class: int, n_classes: int, seed:
     2
     """
     others = np.setdiff1d(np.asarray(classes), [normal_class])
-    picked = np.random.default_rng(seed).permutation(others)[: _available(n_classes, others, "other classes")]
+    picked = np.random.default_rng(seed).permutation(others)[: _check_available(n_classes, others, "other classes")]
     return tuple(sorted(int(number) for number in picked))
 
 
-def _truncated(value: float) -> int:
-    """Cut off the fraction, but not where rounding has pushed a whole number below itself (0.7 x 90)."""
+def _truncate(value: float) -> int:
+    """Cut off the fraction, allowing for rounding errors: 0.7 x 90 is 63."""
     return int(value + 1e-9)
 
 
-def _available(n_asked: int | None, rows: NDArray[Any], what: str) -> int:
+def _check_available(n_asked: int | None, rows: NDArray[Any], what: str) -> int:
     """Refuse to ask for more than there is; `None` asks for all."""
     if n_asked is None:
         return len(rows)

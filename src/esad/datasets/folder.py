@@ -1,4 +1,4 @@
-"""Where data sets lie that do not ship with the package: the folder named by ESAD_DATA, or else the user's cache.
+"""The data folder, for data sets that do not ship with the package: ESAD_DATA, or else the user's cache.
 
 A record of checksums, which `sha256sum -c` understands, tells whether a file is still what was brought.
 """
@@ -27,14 +27,14 @@ __all__ = [
     "RECORD",
     "VARIABLE",
     "FileState",
+    "compute_checksum",
     "data_folder",
     "describe_data_set",
-    "digest",
     "file_state",
     "get_data_set",
     "is_here",
     "load_arrays",
-    "locked",
+    "lock_folder",
     "make_folder",
     "read_arrays",
     "record_checksum",
@@ -112,8 +112,8 @@ def make_folder(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Let one process at a time write into a folder, which is made; others wait, and say so. A killed one lets go."""
+def lock_folder(folder: Path) -> Iterator[None]:
+    """Let one process at a time write into a folder, making it if needed; the others log that they wait."""
     make_folder(folder)
     if fcntl is None:
         yield
@@ -135,7 +135,7 @@ def locked(folder: Path) -> Iterator[None]:
 # ---------------------------------------------------------------------- checksums
 
 
-def digest(path: Path, kind: str = "sha256") -> str:
+def compute_checksum(path: Path, kind: str = "sha256") -> str:
     """The checksum of a file, in hexadecimal digits.
 
     Examples
@@ -144,7 +144,7 @@ def digest(path: Path, kind: str = "sha256") -> str:
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = Path(folder) / "abc"
     ...     _ = path.write_bytes(b"abc")
-    ...     digest(path, "md5")
+    ...     compute_checksum(path, "md5")
     '900150983cd24fb0d6963f7d28e17f72'
     """
     with path.open("rb") as file:
@@ -153,7 +153,7 @@ def digest(path: Path, kind: str = "sha256") -> str:
 
 def record_checksum(folder: Path, file: str) -> str:
     """Note the checksum of a finished file of the data folder, and give it."""
-    known = _read_checksums(folder) | {file: digest(folder / file)}
+    known = _read_checksums(folder) | {file: compute_checksum(folder / file)}
     with atomic_path(folder / RECORD) as temporary:
         temporary.write_text("".join(f"{known[name]}  {name}\n" for name in sorted(known)), encoding="utf-8")
     return known[file]
@@ -166,7 +166,7 @@ def file_state(folder: Path, file: str) -> FileState:
     noted = _read_checksums(folder).get(file)
     if noted is None:
         return "unrecorded"
-    return "verified" if digest(folder / file) == noted else "damaged"
+    return "verified" if compute_checksum(folder / file) == noted else "damaged"
 
 
 def _read_checksums(folder: Path) -> dict[str, str]:
@@ -192,7 +192,7 @@ def get_data_set(name: str, folder: Path, report: "Report") -> tuple[Path, FileS
     file = source.files(name)[0]
     before = file_state(folder, file)
     if before in ("missing", "damaged"):
-        with locked(folder):
+        with lock_folder(folder):
             before = file_state(folder, file)  # another process may have brought it meanwhile
             if before in ("missing", "damaged"):
                 source.get(name, folder, report)

@@ -18,12 +18,12 @@ __all__ = [
     "CLASS_ARRAYS",
     "Arrays",
     "Split",
-    "as_dataset",
     "check_pictures",
     "load_classes",
     "load_or_make",
-    "make",
+    "make_arrays",
     "read_names",
+    "to_dataset",
 ]
 
 CLASS_ARRAYS: Final = ("train_images", "train_labels", "test_images", "test_labels")
@@ -64,7 +64,7 @@ def read_names(path: Path, pattern: str, advice: str) -> list[str]:
     return names
 
 
-def make(
+def make_arrays(
     folder: Path,
     split: Split,
     read: Callable[[Path], NDArray[np.uint8]],
@@ -111,10 +111,10 @@ def load_or_make(name: str, make: Callable[[Path], Arrays], description: str) ->
     folder = data_folder()
     path = folder / f"{name}.npz"
     arrays = dict(zip(_ARRAYS, load_arrays(path, _ARRAYS), strict=True)) if path.is_file() else make(folder)
-    return as_dataset(name, description, **arrays)
+    return to_dataset(name, description, **arrays)
 
 
-def as_dataset(
+def to_dataset(
     name: str,
     description: str,
     *,
@@ -128,7 +128,7 @@ def as_dataset(
     Examples
     --------
     >>> flags = {"anomaly": np.array([0, 1, 1]), "labellable": np.array([0, 1, 0]), "test": np.array([0, 0, 1])}
-    >>> dataset = as_dataset("three", "three pictures", images=np.zeros((3, 4, 4), dtype=np.uint8), **flags)
+    >>> dataset = to_dataset("three", "three pictures", images=np.zeros((3, 4, 4), dtype=np.uint8), **flags)
     >>> len(dataset.X), dataset.truth.tolist(), dataset.test.truth.tolist()
     (2, [False, True], [True])
     """

@@ -16,13 +16,13 @@ from esad.datasets.draws import split
 from esad.errors import InputError
 from esad.io.scores import write_arrow
 
-__all__ = ["LABEL", "TRUTH", "Saved", "draw_labels", "save_data_set", "write_table"]
+__all__ = ["LABEL", "TRUTH", "SavedDataSet", "draw_labels", "save_data_set", "write_table"]
 
 LABEL, TRUTH = "label", "truth"
 _WORDS = {-1: "anomaly", 0: None, 1: "normal"}
 
 
-class Saved(NamedTuple):
+class SavedDataSet(NamedTuple):
     """What `save_data_set` wrote."""
 
     description: str
@@ -39,7 +39,7 @@ def save_data_set(
     n_labels: int = 10,
     normal_class: int = 0,
     seed: int = 0,
-) -> Saved:
+) -> SavedDataSet:
     """Write a data set as a table with a label and a truth column, or as a folder of pictures.
 
     Parameters
@@ -77,7 +77,7 @@ def save_data_set(
     write = _save_pictures if dataset.is_images else _save_table
     n_rows = write(train, out, draw_labels(train, n_labels, seed=seed))
     n_test = write(test, test_out, None) if test is not None and test_out is not None else 0
-    return Saved(dataset.description, dataset.is_images, n_rows, n_test)
+    return SavedDataSet(dataset.description, dataset.is_images, n_rows, n_test)
 
 
 def draw_labels(dataset: Dataset, n_labels: int, *, seed: int) -> NDArray[np.int8]:
@@ -93,7 +93,7 @@ def draw_labels(dataset: Dataset, n_labels: int, *, seed: int) -> NDArray[np.int
 
 
 def _save_table(dataset: Dataset, path: Path, y: NDArray[np.int8] | None) -> int:
-    """Write a data set with its truth and, where given, labels; count the rows."""
+    """Write a data set with its truth and, if given, labels; the number of rows."""
     write_table(path, dataset.X, names=dataset.columns, y=y, truth=dataset.truth)
     return len(dataset.X)
 

@@ -184,7 +184,7 @@ def images(
     ((114, 8, 8), 5)
     """
     rng = np.random.default_rng(seed)
-    train, test = _parts(dataset.with_normal_class(normal_class), test_ratio, rng)
+    train, test = _split_parts(dataset.with_normal_class(normal_class), test_ratio, rng)
     labelled_from = None
     if labelled_classes is not None:
         _check_labelled(labelled_classes, train, normal_class)
@@ -238,7 +238,7 @@ def given(
     return Scenario(dataset.X[drawn.rows], drawn.y, dataset.test.X, _truth(dataset.test))
 
 
-def _parts(dataset: Dataset, test_ratio: float, rng: np.random.Generator) -> tuple[Dataset, Dataset]:
+def _split_parts(dataset: Dataset, test_ratio: float, rng: np.random.Generator) -> tuple[Dataset, Dataset]:
     """Take the data set's own test part, or split one off."""
     if dataset.test is not None:
         return dataset, dataset.test

@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["concentrations", "normalise", "stain_colours"]
+__all__ = ["find_concentrations", "find_stain_colours", "normalise"]
 
 Picture = NDArray[np.uint8]
 Floats = NDArray[np.float64]
@@ -42,7 +42,7 @@ def normalise(picture: Picture, target: Floats, *, shown: tuple[slice, slice] = 
     shown : tuple of two slices
         Rows and columns wanted; the stains are learned from the whole picture all the same.
     """
-    bright = _brightened(picture)
+    bright = _brighten(picture)
     colours = _colours(bright)
     bright = bright[shown]
     if colours is None:
@@ -51,7 +51,7 @@ def normalise(picture: Picture, target: Floats, *, shown: tuple[slice, slice] = 
     return np.round(255 * np.exp(-density)).astype(np.uint8).reshape(bright.shape)
 
 
-def stain_colours(picture: Picture) -> Floats | None:
+def find_stain_colours(picture: Picture) -> Floats | None:
     """Colours of the two stains of a picture as optical densities, haematoxylin first; None without tissue.
 
     Returns
@@ -59,12 +59,12 @@ def stain_colours(picture: Picture) -> Floats | None:
     ndarray of shape (2, 3) or None
         Rows have length one.
     """
-    return _colours(_brightened(picture))
+    return _colours(_brighten(picture))
 
 
-def concentrations(picture: Picture, colours: Floats) -> Floats:
+def find_concentrations(picture: Picture, colours: Floats) -> Floats:
     """How much of each stain there is in every pixel, shape (height, width, 2)."""
-    return _sparse_code(_optical_density(_brightened(picture)), colours).reshape(*picture.shape[:2], 2)
+    return _sparse_code(_optical_density(_brighten(picture)), colours).reshape(*picture.shape[:2], 2)
 
 
 def _colours(picture: Picture) -> Floats | None:
@@ -104,7 +104,7 @@ def _sparse_code(density: Floats, colours: Floats) -> Floats:
     return np.where((both >= 0).all(axis=1, keepdims=True), both, alone)
 
 
-def _brightened(picture: Picture) -> Picture:
+def _brighten(picture: Picture) -> Picture:
     """Scale so that the brightest tenth is white."""
     white = max(float(np.percentile(picture, 90)), 1.0)
     scaled: Picture = np.clip(picture * (255.0 / white), 0, 255).astype(np.uint8)

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from esad.datasets.archive import check_zip
 from esad.datasets.dataset import Dataset
-from esad.datasets.download import Remote, Report, downloaded
+from esad.datasets.download import Remote, Report, download_files
 from esad.datasets.folder import load_arrays, read_arrays, write_arrays
 from esad.errors import DataFileError
 
@@ -37,7 +37,7 @@ def get_table(
 
     No checksum of such a table is published: `counts` are its rows, columns and anomalies.
     """
-    with downloaded([Remote(urls)], folder, name, report) as (path,):
+    with download_files([Remote(urls)], folder, name, report) as (path,):
         X, y = _read_mat(path) if path.suffix == ".mat" else _read_npz(path)
         write_arrays(folder / file, check_table(path, X, y, counts))
 

@@ -100,7 +100,9 @@ class StandardDetector(DeepDetector):
 
     def _check(self, kind: str) -> None:
         networks = {kind: ("auto", *words) for kind, words in self.networks.items()}
-        arguments.check(self.get_params(deep=False), _ALLOWED | arguments.declared(self) | {"network": networks}, kind)
+        arguments.check(
+            self.get_params(deep=False), _ALLOWED | arguments.find_parameters(self) | {"network": networks}, kind
+        )
 
     def _make_network(self, in_shape: tuple[int, ...], device: torch.device) -> NetworkSpec:
         """The network asked for, kept as `network_`; "auto" takes the first one the method has for such data."""

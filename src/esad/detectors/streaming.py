@@ -73,7 +73,7 @@ class Survey:
             if on_block is not None:
                 on_block(len(block.y) * together.size)
         survey: Self | None = None
-        for found in together.of_each(None if own is None else own._without_source()):
+        for found in together.gather_each(None if own is None else own._without_source()):
             its = None if found is None else cls(source=source, **found)
             if survey is None:
                 survey = its

@@ -104,7 +104,7 @@ class SoftBoundaryObjective(HypersphereObjective):
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """R^2 and the mean excess over it, each (members,)."""
         squared = self.squared_distance(batch.unlabelled)
-        self._solve_radius(batch.processes.rows_of_all(squared.detach().sqrt()))
+        self._solve_radius(batch.processes.gather_rows(squared.detach().sqrt()))
         limit = self.radius.square()
         excess = (squared - limit[:, None]).clamp(min=0).mean(1) / self.nu
         return {"radius": limit, "excess": excess}

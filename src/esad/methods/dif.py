@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from esad.core.arguments import Rule, check, declared, is_whole, parameter, with_parameters
+from esad.core.arguments import Rule, check, find_parameters, is_whole, parameter, with_parameters
 from esad.core.random import seed_from
 from esad.detectors.base import Scores, State, TrainingScores
 from esad.detectors.solved import ShallowDetector
@@ -90,7 +90,7 @@ class DIF(ShallowDetector):
 
     def _backbone(self) -> InceptionResNetV2:
         """The network with weights still to be filled."""
-        check(self.get_params(deep=False), declared(self))
+        check(self.get_params(deep=False), find_parameters(self))
         return InceptionResNetV2(self.pooled, int(self.side)).eval().requires_grad_(False)
 
     def _fit_rows(self, rows: Rows, y: NDArray[np.int8], callbacks: Sequence[Callback]) -> TrainingScores:

@@ -327,7 +327,7 @@ class TLSADObjective(HypersphereObjective):
         inverted = torch.where(batch.y < 0, 1 / (known + EPS), known + EPS)
         terms = {"unlabelled": near.sum(1), "labelled": self.eta * mean_over_rows(inverted)}  # of no rows: 0
         if n:
-            everyone = batch.processes.rows_of_all(near.detach())
+            everyone = batch.processes.gather_rows(near.detach())
             tau = everyone.median(1, keepdim=True).values + EPS
             weight, weights = tau / (tau + near.detach()), tau / (tau + everyone)  # Eq. (2)
             terms["unlabelled"] = (weight / weights.mean(1, keepdim=True) * near).mean(1)  # Eq. (3)

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from esad.core.processes import Processes
 from esad.core.random import MemberRandom
 from esad.networks.mlp import StackedMLP
-from esad.networks.norm import OverProcesses, batch_norm_of_all
+from esad.networks.norm import SharedNorm, batch_norm_over_processes
 
 __all__ = [
     "DenseLayers",
@@ -59,7 +59,7 @@ def draw_weights(network: nn.Module, random: MemberRandom, *, deviation: float |
                 module.bias.data.zero_()
 
 
-class StackedConv(OverProcesses, nn.Module):
+class StackedConv(SharedNorm, nn.Module):
     """Convolution, then optionally batch norm and an activation, per member.
 
     Parameters
@@ -116,7 +116,7 @@ class StackedConv(OverProcesses, nn.Module):
         return F.leaky_relu_(x if self.norm is None else _normalise(x, self.norm, self.processes), self.slope)
 
 
-class StackedNorm(OverProcesses, nn.Module):
+class StackedNorm(SharedNorm, nn.Module):
     """Batch norm and an activation, per member, in front of a convolution."""
 
     def __init__(self, n_channels: int, *, n_members: int, slope: float = 0.0) -> None:
@@ -134,7 +134,7 @@ def _normalise(x: Tensor, norm: nn.BatchNorm2d, processes: Processes) -> Tensor:
     if norm.training and x[:, 0].numel() * processes.size == 1:  # one value has no variance
         return F.batch_norm(x, norm.running_mean, norm.running_var, norm.weight, norm.bias, eps=norm.eps)
     if norm.training and not processes.is_alone:
-        return batch_norm_of_all(norm, x, processes)
+        return batch_norm_over_processes(norm, x, processes)
     normal: Tensor = norm(x)
     return normal
 

@@ -13,14 +13,14 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from esad.core.random import MemberRandom
-from esad.networks.norm import OverProcesses, moments_of_all
+from esad.networks.norm import SharedNorm, gather_moments
 
 __all__ = ["FrozenMLP", "StackedMLP"]
 
 MOMENTUM = 0.1
 
 
-class StackedMLP(OverProcesses, nn.Module):
+class StackedMLP(SharedNorm, nn.Module):
     """`n_members` perceptrons of the same shape.
 
     Parameters
@@ -95,7 +95,7 @@ class StackedMLP(OverProcesses, nn.Module):
             normal, batch_mean, inverse_std = torch.native_layer_norm(h, (batch,), None, None, self.eps)
         else:
             h = h.to(mean.dtype)
-            batch_mean, batch_variance = moments_of_all(h, (2,), self.processes)
+            batch_mean, batch_variance = gather_moments(h, (2,), self.processes)
             inverse_std = (batch_variance + self.eps).rsqrt()
             normal = (h - batch_mean) * inverse_std
         with torch.no_grad():

@@ -8,39 +8,39 @@ from torch import Tensor, nn
 
 from esad.core.processes import ALONE, Processes
 
-__all__ = ["OverProcesses", "batch_norm_of_all", "moments_of_all"]
+__all__ = ["SharedNorm", "batch_norm_over_processes", "gather_moments"]
 
 
-class OverProcesses:
+class SharedNorm:
     """A module whose batch norm asks other processes; the loop says which."""
 
     processes: Processes = ALONE
 
 
-def moments_of_all(x: Tensor, dims: tuple[int, ...], processes: Processes) -> tuple[Tensor, Tensor]:
+def gather_moments(x: Tensor, dims: tuple[int, ...], processes: Processes) -> tuple[Tensor, Tensor]:
     """Mean and variance of the whole batch, of which every process holds equally many rows; `dims` are kept as 1.
 
     Within and between the processes, one exchange for both: sum of squares less square of the mean would cancel.
     """
     mean = x.mean(dims, keepdim=True)
-    return _joined(mean, (x - mean).square().mean(dims, keepdim=True), processes)  # torch.var_mean is far slower
+    return _merge_moments(mean, (x - mean).square().mean(dims, keepdim=True), processes)  # torch.var_mean is far slower
 
 
-def _joined(mean: Tensor, variance: Tensor, processes: Processes) -> tuple[Tensor, Tensor]:
-    """Those of the whole batch from those of each process's rows."""
-    means, variances = processes.of_all(torch.stack([mean, variance])).unbind(1)  # (processes, ...)
+def _merge_moments(mean: Tensor, variance: Tensor, processes: Processes) -> tuple[Tensor, Tensor]:
+    """Mean and variance of the whole batch, from those of each process's rows."""
+    means, variances = processes.gather(torch.stack([mean, variance])).unbind(1)  # (processes, ...)
     mean = means.mean(0)
     return mean, (variances + (means - mean).square()).mean(0)
 
 
-def batch_norm_of_all(norm: nn.BatchNorm2d, x: Tensor, processes: Processes) -> Tensor:
+def batch_norm_over_processes(norm: nn.BatchNorm2d, x: Tensor, processes: Processes) -> Tensor:
     """`norm(x)` in training, for the whole batch."""
     assert norm.running_mean is not None and norm.running_var is not None and norm.num_batches_tracked is not None
     assert norm.momentum is not None
     x = x.to(norm.running_mean.dtype)
     weight = torch.ones_like(norm.running_mean) if norm.weight is None else norm.weight
     bias = torch.zeros_like(norm.running_mean) if norm.bias is None else norm.bias
-    normal, mean, variance = _BatchNormOfAll.apply(x, weight, bias, norm.eps, processes)  # type: ignore[no-untyped-call]
+    normal, mean, variance = _BatchNormOverProcesses.apply(x, weight, bias, norm.eps, processes)  # type: ignore[no-untyped-call]
     n_values = x[:, 0].numel() * processes.size
     with torch.no_grad():
         norm.num_batches_tracked += 1
@@ -50,7 +50,7 @@ def batch_norm_of_all(norm: nn.BatchNorm2d, x: Tensor, processes: Processes) -> 
     return whole
 
 
-class _BatchNormOfAll(torch.autograd.Function):
+class _BatchNormOverProcesses(torch.autograd.Function):
     """Batch norm by torch's own kernels.
 
     With means over the whole batch, dx = weight / std * (dy - mean(dy) - normal * mean(dy * normal)). torch's backward
@@ -62,7 +62,7 @@ class _BatchNormOfAll(torch.autograd.Function):
         ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, eps: float, processes: Processes
     ) -> tuple[Tensor, Tensor, Tensor]:
         # torch.var_mean would take thirty times as long where channels are innermost
-        mean, variance = _joined(*torch.batch_norm_update_stats(x, None, None, 0.0), processes)
+        mean, variance = _merge_moments(*torch.batch_norm_update_stats(x, None, None, 0.0), processes)
         ctx.save_for_backward(x, weight, mean, variance)
         ctx.eps, ctx.processes = eps, processes
         ctx.mark_non_differentiable(mean, variance)

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from esad.core.arguments import Rule
 from esad.core.random import MemberRandom
 from esad.datasets.download import Remote, fetch
-from esad.datasets.folder import data_folder, locked
+from esad.datasets.folder import data_folder, lock_folder
 from esad.errors import DataFileError
 from esad.networks.layers import draw_weights
 from esad.persist.contents import check_weights
@@ -96,7 +96,7 @@ def get_weights(published: PublishedWeights) -> Path:
     path = folder / remote.file
     if path.is_file():
         return path
-    with locked(folder):
+    with lock_folder(folder):
         if not path.is_file():  # another process may have brought it meanwhile
             logger.info("getting the weights of %s from %s", published.name, remote.urls[0])
             try:

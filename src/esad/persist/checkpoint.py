@@ -42,7 +42,7 @@ class Checkpoint(Callback):
 
     def on_start(self, state: LoopState) -> None:
         """Load an earlier state if asked to; of several processes the first reads it for all."""
-        if self.resume and state.processes.from_first(self.path.exists()):
+        if self.resume and state.processes.broadcast_first(self.path.exists()):
             self._load(state)
 
     def on_step(self, state: LoopState) -> None:

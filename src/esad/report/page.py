@@ -5,7 +5,7 @@ from pathlib import Path
 
 from esad import __version__
 from esad.core.atomic import atomic_path
-from esad.core.markup import Element, breakable, new, render, table
+from esad.core.markup import Element, break_at_underscores, new, render, table
 from esad.core.text import counted, percent
 from esad.errors import InputError
 from esad.explain.reasons import HeatMaps, Reasons, cell_text
@@ -114,7 +114,7 @@ def _describe_columns(reasons: Reasons, row: int) -> Element:
         bar = new("span", "", class_="bar" if share >= 0 else "bar against", style=width)
         observed, expected = reasons.observed[row, index], reasons.expected[row, index]
         cells = _fold_text(cell_text(observed)), _fold_text(cell_text(expected, n_digits=4))
-        rows.append([breakable(reasons.columns[index]), bar, f"{share:+.3g}", *cells])
+        rows.append([break_at_underscores(reasons.columns[index]), bar, f"{share:+.3g}", *cells])
     rest = order[N_COLUMNS:]
     base = sum(float(values[row]) for values in reasons.base.values())
     if rest:
@@ -269,7 +269,7 @@ def _describe_drift(found: Findings) -> list[Element]:
         return [new("p", f"No difference from the training rows was found ({tests}).")]
     rows: list[list[Element | str]] = [
         [
-            breakable(shift.column or "(the scores)"),
+            break_at_underscores(shift.column or "(the scores)"),
             shift.what,
             shift.test,
             f"{shift.distance:.2f}",
@@ -309,7 +309,7 @@ def _describe_data(found: Findings) -> list[Element]:
         return [new("p", labels), new("p", f"Pictures of {width} x {height} pixels, {colour}.")]
     rows: list[list[Element | str]] = [
         [
-            breakable(column.name),
+            break_at_underscores(column.name),
             column.kind,
             "" if column.n_distinct is None else f"{column.n_distinct:,}",
             _percent(column.n_missing / schema.n_rows) if column.n_missing else "-",

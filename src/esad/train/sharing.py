@@ -14,7 +14,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from esad.core.processes import ALONE, Processes
 from esad.errors import InputError
-from esad.networks.norm import OverProcesses
+from esad.networks.norm import SharedNorm
 from esad.train.objective import Batch, Objective, RowPool
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def shared_evenly(settings: Settings, data: RowPool, n_parts: int) -> Settings:
 @contextlib.contextmanager
 def norm_over(objective: Objective, processes: Processes) -> Iterator[None]:
     """Let batch norm take its statistics from the whole batch."""
-    modules = [module for module in objective.modules() if isinstance(module, OverProcesses)]
+    modules = [module for module in objective.modules() if isinstance(module, SharedNorm)]
     for module in modules:
         module.processes = processes
     try:

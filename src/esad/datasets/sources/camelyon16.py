@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from esad.datasets.dataset import Dataset
 from esad.datasets.download import Report
 from esad.datasets.folder import write_arrays
-from esad.datasets.picture_sets import Arrays, Split, check_pictures, load_or_make, make, read_names
-from esad.datasets.stain import normalise, stain_colours
+from esad.datasets.picture_sets import Arrays, Split, check_pictures, load_or_make, make_arrays, read_names
+from esad.datasets.stain import find_stain_colours, normalise
 from esad.errors import DataFileError
 from esad.io.pictures import middle, read_bytes, shrunk
 
@@ -70,7 +70,7 @@ def read_split(folder: Path) -> Split:
 def _make(folder: Path, report: Report | None = None) -> Arrays:
     split, tiles = read_split(folder), folder / _TILES
     check_pictures(tiles, [_TARGET, *split.names], _TILES_FROM)
-    target = stain_colours(read_bytes(tiles / _TARGET, n_channels=3))
+    target = find_stain_colours(read_bytes(tiles / _TARGET, n_channels=3))
     if target is None:
         raise DataFileError(f"{tiles / _TARGET} must show stained tissue. It is all but white.")
 
@@ -78,4 +78,4 @@ def _make(folder: Path, report: Report | None = None) -> Arrays:
         pixels = read_bytes(path, n_channels=3)
         return shrunk(normalise(pixels, target, shown=middle(pixels, _CROP)), _SIDE)
 
-    return make(tiles, split, read, advice=_TILES_FROM, report=report)
+    return make_arrays(tiles, split, read, advice=_TILES_FROM, report=report)

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from esad.datasets.archive import read_tar
 from esad.datasets.dataset import Dataset
-from esad.datasets.download import Remote, Report, downloaded
+from esad.datasets.download import Remote, Report, download_files
 from esad.datasets.folder import write_arrays
 from esad.datasets.picture_sets import CLASS_ARRAYS, load_classes
 from esad.errors import DataFileError
@@ -41,7 +41,7 @@ def files(name: str) -> tuple[str]:
 
 def get(name: str, folder: Path, report: Report | None = None) -> None:
     """Download the published archive and write its pictures and classes."""
-    with downloaded([_REMOTE], folder, name, report) as (path,):
+    with download_files([_REMOTE], folder, name, report) as (path,):
         members = read_tar(path, (*_TRAIN, *_TEST), max_bytes=_MAX_BYTES)
         train = _read_batches(b"".join(members[member] for member in _TRAIN), path)
         test = _read_batches(b"".join(members[member] for member in _TEST), path)

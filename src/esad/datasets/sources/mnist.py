@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from esad.datasets.archive import gunzip
 from esad.datasets.dataset import Dataset
-from esad.datasets.download import Remote, Report, downloaded
+from esad.datasets.download import Remote, Report, download_files
 from esad.datasets.folder import write_arrays
 from esad.datasets.picture_sets import CLASS_ARRAYS, load_classes
 from esad.errors import DataFileError
@@ -72,7 +72,7 @@ def get(name: str, folder: Path, report: Report | None = None) -> None:
         Remote(tuple(mirror + file for mirror in _MIRRORS[name]), md5=md5)
         for file, md5 in zip(_FILES, _MD5S[name], strict=True)
     ]
-    with downloaded(remotes, folder, name, report) as paths:
+    with download_files(remotes, folder, name, report) as paths:
         arrays = dict(zip(CLASS_ARRAYS, map(_read_idx, paths), strict=True))
         write_arrays(folder / f"{name}.npz", arrays)
 

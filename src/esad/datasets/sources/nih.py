@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from esad.datasets.dataset import Dataset
 from esad.datasets.download import Report
 from esad.datasets.folder import read_arrays, write_arrays
-from esad.datasets.picture_sets import Arrays, Split, as_dataset, load_or_make, make, read_names
+from esad.datasets.picture_sets import Arrays, Split, load_or_make, make_arrays, read_names, to_dataset
 from esad.errors import DataFileError
 from esad.io.pictures import middle, read_bytes, shrunk
 
@@ -50,7 +50,7 @@ _SUBSET_FROM: Final = (
 def load(name: str) -> Dataset:
     """Load one of `NAMES` from the data folder, from the finished file or else from NIH's pictures."""
     if name == "nih_part1":
-        return as_dataset(name, _DESCRIPTION, **_read_part1())
+        return to_dataset(name, _DESCRIPTION, **_read_part1())
     return load_or_make(name, lambda folder: _make(name, folder), _DESCRIPTION)
 
 
@@ -126,7 +126,7 @@ def _read_subset(lists: Path) -> Split:
 
 
 def _make(name: str, folder: Path, report: Report | None = None) -> Arrays:
-    return make(folder / _IMAGES, read_split(name, folder), _read_picture, advice=_PICTURES_FROM, report=report)
+    return make_arrays(folder / _IMAGES, read_split(name, folder), _read_picture, advice=_PICTURES_FROM, report=report)
 
 
 def _read_picture(path: Path) -> NDArray[np.uint8]:

@@ -191,7 +191,7 @@ class ESADObjective(Objective):
 
     def _normal_rows(self, batch: Batch) -> Tensor:
         """One presumed normal row for every labelled row: unlabelled ones, or the labelled rows if there are none."""
-        pool = batch.processes.rows_of_all(batch.unlabelled if batch.unlabelled.shape[1] else batch.labelled)
+        pool = batch.processes.gather_rows(batch.unlabelled if batch.unlabelled.shape[1] else batch.labelled)
         picked = batch.random.integers(pool.shape[1], batch.labelled.shape[1])
         return pool[torch.arange(self.n_members, device=pool.device)[:, None], picked]
 

@@ -35,7 +35,7 @@ from esad.core.arguments import (
     WHOLE,
     Rule,
     check,
-    declared,
+    find_parameters,
     is_auto,
     is_not_negative,
     is_truth,
@@ -278,7 +278,7 @@ class ESAD(DeepDetector):
         >>> ESAD.as_published(random_state=0).lr
         0.1
         """
-        papers = {name: one.paper for name, one in declared(cls).items() if one.paper is not None}
+        papers = {name: one.paper for name, one in find_parameters(cls).items() if one.paper is not None}
         return cls(**papers | changes)
 
     @classmethod
@@ -290,7 +290,9 @@ class ESAD(DeepDetector):
         >>> ESAD.defaults("table")["n_members"], ESAD.defaults("images")["n_members"]
         (5, 1)
         """
-        values = {name: getattr(one, kind) if one.only in (None, kind) else 0 for name, one in declared(cls).items()}
+        values = {
+            name: getattr(one, kind) if one.only in (None, kind) else 0 for name, one in find_parameters(cls).items()
+        }
         return {name: value for name, value in values.items() if value is not None}
 
     def recipe_for(
@@ -301,7 +303,7 @@ class ESAD(DeepDetector):
         Without the `pictures` themselves they are taken to have an upper side.
         """
         kind = "images" if len(in_shape) == 3 else "table"
-        parameters = declared(self)
+        parameters = find_parameters(self)
         given = self.get_params(deep=False)
         check(given, parameters, kind)
         given["precision"] = self._precision_on(torch.device(device), in_shape)

@@ -478,7 +478,7 @@ class Decoys(nn.Module):
         Turns that leave pictures as normal as they were must not count as anomalies. A decoy is told apart if its norm
         is above the median of the unlabelled pictures: half of them by chance.
         """
-        norms, normal_norms, all_turns = (processes.rows_of_all(rows) for rows in (norm, normal_norm, turns))
+        norms, normal_norms, all_turns = (processes.gather_rows(rows) for rows in (norm, normal_norm, turns))
         by_turn = (all_turns[..., None] == torch.arange(self.N_TURNS, device=turns.device)).to(norm.dtype)
         caught = (norms > normal_norms.median(1, keepdim=True).values).to(norm.dtype)  # (members, decoys)
         count = by_turn.sum(1)
