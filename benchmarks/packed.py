@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from esad import ESAD
-from esad.train.graphs import own_stream
+from esad.train.graphs import use_own_stream
 
 FIRST_STEP = 50
 N_NORMAL, N_LABELLED = 2560, 128
@@ -65,7 +65,7 @@ def rate(n_packed: int, *, batch: tuple[int, int], compiled: bool, precision: st
             device="cuda",
             random_state=number,
         )
-        with own_stream(torch.device("cuda")):
+        with use_own_stream(torch.device("cuda")):
             detector.fit(X, y, callbacks=[clocks[number]])
 
     with ThreadPoolExecutor(n_packed) as threads:

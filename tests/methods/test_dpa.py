@@ -11,7 +11,7 @@ import esad
 from esad.core.random import MemberRandom
 from esad.errors import InputError
 from esad.methods.dpa import DPA, DPAObjective, FadingObjective
-from esad.networks.pretrained import fill
+from esad.networks.pretrained import fill_weights
 from esad.networks.spec import NetworkSpec
 from esad.networks.vgg import WEIGHTS
 from esad.train.objective import RowPool
@@ -20,7 +20,7 @@ N, SHAPE = 5, (1, 12, 12)
 
 
 def made(objective):
-    fill(objective.distance.network, WEIGHTS, "random", seed=0)
+    fill_weights(objective.distance.network, WEIGHTS, "random", seed=0)
     objective.double().reset(MemberRandom([1], dtype=torch.float64))
     return objective
 
@@ -78,15 +78,15 @@ def test_a_new_level_is_faded_in():
     fading.inherit(coarser)
     fading.prepare(data_of(x))
     with torch.no_grad():
-        nothing_new = fading.faded(x[None], torch.tensor(0.0))[0].numpy()
+        nothing_new = fading.fade_in(x[None], torch.tensor(0.0))[0].numpy()
         half = torch.from_numpy(numpy_halved(x.numpy()))[None]
         np.testing.assert_allclose(nothing_new, np.kron(coarser(half)[0].numpy(), np.ones((2, 2))), rtol=1e-9)
-        torch.testing.assert_close(fading.faded(x[None], torch.tensor(1.0)), fading(x[None]))
+        torch.testing.assert_close(fading.fade_in(x[None], torch.tensor(1.0)), fading(x[None]))
 
     for share in (0.25, 0.5):  # one step after the other, Eqs. (5) and (6)
         got = fading.loss(batch_of(x[None]))["perception"].item()
         mixed = share * x.numpy() + (1 - share) * np.kron(numpy_halved(x.numpy()), np.ones((2, 2)))
-        rebuilt = fading.faded(torch.from_numpy(mixed)[None], torch.tensor(share)).detach().numpy()[0]
+        rebuilt = fading.fade_in(torch.from_numpy(mixed)[None], torch.tensor(share)).detach().numpy()[0]
         fine = numpy_distance(fading.distance, mixed, rebuilt)
         coarse = numpy_distance(coarser.distance, numpy_halved(mixed), numpy_halved(rebuilt))
         assert got == pytest.approx((share * fine + (1 - share) * coarse).mean(), rel=1e-9)

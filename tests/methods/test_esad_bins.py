@@ -16,7 +16,7 @@ from esad.detectors.stacked import can_stack, fit_stack
 from esad.errors import InputError
 from esad.methods.esad.loss import ESADObjective, LossSettings
 from esad.methods.esad.recipe import Recipe
-from esad.methods.esad.views import BinnedColumns, Bins
+from esad.methods.esad.views import BinnedView, Bins
 from esad.networks.spec import NetworkSpec
 from esad.train.objective import Batch
 
@@ -92,7 +92,7 @@ class TestBins:
         x = torch.from_numpy(rows[:9].astype(np.float64))
         binned = torch.tensor([1])
         wanted = bins(x.expand(N_MEMBERS, *x.shape))[binned]
-        np.testing.assert_allclose(bins.frozen(binned)(x).transpose(1, 2), wanted, atol=1e-12)
+        np.testing.assert_allclose(bins.freeze(binned)(x).transpose(1, 2), wanted, atol=1e-12)
 
     def test_rows_that_are_all_alike_have_no_bins(self):
         alike = Bins(2, (0, 3))
@@ -206,7 +206,7 @@ class TestDetector:
 
     @pytest.mark.parametrize("changes", [{"n_members": 1}, {"bins": 0}])
     def test_there_may_be_none(self, rows, changes):
-        assert not isinstance(tiny("esad", **changes).fit(rows).objective_.view, BinnedColumns)
+        assert not isinstance(tiny("esad", **changes).fit(rows).objective_.view, BinnedView)
 
     def test_member_k_is_the_same_network_whatever_the_number_of_members(self, rows):
         few, many = (tiny("esad", n_members=n).fit(rows).objective_.state_dict() for n in (2, 5))

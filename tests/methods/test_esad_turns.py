@@ -50,7 +50,7 @@ def test_the_loss_is_eq_11():
     with torch.no_grad():
         logits = own._logits(own._pooled(views)[-1]).numpy()
     given.random.set_state(state)
-    found = own.told(given)["turn"]
+    found = own.loss_terms(given)["turn"]
     right, uniform = np.zeros(logits.shape[:2]), np.zeros(logits.shape[:2])
     for part, change in zip(np.split(logits, [4, 7], axis=2), changes, strict=True):
         log_q = log_softmax(part)
@@ -70,7 +70,7 @@ def test_contrast_is_eq_13():
     with torch.no_grad():
         code = own._pooled(views)[-1].numpy()
     given.random.set_state(state)
-    found = own.told(given)["contrast"].detach().numpy()
+    found = own.loss_terms(given)["contrast"].detach().numpy()
     for member in range(2):
         first, second = (weight[member].detach().numpy() for weight in own.projection)
         projected = np.maximum(code[member] @ first, 0) @ second

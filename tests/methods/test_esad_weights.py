@@ -7,7 +7,7 @@ import torch
 from esad import load
 from esad.methods.esad import ESAD
 from esad.methods.esad.loss import LossSettings
-from esad.methods.esad.views import LEAST_WEIGHT, MOST_WEIGHT, N_TREES, view_of, weigh_columns
+from esad.methods.esad.views import LEAST_WEIGHT, MOST_WEIGHT, N_TREES, make_view, weigh_columns
 from esad.networks.spec import NetworkSpec
 from esad.solvers.trees import BaggedTreesModel
 
@@ -56,7 +56,7 @@ def test_what_is_shown_can_be_read_back(table, bins):
     """Plain members and those that see bins; rows within the bins, which end where the training rows did."""
     X, y = table
     spec = NetworkSpec("mlp", in_shape=(12,), hidden=(4,), latent=2, n_members=2)
-    view = view_of(spec, LossSettings(input_noise=(0.0, 0.0), column_weights=1.0, bins=bins)).double()
+    view = make_view(spec, LossSettings(input_noise=(0.0, 0.0), column_weights=1.0, bins=bins)).double()
     weights = weigh_columns(X, y, np.full(600, -1), power=1.0, n_members=2, seed=0)
     view.learn(X, np.arange(600), weights)
     rows = torch.from_numpy(X[100:150]).double().expand(2, 50, 12)

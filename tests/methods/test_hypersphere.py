@@ -11,7 +11,8 @@ from esad.errors import DataFileError, InputError
 from esad.methods.deep_sad import DeepSADObjective
 from esad.methods.deep_svdd import OneClassObjective, SoftBoundaryObjective
 from esad.methods.tlsad import Reference, TLSADObjective
-from esad.networks.resnet import ResNet18, read_weights
+from esad.networks.pretrained import read_weights
+from esad.networks.resnet import WEIGHTS, ResNet18
 from esad.networks.spec import NetworkSpec
 from esad.train.autoencoder import AutoencoderObjective
 from esad.train.callbacks import StopTraining
@@ -355,13 +356,13 @@ class TestTLSAD:
     def test_weights_that_are_none_are_refused(self, pictures, tmp_path):
         path = tmp_path / "weights.pth"
         with pytest.raises(DataFileError, match="cannot be read"):
-            read_weights(path)
+            read_weights(path, WEIGHTS)
         path.write_bytes(b"not a tensor in sight")
         with pytest.raises(DataFileError, match="cannot be read"):
             TLSAD(weights=path).fit(pictures)
         torch.save({"conv1.weight": torch.zeros(3)}, path)
         with pytest.raises(DataFileError, match="not those of a ResNet-18"):
-            read_weights(path)
+            read_weights(path, WEIGHTS)
 
 
 def test_an_autoencoders_loss_and_score_are_the_mean_squared_error():

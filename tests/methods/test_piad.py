@@ -10,7 +10,7 @@ from support import batch_of, pictures
 import esad
 from esad.core.random import MemberRandom
 from esad.methods.piad import PIAD, PIADObjective
-from esad.networks.pretrained import fill
+from esad.networks.pretrained import fill_weights
 from esad.networks.spec import NetworkSpec
 from esad.networks.vgg import WEIGHTS
 from esad.train.critics import critic_loss
@@ -22,7 +22,7 @@ N, SHAPE = 6, (1, 12, 9)
 def made():
     spec = NetworkSpec("residual", in_shape=SHAPE, hidden=(3, 4), latent=5)
     objective = PIADObjective(spec, "r11", penalty=7.0, drift=0.1)
-    fill(objective.distance.network, WEIGHTS, "random", seed=0)
+    fill_weights(objective.distance.network, WEIGHTS, "random", seed=0)
     objective.double().reset(MemberRandom([1], dtype=torch.float64))
     x = pictures(N, *SHAPE)
     objective.prepare(RowPool.shared(x, torch.zeros(N, dtype=torch.int8), n_members=1))

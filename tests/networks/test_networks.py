@@ -66,7 +66,7 @@ def test_folding_batch_norm_keeps_the_function(bias, sigmoid):
     network.eval()
     x = torch.randn(9, 6, dtype=torch.float64)
     wanted = network(x.expand(3, 9, 6)).detach()
-    got = network.frozen()(x.t()[None]).transpose(1, 2)
+    got = network.freeze()(x.t()[None]).transpose(1, 2)
     torch.testing.assert_close(got, wanted, rtol=1e-12, atol=1e-12)
 
 

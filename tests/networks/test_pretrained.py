@@ -16,7 +16,7 @@ from esad.datasets.download import Remote
 from esad.errors import DataFileError
 from esad.networks import inception, resnet, vgg
 from esad.networks.inception import InceptionResNetV2
-from esad.networks.pretrained import PublishedWeights, fill, get_weights, portable, read_weights
+from esad.networks.pretrained import PublishedWeights, fill_weights, get_weights, hide_path, read_weights
 from esad.networks.vgg import VGG19
 
 
@@ -49,7 +49,7 @@ def test_a_file_fills_a_network(published, tmp_path, suffix, change):
     path = tmp_path / f"small{suffix}"
     (torch.save if suffix == ".pth" else save_file)(weights, path)
     network = small()
-    fill(network, published, path, seed=0)
+    fill_weights(network, published, path, seed=0)
     torch.testing.assert_close(network[0].weight, weights["0.weight"])
     torch.testing.assert_close(network[1].running_var, weights["1.running_var"])
 
@@ -79,11 +79,11 @@ def test_nothing_in_a_file_can_run(published, tmp_path):
 def test_random_features_are_the_seeds_and_said_to_be_random(published, caplog):
     first, second, third = small(), small(), small()
     for network, seed in ((first, 1), (second, 1), (third, 2)):
-        fill(network, published, "random", seed=seed)
+        fill_weights(network, published, "random", seed=seed)
     assert "Small is untrained" in caplog.text
     torch.testing.assert_close(first[0].weight, second[0].weight)
     assert not torch.equal(first[0].weight, third[0].weight)
-    assert [portable(value) for value in ("random", "imagenet", "/home/me/vgg.pth")] == [
+    assert [hide_path(value) for value in ("random", "imagenet", "/home/me/vgg.pth")] == [
         "random",
         "imagenet",
         "imagenet",
@@ -121,7 +121,7 @@ def test_official_weights_are_downloaded_once_and_checked_by_the_digits_in_their
     wanted = replace(published, remote=Remote((f"{address}/small.pth",), sha256=checksum[:8]))
     for _ in range(2):
         network = small()
-        fill(network, wanted, "imagenet", seed=0)
+        fill_weights(network, wanted, "imagenet", seed=0)
     assert asked == ["/small.pth"]
     assert get_weights(wanted) == tmp_path / "data" / "weights" / "small.pth"
     torch.testing.assert_close(network[0].bias, official(small())["0.bias"])
@@ -134,7 +134,7 @@ def test_a_download_that_fails_says_what_else_there_is(published, server):
     missing = replace(published, remote=Remote((f"{address}/none.pth",), sha256="0000"))
     for one, reason in ((forged, "its checksum or size is another one"), (missing, "404")):
         with pytest.raises(DataFileError, match=rf"{reason}.*given as a file, features='PATH'; features='random'"):
-            fill(small(), one, "imagenet", seed=0)
+            fill_weights(small(), one, "imagenet", seed=0)
 
 
 # ---------------------------------------------------------------------- the networks
@@ -152,7 +152,7 @@ def test_vgg19_has_torchvisions_names_and_layers():
 
 def test_vgg19_is_convolutions_relu_and_pooling_of_standardised_colours():
     network = VGG19("r21").double()
-    fill(network, vgg.WEIGHTS, "random", seed=0)
+    fill_weights(network, vgg.WEIGHTS, "random", seed=0)
     x = torch.rand(2, 1, 8, 6, dtype=torch.float64)
     mean, std = (np.array(values)[:, None, None] for values in (vgg.MEAN, vgg.STD))
     h = torch.from_numpy((np.repeat(x.numpy(), 3, axis=1) - mean) / std)

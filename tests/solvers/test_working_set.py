@@ -166,14 +166,14 @@ def test_a_solution_that_stops_early_states_a_gap_that_holds(monkeypatch):
 
 def test_a_solver_that_fails_is_survived(monkeypatch):
     dual = problem(300, n_anomalous=10, gamma=1.0)
-    honest, calls = working_set._quadratic_program, []
+    honest, calls = working_set._solve_quadratic_program, []
 
     def unsteady(matrix, *args, **kwargs):
         calls.append(len(matrix))
         step = honest(matrix, *args, **kwargs)
         return working_set._Step(step.step * np.nan, step.rho, step.margin) if len(calls) % 2 else step
 
-    monkeypatch.setattr(working_set, "_quadratic_program", unsteady)
+    monkeypatch.setattr(working_set, "_solve_quadratic_program", unsteady)
     found = solve(dual, tol=1e-3, seed=0)
     assert_feasible(dual, found.weights)
     assert found.gap <= 1e-3 * found.objective

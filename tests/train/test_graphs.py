@@ -8,7 +8,7 @@ import torch
 
 from esad import ESAD
 from esad.methods.esad.loss import ESADObjective
-from esad.train.graphs import own_stream
+from esad.train.graphs import use_own_stream
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 
@@ -22,7 +22,7 @@ def rows(n: int = 400) -> tuple[np.ndarray, np.ndarray]:
 
 
 def test_without_a_gpu_there_is_no_stream():
-    with own_stream(torch.device("cpu")):
+    with use_own_stream(torch.device("cpu")):
         assert torch.zeros(1).device.type == "cpu"
 
 
@@ -44,7 +44,7 @@ def test_packed_trainings_are_those_that_run_alone():
     alone = [ESAD(random_state=seed, device="cuda").fit(X, y).anomaly_score(X) for seed in range(3)]
 
     def train(seed: int) -> np.ndarray:
-        with own_stream(torch.device("cuda")):
+        with use_own_stream(torch.device("cuda")):
             return ESAD(random_state=seed, device="cuda").fit(X, y).anomaly_score(X)
 
     with ThreadPoolExecutor(3) as threads:

@@ -14,7 +14,7 @@ from esad.persist.checkpoint import Checkpoint
 from esad.train.callbacks import EarlyStopping, StopTraining
 from esad.train.loop import Settings, _draw_labelled, clip_per_member, train
 from esad.train.objective import HELD_OUT, RowPool
-from esad.train.sharing import shared_evenly
+from esad.train.sharing import even_batches
 
 SETTINGS = Settings(n_steps=25, batch_size=16, labelled_batch_size=6, lr=5e-3)
 
@@ -87,12 +87,12 @@ def test_batch_norm_sees_one_part_at_a_time():
 def test_batches_that_cannot_be_parted_evenly_grow_or_shrink_a_little():
     x, y = rows(n=60)
     data = RowPool.shared(x, y, n_members=1)  # 51 unlabelled rows
-    grown = shared_evenly(replace(SETTINGS, batch_size=16, labelled_batch_size=7), data, 3)
+    grown = even_batches(replace(SETTINGS, batch_size=16, labelled_batch_size=7), data, 3)
     assert (grown.batch_size, grown.labelled_batch_size) == (18, 9)
-    assert shared_evenly(replace(SETTINGS, batch_size=51), data, 4).batch_size == 48
-    assert shared_evenly(SETTINGS, data, 2) is SETTINGS
+    assert even_batches(replace(SETTINGS, batch_size=51), data, 4).batch_size == 48
+    assert even_batches(SETTINGS, data, 2) is SETTINGS
     with pytest.raises(InputError, match="51 unlabelled rows cannot be taken in 64 parts"):
-        shared_evenly(SETTINGS, data, 64)
+        even_batches(SETTINGS, data, 64)
 
 
 def test_other_seeds_give_other_weights():

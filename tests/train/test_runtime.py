@@ -13,7 +13,7 @@ import torch
 from esad import ESAD
 from esad.errors import InputError
 from esad.train import runtime
-from esad.train.runtime import compiled, free_cores, in_parallel, resolve_device
+from esad.train.runtime import compile_network, free_cores, resolve_device, run_in_parallel
 
 
 def test_the_cpu_is_always_here():
@@ -47,11 +47,11 @@ def test_items_in_parallel_all_run_with_one_torch_thread_each():
     torch.set_num_threads(2)
     try:
         seen = {}
-        in_parallel(lambda item: seen.__setitem__(item, torch.get_num_threads()), range(50))
+        run_in_parallel(lambda item: seen.__setitem__(item, torch.get_num_threads()), range(50))
         assert seen == dict.fromkeys(range(50), 1)
         assert torch.get_num_threads() == 2
         with pytest.raises(ZeroDivisionError):
-            in_parallel(lambda item: 1 // (item - 3), range(10))
+            run_in_parallel(lambda item: 1 // (item - 3), range(10))
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
@@ -65,11 +65,11 @@ def test_what_the_compiler_lacks_is_one_line():
     network = torch.nn.Linear(1, 1)
     with (
         pytest.raises(InputError, match=r"`compiled` cannot be used here: no g\+\+ found\. Leave it out"),
-        compiled(network),
+        compile_network(network),
     ):
         raise MissingError("no g++ found.\nMore about it")
     assert "forward" not in vars(network)
-    with pytest.raises(ZeroDivisionError), compiled(network):
+    with pytest.raises(ZeroDivisionError), compile_network(network):
         raise ZeroDivisionError
 
 

@@ -9,7 +9,7 @@ from support import tiny
 from esad.score.splits import corrected_error
 from esad.train import stopping
 from esad.train.objective import HELD_OUT
-from esad.train.stopping import chosen_step, split_labels
+from esad.train.stopping import choose_step, split_labels
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +33,7 @@ def test_every_split_holds_out_anomalies_and_keeps_some(n_anomaly, n_normal, n_u
 @given(st.lists(st.lists(st.floats(0, 1), min_size=5, max_size=5), min_size=1, max_size=6))
 def test_a_chosen_step_is_ahead_of_the_end_by_two_errors(aucs):
     steps, values = list(range(10, 10 * len(aucs) + 10, 10)), np.array(aucs)
-    step = chosen_step(steps, values)
+    step = choose_step(steps, values)
     leads = [row - values[-1] for row in values]
     clear = [lead.mean() > 2 * corrected_error(lead, test_size=stopping.TEST_SIZE) for lead in leads]
     if step is None:
@@ -47,7 +47,7 @@ def test_a_chosen_step_is_ahead_of_the_end_by_two_errors(aucs):
 @pytest.mark.parametrize("method", ["esad", "deep_sad", "classifier"])
 def test_a_pilot_without_a_verdict_leaves_every_bit_of_the_training(rows, method, monkeypatch):
     looked = []
-    monkeypatch.setattr(stopping, "chosen_step", lambda steps, aucs: looked.append((steps, aucs.shape)))
+    monkeypatch.setattr(stopping, "choose_step", lambda steps, aucs: looked.append((steps, aucs.shape)))
     plain, watched = (tiny(method, early_stopping=way).fit(*rows) for way in (False, "splits"))
     np.testing.assert_array_equal(plain.anomaly_score(rows[0]), watched.anomaly_score(rows[0]))
     (steps, shape), n_steps = looked[0], len(next(iter(plain.loss_curves_.values())))
@@ -56,7 +56,7 @@ def test_a_pilot_without_a_verdict_leaves_every_bit_of_the_training(rows, method
 
 
 def test_the_training_stops_where_the_pilot_says(rows, monkeypatch):
-    monkeypatch.setattr(stopping, "chosen_step", lambda steps, aucs: 2)
+    monkeypatch.setattr(stopping, "choose_step", lambda steps, aucs: 2)
     detector = tiny("esad", early_stopping="splits").fit(*rows)
     assert {len(curve) for curve in detector.loss_curves_.values()} == {2}
 

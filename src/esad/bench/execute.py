@@ -30,7 +30,7 @@ from esad.persist.checkpoint import Checkpoint
 from esad.preprocess.inputs import Rows, reference_rows
 from esad.score.metrics import evaluate
 from esad.train.callbacks import scores_so_far
-from esad.train.graphs import own_stream
+from esad.train.graphs import use_own_stream
 from esad.train.loop import LoopState
 
 __all__ = ["OutOfTime", "code_version", "draw_rows", "execute", "execute_stack", "map_codes"]
@@ -55,7 +55,7 @@ def execute(cell: Cell, *, checkpoints: Path | None = None, deadline: float | No
     detector = _make_detector(cell)
     started = time.perf_counter()
     curves: dict[str, list[float]] = {}
-    with own_stream(torch.device("cuda" if torch.cuda.is_available() else "cpu")):
+    with use_own_stream(torch.device("cuda" if torch.cuda.is_available() else "cpu")):
         if cell.choose and not isinstance(detector, HybridDetector):
             pass  # fitted with every value that there is to choose from
         elif isinstance(detector, DeepDetector):
@@ -272,12 +272,14 @@ class _TestCurve:
             return
         scores = scores_so_far(state, self._x, self._is_reference)[~self._is_reference].cpu().numpy()
         auc = evaluate(scores, self._rows.truth_test[self._seen], ks=(), n_bootstrap=0).auc
-        before = state.kept.get("test_auc", torch.empty(0, dtype=torch.float64))  # comes back with a checkpoint
-        state.kept["test_auc"] = torch.cat([before.cpu(), torch.tensor([auc], dtype=torch.float64)])
+        before = state.callback_state.get(
+            "test_auc", torch.empty(0, dtype=torch.float64)
+        )  # comes back with a checkpoint
+        state.callback_state["test_auc"] = torch.cat([before.cpu(), torch.tensor([auc], dtype=torch.float64)])
 
     def on_end(self, state: LoopState) -> None:
         """Give the curve away."""
-        self.aucs = state.kept["test_auc"].tolist() if "test_auc" in state.kept else []
+        self.aucs = state.callback_state["test_auc"].tolist() if "test_auc" in state.callback_state else []
 
     def _transformed(self) -> Rows:
         seen = self._rows.X_test[self._seen]

@@ -64,7 +64,7 @@ class AdversarialDetector(StandardDetector):
         while max(in_shape[1:]) > MAX_MAP * 2 ** len(hidden):
             hidden.append(2 * hidden[-1])
         spec = NetworkSpec("dcgan", in_shape, tuple(hidden), self.auto_latent, int(self.n_members), dense=tuple(dense))
-        self.network_ = spec.resized(self.hidden, self.latent)
+        self.network_ = spec.with_widths(self.hidden, self.latent)
         return self.network_
 
     def _settings(self, y: NDArray[np.int8], device: torch.device, **how: Any) -> Settings:

@@ -30,10 +30,10 @@ from esad.preprocess.inputs import Rows, reference_rows
 from esad.score.splits import draw_held_out
 from esad.train import stopping
 from esad.train.callbacks import Callback
-from esad.train.loop import Phase, Settings, place, train_phases
-from esad.train.objective import HELD_OUT, Objective, Refilling, RowPool, Scorer
+from esad.train.loop import Phase, Settings, place_objective, train_phases
+from esad.train.objective import HELD_OUT, Objective, Refill, RowPool, Scorer
 from esad.train.progress import show_progress
-from esad.train.runtime import dtype_of, each_block, resolve_device
+from esad.train.runtime import dtype_of, resolve_device, score_blocks
 
 if TYPE_CHECKING:
     from esad.detectors.streaming import Portion
@@ -95,14 +95,14 @@ class DeepDetector(Detector):
         *,
         callbacks: Sequence[Callback],
         last_callbacks: Sequence[Callback] = (),
-        refill: Refilling | None = None,
+        refill: Refill | None = None,
     ) -> None:
         """Run the phases on the rows `x` with labels `y`, of which each member leaves a part out."""
 
         def data_of(number: int) -> RowPool:
             data = RowPool.shared(
                 x,
-                torch.from_numpy(phases[number].seen(y)).to(x.device),
+                torch.from_numpy(phases[number].labels_seen(y)).to(x.device),
                 n_members=phases[number].objective.n_members,
                 unseen_by=torch.from_numpy(unseen_by).to(x.device),
             )
@@ -220,10 +220,10 @@ class DeepDetector(Detector):
         scorer: Scorer | None = None,
         objective: Objective | None = None,
     ) -> None:
-        """Forward passes over blocks of rows, see `each_block`; `objective` is another than the model's own."""
+        """Forward passes over blocks of rows, see `score_blocks`; `objective` is another than the model's own."""
         objective = objective or self.objective_
         device = next(objective.parameters()).device
-        each_block(objective, rows, use, scorer=scorer, precision=self._precision_on(device, rows.shape[1:]))
+        score_blocks(objective, rows, use, scorer=scorer, precision=self._precision_on(device, rows.shape[1:]))
 
     def _raw_terms(self, rows: Rows) -> dict[str, Tensor]:
         out: dict[str, Tensor] = {}
@@ -271,7 +271,7 @@ class DeepDetector(Detector):
 
     def _doubled(self) -> Objective:
         """The model in float64."""
-        return self.objective_.kept("double", lambda: copy.deepcopy(self.objective_).double().eval())
+        return self.objective_.make_once("double", lambda: copy.deepcopy(self.objective_).double().eval())
 
     def codes(self, X: Any) -> dict[str, NDArray[np.float32]]:
         """Codes of rows by the first member, by their names, each (n, code); none where a method has no codes."""
@@ -357,7 +357,7 @@ class DeepDetector(Detector):
                 weights[rest] = torch.from_numpy(value)
         check_weights(objective, weights)
         objective.load_state_dict(weights, assign=True)
-        self.objective_ = place(objective, self._device_here(), dtype_of(self.precision)).eval()
+        self.objective_ = place_objective(objective, self._device_here(), dtype_of(self.precision)).eval()
 
     def _device_here(self) -> torch.device:
         """The device asked for, or the CPU where a model is loaded on a machine without it."""

@@ -8,7 +8,7 @@ from esad.core.arguments import is_auto, parameter, with_parameters
 from esad.detectors.deep import Phase
 from esad.detectors.standard import StandardDetector
 from esad.errors import InputError, ModelFileError
-from esad.networks.pretrained import FEATURES, fill, portable
+from esad.networks.pretrained import FEATURES, fill_weights, hide_path
 from esad.networks.spec import NetworkSpec
 from esad.networks.vgg import LAYERS, WEIGHTS, PerceptualDistance
 from esad.train.objective import Objective
@@ -67,7 +67,7 @@ class PerceptualDetector(StandardDetector):
             part for phase in phases for part in phase.objective.modules() if isinstance(part, PerceptualDistance)
         ]
         deepest = max((distance.network for distance in distances), key=lambda network: len(network.features))
-        fill(deepest, WEIGHTS, self.features, seed=self.seed_)
+        fill_weights(deepest, WEIGHTS, self.features, seed=self.seed_)
         weights = deepest.state_dict()
         for distance in distances:
             distance.network.load_state_dict({name: weights[name] for name in distance.network.state_dict()})
@@ -75,7 +75,7 @@ class PerceptualDetector(StandardDetector):
 
     def plain_parameters(self) -> dict[str, Any]:
         """Without paths of this machine."""
-        return super().plain_parameters() | {"features": portable(self.features)}
+        return super().plain_parameters() | {"features": hide_path(self.features)}
 
     def _describe(self) -> dict[str, Any]:
         return super()._describe() | {"layer": self.layer_}

@@ -41,7 +41,7 @@ class _Part:
 
     def data_of(self, phase: int) -> RowPool:
         """The part's rows as its members see them in a phase."""
-        y = torch.from_numpy(self.phases[phase].seen(self.y))
+        y = torch.from_numpy(self.phases[phase].labels_seen(self.y))
         unseen_by = torch.from_numpy(self.unseen_by)
         return RowPool.shared(torch.from_numpy(self.rows), y, n_members=self.n_members, unseen_by=unseen_by)
 

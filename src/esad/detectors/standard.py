@@ -113,28 +113,28 @@ class StandardDetector(DeepDetector):
         spec = NetworkSpec.published(network, in_shape, n_members=int(self.n_members), narrow=narrow)
         within_unit = kind == "images" or self.scaling == "minmax"
         spec = replace(spec, sigmoid=within_unit and network != "conv")
-        self.network_ = spec.resized(self.hidden, self.latent)
+        self.network_ = spec.with_widths(self.hidden, self.latent)
         return self.network_
 
     def _scaling(self) -> str:
         return self.scaling
 
-    def _seen(self, y: NDArray[np.int8]) -> NDArray[np.int8]:
+    def _labels_seen(self, y: NDArray[np.int8]) -> NDArray[np.int8]:
         """The labels as the training sees them; a method that uses no known anomalies leaves them out."""
         return y if "anomaly" in self.labels_used else presumed_normal(y)
 
-    def _pretrained(self, spec: NetworkSpec) -> Objective:
+    def _pretraining_objective(self, spec: NetworkSpec) -> Objective:
         """What is trained first, where `pretrain_epochs` is not 0."""
         return AutoencoderObjective(spec)
 
     def _phases(self, rows: Rows, y: NDArray[np.int8], device: torch.device) -> list[Phase]:
-        seen = self._seen(y)
+        seen = self._labels_seen(y)
         spec = self._make_network(rows.shape[1:], device)
         phases = [Phase(self._objective(spec), self._settings(seen, device, n_epochs=self.n_epochs), seen)]
         if self.pretrain_epochs != 0:
             before = all_unlabelled(y) if "anomaly" in self.labels_used else seen
             settings = self._settings(before, device, n_epochs=self.pretrain_epochs, lr=PRETRAIN_LR)
-            phases.insert(0, Phase(self._pretrained(spec), settings, before))
+            phases.insert(0, Phase(self._pretraining_objective(spec), settings, before))
         return phases
 
     def _settings(

@@ -39,7 +39,7 @@ from esad.networks.dcgan import DCGANEncoder
 from esad.networks.spec import NetworkSpec
 from esad.train.critics import gradient_penalty
 from esad.train.objective import Batch, Move, Objective, Scorer, mean_over_rows
-from esad.train.search import BOUNDED, searching, told_steps
+from esad.train.search import BOUNDED, enable_gradients, log_steps
 
 __all__ = ["ADGAN", "ADGANObjective"]
 
@@ -120,16 +120,16 @@ class ADGANObjective(Objective):
 
     def critic_loss(self, batch: Batch) -> dict[str, Tensor]:
         """Eq. (1), (members,)."""
-        real, made = 2 * batch.unlabelled - 1, self._drawn(batch)
+        real, made = 2 * batch.unlabelled - 1, self._draw_pictures(batch)
         penalty = gradient_penalty(self.critic, real, made, batch.random)
         distance = self.critic(made) - self.critic(real)
         return {"critic": mean_over_rows(distance[..., 0]), "penalty": self.lambda_penalty * penalty}
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """Eq. (2), (members,)."""
-        return {"generator": -mean_over_rows(self.critic(self._drawn(batch))[..., 0])}
+        return {"generator": -mean_over_rows(self.critic(self._draw_pictures(batch))[..., 0])}
 
-    def _drawn(self, batch: Batch) -> Tensor:
+    def _draw_pictures(self, batch: Batch) -> Tensor:
         """G(z) for as many codes as there are pictures, pixels in [-1, 1]."""
         made: Tensor = self.generator(batch.random.normal(batch.unlabelled.shape[1], self.spec.latent)).tanh()
         return made
@@ -144,28 +144,30 @@ class ADGANObjective(Objective):
 
     def rebuilder(self) -> Callable[[Tensor], Tensor]:
         """A function giving the mean of the pictures found, pixels in [0, 1] again, (members, batch, *features)."""
-        return lambda x: (self._found(x).mean(0) + 1) / 2
+        return lambda x: (self._find_pictures(x).mean(0) + 1) / 2
 
     def _errors(self, x: Tensor) -> Tensor:
         """Eq. (3) pixel by pixel, (starts, members, batch, *features)."""
-        return (2 * x - 1 - self._found(x)).square()
+        return (2 * x - 1 - self._find_pictures(x)).square()
 
-    def _found(self, x: Tensor) -> Tensor:
+    def _find_pictures(self, x: Tensor) -> Tensor:
         """What the search of Eq. (4) draws for pictures (batch, *features), (starts, members, batch, *features)."""
         n_weights = sum(weight.numel() for weight in self.generator.parameters())
         size = max(1, MAX_WEIGHTS // (n_weights * self.n_starts))  # pictures at a time
         parts = torch.split(x.detach(), size)
-        steps = told_steps(len(parts), f"{len(x)} pictures")
+        steps = log_steps(len(parts), f"{len(x)} pictures")
         return torch.cat([self._search(parts[number]) for number in steps], dim=2)
 
     def _search(self, x: Tensor) -> Tensor:
         """Every start and picture has its own copy of the generator: as many more members of one stacked network."""
         n_copies = self.n_starts * len(x)
-        with searching():
+        with enable_gradients():
             with torch.device("meta"):
                 wide = replace(self.spec, n_members=n_copies * self.n_members).decoder().eval()
             target = (2 * x.clone() - 1).expand(self.n_starts, self.n_members, *x.shape).transpose(1, 2)
-            state = {name: _repeated(value.detach(), n_copies) for name, value in self.generator.state_dict().items()}
+            state = {
+                name: _repeat_weights(value.detach(), n_copies) for name, value in self.generator.state_dict().items()
+            }
             weights = [state[name].requires_grad_() for name, _ in self.generator.named_parameters()]
             starts = self.get_buffer("starts").transpose(0, 1)[:, None]  # (starts, 1, members, latent)
             code = starts.repeat(1, len(x), 1, 1).flatten(0, 2)[:, None].requires_grad_()  # (wide members, 1, latent)
@@ -183,6 +185,6 @@ class ADGANObjective(Objective):
                 return draw().transpose(1, 2)
 
 
-def _repeated(value: Tensor, n_copies: int) -> Tensor:
+def _repeat_weights(value: Tensor, n_copies: int) -> Tensor:
     """Weights of so many copies of a stacked network, one behind the other; a count of batches stays one."""
     return value.clone() if value.dim() == 0 else value.repeat(n_copies, *[1] * (value.dim() - 1))

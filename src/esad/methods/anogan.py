@@ -49,7 +49,7 @@ from esad.networks.spec import NetworkSpec
 from esad.preprocess.inputs import Rows
 from esad.train.critics import deception_loss, judge_loss
 from esad.train.objective import Batch, Move, Objective, Scorer
-from esad.train.search import BOUNDED, searching, told_steps
+from esad.train.search import BOUNDED, enable_gradients, log_steps
 
 __all__ = ["AnoGAN", "AnoGANObjective"]
 
@@ -147,13 +147,13 @@ class AnoGANObjective(Objective):
 
     def judge_loss(self, batch: Batch) -> dict[str, Tensor]:
         """Eq. (2), (members,)."""
-        return {"judge": judge_loss(self.judge(2 * batch.unlabelled - 1), self.judge(self._drawn(batch)))}
+        return {"judge": judge_loss(self.judge(2 * batch.unlabelled - 1), self.judge(self._draw_pictures(batch)))}
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """Eq. (3), (members,)."""
-        return {"generator": deception_loss(self.judge(self._drawn(batch)))}
+        return {"generator": deception_loss(self.judge(self._draw_pictures(batch)))}
 
-    def _drawn(self, batch: Batch) -> Tensor:
+    def _draw_pictures(self, batch: Batch) -> Tensor:
         """G(z) for as many codes as there are pictures."""
         return self._make(batch.random.normal(batch.unlabelled.shape[1], self.get_buffer("start").shape[1]))
 
@@ -208,13 +208,13 @@ class AnoGANObjective(Objective):
 
     def _search(self, x: Tensor) -> Tensor:
         """Eq. (5) for all pictures (members, batch, *features) at once: z_T, (members, batch, latent)."""
-        with searching():
+        with enable_gradients():
             x, n_pictures = x.detach().clone(), x.shape[1]
             with torch.no_grad():
                 features = self._features(x)
             code = self.get_buffer("start")[:, None].repeat(1, n_pictures, 1).requires_grad_()
             adam = torch.optim.Adam([code])
-            for step in told_steps(self.search_steps, f"the codes of {n_pictures} pictures"):
+            for step in log_steps(self.search_steps, f"the codes of {n_pictures} pictures"):
                 rate = next(rate for share, rate in SEARCH if step < share * self.search_steps)
                 adam.param_groups[0]["lr"] = rate * 500 / self.search_steps
                 total = torch.stack(self._distances(x, features, code)).sum()

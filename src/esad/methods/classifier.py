@@ -30,7 +30,7 @@ from torch import Tensor
 from esad import labels
 from esad.core.arguments import with_parameters
 from esad.detectors.standard import StandardDetector
-from esad.networks.inference import inference
+from esad.networks.inference import to_function
 from esad.networks.mlp import StackedMLP
 from esad.networks.spec import NetworkSpec
 from esad.train.objective import Batch, Objective, Scorer
@@ -84,7 +84,7 @@ class SupervisedClassifier(StandardDetector):
     def _objective(self, spec: NetworkSpec) -> Objective:
         return SupervisedObjective(spec)
 
-    def _seen(self, y: NDArray[np.int8]) -> NDArray[np.int8]:
+    def _labels_seen(self, y: NDArray[np.int8]) -> NDArray[np.int8]:
         """One kind of negatives."""
         return np.where(y == labels.NORMAL, np.int8(labels.UNLABELLED), y)
 
@@ -116,5 +116,5 @@ class SupervisedObjective(Objective):
 
     def scorer(self) -> Scorer:
         """A function giving Eq. (3) for every row, (members, batch)."""
-        encode, output = inference(self.encoder), inference(self.output)
+        encode, output = to_function(self.encoder), to_function(self.output)
         return lambda x: {"logit": output(F.leaky_relu(encode(x[None]), SLOPE)).squeeze(2)}

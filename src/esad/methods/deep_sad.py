@@ -92,7 +92,7 @@ class DeepSAD(StandardDetector):
             raise InputError("`augment` is for pictures; the data is a table. Leave it out.")
         return augment_pictures if self.augment else None
 
-    def _pretrained(self, spec: NetworkSpec) -> Objective:
+    def _pretraining_objective(self, spec: NetworkSpec) -> Objective:
         return AutoencoderObjective(spec, augment=self._change(spec))
 
 

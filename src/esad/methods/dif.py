@@ -26,7 +26,7 @@ from esad.detectors.base import Scores, State, TrainingScores
 from esad.detectors.solved import ShallowDetector
 from esad.errors import InputError
 from esad.networks.inception import LAYERS, MAX_SIDE, MIN_SIDE, WEIGHTS, InceptionResNetV2
-from esad.networks.pretrained import FEATURES, extract, fill, fixed_arrays, portable, restore_fixed
+from esad.networks.pretrained import FEATURES, extract_features, fill_weights, fixed_arrays, hide_path, restore_fixed
 from esad.preprocess.inputs import Rows
 from esad.solvers.trees import ForestModel
 from esad.train.callbacks import Callback
@@ -96,13 +96,13 @@ class DIF(ShallowDetector):
     def _fit_rows(self, rows: Rows, y: NDArray[np.int8], callbacks: Sequence[Callback]) -> TrainingScores:
         self._model()  # refuses wrong arguments before anything is computed
         backbone = self._backbone()
-        fill(backbone, WEIGHTS, self.features, seed=seed_from(self.random_state))
+        fill_weights(backbone, WEIGHTS, self.features, seed=seed_from(self.random_state))
         self.backbone_ = backbone.to(resolve_device(self.device))
         return super()._fit_rows(self._features(rows), y, callbacks)
 
     def _features(self, rows: Rows) -> Rows:
         """Eq. (1), (n, features)."""
-        return extract(self.backbone_, rows, self.backbone_.n_features, block=BLOCK_PICTURES)
+        return extract_features(self.backbone_, rows, self.backbone_.n_features, block=BLOCK_PICTURES)
 
     def _contributions(self, rows: Rows) -> dict[str, Scores]:
         return super()._contributions(self._features(rows))
@@ -115,7 +115,7 @@ class DIF(ShallowDetector):
 
     def plain_parameters(self) -> dict[str, Any]:
         """Without paths of this machine."""
-        return super().plain_parameters() | {"features": portable(self.features)}
+        return super().plain_parameters() | {"features": hide_path(self.features)}
 
     def _state(self) -> State:
         arrays, plain = super()._state()

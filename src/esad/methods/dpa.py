@@ -97,7 +97,7 @@ class DPA(PerceptualDetector):
         seen = presumed_normal(y)
         spec = self._make_network(rows.shape[1:], device)
         settings = self._settings(seen, device, n_epochs=self.n_epochs)
-        specs = _grown(spec) if self._grows(spec) else [spec]
+        specs = _make_growing_networks(spec) if self._grows(spec) else [spec]
         n_before = 2 * len(specs) - 2  # stages before the last
         shares = [math.ceil(settings.n_steps / 2 / max(1, n_before))] * n_before
         lengths = iter([*shares, settings.n_steps - settings.n_steps // 2 if n_before else settings.n_steps])
@@ -115,7 +115,7 @@ class DPA(PerceptualDetector):
         return max(spec.in_shape[1:]) > AUTO_GROW if is_auto(self.grow) else bool(self.grow)
 
 
-def _grown(spec: NetworkSpec) -> list[NetworkSpec]:
+def _make_growing_networks(spec: NetworkSpec) -> list[NetworkSpec]:
     """Networks for ever finer pictures, the last of which is the whole; each has one level more than the one before."""
     channels, height, width = spec.in_shape
     n_levels = len(spec.hidden) - 1
@@ -219,14 +219,14 @@ class FadingObjective(DPAObjective):
         self.step += 1
         x = self._at_size(batch.unlabelled)
         height, width = x.shape[-2:]
-        coarse = F.interpolate(_halved(x), scale_factor=2)
+        coarse = F.interpolate(_halve(x), scale_factor=2)
         x = share * x + (1 - share) * unfold_members(crop(coarse, height, width), len(x))  # Eq. (5)
-        rebuilt = self.faded(x, share)
+        rebuilt = self.fade_in(x, share)
         fine = self.distance(x, rebuilt).mean(1)
-        small, small_rebuilt = (unfold_members(_halved(some), len(x)) for some in (x, rebuilt))
+        small, small_rebuilt = (unfold_members(_halve(some), len(x)) for some in (x, rebuilt))
         return {"perception": share * fine + (1 - share) * self.old_distance(small, small_rebuilt).mean(1)}
 
-    def faded(self, x: Tensor, share: Tensor) -> Tensor:
+    def fade_in(self, x: Tensor, share: Tensor) -> Tensor:
         """Eq. (1) of pictures (members, batch, ...) with so large a share of the new level."""
         h = pad_to_multiple(fold_members(2 * x - 1), self.encoder.multiple)
         new, *levels = self.encoder.levels
@@ -241,6 +241,6 @@ class FadingObjective(DPAObjective):
         return (self.decoder.finish(h) + 1) / 2
 
 
-def _halved(x: Tensor) -> Tensor:
+def _halve(x: Tensor) -> Tensor:
     """Pictures (members, batch, ...) at half their size, (batch, members * channels, ...)."""
     return F.avg_pool2d(pad_to_multiple(fold_members(x), 2), 2)

@@ -32,7 +32,7 @@ from torch import Tensor
 
 from esad.core.arguments import Rule, is_whole, parameter, with_parameters
 from esad.detectors.standard import StandardDetector
-from esad.networks.inference import inference
+from esad.networks.inference import to_function
 from esad.networks.mlp import StackedMLP
 from esad.networks.spec import NetworkSpec
 from esad.train.objective import Batch, Objective, RowPool, Scorer
@@ -182,7 +182,7 @@ class GEOMObjective(Objective):
 
         (members, transformations * batch, k): first all pictures with the first transformation, and so on.
         """
-        encode, classify = inference(self.encoder), inference(self.head)
+        encode, classify = to_function(self.encoder), to_function(self.head)
         pixels = pixel_maps(self.transformations, self.in_shape).to(self.alpha.device)
 
         def answer(x: Tensor, numbers: Sequence[int]) -> Tensor:
@@ -216,7 +216,7 @@ class Transformation:
     def __call__(self, x: Tensor) -> Tensor:
         """The pictures (..., height, width), transformed."""
         x = x.flip(-1) if self.mirrored else x
-        x = _shifted(_shifted(x, self.down, dim=-2), self.right, dim=-1)
+        x = _shift_pixels(_shift_pixels(x, self.down, dim=-2), self.right, dim=-1)
         return torch.rot90(x, self.turns, dims=(-2, -1)) if self.turns else x
 
 
@@ -246,7 +246,7 @@ def pixel_maps(chosen: tuple[Transformation, ...], shape: tuple[int, ...]) -> Te
     return torch.stack([transformation(pixels).flatten() for transformation in chosen])
 
 
-def _shifted(x: Tensor, pixels: int, *, dim: int) -> Tensor:
+def _shift_pixels(x: Tensor, pixels: int, *, dim: int) -> Tensor:
     """Moved along one axis, by no more pixels than it has."""
     if not pixels:
         return x

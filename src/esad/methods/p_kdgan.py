@@ -103,7 +103,7 @@ class PKDGAN(AdversarialDetector):
         return phases
 
 
-class _Player(nn.Module):
+class _Generator(nn.Module):
     """A generator of Eq. (1)."""
 
     def __init__(self, spec: NetworkSpec) -> None:
@@ -126,7 +126,7 @@ class PKDGANObjective(Objective):
         super().__init__()
         self.n_members, self.weights, self.stage = spec.n_members, weights, stage
         small = replace(spec, hidden=tuple(max(1, width // 4) for width in spec.hidden))
-        self.student, self.teacher = _Player(small), _Player(spec)
+        self.student, self.teacher = _Generator(small), _Generator(spec)
         self.student_judge, self.teacher_judge = (
             DCGANEncoder(one.picture, one.hidden, (1,), n_members=one.n_members) for one in (small, spec)
         )
@@ -201,6 +201,6 @@ class PKDGANObjective(Objective):
         return lambda x: (self.student((2 * x - 1).expand(self.n_members, *x.shape))[1] + 1) / 2
 
 
-def _judge_loss(player: _Player, judge: DCGANEncoder, x: Tensor) -> Tensor:
+def _judge_loss(player: _Generator, judge: DCGANEncoder, x: Tensor) -> Tensor:
     """Eq. (3), (members,)."""
     return judge_loss(judge(x), judge(player(x)[1]))

@@ -110,7 +110,7 @@ class PIADObjective(Objective):
 
     encoder: ResidualEncoder
     generator: ResidualDecoder
-    game: "_Game"
+    game: "_Critics"
 
     def __init__(self, spec: NetworkSpec, layer: str, *, penalty: float, drift: float) -> None:
         super().__init__()
@@ -118,7 +118,7 @@ class PIADObjective(Objective):
         self.weights = {"penalty": penalty, "drift": drift}
         self.encoder, self.generator = spec.encoder(), spec.decoder()  # type: ignore[assignment]
         self.distance = PerceptualDistance(layer)
-        self.game = _Game(spec, self)
+        self.game = _Critics(spec, self)
 
     def prepare(self, data: RowPool) -> None:
         """Learn the usual features of the pictures."""
@@ -172,8 +172,8 @@ class PIADObjective(Objective):
         return batch.random.normal(batch.unlabelled.shape[1], self.n_codes)
 
 
-class _Game(nn.Module):
-    """What only the training needs: both critics, and how L_rec weighs against what they say."""
+class _Critics(nn.Module):
+    """Both critics, which only the training needs, and the weight of L_rec against their losses."""
 
     gamma: Tensor
     step: Tensor

@@ -52,7 +52,7 @@ from esad.core.arguments import NOT_NEGATIVE, Rule, is_positive, parameter, with
 from esad.core.random import MemberRandom
 from esad.detectors.deep import Phase
 from esad.detectors.standard import StandardDetector
-from esad.networks.inference import inference
+from esad.networks.inference import to_function
 from esad.networks.spec import NetworkSpec
 from esad.preprocess.inputs import Rows
 from esad.train.objective import Batch, Objective, Scorer, all_unlabelled, mean_over_rows
@@ -189,7 +189,7 @@ class M1Objective(Objective):
 
     def scorer(self) -> Scorer:
         """A function giving Eq. (5) at the mean code of every row, (members, batch)."""
-        encode, decode = inference(self.encoder), inference(self.decoder)
+        encode, decode = to_function(self.encoder), to_function(self.decoder)
 
         def bound(x: Tensor) -> dict[str, Tensor]:
             latent = Latent.of(encode(x[None]))
@@ -230,7 +230,9 @@ class M2Objective(Objective):
         )
         as_normal, as_anomaly, as_labelled = torch.split(bounds, [n, n, m], dim=1)
         return {
-            "unlabelled": -mean_over_rows(_expected(logit_u, as_normal, as_anomaly) + _entropy(logit_u)),  # Eq. (3)
+            "unlabelled": -mean_over_rows(
+                _expect_over_classes(logit_u, as_normal, as_anomaly) + _entropy(logit_u)
+            ),  # Eq. (3)
             "labelled": -mean_over_rows(as_labelled),
             "classification": self.alpha * mean_over_rows(F.softplus(logit_l) - is_anomaly * logit_l),
         }
@@ -250,7 +252,7 @@ class M2Objective(Objective):
 
     def classify(self) -> Callable[[Tensor], Tensor]:
         """A function from rows (members or 1, batch, *features) to Eq. (6), (members, batch)."""
-        classify = inference(self.classifier)
+        classify = to_function(self.classifier)
         return lambda x: self.log_odds + classify(x).squeeze(2)
 
 
@@ -287,7 +289,7 @@ class M1M2Objective(Objective):
 
     def scorer(self) -> Scorer:
         """A function giving Eq. (6) for the mean code of every row, (members, batch)."""
-        encode, logit = inference(self.encoder), self.model.classify()
+        encode, logit = to_function(self.encoder), self.model.classify()
         return lambda x: {"logit": logit(Latent.of(encode(x[None])).mean)}
 
 
@@ -296,7 +298,7 @@ def _encoder_of(spec: NetworkSpec) -> torch.nn.Module:
     return replace(spec, latent=2 * spec.latent, bias=True).encoder()
 
 
-def _expected(logit: Tensor, as_normal: Tensor, as_anomaly: Tensor) -> Tensor:
+def _expect_over_classes(logit: Tensor, as_normal: Tensor, as_anomaly: Tensor) -> Tensor:
     """sum_y q(y | x) f(y)."""
     return as_normal + logit.sigmoid() * (as_anomaly - as_normal)
 

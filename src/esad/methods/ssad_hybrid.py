@@ -70,7 +70,7 @@ class SSADHybrid(HybridDetector):
     gamma: float | str = "auto"
     tol: float = 1e-3
 
-    def _seen(self, y: NDArray[np.int8]) -> NDArray[np.int8]:
+    def _labels_seen(self, y: NDArray[np.int8]) -> NDArray[np.int8]:
         return all_unlabelled(y)
 
     def _model(self) -> SSADModel:

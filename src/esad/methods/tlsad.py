@@ -53,8 +53,8 @@ from esad.detectors.standard import StandardDetector
 from esad.errors import InputError, ModelFileError
 from esad.io.picture_folder import open_folder
 from esad.networks.mlp import StackedMLP
-from esad.networks.pretrained import BACKBONE, extract, fixed_arrays, restore_fixed
-from esad.networks.resnet import N_FEATURES, ResNet18, read_weights
+from esad.networks.pretrained import BACKBONE, extract_features, fixed_arrays, read_weights, restore_fixed
+from esad.networks.resnet import N_FEATURES, WEIGHTS, ResNet18
 from esad.networks.spec import NetworkSpec
 from esad.preprocess.image import ImagePreprocessor, as_images
 from esad.preprocess.inputs import Rows, is_images
@@ -140,14 +140,18 @@ class TLSAD(StandardDetector):
             self.reference_ = Reference.read(self.reference, self.reference_classes, rows.shape[1:])
         else:
             self.backbone_ = ResNet18().eval()
-            self.backbone_.load_state_dict(read_weights(self.weights))
+            self.backbone_.load_state_dict(read_weights(self.weights, WEIGHTS))
         self.n_classes_ = 0 if self.reference_ is None else self.reference_.n_classes
         scores = super()._fit_rows(self._features(rows), y, callbacks)
         del self.reference_  # as large as it was given; nothing needs it any more
         return scores
 
-    def _pretrained(self, spec: NetworkSpec) -> Objective:
-        return super()._pretrained(spec) if self.reference_ is None else TransferAutoencoder(spec, self.reference_)
+    def _pretraining_objective(self, spec: NetworkSpec) -> Objective:
+        return (
+            super()._pretraining_objective(spec)
+            if self.reference_ is None
+            else TransferAutoencoder(spec, self.reference_)
+        )
 
     def _objective(self, spec: NetworkSpec) -> Objective:
         return TLSADObjective(
@@ -163,7 +167,7 @@ class TLSAD(StandardDetector):
         """The pictures themselves, or their ResNet-18 features, (n, 512)."""
         if self.backbone_ is None:
             return rows
-        return extract(self.backbone_.to(self._device_here()), rows, N_FEATURES)
+        return extract_features(self.backbone_.to(self._device_here()), rows, N_FEATURES)
 
     def _front_in_double(self) -> Callable[[Tensor], Tensor] | None:
         if self.backbone_ is None:
@@ -238,7 +242,7 @@ class Reference:
         else:
             raise InputError(f"`reference` must be pictures or a folder of pictures. Got shape {np.shape(given)}.")
         rows = torch.from_numpy(ImagePreprocessor().fit(images).transform(images))
-        return cls(_reshaped(rows, in_shape), _numbered(classes, len(rows)))
+        return cls(_reshape_pictures(rows, in_shape), _number_classes(classes, len(rows)))
 
     @property
     def n_classes(self) -> int:
@@ -252,7 +256,7 @@ class Reference:
         return digest.hexdigest()[:16]
 
 
-def _reshaped(x: Tensor, in_shape: tuple[int, ...]) -> Tensor:
+def _reshape_pictures(x: Tensor, in_shape: tuple[int, ...]) -> Tensor:
     channels, height, width = in_shape
     if x.shape[1] != channels:
         x = x.mean(1, keepdim=True).expand(-1, channels, -1, -1)
@@ -261,7 +265,7 @@ def _reshaped(x: Tensor, in_shape: tuple[int, ...]) -> Tensor:
     return x.contiguous()
 
 
-def _numbered(classes: Any, n_rows: int) -> Tensor | None:
+def _number_classes(classes: Any, n_rows: int) -> Tensor | None:
     """Classes as numbers from 0 on; one class only has nothing to tell apart."""
     if classes is None:
         return None
@@ -310,7 +314,7 @@ class TLSADObjective(HypersphereObjective):
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """The terms of Eq. (6), each (members,)."""
-        own = self._balanced(batch) if self.reweight else self.near_and_far(batch, eta=self.eta)
+        own = self._balance_terms(batch) if self.reweight else self.near_and_far(batch, eta=self.eta)
         if self.head is None:
             return own
         drawn = batch.random.integers(len(self.get_buffer("reference")), max(1, batch.unlabelled.shape[1]))
@@ -319,7 +323,7 @@ class TLSADObjective(HypersphereObjective):
         entropy = F.cross_entropy(logits.transpose(1, 2), wanted, reduction="none").mean(1)
         return own | {"reference": self.mu * entropy}
 
-    def _balanced(self, batch: Batch) -> dict[str, Tensor]:
+    def _balance_terms(self, batch: Batch) -> dict[str, Tensor]:
         """The first two terms of Eq. (6); a part without pictures drops out, and there is nothing to balance then."""
         n, m = batch.unlabelled.shape[1], batch.labelled.shape[1]
         squared = self.squared_distance(torch.cat([batch.unlabelled, batch.labelled], dim=1))
@@ -337,12 +341,12 @@ class TLSADObjective(HypersphereObjective):
         return terms
 
     def finish(self, data: RowPool) -> None:
-        """Let go of the reference pictures: scoring does not need them."""
+        """Drop the reference pictures: scoring does not need them."""
         for name in ("reference", "classes"):
             self._buffers.pop(name, None)
 
     def _reference_batch(self, drawn: Tensor, random: MemberRandom) -> tuple[Tensor, Tensor]:
-        """Pictures (members, r, C, H, W) and what is to be told of them (members, r)."""
+        """Draw reference pictures (members, r, C, H, W) and the classes or turns to predict (members, r)."""
         x = self.get_buffer("reference")[drawn]
         classes = self._buffers["classes"]
         if classes is not None:

@@ -6,16 +6,16 @@ from torch import Tensor, nn
 
 from esad.networks.mlp import StackedMLP
 
-__all__ = ["inference"]
+__all__ = ["to_function"]
 
 
-def inference(network: nn.Module) -> Callable[[Tensor], Tensor]:
+def to_function(network: nn.Module) -> Callable[[Tensor], Tensor]:
     """A function (members or 1, batch, *features) -> (members, batch, *out); the network must be in evaluation mode.
 
     One leading row means that all members see the same rows.
     """
     if isinstance(network, StackedMLP):
-        frozen = network.frozen()
+        frozen = network.freeze()
         return lambda x: frozen(x.transpose(1, 2)).transpose(1, 2)
     n_members = int(network.n_members)  # type: ignore[arg-type]
 

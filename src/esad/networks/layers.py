@@ -167,7 +167,7 @@ class DenseLayers(PictureNetwork):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        """The last layer's numbers, which is plain."""
+        """The numbers of the last layer, which has no activation."""
         return unfold_members(self.layers(fold_members(x[..., None, None])), self.n_members).flatten(2)
 
 

@@ -105,7 +105,7 @@ class StackedMLP(SharedNorm, nn.Module):
         return F.leaky_relu_(normal, self.slope)
 
     @torch.no_grad()
-    def frozen(self) -> "FrozenMLP":
+    def freeze(self) -> "FrozenMLP":
         """The same function with batch norm folded into the weights, for scoring."""
         matrices, bias = self.layers()
         folded: list[tuple[Tensor, Tensor]] = []
@@ -131,8 +131,8 @@ class FrozenMLP:
         """Features out."""
         return self.layers[-1][0].shape[1]
 
-    def part(self, members: Tensor, *, n_in: int | None = None, n_out: int | None = None) -> "FrozenMLP":
-        """The networks of these members, with the first so many features in and out alone."""
+    def take_members(self, members: Tensor, *, n_in: int | None = None, n_out: int | None = None) -> "FrozenMLP":
+        """The networks of these members, cut down to their first `n_in` and `n_out` features."""
         layers = [(matrix[members], bias[members]) for matrix, bias in self.layers]
         matrix, bias = layers[0]
         layers[0] = (matrix[:, :, :n_in].clone(), bias)

@@ -12,7 +12,7 @@ __all__ = ["SharedNorm", "batch_norm_over_processes", "gather_moments"]
 
 
 class SharedNorm:
-    """A module whose batch norm asks other processes; the loop says which."""
+    """A module whose batch norm counts the rows of other processes too; the loop sets which."""
 
     processes: Processes = ALONE
 

@@ -1,4 +1,4 @@
-"""Fixed networks that others trained on ImageNet: weights from a file, from the web with a checksum, or none at all.
+"""Networks that others trained on ImageNet: weights from a file, from the web with a checksum, or random.
 
 Files are read without the packages that made them, which would have to match the torch release to the digit; a network
 here has the names and the numbers of its official one. Nothing in a file can run.
@@ -32,11 +32,11 @@ __all__ = [
     "BACKBONE",
     "FEATURES",
     "PublishedWeights",
-    "extract",
-    "fill",
+    "extract_features",
+    "fill_weights",
     "fixed_arrays",
     "get_weights",
-    "portable",
+    "hide_path",
     "read_weights",
     "restore_fixed",
 ]
@@ -74,8 +74,8 @@ class PublishedWeights:
     unused: tuple[str, ...]
 
 
-def fill(network: nn.Module, published: PublishedWeights, features: Any, *, seed: int) -> None:
-    """Give a network its fixed weights: "imagenet" gets the official ones, "random" draws some, else it is a file."""
+def fill_weights(network: nn.Module, published: PublishedWeights, features: Any, *, seed: int) -> None:
+    """Give a network its fixed weights: the official ones ("imagenet"), random ones ("random"), or those of a file."""
     if features == "random":
         logger.warning("%s is untrained: its random features are a stand-in, with results of their own", published.name)
         draw_weights(network, MemberRandom([seed]))
@@ -85,8 +85,8 @@ def fill(network: nn.Module, published: PublishedWeights, features: Any, *, seed
     network.load_state_dict({name: read[name] for name in network.state_dict() if name in read}, strict=False)
 
 
-def portable(features: Any) -> Any:
-    """The argument as a model file may hold it: a path of this machine has the official weights, by another way."""
+def hide_path(features: Any) -> Any:
+    """The argument for the model file: a path of this machine becomes "imagenet", whose weights it holds."""
     return features if features in ("imagenet", "random") else "imagenet"
 
 
@@ -135,10 +135,10 @@ def read_weights(path: str | os.PathLike[str], published: PublishedWeights) -> d
     return weights
 
 
-def extract(
+def extract_features(
     network: nn.Module, rows: NDArray[np.float32], n_features: int, *, block: int = BLOCK_PICTURES
 ) -> NDArray[np.float32]:
-    """What a fixed network gives for pictures (n, channels, H, W), (n, n_features) of float32, block by block."""
+    """The features (n, n_features), float32, of pictures (n, channels, H, W) by a fixed network, block by block."""
     device = next(network.parameters()).device
     features: NDArray[np.float32] = np.empty((len(rows), n_features), dtype=np.float32)
     with torch.inference_mode():
@@ -155,7 +155,7 @@ def fixed_arrays(network: nn.Module) -> dict[str, NDArray[Any]]:
 
 
 def restore_fixed(build: Callable[[], N], arrays: dict[str, NDArray[Any]]) -> tuple[N, dict[str, NDArray[Any]]]:
-    """A fixed network with its weights from a model file, which may be forged, and the other arrays of that file."""
+    """Rebuild a fixed network from the arrays of a model file, which may be forged; and the arrays left over."""
     with torch.device("meta"):  # nothing is allocated for sizes that a forged file claims
         network = build()
     own = {name: value for name, value in arrays.items() if name.startswith(BACKBONE)}

@@ -40,7 +40,7 @@ class ResidualEncoder(PictureNetwork):
         self.n_members, self.multiple = n_members, 2 ** (len(widths) - 1)
         self.entry = nn.Sequential(
             _convolution(in_shape[0], widths[0], 3, n_members),
-            *(_Block(widths[0], widths[0], n_members) for _ in range(n_blocks if n_blocks > 1 else 0)),
+            *(_ResidualBlock(widths[0], widths[0], n_members) for _ in range(n_blocks if n_blocks > 1 else 0)),
         )
         self.levels = nn.ModuleList(_level(*pair, n_members, n_blocks, "halve") for pair in pairwise(widths))
         self.last = nn.Conv2d(
@@ -90,7 +90,7 @@ class ResidualDecoder(PictureNetwork):
         return unfold_members(crop(h, self.height, self.width), self.n_members)
 
 
-class _Block(nn.Module):
+class _ResidualBlock(nn.Module):
     """Two convolutions beside a shortcut, at the same size, half of it or twice of it."""
 
     def __init__(self, n_in: int, n_out: int, n_members: int, resize: str = "same") -> None:
@@ -112,8 +112,8 @@ class _Block(nn.Module):
 
 
 def _level(n_in: int, n_out: int, n_members: int, n_blocks: int, resize: str) -> nn.Sequential:
-    others = (_Block(n_out, n_out, n_members) for _ in range(n_blocks - 1))
-    return nn.Sequential(_Block(n_in, n_out, n_members, resize), *others)
+    others = (_ResidualBlock(n_out, n_out, n_members) for _ in range(n_blocks - 1))
+    return nn.Sequential(_ResidualBlock(n_in, n_out, n_members, resize), *others)
 
 
 def _convolution(n_in: int, n_out: int, kernel: int, n_members: int) -> nn.Conv2d:

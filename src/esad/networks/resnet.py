@@ -1,6 +1,5 @@
 """ResNet-18 (He et al. 2016) as a fixed feature extractor, with the names torchvision gives its weights."""
 
-import os
 from itertools import pairwise
 from typing import Final
 
@@ -10,16 +9,15 @@ from torch import Tensor, nn
 
 from esad.datasets.download import Remote
 from esad.networks.pretrained import PublishedWeights
-from esad.networks.pretrained import read_weights as read_published
 
-__all__ = ["N_FEATURES", "WEIGHTS", "ResNet18", "read_weights"]
+__all__ = ["N_FEATURES", "WEIGHTS", "ResNet18"]
 
 N_FEATURES = 512
 MIN_SIDE = 64  # smaller pictures are enlarged: five halvings need something to halve
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet, on which the weights were trained
 
 
-class _Block(nn.Module):
+class _ResNetBlock(nn.Module):
     """Two 3x3 convolutions beside a shortcut."""
 
     def __init__(self, n_in: int, n_out: int, stride: int) -> None:
@@ -47,7 +45,9 @@ class ResNet18(nn.Module):
         widths = (64, 64, 128, 256, 512)
         for level, (n_in, n_out) in enumerate(pairwise(widths), start=1):
             stride = 1 if level == 1 else 2
-            self.add_module(f"layer{level}", nn.Sequential(_Block(n_in, n_out, stride), _Block(n_out, n_out, 1)))
+            self.add_module(
+                f"layer{level}", nn.Sequential(_ResNetBlock(n_in, n_out, stride), _ResNetBlock(n_out, n_out, 1))
+            )
 
     def forward(self, x: Tensor) -> Tensor:
         """Features after the last pooling, before the classifier that ImageNet needs and we do not."""
@@ -68,8 +68,3 @@ WEIGHTS: Final = PublishedWeights(
     ResNet18,
     ("fc.",),
 )
-
-
-def read_weights(path: str | os.PathLike[str]) -> dict[str, Tensor]:
-    """The weights of torchvision's ResNet-18 from its .pth file, or from a .safetensors file; nothing in it can run."""
-    return read_published(path, WEIGHTS)

@@ -23,7 +23,7 @@ class WideEncoder(PictureNetwork):
         self.first = StackedConv(in_shape[0], widths[0], n_members=n_members, plain=True)
         self.blocks = nn.Sequential(
             *(
-                _Block(n_in, n_out, n_members=n_members, halves=level > 0)
+                _WideBlock(n_in, n_out, n_members=n_members, halves=level > 0)
                 for level, (n_in, n_out) in enumerate(pairwise(widths))
             )
         )
@@ -35,7 +35,7 @@ class WideEncoder(PictureNetwork):
         return unfold_members(h, self.n_members).mean((3, 4))
 
 
-class _Block(nn.Module):
+class _WideBlock(nn.Module):
     """Two convolutions beside a shortcut, which is a 1x1 convolution where the width changes."""
 
     def __init__(self, n_in: int, n_out: int, *, n_members: int, halves: bool) -> None:

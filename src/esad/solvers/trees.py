@@ -34,17 +34,17 @@ class Trees:
     --------
     >>> rows = np.array([[0.0], [1.0], [2.0], [3.0]], dtype=np.float32)
     >>> tree = ExtraTreeRegressor(random_state=0).fit(rows, [0, 0, 1, 1]).tree_
-    >>> [values.tolist() for values in Trees.grown([tree], [tree.value[:, 0, 0]]).values(rows)]
+    >>> [values.tolist() for values in Trees.from_sklearn([tree], [tree.value[:, 0, 0]]).values(rows)]
     [[0.0, 0.0, 1.0, 1.0]]
     """
 
-    def __init__(self, arrays: Arrays, walkers: Sequence[Any]) -> None:
+    def __init__(self, arrays: Arrays, sklearn_trees: Sequence[Any]) -> None:
         self.arrays = arrays
-        self.walkers = walkers
+        self.sklearn_trees = sklearn_trees
 
     @classmethod
-    def grown(cls, trees: Sequence[Any], values: Sequence[Scores]) -> Self:
-        """Keep scikit-learn's trees, with a value for every node of each."""
+    def from_sklearn(cls, trees: Sequence[Any], values: Sequence[Scores]) -> Self:
+        """Take over trees that scikit-learn has grown, with a value for every node of each."""
         n_nodes = max(tree.node_count for tree in trees)
         arrays = {name: np.zeros((len(trees), n_nodes), dtype) for name, dtype in FIELDS.items()}
         arrays["left"][:] = arrays["right"][:] = np.arange(n_nodes)
@@ -59,18 +59,18 @@ class Trees:
         return cls(arrays, trees)
 
     @classmethod
-    def restored(cls, arrays: Arrays, *, n_features: int) -> Self:
-        """Trees of a file, which may be forged."""
+    def from_arrays(cls, arrays: Arrays, *, n_features: int) -> Self:
+        """Check and take over the arrays of a file, which may be forged."""
         _check_trees(arrays, n_features)
-        return cls(arrays, _walkers(arrays, n_features))
+        return cls(arrays, _to_sklearn(arrays, n_features))
 
     def __len__(self) -> int:
-        return len(self.walkers)
+        return len(self.sklearn_trees)
 
     def values(self, rows: Rows) -> Iterator[Scores]:
         """Tree by tree, the value of the leaf that each row falls into, (n,)."""
         rows = np.ascontiguousarray(rows, dtype=np.float32)
-        for walker, value in zip(self.walkers, self.arrays["value"], strict=True):
+        for walker, value in zip(self.sklearn_trees, self.arrays["value"], strict=True):
             yield value[walker.apply(rows)]
 
     def mean(self, rows: Rows) -> Scores:
@@ -89,7 +89,7 @@ class Trees:
         arrays = self.arrays
         tree, row = np.arange(len(self))[None, :], np.arange(len(rows))[:, None]
         shares, node = np.zeros(rows.shape), np.zeros((len(rows), len(self)), dtype=np.int64)
-        for _ in range(int(_levels(arrays).max())):
+        for _ in range(int(_count_levels(arrays).max())):
             column = arrays["feature"][tree, node]
             goes_left = rows[row, column] <= arrays["cut"][tree, node]
             below = np.where(goes_left, arrays["left"][tree, node], arrays["right"][tree, node])
@@ -112,7 +112,7 @@ class TreeValues(nn.Module):
         super().__init__()
         arrays = trees.arrays
         n_trees, n_nodes = arrays["left"].shape
-        self.n_levels = int(_levels(arrays).max())
+        self.n_levels = int(_count_levels(arrays).max())
         first = (np.arange(n_trees) * n_nodes)[:, None]  # nodes of all trees in a row
         for name, array in arrays.items():
             flat = (array + first if name in ("left", "right") else array).reshape(-1)
@@ -130,7 +130,7 @@ class TreeValues(nn.Module):
         return self.value[node]
 
 
-def _levels(arrays: Arrays) -> NDArray[np.int32]:
+def _count_levels(arrays: Arrays) -> NDArray[np.int32]:
     """How many steps lead to each node, (trees, nodes); children come after their parent."""
     level = np.zeros_like(arrays["left"])
     for node in range(level.shape[1]):
@@ -141,8 +141,8 @@ def _levels(arrays: Arrays) -> NDArray[np.int32]:
     return level
 
 
-def _walkers(arrays: Arrays, n_features: int) -> list[Any]:
-    """scikit-learn's trees of arrays that were checked, as it restores its own: only to be walked."""
+def _to_sklearn(arrays: Arrays, n_features: int) -> list[Any]:
+    """Build scikit-learn's trees from arrays that were checked; they can find leaves, and nothing else."""
     pattern = ExtraTreeRegressor().fit(np.zeros((1, n_features), dtype=np.float32), [0.0]).tree_
     make, arguments, _ = pattern.__reduce__()
     dtype = pattern.__getstate__()["nodes"].dtype
@@ -151,13 +151,13 @@ def _walkers(arrays: Arrays, n_features: int) -> list[Any]:
     nodes = np.zeros((n_trees, n_nodes), dtype)
     nodes["left_child"], nodes["right_child"] = (np.where(leaf, -1, arrays[side]) for side in ("left", "right"))
     nodes["feature"], nodes["threshold"] = np.where(leaf, -2, arrays["feature"]), arrays["cut"]
-    walkers = []
+    trees = []
     for own in nodes:
-        walker = make(*arguments)
+        tree = make(*arguments)
         values = np.zeros((n_nodes, 1, 1))
-        walker.__setstate__({"max_depth": MAX_DEPTH, "node_count": n_nodes, "nodes": own, "values": values})
-        walkers.append(walker)
-    return walkers
+        tree.__setstate__({"max_depth": MAX_DEPTH, "node_count": n_nodes, "nodes": own, "values": values})
+        trees.append(tree)
+    return trees
 
 
 def _check_trees(arrays: Arrays, n_features: int) -> None:
@@ -182,7 +182,7 @@ def _check_trees(arrays: Arrays, n_features: int) -> None:
         raise ModelFileError("its trees use columns that do not exist")
     if not (np.isfinite(arrays["cut"]).all() and np.isfinite(arrays["value"]).all()):
         raise ModelFileError("its trees hold numbers that are not finite")
-    if _levels(arrays).max() > MAX_DEPTH:
+    if _count_levels(arrays).max() > MAX_DEPTH:
         raise ModelFileError(f"its trees are deeper than {MAX_DEPTH} levels")
 
 
@@ -211,7 +211,9 @@ class ForestModel(RowModel):
         self.n_drawn = min(self.n_samples, len(used))
         forest = _Forest(n_estimators=self.n_trees, max_samples=self.n_drawn, random_state=seed).fit(used)
         grown = [estimator.tree_ for estimator in forest.estimators_]
-        self.trees = Trees.grown(grown, [_depths(tree) + _average_path(tree.n_node_samples) for tree in grown])
+        self.trees = Trees.from_sklearn(
+            grown, [_find_depths(tree) + _average_path(tree.n_node_samples) for tree in grown]
+        )
         return self
 
     def score(self, rows: Rows) -> Scores:
@@ -230,7 +232,7 @@ class ForestModel(RowModel):
     def restore(self, arrays: dict[str, NDArray[Any]], plain: Any, *, n_features: int) -> Self:
         """Take back trees that can be walked."""
         named = {"value" if name == "depth" else name: array for name, array in arrays.items()}
-        self.trees = Trees.restored(named, n_features=n_features)
+        self.trees = Trees.from_arrays(named, n_features=n_features)
         self.n_drawn = plain["n_drawn"]
         if not isinstance(self.n_drawn, int) or not 0 < self.n_drawn < 2**31:
             raise ModelFileError(f"its number of rows per tree must be positive. Got {self.n_drawn!r}")
@@ -260,7 +262,7 @@ def _average_path(n: Any) -> Any:
     return np.where(n > 2, path, np.where(n == 2, 1.0, 0.0))
 
 
-def _depths(tree: Any) -> NDArray[np.float64]:
+def _find_depths(tree: Any) -> NDArray[np.float64]:
     """Depth of every node; children come after their parent."""
     depths = np.zeros(tree.node_count)
     for node in np.flatnonzero(tree.children_left >= 0):
@@ -311,8 +313,8 @@ class BaggedTreesModel(RowModel):
             X = np.ascontiguousarray(rows[bag], dtype=np.float32)
             grown.append(tree.fit(X, is_anomaly, sample_weight=weight, check_input=False).tree_)
             bags.append(bag)
-        self.trees = Trees.grown(grown, [tree.value[:, 0, 0] for tree in grown])
-        self.out_of_bag = _unseen_mean(self.trees, rows, bags)
+        self.trees = Trees.from_sklearn(grown, [tree.value[:, 0, 0] for tree in grown])
+        self.out_of_bag = _out_of_bag_mean(self.trees, rows, bags)
         return self
 
     def _draw(self, y: NDArray[np.int8], seed: int) -> Iterator[tuple[Numbers, Numbers, int]]:
@@ -340,7 +342,7 @@ class BaggedTreesModel(RowModel):
 
     def importances(self) -> NDArray[np.float64]:
         """What share of the impurity the cuts at each column take away, after `fit`, (columns,); the sum is 1."""
-        total = np.sum([tree.compute_feature_importances() for tree in self.trees.walkers], axis=0)
+        total = np.sum([tree.compute_feature_importances() for tree in self.trees.sklearn_trees], axis=0)
         return np.asarray(total / total.sum()) if total.sum() > 0 else np.full(len(total), 1 / len(total))
 
     def module(self) -> nn.Module:
@@ -353,7 +355,7 @@ class BaggedTreesModel(RowModel):
 
     def restore(self, arrays: dict[str, NDArray[Any]], plain: Any, *, n_features: int) -> Self:
         """Take back trees that can be walked."""
-        self.trees = Trees.restored(arrays, n_features=n_features)
+        self.trees = Trees.from_arrays(arrays, n_features=n_features)
         return self
 
 
@@ -368,7 +370,7 @@ class _MeanValue(nn.Module):
         return {"score": self.values(rows).mean(1)[None]}
 
 
-def _unseen_mean(trees: Trees, rows: Rows, bags: list[Numbers]) -> Scores:
+def _out_of_bag_mean(trees: Trees, rows: Rows, bags: list[Numbers]) -> Scores:
     """The mean over the trees whose bag a row is not in, (n,); NaN where it is in all."""
     total, n_unseen = np.zeros(len(rows)), np.full(len(rows), len(trees))
     for bag, values in zip(bags, trees.values(rows), strict=True):

@@ -122,29 +122,29 @@ def solve(dual: Dual, *, tol: float, seed: int) -> Solution:
         Of the rows that are drawn; the same seed gives the same solution.
     """
     rng = np.random.default_rng(seed)
-    now = _start(dual, rng)
+    now = _start_weights(dual, rng)
     best: Solution | None = None
     n_rounds = quiet = 0
     while True:
         objective = now.objective(dual)
-        rho, margin, least = _least_linear(dual, now.levels)
+        rho, margin, least = _solve_linear_program(dual, now.levels)
         gap = max(2 * objective - least, 0.0)
         if best is None or gap < best.gap:
             quiet = 0
             best = Solution(now.weights.copy(), rho, margin, objective, gap, n_rounds)
         if n_rounds == 0:
             now = replace(now, rho=rho, margin=margin)
-        chosen = _choose(dual, now, rng)
+        chosen = _choose_working_set(dual, now, rng)
         if gap <= tol * objective or n_rounds == dual.n_rounds or quiet == PATIENCE or len(chosen) == 0:
             return replace(best, n_rounds=n_rounds)
-        now = _advanced(dual, now, chosen, objective)
+        now = _advance(dual, now, chosen, objective)
         n_rounds, quiet = n_rounds + 1, quiet + 1
 
 
 # ---------------------------------------------------------------------- the gap
 
 
-def _least_linear(dual: Dual, levels: Vector) -> tuple[float, float, float]:
+def _solve_linear_program(dual: Dual, levels: Vector) -> tuple[float, float, float]:
     """rho, margin >= 0 and the minimum over b in Eq. (3), by its linear program's dual.
 
     For a given margin g the best rho is a weighted quantile of f_i - s_i l_i g, where the weights c_i add up to one
@@ -190,7 +190,7 @@ def _least_linear(dual: Dual, levels: Vector) -> tuple[float, float, float]:
 # ---------------------------------------------------------------------- the working set
 
 
-def _choose(dual: Dual, now: _Iterate, rng: np.random.Generator) -> Index:
+def _choose_working_set(dual: Dual, now: _Iterate, rng: np.random.Generator) -> Index:
     """Rows to solve for next, sorted.
 
     A weight at 0 may rise if its cost is below 0, or below that of a weight of the same kind which could fall instead;
@@ -209,22 +209,22 @@ def _choose(dual: Dual, now: _Iterate, rng: np.random.Generator) -> Index:
         lowest = cost[kind[below[kind]]].min(initial=0.0)
         rising.append(kind[(can_rise & (cost < highest))[kind]])
         falling.append(kind[(can_fall & (cost > lowest))[kind]])
-    new = [_most(np.concatenate(rising), -cost, n_new, rng), _most(np.concatenate(falling), cost, n_new, rng)]
+    new = [_pick_rows(np.concatenate(rising), -cost, n_new, rng), _pick_rows(np.concatenate(falling), cost, n_new, rng)]
     if in_parts:
-        inside = _most(inside, np.abs(cost), N_PART - sum(map(len, new)), rng)
+        inside = _pick_rows(inside, np.abs(cost), N_PART - sum(map(len, new)), rng)
     return np.unique(np.concatenate([*new, inside]))
 
 
-def _most(candidates: Index, violation: Vector, n: int, rng: np.random.Generator) -> Index:
-    """At most n of them: half those that violate most, which are often neighbours, half drawn from the others."""
+def _pick_rows(candidates: Index, violation: Vector, n: int, rng: np.random.Generator) -> Index:
+    """Pick at most n rows: half of them those that violate most, often neighbours, half drawn from the others."""
     if len(candidates) <= n:
         return candidates
     order = candidates[np.argsort(-violation[candidates], kind="stable")]
     return np.concatenate([order[: n // 2], rng.choice(order[n // 2 :], n - n // 2, replace=False)])
 
 
-def _advanced(dual: Dual, now: _Iterate, chosen: Index, objective: float) -> _Iterate:
-    """The iterate with the chosen rows solved for; the same one, marked, if the solver failed."""
+def _advance(dual: Dual, now: _Iterate, chosen: Index, objective: float) -> _Iterate:
+    """Solve for the chosen rows; the next iterate, or the same one marked as failed."""
     signs, bounds, labelled = (values[chosen] for values in (dual.signs, dual.bounds, dual.labelled))
     weights = now.weights.copy()
     weights[chosen] = 0.0
@@ -233,7 +233,7 @@ def _advanced(dual: Dual, now: _Iterate, chosen: Index, objective: float) -> _It
         weights[:] = 0.0
     old = now.weights[chosen]
     origin = np.zeros(len(chosen)) if alone else old
-    found = _quadratic_program(
+    found = _solve_quadratic_program(
         kernel(dual.rows[chosen], dual.rows[chosen], dual.gamma) * np.outer(signs, signs),
         np.zeros(len(chosen)) if alone else signs * (now.levels[chosen] - now.rho),
         lower=-origin,
@@ -244,7 +244,7 @@ def _advanced(dual: Dual, now: _Iterate, chosen: Index, objective: float) -> _It
         at_least=dual.kappa if alone else min(dual.kappa - float(dual.labelled @ now.weights), 0.0),
         scale=(max(float(old.mean()), 1e-12), objective),
     )
-    weights[chosen] = _tidy(origin + found.step, bounds, signs, total=1.0 if alone else float(signs @ old))
+    weights[chosen] = _tidy_weights(origin + found.step, bounds, signs, total=1.0 if alone else float(signs @ old))
     change = signs * (weights[chosen] - origin)
     levels = kernel_sum(dual.rows, dual.rows[chosen], change, dual.gamma) + (0.0 if alone else now.levels)
     after = _Iterate(
@@ -257,8 +257,8 @@ def _advanced(dual: Dual, now: _Iterate, chosen: Index, objective: float) -> _It
     return replace(now, failed=True) if worse else after
 
 
-def _tidy(weights: Vector, bounds: Vector, signs: Vector, *, total: float) -> Vector:
-    """Weights within their bounds, without those that are next to nothing; the sum is kept by those inside."""
+def _tidy_weights(weights: Vector, bounds: Vector, signs: Vector, *, total: float) -> Vector:
+    """Clip weights to their bounds and drop tiny ones; the others make up for it, so that the sum stays."""
     tidy = np.clip(weights, 0.0, bounds)
     tidy[tidy < NOTHING * tidy.max()] = 0.0
     inside = (signs > 0) & (tidy > 0) & (tidy < AT_BOUND * bounds)
@@ -268,7 +268,7 @@ def _tidy(weights: Vector, bounds: Vector, signs: Vector, *, total: float) -> Ve
     return np.minimum(tidy, bounds)
 
 
-def _quadratic_program(
+def _solve_quadratic_program(
     quadratic: NDArray[np.float64],
     linear: Vector,
     *,
@@ -314,7 +314,7 @@ def _quadratic_program(
 # ---------------------------------------------------------------------- the start
 
 
-def _start(dual: Dual, rng: np.random.Generator) -> _Iterate:
+def _start_weights(dual: Dual, rng: np.random.Generator) -> _Iterate:
     """Weights that fulfil Eq. (2), even over a few rows of each kind, or over all where hardly two rows are alike.
 
     Alike: the off-diagonal kernels of a row in a sample of N_START add up to more than the diagonal one.

@@ -1,4 +1,4 @@
-"""What may watch, stop, save and resume the loop."""
+"""Callbacks: what can watch, stop, save and resume the loop."""
 
 from __future__ import annotations
 
@@ -102,21 +102,25 @@ class EarlyStopping(Callback):
         if state.step % max(1, state.n_steps // self.n_checks) and state.step < state.n_steps:
             return
         precision = self._precision(state)
-        best = float(state.kept.get("best_precision", torch.tensor(-1.0)))
+        best = float(state.callback_state.get("best_precision", torch.tensor(-1.0)))
         if precision > best:
             weights = {f"best.{name}": value.detach().clone() for name, value in state.objective.state_dict().items()}
-            state.kept = {
+            state.callback_state = {
                 "best_precision": torch.tensor(precision, dtype=torch.float64),
                 "n_since_best": torch.tensor(0),
             } | weights
             return
-        state.kept["n_since_best"] = state.kept["n_since_best"] + 1
-        if int(state.kept["n_since_best"]) >= self.patience:
+        state.callback_state["n_since_best"] = state.callback_state["n_since_best"] + 1
+        if int(state.callback_state["n_since_best"]) >= self.patience:
             raise StopTraining
 
     def on_end(self, state: LoopState) -> None:
         """Put the best weights back."""
-        best = {name.removeprefix("best."): value for name, value in state.kept.items() if name.startswith("best.")}
+        best = {
+            name.removeprefix("best."): value
+            for name, value in state.callback_state.items()
+            if name.startswith("best.")
+        }
         if best:
             state.objective.load_state_dict(best)
 

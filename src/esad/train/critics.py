@@ -1,4 +1,4 @@
-"""What networks learn that judge others, and those that are judged: GAN's losses, and Wasserstein's.
+"""Losses of GANs and of Wasserstein GANs: for the network that judges, and for the one that is judged.
 
 A judge D gives logits (Goodfellow et al. 2014), of real rows a and made ones b:
 

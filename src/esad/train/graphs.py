@@ -17,7 +17,7 @@ from torch import Tensor
 if TYPE_CHECKING:
     from esad.train.loop import LoopState
 
-__all__ = ["N_WARM_UP", "Recording", "own_stream"]
+__all__ = ["N_WARM_UP", "Recording", "use_own_stream"]
 
 N_WARM_UP = 3  # steps before recording, in which libraries choose their algorithms and allocate their memory
 N_AHEAD = 50  # steps whose rows are drawn at once
@@ -87,8 +87,8 @@ class Recording:
 
 
 @contextlib.contextmanager
-def own_stream(device: torch.device) -> Iterator[None]:
-    """Run on a stream beside the default one, which cannot be recorded; nothing where there are no streams."""
+def use_own_stream(device: torch.device) -> Iterator[None]:
+    """Run the block on a stream of its own, since the default one cannot be recorded; no effect on a CPU."""
     if device.type != "cuda" or torch.cuda.current_stream(device) != torch.cuda.default_stream(device):
         yield
         return

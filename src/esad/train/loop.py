@@ -23,10 +23,10 @@ from esad.core.processes import ALONE, BatchShare, Processes
 from esad.core.random import MemberRandom, member_seeds
 from esad.errors import InputError, TrainingError
 from esad.train.callbacks import Callback, StopTraining
-from esad.train.graphs import N_WARM_UP, Recording, own_stream
+from esad.train.graphs import N_WARM_UP, Recording, use_own_stream
 from esad.train.objective import HELD_OUT, Batch, Move, Objective, RowPool
-from esad.train.runtime import autocast, compiled, threads_for
-from esad.train.sharing import norm_over, replica, shared_evenly
+from esad.train.runtime import autocast, compile_network, limit_threads
+from esad.train.sharing import even_batches, make_replica, share_norm
 
 __all__ = [
     "OPTIMIZERS",
@@ -35,7 +35,7 @@ __all__ = [
     "Phase",
     "Settings",
     "clip_per_member",
-    "place",
+    "place_objective",
     "train",
     "train_phases",
 ]
@@ -108,16 +108,16 @@ class LoopState:
         self.data = data
         self.processes = processes
         self.n_parts = processes.size * settings.accumulate
-        self.settings = settings if self.n_parts == 1 else shared_evenly(settings, data, self.n_parts)
+        self.settings = settings if self.n_parts == 1 else even_batches(settings, data, self.n_parts)
         self.random = random
         self.identity = identity  # names data, labels and parameters; a checkpoint must match
         self.phase, self.n_phases = phase, n_phases  # of a training in several parts
         self.parameters = [parameter for parameter in objective.parameters() if parameter.requires_grad]
         self.optimizer = _make_optimizer(self.parameters, settings)
-        self.replica = None if processes.is_alone or len(objective.moves()) > 1 else replica(objective)
+        self.replica = None if processes.is_alone or len(objective.moves()) > 1 else make_replica(objective)
         self.step = 0
         self.losses: dict[str, Tensor] = {}  # name -> (n_steps,), mean over members
-        self.kept: dict[str, Tensor] = {}  # what callbacks need to go on after an interruption
+        self.callback_state: dict[str, Tensor] = {}  # what callbacks need to go on after an interruption
         self.order = torch.empty((data.n_members, 0), dtype=torch.int64, device=data.x.device)
 
     @property
@@ -140,7 +140,7 @@ class LoopState:
             moments = self.optimizer.state.get(parameter, {})
             state |= {f"optimizer.{index}.{name}": torch.as_tensor(value) for name, value in moments.items()}
         state |= {f"losses.{name}": curve for name, curve in self.losses.items()}
-        state |= {f"kept.{name}": value for name, value in self.kept.items()}
+        state |= {f"kept.{name}": value for name, value in self.callback_state.items()}
         state |= {"order": self.order, "random": self.random.state(), "step": torch.tensor(self.step)}
         if self.data.refill is not None:
             state["refills"] = torch.tensor(self.data.refill.n_done)
@@ -154,7 +154,7 @@ class LoopState:
             if group in parts:
                 parts[group][rest] = value.to(self.data.x.device)
         self.objective.load_state_dict(parts["objective"])
-        self.losses, self.kept = parts["losses"], parts["kept"]
+        self.losses, self.callback_state = parts["losses"], parts["kept"]
         for name, value in parts["optimizer"].items():
             index, _, moment = name.partition(".")
             parameter = self.parameters[int(index)]
@@ -190,11 +190,11 @@ def train(
     objective.train()
     objective.prepare(data)
     with (
-        own_stream(data.x.device)
+        use_own_stream(data.x.device)
         if data.x.is_cuda
         else contextlib.nullcontext(),  # the replica over processes too belongs to the stream that it is used on
-        compiled(objective) if settings.compiled else contextlib.nullcontext(),
-        contextlib.nullcontext() if processes.is_alone else norm_over(objective, processes),
+        compile_network(objective) if settings.compiled else contextlib.nullcontext(),
+        contextlib.nullcontext() if processes.is_alone else share_norm(objective, processes),
     ):
         state = LoopState(
             objective, data, settings, random, identity=identity, phase=phase, n_phases=n_phases, processes=processes
@@ -246,7 +246,7 @@ def _step(state: LoopState) -> None:
 
 
 def _draw_ahead(state: LoopState, n_steps: int) -> None:
-    """Let the order hold the rows of so many steps; what is left of an epoch comes before a new one."""
+    """Draw the rows of the next steps ahead; what is left of an epoch comes before a new one."""
     n = n_steps * min(state.settings.batch_size, state.data.n_unlabelled)
     while state.order.shape[1] < n:
         if state.data.refill is not None and state.step:
@@ -255,20 +255,20 @@ def _draw_ahead(state: LoopState, n_steps: int) -> None:
 
 
 def _update(state: LoopState, unlabelled: Tensor) -> dict[str, Tensor]:
-    """All moves of a step on these of the unlabelled rows; the terms' means over members."""
+    """Make all moves of a step on these unlabelled rows; the terms' means over members."""
     labelled = _draw_labelled(state.data, state.settings, state.random)
     terms: dict[str, Tensor] = {}
     for move in state.objective.moves():
         if state.step % move.every == 0:
-            with _moving_only(move, state.parameters):
+            with _move_only(move, state.parameters):
                 terms |= _make_move(state, move, unlabelled, labelled)
     state.objective.after_step()
     return terms
 
 
 @contextlib.contextmanager
-def _moving_only(move: Move, parameters: Sequence[Tensor]) -> Iterator[None]:
-    """Parameters of networks that the move does not name are constants."""
+def _move_only(move: Move, parameters: Sequence[Tensor]) -> Iterator[None]:
+    """Freeze the parameters of all networks that the move does not name."""
     own = {id(parameter) for network in move.networks for parameter in network.parameters()}
     fixed = [parameter for parameter in parameters if own and id(parameter) not in own]
     for parameter in fixed:
@@ -281,7 +281,7 @@ def _moving_only(move: Move, parameters: Sequence[Tensor]) -> Iterator[None]:
 
 
 def _make_move(state: LoopState, move: Move, unlabelled: Tensor, labelled: Tensor) -> dict[str, Tensor]:
-    """Forward, backward and a step of the optimiser for what the move is about; the terms' means over members."""
+    """Forward pass, backward pass and optimiser step of one move; the terms' means over members."""
     settings = state.settings
     state.optimizer.zero_grad(set_to_none=True)  # what has no gradient is left as it is
     stream = state.random.state() if settings.accumulate > 1 else None
@@ -398,7 +398,7 @@ class Phase:
     settings: Settings
     y: NDArray[np.int8] | None = None
 
-    def seen(self, y: NDArray[np.int8]) -> NDArray[np.int8]:
+    def labels_seen(self, y: NDArray[np.int8]) -> NDArray[np.int8]:
         """The labels (..., n) as this phase sees them; what is held out stays so."""
         return y if self.y is None else np.where(y == HELD_OUT, y, self.y)
 
@@ -436,7 +436,7 @@ def train_phases(
     for number, phase in enumerate(phases):
         data = data_of(number)
         device, dtype = data.x.device, data.x.dtype
-        objective = place(phase.objective, device, dtype)
+        objective = place_objective(phase.objective, device, dtype)
         given = [seed] if isinstance(seed, int) else list(seed)
         n_each = objective.n_members // len(given)
         seeds = [own for one in given for own in member_seeds(one, n_each, phase=number)]
@@ -445,7 +445,7 @@ def train_phases(
         if previous is not None:
             objective.inherit(previous)
         is_last = number == len(phases) - 1
-        with _threads(phase, pictures=data.x.dim() > 2):
+        with _limit_threads(phase, pictures=data.x.dim() > 2):
             curves = train(
                 objective,
                 data,
@@ -463,13 +463,13 @@ def train_phases(
     return curves
 
 
-def place(objective: Objective, device: torch.device, dtype: torch.dtype) -> Objective:
-    """Move an objective; convolutions are quicker with the channels innermost."""
+def place_objective(objective: Objective, device: torch.device, dtype: torch.dtype) -> Objective:
+    """Move an objective to a device; convolutions are quicker with the channels innermost."""
     moved: Objective = objective.to(device, dtype).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return moved
 
 
-def _threads(phase: Phase, *, pictures: bool) -> contextlib.AbstractContextManager[None]:
+def _limit_threads(phase: Phase, *, pictures: bool) -> contextlib.AbstractContextManager[None]:
     n_rows = phase.settings.batch_size + phase.settings.labelled_batch_size
     n_weights = sum(parameter.numel() for parameter in phase.objective.parameters())
-    return contextlib.nullcontext() if pictures else threads_for(n_rows * n_weights)
+    return contextlib.nullcontext() if pictures else limit_threads(n_rows * n_weights)

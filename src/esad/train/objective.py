@@ -1,4 +1,4 @@
-"""The seam between a method and the loop: what a batch is, and what a method must say about it."""
+"""The interface between a method and the loop: what a batch is, and what a method must compute from it."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ __all__ = [
     "Batch",
     "Move",
     "Objective",
-    "Refilling",
+    "Refill",
     "RowPool",
     "Scorer",
     "all_unlabelled",
@@ -55,8 +55,8 @@ def mean_over_rows(values: Tensor) -> Tensor:
     return values.sum(1) / max(1, values.shape[1])
 
 
-class Refilling(Protocol):
-    """What changes the rows at hand, a number of times that an interrupted training can come back to."""
+class Refill(Protocol):
+    """A function that puts new rows into the pool; an interrupted training can return to where it was."""
 
     n_done: int
 
@@ -92,7 +92,7 @@ class RowPool:
     labelled: Tensor
     y: Tensor
     n_anomalies: int
-    refill: "Refilling | None" = None
+    refill: "Refill | None" = None
 
     @classmethod
     def shared(cls, x: Tensor, y: Tensor, *, n_members: int, unseen_by: Tensor | None = None) -> "RowPool":
@@ -203,8 +203,8 @@ class Objective(nn.Module, ABC):
     recordable: ClassVar[bool] = False
     near_zero: float = 0.0
 
-    def kept(self, name: str, make: Callable[[], T]) -> T:
-        """What `make` gives, made once and then again only when a weight has changed.
+    def make_once(self, name: str, make: Callable[[], T]) -> T:
+        """Call `make` once and keep its result under a name until a weight changes.
 
         For scoring a row at a time, which would take longer to prepare than to do.
         """
@@ -278,7 +278,7 @@ class Objective(nn.Module, ABC):
         """Look at the data once more after the last step, in evaluation mode. Nothing by default."""
 
     def keep_for_scoring(self) -> None:
-        """Once the last phase has ended, or for weights of a model file: forget what only the training needs."""
+        """Drop the networks that only the training needs: after the last phase, or to load a model file."""
         for name in self.for_training:
             delattr(self, name)
 

@@ -24,7 +24,7 @@ _SECONDS_BETWEEN = 0.2  # two drawings of a notebook's bar
 
 @contextmanager
 def show_progress(verbose: int, description: str) -> Iterator[list[Callback]]:
-    """Callbacks that show how far a training is for as long as the block lasts; none where nobody asked."""
+    """Callbacks that show the progress of a training inside the block; none with `verbose=0`."""
     if not verbose:
         yield []
         return
@@ -42,13 +42,13 @@ def show_progress(verbose: int, description: str) -> Iterator[list[Callback]]:
         with Progress(console=console) as progress:
             yield [LogProgress(), TrainingBar(progress, description)]
     else:
-        with _heard():
+        with _log_to_stderr():
             yield [LogProgress()]
 
 
 @contextmanager
-def _heard() -> Iterator[None]:
-    """Send the log to stderr, unless somebody has set up where it goes."""
+def _log_to_stderr() -> Iterator[None]:
+    """Send the log to stderr, unless logging is set up already."""
     if logger.isEnabledFor(logging.INFO) and logger.hasHandlers():
         yield
         return
@@ -62,8 +62,8 @@ def _heard() -> Iterator[None]:
         logger.setLevel(level)
 
 
-def _part(state: LoopState) -> str:
-    """Which of several phases it is."""
+def _name_phase(state: LoopState) -> str:
+    """The phase in words, where there are several."""
     return f", part {state.phase + 1} of {state.n_phases}" if state.n_phases > 1 else ""
 
 
@@ -73,7 +73,9 @@ class LogProgress:
     def on_start(self, state: LoopState) -> None:
         """Say how long the way is."""
         self._began, self._first_step = time.monotonic(), state.step
-        logger.info("training %d member(s) for %d steps%s", state.objective.n_members, state.n_steps, _part(state))
+        logger.info(
+            "training %d member(s) for %d steps%s", state.objective.n_members, state.n_steps, _name_phase(state)
+        )
 
     def on_step(self, state: LoopState) -> None:
         """Log every tenth part of the way."""
@@ -97,7 +99,7 @@ class TrainingBar:
 
     def on_start(self, state: LoopState) -> None:
         """Learn how long the way is, and where a resumed training starts."""
-        description = self._description + _part(state)
+        description = self._description + _name_phase(state)
         self._progress.reset(self._task, description=description, total=state.n_steps, completed=state.step)
         self._progress.update(self._task, total=state.n_steps)  # from here on time counts
 
@@ -129,7 +131,7 @@ class _NotebookBar:
 
     def _draw(self, state: LoopState) -> None:
         notebook = importlib.import_module("IPython.display")  # there in every notebook, and only needed in one
-        words = f"{self._description}{_part(state)}: step {state.step:,} of {state.n_steps:,}"
+        words = f"{self._description}{_name_phase(state)}: step {state.step:,} of {state.n_steps:,}"
         bar = notebook.HTML(f'<progress value="{state.step}" max="{state.n_steps}"></progress> {words}')
         if self._handle is None:
             self._handle = notebook.display(bar, display_id=True)

@@ -1,4 +1,4 @@
-"""Where and how exactly tensors are computed: device, precision, threads, and many rows block by block."""
+"""How tensors are computed: device, precision, threads, and many rows block by block."""
 
 import contextlib
 import os
@@ -21,14 +21,14 @@ __all__ = [
     "BLOCK_PICTURES",
     "PRECISIONS",
     "autocast",
-    "compiled",
+    "compile_network",
     "dtype_of",
-    "each_block",
     "free_cores",
-    "in_parallel",
-    "in_turn",
+    "limit_threads",
     "resolve_device",
-    "threads_for",
+    "run_in_parallel",
+    "run_in_turn",
+    "score_blocks",
     "without_autocast",
 ]
 
@@ -92,8 +92,8 @@ def without_autocast(device: torch.device) -> contextlib.AbstractContextManager[
 
 
 @contextlib.contextmanager
-def compiled(network: torch.nn.Module) -> Iterator[None]:
-    """Calls of a network run as compiled code, for shapes that do not change."""
+def compile_network(network: torch.nn.Module) -> Iterator[None]:
+    """Compile a network for the time of the block, for shapes that do not change."""
     vars(network)["forward"] = torch.compile(network.forward, dynamic=False)  # hides the class's own
     try:
         yield
@@ -106,8 +106,8 @@ def compiled(network: torch.nn.Module) -> Iterator[None]:
         del vars(network)["forward"]
 
 
-def threads_for(n_products: int) -> contextlib.AbstractContextManager[None]:
-    """Let torch use only as many threads as steps with `n_products`, rows times weights, are worth.
+def limit_threads(n_products: int) -> contextlib.AbstractContextManager[None]:
+    """Limit torch to as many threads as pay off for steps of `n_products` (rows times weights).
 
     Threads that wait for each other at every small product cost more than they bring. Where they spin while they wait,
     no more than there are free cores: on a busy machine they would wait for one that is not running. A training on a
@@ -115,7 +115,7 @@ def threads_for(n_products: int) -> contextlib.AbstractContextManager[None]:
     """
     n_threads = min(torch.get_num_threads(), n_products // PRODUCTS_PER_THREAD)
     spin = os.environ.get("OMP_WAIT_POLICY", "").upper() != "PASSIVE"  # `import esad` sets it, unless torch came first
-    return _threads(min(n_threads, free_cores()) if spin and n_threads > 1 else n_threads)
+    return _use_threads(min(n_threads, free_cores()) if spin and n_threads > 1 else n_threads)
 
 
 def free_cores() -> int:
@@ -137,21 +137,21 @@ def free_cores() -> int:
     return max(1, n_cores - min(n_running))
 
 
-def in_turn(run: Callable[[int], None], items: Iterable[int]) -> None:
+def run_in_turn(run: Callable[[int], None], items: Iterable[int]) -> None:
     """Call `run` for every item, one after the other."""
     for item in items:
         run(item)
 
 
-def in_parallel(run: Callable[[int], None], items: Sequence[int]) -> None:
-    """Call `run` for every item, several at a time, each with one torch thread: as many as torch may use.
+def run_in_parallel(run: Callable[[int], None], items: Sequence[int]) -> None:
+    """Call `run` for every item, as many at a time as torch has threads, each with one thread.
 
     Whole items side by side need no waiting for each other, unlike threads inside every product.
     """
     n_workers = min(torch.get_num_threads(), len(items))
-    with _threads(1):
+    with _use_threads(1):
         if n_workers == 1:
-            in_turn(run, items)
+            run_in_turn(run, items)
             return
         pool = ThreadPoolExecutor(n_workers, thread_name_prefix="esad")
         try:
@@ -162,7 +162,7 @@ def in_parallel(run: Callable[[int], None], items: Sequence[int]) -> None:
 
 
 @contextlib.contextmanager
-def _threads(n_threads: int) -> Iterator[None]:
+def _use_threads(n_threads: int) -> Iterator[None]:
     before = torch.get_num_threads()
     torch.set_num_threads(max(1, n_threads))
     try:
@@ -171,7 +171,7 @@ def _threads(n_threads: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def each_block(
+def score_blocks(
     objective: Objective,
     rows: NDArray[np.float32],
     use: Callable[[slice, dict[str, Tensor]], None],
@@ -179,7 +179,7 @@ def each_block(
     scorer: Scorer | None = None,
     precision: str = "auto",
 ) -> None:
-    """Take rows block by block; `use` gets which rows, and their raw terms (members, block).
+    """Score rows block by block; `use` is called with the slice of each block and its raw terms (members, block).
 
     `scorer` gives something else than the objective's own terms.
 
@@ -192,7 +192,7 @@ def each_block(
     block_rows = BLOCK_ROWS_DOUBLE if dtype == torch.float64 else BLOCK_ROWS
     sizes = (block_rows, BLOCK_ROWS_GPU) if rows.ndim == 2 else (BLOCK_PICTURES, BLOCK_PICTURES_GPU)
     size = sizes[device.type != "cpu"]
-    run_block = scorer or objective.kept("scorer", objective.scorer)
+    run_block = scorer or objective.make_once("scorer", objective.scorer)
 
     def run(first: int) -> None:
         block = torch.from_numpy(rows[first : first + size]).to(device, dtype)
@@ -202,4 +202,4 @@ def each_block(
         with torch.inference_mode(), autocast(precision, device):
             use(slice(first, first + n), run_block(block))
 
-    (in_parallel if table_on_cpu else in_turn)(run, range(0, len(rows), size))
+    (run_in_parallel if table_on_cpu else run_in_turn)(run, range(0, len(rows), size))

@@ -1,4 +1,4 @@
-"""Searches that are made anew for every picture when it is scored: gradients where there are none, and progress."""
+"""Scoring by search, as GANs do it for every picture: gradients inside a scoring pass, and log lines on the way."""
 
 import contextlib
 import logging
@@ -9,21 +9,21 @@ import torch
 
 from esad.core.arguments import Rule, is_whole
 
-__all__ = ["BOUNDED", "MAX_STEPS", "searching", "told_steps"]
+__all__ = ["BOUNDED", "MAX_STEPS", "enable_gradients", "log_steps"]
 
 MAX_STEPS = 10_000  # a file that claims more would have a picture searched for without end
 BOUNDED = Rule(f"a whole number from 1 to {MAX_STEPS:,}", lambda value: is_whole(value) and value <= MAX_STEPS)
-TELL_EVERY = 10.0  # seconds
+LOG_SECONDS = 10.0  # seconds
 logger = logging.getLogger("esad")
 
 
 @contextlib.contextmanager
-def searching() -> Iterator[None]:
-    """Let a forward pass without gradients have some; tensors from outside must be cloned before they are used.
+def enable_gradients() -> Iterator[None]:
+    """Compute gradients inside a scoring pass, which has none; tensors from outside must be cloned first.
 
     Examples
     --------
-    >>> with torch.inference_mode(), searching():
+    >>> with torch.inference_mode(), enable_gradients():
     ...     x = torch.ones(2, requires_grad=True)
     ...     x.sum().backward()
     >>> x.grad
@@ -33,17 +33,17 @@ def searching() -> Iterator[None]:
         yield
 
 
-def told_steps(n_steps: int, what: str) -> Iterator[int]:
-    """Count 0 .. n_steps - 1; where that takes long, lines of the log say how far it is.
+def log_steps(n_steps: int, what: str) -> Iterator[int]:
+    """Count 0 .. n_steps - 1, logging every ten seconds how far it is.
 
     Examples
     --------
-    >>> list(told_steps(3, "2 pictures"))
+    >>> list(log_steps(3, "2 pictures"))
     [0, 1, 2]
     """
     told = time.monotonic()
     for step in range(n_steps):
-        if time.monotonic() - told > TELL_EVERY:
+        if time.monotonic() - told > LOG_SECONDS:
             logger.info("searching for %s: step %d of %d", what, step, n_steps)
             told = time.monotonic()
         yield step

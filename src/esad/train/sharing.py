@@ -1,4 +1,4 @@
-"""A batch in equal parts, for several processes or one after the other: how large, and what must look at all of it."""
+"""Batches in equal parts, for several processes or one after the other, and batch norm over the whole batch."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from esad.train.objective import Batch, Objective, RowPool
 if TYPE_CHECKING:
     from esad.train.loop import Settings
 
-__all__ = ["norm_over", "replica", "shared_evenly"]
+__all__ = ["even_batches", "make_replica", "share_norm"]
 
 logger = logging.getLogger("esad")
 
 
 class _Loss(nn.Module):
-    """The loss as a module's forward pass, which is what torch averages gradients of over processes."""
+    """The loss as the forward pass of a module, the form in which torch averages gradients over processes."""
 
     def __init__(self, objective: Objective) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class _Loss(nn.Module):
         return self.objective.loss(batch)
 
 
-def replica(objective: Objective) -> DistributedDataParallel:
+def make_replica(objective: Objective) -> DistributedDataParallel:
     """The loss of this process's rows, whose gradients are the mean over all processes."""
     with warnings.catch_warnings():  # newer versions of torch have another word for it
         warnings.simplefilter("ignore", FutureWarning)
@@ -45,8 +45,8 @@ def replica(objective: Objective) -> DistributedDataParallel:
         return DistributedDataParallel(_Loss(objective), broadcast_buffers=False)
 
 
-def shared_evenly(settings: Settings, data: RowPool, n_parts: int) -> Settings:
-    """Batches that can be taken in so many equal parts: a few rows more or, where there are no more, fewer."""
+def even_batches(settings: Settings, data: RowPool, n_parts: int) -> Settings:
+    """Change the batch sizes so that they divide into equal parts: a few rows more or, if there are no more, fewer."""
     n_drawn = min(settings.batch_size, data.n_unlabelled)
     if n_parts == 1 or (n_drawn % n_parts == 0 and settings.labelled_batch_size % n_parts == 0):
         return settings
@@ -60,8 +60,8 @@ def shared_evenly(settings: Settings, data: RowPool, n_parts: int) -> Settings:
 
 
 @contextlib.contextmanager
-def norm_over(objective: Objective, processes: Processes) -> Iterator[None]:
-    """Let batch norm take its statistics from the whole batch."""
+def share_norm(objective: Objective, processes: Processes) -> Iterator[None]:
+    """Let batch norm take its statistics from the rows of all processes."""
     modules = [module for module in objective.modules() if isinstance(module, SharedNorm)]
     for module in modules:
         module.processes = processes

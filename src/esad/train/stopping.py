@@ -38,7 +38,7 @@ __all__ = [
     "N_SPLITS",
     "StopAt",
     "WatchSplits",
-    "chosen_step",
+    "choose_step",
     "split_labels",
     "stop_by_held_out",
     "stop_by_splits",
@@ -54,7 +54,7 @@ MIN_HELD_OUT_ANOMALIES: Final = 2
 
 
 def stop_by_held_out(x: Tensor, y: NDArray[np.int8], *, seed: int) -> tuple[NDArray[np.int8], list[EarlyStopping]]:
-    """Labels with the held-out rows marked as not to be drawn, and the callback that watches those rows."""
+    """Hold out a quarter of the rows: the labels with these marked, and a callback that stops the training by them."""
     if np.count_nonzero(y < 0) < 2 * MIN_HELD_OUT_ANOMALIES:
         warnings.warn(
             f"early_stopping needs at least {2 * MIN_HELD_OUT_ANOMALIES} labelled anomalies and is left out.",
@@ -74,15 +74,15 @@ def stop_by_held_out(x: Tensor, y: NDArray[np.int8], *, seed: int) -> tuple[NDAr
 
 
 def stop_by_splits(phases: Sequence[Phase], x: Tensor, y: NDArray[np.int8], *, seed: int) -> list[Callback]:
-    """Train a pilot, whose phases have one member per split, and give the callback that ends the real training."""
+    """Train a pilot with one member per split, and give the callback that ends the real training in time."""
     seen = split_labels(y, seed=seed)
 
     def data_of(number: int) -> RowPool:
-        return RowPool.apart(x, torch.from_numpy(phases[number].seen(seen)).to(x.device))
+        return RowPool.apart(x, torch.from_numpy(phases[number].labels_seen(seen)).to(x.device))
 
     watch = WatchSplits(x, y, seen)
     train_phases(phases, data_of, seed=seed, last_callbacks=[watch], processes=processes.current())
-    step = chosen_step(watch.steps, np.array(watch.aucs))
+    step = choose_step(watch.steps, np.array(watch.aucs))
     logger.info("early stopping by splits: %s", "at the end" if step is None else f"after step {step}")
     return [] if step is None else [StopAt(step)]
 
@@ -136,14 +136,14 @@ class WatchSplits(Callback):
         )
 
 
-def chosen_step(steps: list[int], aucs: NDArray[np.float64]) -> int | None:
-    """The step to stop at, from the AUC of every check and split, (checks, splits); None for the end.
+def choose_step(steps: list[int], aucs: NDArray[np.float64]) -> int | None:
+    """Choose the step to stop at by the AUC of every check and split, (checks, splits); None for the last step.
 
     Examples
     --------
-    >>> chosen_step([10, 20, 30], np.array([[0.7, 0.8], [0.9, 0.91], [0.6, 0.62]]))
+    >>> choose_step([10, 20, 30], np.array([[0.7, 0.8], [0.9, 0.91], [0.6, 0.62]]))
     20
-    >>> chosen_step([10, 20, 30], np.array([[0.6, 0.5], [0.9, 0.5], [0.6, 0.62]])) is None
+    >>> choose_step([10, 20, 30], np.array([[0.6, 0.5], [0.9, 0.5], [0.6, 0.62]])) is None
     True
     """
     ahead = aucs - aucs[-1]

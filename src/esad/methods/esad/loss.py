@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from esad.core.random import MemberRandom
 from esad.errors import InputError
-from esad.methods.esad.views import view_of
+from esad.methods.esad.views import make_view
 from esad.networks.layers import unfold_members
 from esad.networks.spec import NetworkSpec
 from esad.score.threshold import ONE_SIGMA_BELOW
@@ -106,7 +106,7 @@ class ESADObjective(Objective):
         self.n_members = spec.n_members
         self.settings = settings
         self.near_zero = NEAR_ZERO if settings.combine == "scaled" else 0.0
-        view = view_of(spec, settings)
+        view = make_view(spec, settings)
         self.encoder_1 = view.network.encoder()
         self.decoder = view.network.decoder(skips=settings.skips)
         self.encoder_2 = view.network.encoder() if settings.second_encoder else None
@@ -127,7 +127,7 @@ class ESADObjective(Objective):
         self.view.adjust(self.encoder_1, self.encoder_2)
 
     def inherit(self, previous: Objective) -> None:
-        """Take over what tells turns, which is trained before."""
+        """Take over the networks that tell turns, which were trained before."""
         if self.view.turns is not None:
             self.view.turns.inherit(previous)
 
@@ -160,17 +160,17 @@ class ESADObjective(Objective):
         norm_u, norm_l, *norm_decoys = torch.split(self.norm(second_code), sizes, dim=1)
         error_u = self.error(rebuilt_u - rows[:, : sizes[0]])
         error_l = self.error(rebuilt_l - view.show(self._target(batch)))
-        norm_l = torch.where(batch.y < 0, self.inverse(norm_l), norm_l)  # ||z^||^y
+        norm_l = torch.where(batch.y < 0, self.inverse_norm(norm_l), norm_l)  # ||z^||^y
         terms = {
             "reconstruction": settings.error_scale * (mean_over_rows(error_u) + mean_over_rows(error_l)),  # Eq. (5)
             "norm": settings.lambda_norm * (mean_over_rows(norm_u) + mean_over_rows(norm_l)),  # Eq. (6)
         }
         if view.decoys is not None and sizes[2]:
             weights = view.decoys.weigh(turns, norm_decoys[0], norm_u, batch.processes)
-            inverse = self.inverse(norm_decoys[0]) * weights
+            inverse = self.inverse_norm(norm_decoys[0]) * weights
             terms["norm"] = terms["norm"] + settings.lambda_norm * mean_over_rows(inverse)
         if self.encoder_2 is not None and settings.lambda_assist:
-            terms["assist"] = settings.lambda_assist * mean_over_rows(self.squared(second_code - code))  # Eq. (7)
+            terms["assist"] = settings.lambda_assist * mean_over_rows(self.squared_norm(second_code - code))  # Eq. (7)
         return terms  # Eq. (8) is their sum
 
     def _target(self, batch: Batch) -> Tensor:
@@ -195,7 +195,7 @@ class ESADObjective(Objective):
         picked = batch.random.integers(pool.shape[1], batch.labelled.shape[1])
         return pool[torch.arange(self.n_members, device=pool.device)[:, None], picked]
 
-    def inverse(self, norm: Tensor) -> Tensor:
+    def inverse_norm(self, norm: Tensor) -> Tensor:
         """What a known anomaly adds to L_norm, by its norm: 1 / ||z^|| in the paper."""
         return self.settings.gain / (norm + self.settings.offset)
 
@@ -208,14 +208,14 @@ class ESADObjective(Objective):
         error = total if self.settings.reduction == "sum" else total / self.view.n_columns
         return error if self.view.ratio is None else error / self.view.ratio[:, None]
 
-    def squared(self, x: Tensor) -> Tensor:
+    def squared_norm(self, x: Tensor) -> Tensor:
         """Squared norm of every code, (members, batch)."""
         flat = x.flatten(2).square()
         return flat.sum(2) if self.settings.reduction == "sum" else flat.mean(2)
 
     def norm(self, x: Tensor) -> Tensor:
         """Norm of every code, (members, batch)."""
-        return (self.squared(x) + TINY).sqrt()
+        return (self.squared_norm(x) + TINY).sqrt()
 
     # ------------------------------------------------------------------ score
 
@@ -230,10 +230,10 @@ class ESADObjective(Objective):
         errors, norms = zip(*pairs, strict=True)
         terms = {"reconstruction": torch.stack(errors).mean(0), "norm": torch.stack(norms).mean(0)}
         if self.view.decoys is not None:
-            terms["turned"] = self._turned(x, self.view.decoys.told_apart)
+            terms["turned"] = self._turned_norms(x, self.view.decoys.told_apart)
         return terms if self.view.turns is None else terms | self.view.turns.raw_terms(x)
 
-    def _turned(self, x: Tensor, weights: Tensor) -> Tensor:
+    def _turned_norms(self, x: Tensor, weights: Tensor) -> Tensor:
         """Mean logarithm of ||z^|| over the turned copies of pictures, each turn with its weight, (members, batch)."""
         upright = next(iter(self.view.forms(x)))
         logs = []

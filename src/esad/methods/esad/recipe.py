@@ -98,7 +98,7 @@ class Recipe:
     def from_json(cls, values: Any) -> "Recipe":
         """Rebuild from `to_json`."""
         by_member = {name: tuple(values["loss"].get(name, ())) for name in ("input_noise", "bins")}
-        loss = _exactly(LossSettings, values["loss"] | by_member)
+        loss = _build_exactly(LossSettings, values["loss"] | by_member)
         network = NetworkSpec.from_json(values["network"])
         if len(loss.input_noise) != network.n_members:
             raise InputError("The recipe's 'input_noise' must hold one number per member.")
@@ -106,10 +106,10 @@ class Recipe:
             raise InputError("The recipe's 'bins' must hold one whole number per member, for a table.")
         if (loss.turns or loss.skips) and network.kind != "conv":
             raise InputError("The recipe's 'turns' and 'skips' need the network 'conv'.")
-        return cls(network, loss, _exactly(Settings, values["settings"]))
+        return cls(network, loss, _build_exactly(Settings, values["settings"]))
 
 
-def _exactly(kind: Callable[..., T], values: dict[str, Any]) -> T:
+def _build_exactly(kind: Callable[..., T], values: dict[str, Any]) -> T:
     """Build a dataclass from a dict that must hold its fields with plain values of their types."""
     defaults = {field.name: field.default for field in fields(kind)}  # type: ignore[arg-type]
     if not set(defaults) - SINCE_0_1 <= set(values) <= set(defaults):
@@ -145,10 +145,10 @@ def resolve(
     if is_auto(chosen["norm_weight"]):
         chosen["norm_weight"] = NORM_RATIO * chosen["lambda_norm"]
     recipe = Recipe(network, _loss(chosen, in_shape, y, network.n_members, device), _settings(chosen, y, kind))
-    return _within_minutes(recipe, given, y) if kind == "images" and device == "cpu" else recipe
+    return _limit_to_minutes(recipe, given, y) if kind == "images" and device == "cpu" else recipe
 
 
-def _within_minutes(recipe: Recipe, given: Mapping[str, Any], y: NDArray[np.int8]) -> Recipe:
+def _limit_to_minutes(recipe: Recipe, given: Mapping[str, Any], y: NDArray[np.int8]) -> Recipe:
     """A training on pictures that ends within minutes on two cores, as far as the user has left it open; says how.
 
     Batches are halved, then there are fewer steps; docs/decisions/0034-pictures-on-a-cpu.md has what either costs.
@@ -242,7 +242,7 @@ def _network(
         spec = replace(spec, slope=0.2, bias=True, sigmoid=False)
         if network == "mlp":
             spec = replace(spec, hidden=(64, 32), latent=32)
-    return spec.resized(given["hidden"], given["latent"])
+    return spec.with_widths(given["hidden"], given["latent"])
 
 
 def _settings(chosen: dict[str, Any], y: NDArray[np.int8], kind: str) -> Settings:

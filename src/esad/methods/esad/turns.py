@@ -107,14 +107,14 @@ class Turns(nn.Module):
         self.bias.data.zero_()
 
     def inherit(self, previous: Objective) -> None:
-        """Be as trained, and stay so."""
+        """Take over the trained weights and fix them."""
         if isinstance(previous, TurnsObjective):
             self.load_state_dict(previous.turns.state_dict())
         self.requires_grad_(False)
 
     # ------------------------------------------------------------------ training
 
-    def told(self, batch: Batch) -> dict[str, Tensor]:
+    def loss_terms(self, batch: Batch) -> dict[str, Tensor]:
         """Eq. (11), and Eq. (13) where it counts, each (members,)."""
         sizes = [batch.unlabelled.shape[1], batch.labelled.shape[1]]
         pictures = torch.cat([batch.unlabelled, batch.labelled], dim=1)
@@ -252,7 +252,7 @@ class TurnsObjective(Objective):
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """Eqs. (11) and (13)."""
-        return self.turns.told(batch)
+        return self.turns.loss_terms(batch)
 
     def finish(self, data: RowPool) -> None:
         """Keep the codes of known pictures."""

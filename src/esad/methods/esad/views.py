@@ -48,7 +48,7 @@ from esad.train.transforms import permute_features, quarter_turns, random_turns,
 if TYPE_CHECKING:
     from esad.methods.esad.loss import LossSettings
 
-__all__ = ["BinnedColumns", "Bins", "Columns", "Decoys", "Pictures", "view_of", "weigh_columns"]
+__all__ = ["BinnedView", "Bins", "ColumnView", "Decoys", "PictureView", "make_view", "weigh_columns"]
 
 MAX_ROWS = 10_000  # that edges are taken from
 MIN_WIDTH, MIN_DEVIATION = 1e-6, 0.05  # of a bin, where columns have deviation 1; of a place within it
@@ -60,15 +60,15 @@ N_TREES = 64  # that a member's columns are weighed by
 Sums = Callable[[Tensor], tuple[Tensor, Tensor]]
 
 
-def view_of(spec: NetworkSpec, settings: LossSettings) -> Columns:
+def make_view(spec: NetworkSpec, settings: LossSettings) -> ColumnView:
     """The view for rows that this network takes."""
     if spec.kind != "mlp":
-        return Pictures(spec, settings)
-    return (BinnedColumns if settings.bins else Columns)(spec, settings)
+        return PictureView(spec, settings)
+    return (BinnedView if settings.bins else ColumnView)(spec, settings)
 
 
-class Columns(nn.Module):
-    """Rows of a table as they are; the other views say what is different for them.
+class ColumnView(nn.Module):
+    """The view of a table's columns as they are; other views override what is different for them.
 
     Attributes
     ----------
@@ -118,11 +118,11 @@ class Columns(nn.Module):
         return x if weight is None else x * weight[:, None]
 
     def trim(self, rebuilt: Tensor) -> Tensor:
-        """What the decoder gave, without features that do not exist."""
+        """Set the decoder's output to 0 for features that do not exist."""
         return rebuilt
 
     def columns(self, rebuilt: Tensor) -> Tensor:
-        """What was rebuilt, as rows (members, batch, *features)."""
+        """Turn what the networks rebuilt back into rows (members, batch, *features)."""
         weight = self._weight()
         return rebuilt if weight is None else rebuilt / weight[:, None]
 
@@ -164,7 +164,7 @@ class Columns(nn.Module):
 
     def sums(self, networks: list[nn.Module]) -> Sums | None:
         """A quick way from rows (batch, columns) to squared errors and squared codes, summed, (members, batch)."""
-        frozen = [network.frozen() for network in networks]  # type: ignore[operator]
+        frozen = [network.freeze() for network in networks]  # type: ignore[operator]
         weight = self._weight()
         if weight is None:
             return lambda x: _sums_of_squares(frozen, x.t()[None])
@@ -233,7 +233,7 @@ class Bins(nn.Module):
         """Take the edges from these of the rows (n, columns), all by default; of many, from evenly spaced ones."""
         which = np.arange(len(rows)) if which is None else which
         sample = rows[which[:: -(-len(which) // MAX_ROWS)]].astype(np.float64)
-        known = {n: _lines(sample, n) if n else AS_IT_IS for n in set(self.n_bins)}
+        known = {n: _bin_lines(sample, n) if n else AS_IT_IS for n in set(self.n_bins)}
         for member, n in enumerate(self.n_bins):
             for name, lines in known[n].items():
                 self.get_buffer(name)[member, : max(n, 1)] = torch.as_tensor(lines)
@@ -249,7 +249,7 @@ class Bins(nn.Module):
         line = torch.addcmul(self.shift[:, None], x[:, :, None], self.slope[:, None])
         return torch.clamp(line, self.floor[:, None], self.ceiling[:, None]).flatten(2)
 
-    def frozen(self, members: Tensor) -> Callable[[Tensor], Tensor]:
+    def freeze(self, members: Tensor) -> Callable[[Tensor], Tensor]:
         """For scoring: from rows (batch, columns) to (members, bins * columns, batch), or (1, ...) if members agree."""
         lines = [line[members] for line in (self.slope, self.shift, self.floor, self.ceiling)]
         if all(bool((line == line[:1]).all()) for line in lines):
@@ -268,7 +268,7 @@ class Bins(nn.Module):
         return torch.unflatten(features, 2, (self.n_rooms, self.n_columns))
 
 
-def _lines(sample: NDArray[np.float64], n_bins: int) -> dict[str, NDArray[np.float64]]:
+def _bin_lines(sample: NDArray[np.float64], n_bins: int) -> dict[str, NDArray[np.float64]]:
     """The buffers of `Bins` for one member that sees bins of these rows, each (bins, columns)."""
     edges = np.quantile(sample, np.linspace(0, 1, n_bins + 1), axis=0)  # (bins + 1, columns)
     low, width = edges[:-1], np.diff(edges, axis=0)
@@ -291,7 +291,7 @@ def _lines(sample: NDArray[np.float64], n_bins: int) -> dict[str, NDArray[np.flo
     return {name: np.where(exists, line, 0.0) for name, line in lines.items()}
 
 
-class BinnedColumns(Columns):
+class BinnedView(ColumnView):
     """Rows of a table some of whose members see the features of Eq. (a); `spec` and `settings` speak of the columns."""
 
     def __init__(self, spec: NetworkSpec, settings: LossSettings) -> None:
@@ -343,7 +343,7 @@ class BinnedColumns(Columns):
 
     def sums(self, networks: list[nn.Module]) -> Sums:
         """Members of either kind apart, because those that see columns need no room for bins."""
-        kinds = self._kinds([network.frozen() for network in networks])  # type: ignore[operator]
+        kinds = self._kinds([network.freeze() for network in networks])  # type: ignore[operator]
         order = torch.cat([members for members, _, _ in kinds]).argsort()
 
         def sums(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -364,9 +364,9 @@ class BinnedColumns(Columns):
         exists = self.bins.exists.flatten(1)[:, :, None]
         networks[1].layers[-1] = (matrix * exists, bias * exists)
         n = self.n_columns
-        on_columns = [network.part(plain, n_in=n) for network in networks]
-        on_columns[1] = networks[1].part(plain, n_out=n)
-        found = [(binned, self.bins.frozen(binned), [network.part(binned) for network in networks])]
+        on_columns = [network.take_members(plain, n_in=n) for network in networks]
+        on_columns[1] = networks[1].take_members(plain, n_out=n)
+        found = [(binned, self.bins.freeze(binned), [network.take_members(binned) for network in networks])]
         if not len(plain):
             return found
         factor = self.bins.slope[plain, 0][:, :, None].clone()
@@ -384,7 +384,7 @@ def _sums_of_squares(networks: list[FrozenMLP], h: Tensor) -> tuple[Tensor, Tens
     return reconstruction.sub_(h).square_().sum(1), second_code.square_().sum(1)
 
 
-class Pictures(Columns):
+class PictureView(ColumnView):
     """Pictures, (members, batch, C, H, W) while training: moved, without what is to be restored, and with decoys."""
 
     def __init__(self, spec: NetworkSpec, settings: LossSettings) -> None:
