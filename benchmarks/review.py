@@ -21,7 +21,7 @@ import numpy as np
 from labels import Drawn
 from runs import RESULTS, versions
 
-from esad.advice.suggest import border
+from esad.advice.suggest import find_border
 from esad.review.queue import BATCH, Queue
 from esad.review.refit import refit_detector
 
@@ -42,7 +42,7 @@ def measure(table: str, seed: int) -> dict[str, object]:
     for _ in range(N_ROUNDS):
         rows = detector.rows_of(drawn.X)
         scores = detector.anomaly_score(drawn.X)
-        where = border(scores, y, threshold=detector.threshold_, n=BATCH)
+        where = find_border(scores, y, threshold=detector.threshold_, n=BATCH)
         queue = Queue(scores, border=where, rows_of=rows.__getitem__)
         for row in np.flatnonzero(y):
             queue.close(int(row))

@@ -92,13 +92,13 @@ def serve(kind: str, folder: Path) -> None:
     from esad.review.app import guard_app, review_app
     from esad.review.ranking import Ranking
     from esad.review.session import ReviewSession
-    from esad.review.store import Store
+    from esad.review.store import JudgementStore
     from esad.web.server import bind, run, url_of
 
     data = dataset(kind)
     part = data.X[:2000] if isinstance(data.X, np.ndarray) else data.X.slice(0, 2000)
     detector = ESAD(n_epochs=2, random_state=0).fit(part)
-    store = Store(folder / "labels.db", fingerprint=kind, n_rows=data.n_rows)
+    store = JudgementStore(folder / "labels.db", fingerprint=kind, n_rows=data.n_rows)
     session = ReviewSession(data, store, Ranking.of(detector, data.X), folder / "model.esad")
     access, listener = Access(), bind()
     link = f"{url_of(listener)}/?token={access.new_link('ann')}"

@@ -46,7 +46,7 @@ def streamed(small: bool, peers: str) -> dict[str, Any]:
     """Streamed from a Parquet file to a file of scores, drift counted, against `anomaly_score` on rows in memory."""
     import torch
 
-    from esad.scale.work import attempt
+    from esad.scale.work import run_job
 
     torch.set_num_threads(1)
     n_rows, repeats = (4_096, 1) if small else (524_288, 9)
@@ -56,7 +56,7 @@ def streamed(small: bool, peers: str) -> dict[str, Any]:
         table = _named(bench.detector, rows(n_rows, synthetic.N_COLUMNS))
         runs = {
             "in memory": lambda: bench.detector.anomaly_score(table),
-            "streamed": lambda: attempt(jobs.pop()),
+            "streamed": lambda: run_job(jobs.pop()),
         }
         for run in runs.values():
             run()

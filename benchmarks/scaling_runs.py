@@ -145,26 +145,26 @@ class Shards:
 
     def jobs(self, out: str) -> list[Any]:
         """Jobs into a fresh folder."""
-        from esad.scale.run import job_of, settings_of
-        from esad.scale.shards import BOOKS, plan
+        from esad.scale.run import make_job, make_settings
+        from esad.scale.shards import RECORDS_FOLDER, plan_shards
 
         target = Path(tempfile.mkdtemp(prefix=out, dir=self.folder))
-        (target / BOOKS).mkdir()
-        settings = settings_of(self.model, None, None)
-        return [job_of(shard, target, settings) for shard in plan([self.folder / "in"], target)]
+        (target / RECORDS_FOLDER).mkdir()
+        settings = make_settings(self.model, None, None)
+        return [make_job(shard, target, settings) for shard in plan_shards([self.folder / "in"], target)]
 
     def on(self, opened: ExitStack, engine: str, n_jobs: int, *, repeats: int) -> Callable[[], None]:
         """A call that scores all shards by an engine, to be made so many times."""
-        from esad.scale.engines import RayTasks, WorkerProcesses, results
-        from esad.scale.work import attempt
+        from esad.scale.engines import RayTasks, WorkerProcesses, run_jobs
+        from esad.scale.work import run_job
 
-        made = WorkerProcesses(attempt, n_jobs) if engine == "local" else RayTasks(attempt, n_jobs, None)
+        made = WorkerProcesses(run_job, n_jobs) if engine == "local" else RayTasks(run_job, n_jobs, None)
         workers = opened.enter_context(made)
         prepared = [self.jobs(f"{engine}-{n_jobs}-") for _ in range(repeats + 1)]
 
         def run() -> None:
             before = _processor_seconds(workers)
-            states = [found.state for _, found in results(workers, prepared.pop())]
+            states = [found.state for _, found in run_jobs(workers, prepared.pop())]
             assert set(states) == {"done"}
             self.busy.setdefault(f"{engine}-{n_jobs}", []).append(_processor_seconds(workers) - before)
 

@@ -27,7 +27,7 @@ def test_points_use_a_third_two_thirds_and_all_labels_of_the_training_part(rows,
         seen.append([tuple(np.bincount(part.y + 1, minlength=3).tolist()) for part in parts])
         return [np.arange(len(part.test), dtype=float) for part in parts]
 
-    monkeypatch.setattr(curve, "held_out_scores", scores)
+    monkeypatch.setattr(curve, "score_held_out", scores)
     found = learning_curve(tiny("esad"), *rows, n_repeats=2)
     assert [(point.n_anomaly, point.n_normal) for point in found.points] == [(2, 1), (4, 3), (6, 4)]
     assert seen == [[(2, 63, 1)] * 2, [(4, 59, 3)] * 2, [(6, 56, 4)] * 2]  # what loses its label is unlabelled

@@ -22,8 +22,8 @@ def rows():
 
 def pretend(monkeypatch, aucs):
     """Replace training: a recipe's AUC in every split is looked up by its learning rate."""
-    monkeypatch.setattr(module, "held_out_scores", lambda detector, X, parts, *, seed: aucs[detector.lr])
-    monkeypatch.setattr(module, "auc", lambda scores, is_anomaly: scores)
+    monkeypatch.setattr(module, "score_held_out", lambda detector, X, parts, *, seed: aucs[detector.lr])
+    monkeypatch.setattr(module, "compute_auc", lambda scores, is_anomaly: scores)
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_with_too_few_anomalies_the_recipes_that_agree_win(rows, monkeypatch):
         sign = -1 if detector.lr == "auto" else 1
         return [sign * truth + 0.1 * rng.normal(size=len(truth)) for truth in truths]
 
-    monkeypatch.setattr(module, "held_out_scores", scores)
+    monkeypatch.setattr(module, "score_held_out", scores)
     X, y = rows[0], np.r_[np.zeros(86, int), -np.ones(4, int)]
     recipes = {f"lr {lr}": {"lr": lr} for lr in (0.1, 0.2, 0.3)}
     found = search(tiny("esad"), X, y, recipes=recipes, n_repeats=5)
@@ -76,13 +76,13 @@ def test_recipes_that_agree_leave_the_default(rows, monkeypatch):
     def scores(detector, X, parts, *, seed):
         return [X[part.test, 0] + 0.1 * rng.normal(size=len(part.test)) for part in parts]
 
-    monkeypatch.setattr(module, "held_out_scores", scores)
+    monkeypatch.setattr(module, "score_held_out", scores)
     found = search(tiny("esad"), rows[0], None, recipes={"a": {"lr": 0.1}, "b": {"lr": 0.2}}, n_repeats=5)
     assert (found.chosen, found.criterion) == ("default", "agreement")
 
 
 def test_too_few_rows_leave_the_default_and_train_nothing(rows, monkeypatch):
-    monkeypatch.setattr(module, "held_out_scores", lambda *args, **kwargs: pytest.fail("a training began"))
+    monkeypatch.setattr(module, "score_held_out", lambda *args, **kwargs: pytest.fail("a training began"))
     found = search(tiny("esad"), rows[0][:19], None)
     assert (found.chosen, found.criterion, found.trials) == ("default", "none", ())
     assert "too few" in found.reason
@@ -101,8 +101,8 @@ def test_a_real_search_repeats_itself_and_is_plain_json(rows):
 
 
 def test_what_the_user_has_set_is_not_searched(rows, monkeypatch):
-    monkeypatch.setattr(module, "held_out_scores", lambda detector, X, parts, *, seed: [None] * len(parts))
-    monkeypatch.setattr(module, "auc", lambda *args: 0.5)
+    monkeypatch.setattr(module, "score_held_out", lambda detector, X, parts, *, seed: [None] * len(parts))
+    monkeypatch.setattr(module, "compute_auc", lambda *args: 0.5)
     tried = {trial.name for trial in search(ESAD(lr=0.01, random_state=0), *rows, n_repeats=2).trials}
     assert "slow" not in tried
     assert {"little input noise", "a third as long", "twice as long"} <= tried
@@ -112,7 +112,7 @@ def test_other_lengths_are_shares_of_the_usual_steps(rows):
     X, y = rows
     usual = ESAD().recipe_for(X.shape[1:], y).settings.n_steps
     for name, ratio in module.LENGTHS.items():
-        change = module._lengths(ESAD(), y.astype(np.int8))[name]
+        change = module._list_lengths(ESAD(), y.astype(np.int8))[name]
         assert ESAD(**change).recipe_for(X.shape[1:], y).settings.n_steps == round(usual * ratio)
 
 
@@ -126,8 +126,8 @@ def test_other_lengths_are_those_shares_inside_a_split_too(monkeypatch):
         steps[detector.n_epochs] = recipe.settings.n_steps
         return [None] * len(parts)
 
-    monkeypatch.setattr(module, "held_out_scores", remember)
-    monkeypatch.setattr(module, "auc", lambda *args: 0.5)
+    monkeypatch.setattr(module, "score_held_out", remember)
+    monkeypatch.setattr(module, "compute_auc", lambda *args: 0.5)
     X, y = np.random.default_rng(0).normal(size=(150, 3)), np.where(np.arange(150) < 8, -1, 0)
     found = search(ESAD(random_state=0), X, y, n_repeats=2)
     assert sorted(steps.values()) == [83, 250, 500]
@@ -138,7 +138,7 @@ def test_other_lengths_are_those_shares_inside_a_split_too(monkeypatch):
 
 def test_a_length_that_whole_epochs_cannot_give_is_not_tried():
     """A million rows: one epoch is 7,813 steps, the default trains 1,000."""
-    assert module._lengths(ESAD(), np.zeros(1_000_000, dtype=np.int8)) == {}
+    assert module._list_lengths(ESAD(), np.zeros(1_000_000, dtype=np.int8)) == {}
 
 
 @pytest.mark.parametrize(

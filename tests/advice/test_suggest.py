@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import tiny
 
-from esad.advice.suggest import border, choose_typical, suggest_labels
+from esad.advice.suggest import choose_typical, find_border, suggest_labels
 from esad.errors import InputError, LabelError, SchemaError
 
 
@@ -51,9 +51,9 @@ def test_the_border_lies_among_the_upper_half_of_the_unlabelled_rows(seed):
     scores = rng.normal(size=40)
     y = rng.choice(np.array([-1, 0, 0, 0, 1], dtype=np.int8), 40)
     y[:5] = [-1, 0, 0, 0, 0]
-    found = border(scores, y, threshold=0.5, n=3)
+    found = find_border(scores, y, threshold=0.5, n=3)
     assert np.median(scores[y == 0]) <= found <= np.sort(scores[y == 0])[-3]
-    assert border(scores, np.abs(y), threshold=0.5, n=3) is None
+    assert find_border(scores, np.abs(y), threshold=0.5, n=3) is None
 
 
 def test_while_no_anomaly_is_known_all_rows_are_from_the_top():

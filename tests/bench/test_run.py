@@ -135,12 +135,12 @@ def test_a_killed_run_goes_on_with_what_is_unfinished(file, tmp_path):
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         time.sleep(0.05)
-        if store.exists() and (n_done := len(ResultStore(store).finished())) >= 5:
+        if store.exists() and (n_done := len(ResultStore(store).finished_cells())) >= 5:
             break
     process.send_signal(signal.SIGKILL)
     process.wait()
     with ResultStore(store) as opened:
-        n_done = len(opened.finished())
+        n_done = len(opened.finished_cells())
         assert 5 <= n_done < 120
         outcome = run(cells_of(file), opened, n_jobs=1)
         assert outcome.n_done == 120 - n_done
@@ -153,12 +153,12 @@ def test_two_runs_share_a_store(file, tmp_path):
     command = [sys.executable, "-m", "esad", "bench", "run", str(file), "--store", str(store), "--json"]
     other = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     with ResultStore(store) as opened:
-        while not opened.finished():  # until the other is at work
+        while not opened.finished_cells():  # until the other is at work
             assert other.poll() is None
             time.sleep(0.01)
         n_here = run(cells_of(file), opened).n_done
         assert json.loads(other.communicate()[0])["done"] == 60 - n_here
-        assert len(opened.finished()) == 60
+        assert len(opened.finished_cells()) == 60
 
 
 def test_the_report_sets_the_papers_figure_beside_ours(file, tmp_path, capfd):

@@ -36,7 +36,7 @@ def test_a_result_comes_back_as_it_went_in(tmp_path):
         store.put(result())
     with ResultStore(tmp_path / "s.db") as store:
         (found,) = store.results()
-        assert store.finished() == {"a"}
+        assert store.finished_cells() == {"a"}
     assert found.description == {"method": "iforest", "seed": 1}
     assert found.curves == {"loss": [1.0, 0.5]}
     assert found.machine["python"]
@@ -118,6 +118,6 @@ def test_a_kill_at_any_moment_leaves_whole_results(tmp_path):
             process.send_signal(signal.SIGKILL)
             acknowledged += process.stdout.read().split("\n")[:-1]  # the last one may be cut
     with ResultStore(path) as store:
-        assert set(acknowledged) <= store.finished()
+        assert set(acknowledged) <= store.finished_cells()
         assert all(len(found.curves["loss"]) == 2000 for found in store.results())
         assert store._database.execute("pragma integrity_check").fetchone() == ("ok",)

@@ -68,7 +68,7 @@ def kill_a_worker(file, store, backend, name):
     worker, deadline = None, time.monotonic() + 120
     while worker is None and time.monotonic() < deadline:
         time.sleep(0.05)
-        if store.exists() and ResultStore(store).finished():
+        if store.exists() and ResultStore(store).finished_cells():
             worker = worker_of(process.pid, name)
     os.kill(worker, signal.SIGKILL)
     said, warned = process.communicate(timeout=120)

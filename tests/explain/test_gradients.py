@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import tiny
 
-from esad.explain.attribution import occlude, sum_by_unit
-from esad.explain.network import TOLERANCE, _along, carry_shares, integrate_gradients
+from esad.explain.attribution import occlude_units, sum_by_unit
+from esad.explain.network import TOLERANCE, _integrate, carry_shares, integrate_gradients
 
 
 def tensor(rows):
@@ -28,7 +28,7 @@ def test_steps_are_added_until_the_shares_are_complete():
 
     x, start = tensor([[1.0, 2.0]]), torch.zeros(1, 2).double()
     wanted = float(sharp(x)["t"] - sharp(start)["t"])
-    few = float(_along(sharp, "t", x, start, 32).sum())
+    few = float(_integrate(sharp, "t", x, start, 32).sum())
     assert abs(few - wanted) > TOLERANCE * wanted
     seen = []
 
@@ -72,7 +72,7 @@ class TestOcclusion:
         rows, expected = (rng.normal(size=(7, 5)).astype(np.float32) for _ in range(2))
         weights = rng.normal(size=5)
         units = np.array([0, 1, 2, 2, 1])
-        found = occlude(lambda x: {"score": x @ weights}, rows, expected, units)
+        found = occlude_units(lambda x: {"score": x @ weights}, rows, expected, units)
         wanted = sum_by_unit((rows - expected) * weights, units)
         np.testing.assert_allclose(found.shares["score"], wanted, atol=1e-5)
         np.testing.assert_allclose(found.base["score"], expected @ weights, atol=1e-6)
@@ -82,7 +82,7 @@ class TestOcclusion:
             return {"score": (x[:, 0] * x[:, 1]).astype(np.float64)}
 
         rows, expected = np.ones((1, 3), np.float32), np.zeros((1, 3), np.float32)
-        found = occlude(both, rows, expected, np.arange(3)).shares["score"]
+        found = occlude_units(both, rows, expected, np.arange(3)).shares["score"]
         np.testing.assert_allclose(found, [[0.5, 0.5, 0.0]])  # orders and their reverses
 
 

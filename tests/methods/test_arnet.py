@@ -66,7 +66,7 @@ def test_loss_is_the_squared_restoration_error_of_equation_2(shape, kind):
 def test_score_is_the_absolute_error_over_the_usual_one_averaged_over_the_turns(shape, skips, normalize):
     objective, x = make(shape, skips=skips, normalize=normalize).eval(), pictures(N, *shape)
     seen = pictures(7, *shape).flip(0) ** 2
-    objective.finish(RowPool.shared(seen, torch.zeros(7, dtype=torch.int8), n_members=MEMBERS))
+    objective.finish(RowPool.from_shared_rows(seen, torch.zeros(7, dtype=torch.int8), n_members=MEMBERS))
     got = objective.scorer()(x)["restoration"].detach()
     wanted = turned_errors(objective, x.numpy())  # (turns, members, n)
     if normalize:

@@ -13,7 +13,7 @@ from esad.networks.spec import NetworkSpec
 from esad.train.objective import Batch
 
 MEMBERS, FEATURES, N, M = 2, 5, 9, 4
-SPEC = NetworkSpec.published("mlp", (FEATURES,), n_members=MEMBERS)
+SPEC = NetworkSpec.as_published("mlp", (FEATURES,), n_members=MEMBERS)
 
 
 @pytest.fixture

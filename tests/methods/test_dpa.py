@@ -39,7 +39,7 @@ def numpy_distance(distance, x, y):
 
 
 def data_of(x):
-    return RowPool.shared(x, torch.zeros(len(x), dtype=torch.int8), n_members=1)
+    return RowPool.from_shared_rows(x, torch.zeros(len(x), dtype=torch.int8), n_members=1)
 
 
 def test_features_have_mean_0_and_deviation_1_on_the_pictures():

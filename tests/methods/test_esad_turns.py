@@ -48,7 +48,7 @@ def test_the_loss_is_eq_11():
     state = given.random.state()
     views, changes = own._views(torch.cat([given.unlabelled, given.labelled], dim=1), given.random)
     with torch.no_grad():
-        logits = own._logits(own._pooled(views)[-1]).numpy()
+        logits = own._logits(own._pool_levels(views)[-1]).numpy()
     given.random.set_state(state)
     found = own.loss_terms(given)["turn"]
     right, uniform = np.zeros(logits.shape[:2]), np.zeros(logits.shape[:2])
@@ -68,7 +68,7 @@ def test_contrast_is_eq_13():
     shown = torch.cat([given.unlabelled, given.labelled], dim=1)
     views = torch.cat([own._views(shown, given.random)[0] for _ in range(2)], dim=1)
     with torch.no_grad():
-        code = own._pooled(views)[-1].numpy()
+        code = own._pool_levels(views)[-1].numpy()
     given.random.set_state(state)
     found = own.loss_terms(given)["contrast"].detach().numpy()
     for member in range(2):
@@ -116,7 +116,7 @@ def test_scores_are_eq_12():
         logit, cosine = np.zeros(7), np.zeros(7)
         for turn in range(4):
             pooled = [
-                own._pooled(torch.rot90(some, turn, (-2, -1)).expand(2, *some.shape)) for some in (x[5:12], x[:9])
+                own._pool_levels(torch.rot90(some, turn, (-2, -1)).expand(2, *some.shape)) for some in (x[5:12], x[:9])
             ]
             codes, known = ([level[member].detach().numpy() for level in levels] for levels in pooled)
             bias = own.bias[member].detach().numpy()

@@ -43,7 +43,7 @@ def pictures(*shape, seed=0):
 
 
 def training_data(x, n_members=MEMBERS):
-    return RowPool.shared(x, torch.zeros(len(x), dtype=torch.int8), n_members=n_members)
+    return RowPool.from_shared_rows(x, torch.zeros(len(x), dtype=torch.int8), n_members=n_members)
 
 
 def batch_of(x):
@@ -155,12 +155,12 @@ def test_alpha_is_the_maximum_likelihood_of_equation_3(monkeypatch):
 def test_each_member_fits_the_pictures_it_may_draw_spread_over_all_of_them(monkeypatch):
     monkeypatch.setattr(geom, "MAX_FITTED", 4)
     objective, x = make().eval(), pictures(12, *SHAPE)
-    data = RowPool.shared(
+    data = RowPool.from_shared_rows(
         x, torch.zeros(12, dtype=torch.int8), n_members=MEMBERS, unseen_by=torch.tensor([-1] * 8 + [0, 0, 1, 1])
     )
     objective.finish(data)
     shared, first = objective.alpha.clone(), objective.alpha[0].clone()
-    alone = RowPool.shared(x[[0, 3, 6, 11]], torch.zeros(4, dtype=torch.int8), n_members=MEMBERS)
+    alone = RowPool.from_shared_rows(x[[0, 3, 6, 11]], torch.zeros(4, dtype=torch.int8), n_members=MEMBERS)
     objective.finish(alone)  # every third of the rows that are not in part 0
     np.testing.assert_allclose(objective.alpha[0], first, rtol=1e-5)
     assert not np.allclose(objective.alpha[1], shared[1], rtol=1e-5)

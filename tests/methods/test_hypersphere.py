@@ -20,7 +20,7 @@ from esad.train.objective import Batch, RowPool
 from esad.train.transforms import augment_pictures
 
 MEMBERS, FEATURES = 2, 5
-SPEC = NetworkSpec.published("mlp", (FEATURES,), n_members=MEMBERS)
+SPEC = NetworkSpec.as_published("mlp", (FEATURES,), n_members=MEMBERS)
 
 
 def made(objective):
@@ -38,7 +38,7 @@ def training_data(n=40, n_labelled=4):
     x = torch.from_numpy(np.random.default_rng(0).normal(size=(n, FEATURES)))
     y = torch.zeros(n, dtype=torch.int8)
     y[: n_labelled // 2], y[n_labelled // 2 : n_labelled] = -1, 1
-    return RowPool.shared(x, y, n_members=MEMBERS)
+    return RowPool.from_shared_rows(x, y, n_members=MEMBERS)
 
 
 def encoded(encoder, x, member):
@@ -236,7 +236,7 @@ class TestTLSAD:
         return np.random.default_rng(0).integers(0, 255, size=(24, 12, 12), dtype=np.uint8)
 
     def test_loss_is_deep_sads_plus_the_references_cross_entropy(self):
-        spec = NetworkSpec.published("lenet", (1, 12, 12), n_members=MEMBERS)
+        spec = NetworkSpec.as_published("lenet", (1, 12, 12), n_members=MEMBERS)
         rng = np.random.default_rng(0)
         classes = rng.integers(0, 3, 15)
         reference = Reference.read(rng.random((15, 12, 12)), classes, (1, 12, 12))

@@ -25,7 +25,7 @@ def made():
     fill_weights(objective.distance.network, WEIGHTS, "random", seed=0)
     objective.double().reset(MemberRandom([1], dtype=torch.float64))
     x = pictures(N, *SHAPE)
-    objective.prepare(RowPool.shared(x, torch.zeros(N, dtype=torch.int8), n_members=1))
+    objective.prepare(RowPool.from_shared_rows(x, torch.zeros(N, dtype=torch.int8), n_members=1))
     return objective, x
 
 

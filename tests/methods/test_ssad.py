@@ -65,7 +65,7 @@ def test_the_hybrid_solves_on_the_codes(rows):
 
 
 def test_the_hybrids_autoencoder_sees_known_anomalies_as_any_row(rows):
-    assert (SSADHybrid()._seen(rows[1]) == 0).all()
+    assert (SSADHybrid()._labels_seen(rows[1]) == 0).all()
 
 
 @pytest.mark.parametrize("method", [SSAD, SSADHybrid])

@@ -18,7 +18,7 @@ from esad.review.app import guard_app, review_app
 from esad.review.dataset import ReviewDataset
 from esad.review.ranking import Ranking
 from esad.review.session import ReviewSession
-from esad.review.store import Store
+from esad.review.store import JudgementStore
 from esad.web.server import in_background
 
 with warnings.catch_warnings():
@@ -75,7 +75,7 @@ def make_session(tmp_path) -> Iterator[Callable[..., ReviewSession]]:
             detector.calibrate()
         model = folder / "parts.esad"
         detector.save(model)
-        store = Store(folder / "parts.labels.db", fingerprint=dataset.fingerprint(), n_rows=dataset.n_rows)
+        store = JudgementStore(folder / "parts.labels.db", fingerprint=dataset.fingerprint(), n_rows=dataset.n_rows)
         made.append(ReviewSession(dataset, store, Ranking.of(detector, dataset.X), model))
         return made[-1]
 

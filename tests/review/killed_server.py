@@ -15,7 +15,7 @@ from esad.review.app import guard_app, review_app
 from esad.review.dataset import ReviewDataset
 from esad.review.ranking import Ranking
 from esad.review.session import ReviewSession
-from esad.review.store import Store
+from esad.review.store import JudgementStore
 from esad.web.server import bind, run, url_of
 
 N_ROWS = 400
@@ -48,7 +48,7 @@ def main(folder: Path) -> None:
 
 
 def serve(folder: Path, dataset: ReviewDataset, ranking: Ranking, fingerprint: str, writing: int) -> None:
-    store = Store(folder / "labels.db", fingerprint=fingerprint, n_rows=N_ROWS)
+    store = JudgementStore(folder / "labels.db", fingerprint=fingerprint, n_rows=N_ROWS)
     access, listener = Access(), bind()
     url = url_of(listener)
     told = {"url": url, "link": f"{url}/?token={access.new_link('ann')}", "pid": os.getpid()}

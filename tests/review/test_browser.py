@@ -14,7 +14,7 @@ from esad.review.dataset import ReviewDataset
 from esad.review.ranking import Ranking
 from esad.review.refit import path_beside
 from esad.review.session import ReviewSession
-from esad.review.store import Store
+from esad.review.store import JudgementStore
 
 pytestmark = pytest.mark.extra
 
@@ -81,7 +81,7 @@ def test_the_worked_example(serve, tmp_path):
     detector = ESAD(n_members=2, n_epochs=60, random_state=0).fit(cells)
     detector.calibrate()
     detector.save(tmp_path / "tumours.esad")
-    store = Store(tmp_path / "l.db", fingerprint="tumours", n_rows=n_rows)
+    store = JudgementStore(tmp_path / "l.db", fingerprint="tumours", n_rows=n_rows)
     session = ReviewSession(dataset, store, Ranking.of(detector, cells), tmp_path / "tumours.esad")
     try:
         before = roc_auc_score(tumours.truth, session.ranking.scores)

@@ -12,7 +12,7 @@ from esad import IsolationForest
 from esad.review.queue import BATCH
 from esad.review.ranking import Explanations, Ranking
 from esad.review.session import ReviewSession
-from esad.review.store import Store
+from esad.review.store import JudgementStore
 
 pytestmark = pytest.mark.extra
 
@@ -24,7 +24,7 @@ def quick_desk(dataset, folder):
     """A model of a part, since training is not what is measured."""
     X = dataset.X[:2000] if isinstance(dataset.X, np.ndarray) else dataset.X.slice(0, 2000)
     detector = IsolationForest(n_trees=20, random_state=0).fit(X)
-    store = Store(folder / "l.db", fingerprint="many", n_rows=dataset.n_rows)
+    store = JudgementStore(folder / "l.db", fingerprint="many", n_rows=dataset.n_rows)
     return ReviewSession(dataset, store, Ranking.of(detector, dataset.X), folder / "m.esad")
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from esad.errors import DataFileError, InputError, OutputError
 from esad.review.dataset import ReviewDataset
 from esad.review.judgements import Opinion, parse_csv, write_csv
-from esad.review.store import Store
+from esad.review.store import JudgementStore
 
 NAMES = ["a,1", 'b"2', "c\n3", "=d()"]
 
@@ -26,7 +26,7 @@ def import_text(store, text, data):
 
 
 def opened(path):
-    return Store(path, fingerprint="abc", n_rows=4)
+    return JudgementStore(path, fingerprint="abc", n_rows=4)
 
 
 @settings(max_examples=15)
@@ -123,7 +123,7 @@ def test_an_import_is_whole_or_nothing(tmp_path):
     n_rows = 20_000
     data = ReviewDataset(title="t", X=None, known=np.zeros(n_rows, np.int8), names=None, id_name="row", cells=None)
     lines = parse_csv("row,label\n" + "".join(f"{row},normal\n" for row in range(n_rows)), data, reviewer="me")
-    with Store(tmp_path / "a.db", fingerprint="abc", n_rows=n_rows) as store:
+    with JudgementStore(tmp_path / "a.db", fingerprint="abc", n_rows=n_rows) as store:
         store._database.execute("pragma max_page_count = 40")
         with pytest.raises(OutputError, match="full"):
             store.import_lines(lines, importer="me")

@@ -13,7 +13,7 @@ import httpx
 import numpy as np
 import pytest
 
-from esad.review.store import Store
+from esad.review.store import JudgementStore
 
 pytestmark = pytest.mark.extra
 
@@ -64,7 +64,7 @@ def test_nothing_acknowledged_is_lost_and_nothing_is_doubled(tmp_path):
                 os.kill(found["pid"], signal.SIGKILL)
     finally:
         zygote.communicate(timeout=30)
-    with Store(tmp_path / "labels.db", fingerprint=about["fingerprint"], n_rows=n_rows) as store:
+    with JudgementStore(tmp_path / "labels.db", fingerprint=about["fingerprint"], n_rows=n_rows) as store:
         entries = dict(store._database.execute("select request, item || entry from journal").fetchall())
         assert len(store) == len(entries)  # none twice
         for said in acknowledged:

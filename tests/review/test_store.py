@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from esad.errors import DataFileError, InputError, OutputError
-from esad.review.store import Store
+from esad.review.store import JudgementStore
 
 N_ROWS = 6
 
 
 def opened(path, **changes):
-    return Store(path, **({"fingerprint": "abc", "n_rows": N_ROWS} | changes))
+    return JudgementStore(path, **({"fingerprint": "abc", "n_rows": N_ROWS} | changes))
 
 
 @pytest.fixture
@@ -144,8 +144,8 @@ def test_what_cannot_be_is_not_entered(store, call):
 def test_the_labels_of_a_model_are_kept(store):
     known = np.array([0, -1, 0, 1, 0, 0], dtype=np.int8)
     store.remember_fit("m", known)
-    assert store.known_to("m").tolist() == known.tolist()
-    assert store.known_to("other") is None
+    assert store.labels_of_fit("m").tolist() == known.tolist()
+    assert store.labels_of_fit("other") is None
 
 
 @pytest.mark.parametrize("changes", [{"fingerprint": "other"}, {"n_rows": 7}])
@@ -204,12 +204,12 @@ def test_a_newer_store_is_refused(tmp_path):
 
 def test_a_file_of_the_first_format_is_taken_over(tmp_path):
     path = tmp_path / "old.db"
-    with Store(path, fingerprint="abc", n_rows=4) as store:
+    with JudgementStore(path, fingerprint="abc", n_rows=4) as store:
         store.judge("r", 2, "ann", "anomaly")
     with closing(sqlite3.connect(path)) as database:
         database.execute("alter table journal drop column imported_by")
         database.execute("pragma user_version = 1")
         database.commit()
-    with Store(path, fingerprint="abc", n_rows=4) as store:
+    with JudgementStore(path, fingerprint="abc", n_rows=4) as store:
         store.judge("s", 3, "bob", "normal")
         assert store.judgements.verdicts() == {2: {"ann": "anomaly"}, 3: {"bob": "normal"}}

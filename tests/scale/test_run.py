@@ -146,13 +146,13 @@ def test_a_shard_that_fails_leaves_no_scores_of_an_earlier_model(forest, shards,
 
 
 def test_a_shard_that_changes_while_it_is_read_is_set_aside(forest, shards, tmp_path, monkeypatch):
-    opened = run.results
+    opened = run.run_jobs
 
     def change_then_answer(engine, jobs, **options):
         os.utime(shards / "part-4.parquet", ns=(1, 1))
         yield from opened(engine, jobs, **options)
 
-    monkeypatch.setattr(run, "results", change_then_answer)
+    monkeypatch.setattr(run, "run_jobs", change_then_answer)
     found = score_shards(forest[1], shards, tmp_path / "out", n_jobs=1)
     assert "has changed since the run began" in found.failures["part-4.parquet"]
     assert len(found.records) == 4
@@ -171,7 +171,7 @@ def test_a_full_disk_ends_the_run_and_the_next_goes_on(forest, shards, check, tm
     def no_space(*args, **kwargs):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(run, "engine_for", lambda name, function, **kwargs: Full(function))
+    monkeypatch.setattr(run, "start_engine", lambda name, function, **kwargs: Full(function))
     with pytest.raises(OutputError, match=r"No space left on device\. .*goes on \(2 of 5 files scored\)"):
         score_shards(forest[1], shards, out)
     assert len(scored) == 3

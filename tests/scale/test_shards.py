@@ -5,7 +5,7 @@ import os
 import pytest
 
 from esad.errors import DataFileError, InputError, OutputError
-from esad.scale.shards import plan
+from esad.scale.shards import plan_shards
 
 
 def named(shards):
@@ -30,8 +30,8 @@ def place(tmp_path, monkeypatch):
 
 
 def test_a_folder_is_every_table_below_it_but_hidden_ones(place):
-    assert named(plan(["a"], place / "out")) == [("b/y.parquet", "y.parquet"), ("x.csv", "x.csv")]
-    assert [shard.target for shard in plan(["a"], place / "out")] == [
+    assert named(plan_shards(["a"], place / "out")) == [("b/y.parquet", "y.parquet"), ("x.csv", "x.csv")]
+    assert [shard.target for shard in plan_shards(["a"], place / "out")] == [
         str(place / "out" / "b" / "y.parquet"),
         str(place / "out" / "x.csv"),
     ]
@@ -48,20 +48,28 @@ def test_a_folder_is_every_table_below_it_but_hidden_ones(place):
     ],
 )
 def test_names_are_those_below_the_fixed_part_of_a_pattern(place, pattern, names):
-    assert [shard.name for shard in plan([pattern], place / "out")] == names
+    assert [shard.name for shard in plan_shards([pattern], place / "out")] == names
 
 
 def test_single_files_are_named_below_what_they_share(place):
-    assert [shard.name for shard in plan(["a/x.csv", "a/b/y.parquet"], place / "out")] == ["b/y.parquet", "x.csv"]
-    assert [shard.name for shard in plan(["c.tsv", place / "c.tsv"], place / "out")] == ["c.tsv"]
+    assert [shard.name for shard in plan_shards(["a/x.csv", "a/b/y.parquet"], place / "out")] == [
+        "b/y.parquet",
+        "x.csv",
+    ]
+    assert [shard.name for shard in plan_shards(["c.tsv", place / "c.tsv"], place / "out")] == ["c.tsv"]
 
 
 def test_the_format_of_the_scores_is_that_of_the_shard_or_the_one_asked_for(place):
     for name in ("g.csv.gz", "h.tsv.gz", "i.PQ"):
         (place / name).write_text("x")
     files = ["c.tsv", "g.csv.gz", "h.tsv.gz", "i.PQ"]
-    assert [target for _, target in named(plan(files, place / "out"))] == ["c.csv", "g.csv.gz", "h.csv.gz", "i.pq"]
-    assert {target for _, target in named(plan(files, place / "out", form="parquet"))} == {
+    assert [target for _, target in named(plan_shards(files, place / "out"))] == [
+        "c.csv",
+        "g.csv.gz",
+        "h.csv.gz",
+        "i.pq",
+    ]
+    assert {target for _, target in named(plan_shards(files, place / "out", form="parquet"))} == {
         f"{stem}.parquet" for stem in "cghi"
     }
 
@@ -69,15 +77,15 @@ def test_the_format_of_the_scores_is_that_of_the_shard_or_the_one_asked_for(plac
 def test_scores_of_an_earlier_run_in_the_same_folder_are_no_shards(place):
     (place / "a" / "scores").mkdir()
     (place / "a" / "scores" / "x.csv").write_text("x")
-    assert [shard.name for shard in plan(["a"], place / "a" / "scores")] == ["b/y.parquet", "x.csv"]
-    assert [shard.name for shard in plan(["a/**/*.csv"], place / "a" / "scores")] == ["x.csv"]
-    assert len(plan(["a"], place)) == 3  # the folder above is none of its own
+    assert [shard.name for shard in plan_shards(["a"], place / "a" / "scores")] == ["b/y.parquet", "x.csv"]
+    assert [shard.name for shard in plan_shards(["a/**/*.csv"], place / "a" / "scores")] == ["x.csv"]
+    assert len(plan_shards(["a"], place)) == 3  # the folder above is none of its own
 
 
 def test_mistakes_are_named(place):
     def refused(error, message, *args, **options):
         with pytest.raises(error, match=message):
-            plan(*args, **options)
+            plan_shards(*args, **options)
 
     (place / "empty").mkdir()
     (place / "c.csv").write_text("x")

@@ -13,8 +13,8 @@ from pyarrow import parquet
 
 from esad import IsolationForest
 from esad.scale import engines, run, score_shards
-from esad.scale.engines import MAX_ATTEMPTS, Engine, LostWorker, engine_for, results
-from esad.scale.work import Answer, Record, attempt
+from esad.scale.engines import MAX_ATTEMPTS, Engine, LostWorker, run_jobs, start_engine
+from esad.scale.work import JobResult, Record, run_job
 
 
 class Fake(Engine):
@@ -29,7 +29,7 @@ class Fake(Engine):
         self.n_asked += 1
         story, done = self.stories[job.name].pop(0), Future()
         if story in ("busy", "done"):
-            done.set_result(Answer(story))
+            done.set_result(JobResult(story))
         else:
             done.set_exception(LostWorker(story))
         return done
@@ -49,7 +49,7 @@ def test_a_shard_whose_worker_died_is_tried_again_and_set_aside_in_the_end(monke
         "d": ["busy"] * 9 + ["done"],
     }
     engine = Fake(stories)
-    ended = results(engine, map(Named, stories), is_busy=lambda answer: answer.state == "busy")
+    ended = run_jobs(engine, map(Named, stories), is_busy=lambda answer: answer.state == "busy")
     found = {job.name: answer for job, answer in ended}
     assert str(found.pop("c")) == f"It has cost {MAX_ATTEMPTS} workers: killed."
     assert {name: answer.state for name, answer in found.items()} == dict.fromkeys("abd", "done")
@@ -60,17 +60,17 @@ def test_a_shard_whose_worker_died_is_tried_again_and_set_aside_in_the_end(monke
 @pytest.mark.parametrize("name", ["local", "threads"])
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_every_engine_gives_results_and_raises_what_the_function_raises(name, n_jobs):
-    with engine_for(name, math.sqrt, n_jobs=n_jobs) as engine:
-        assert dict(results(engine, range(10))) == {number: math.sqrt(number) for number in range(10)}
+    with start_engine(name, math.sqrt, n_jobs=n_jobs) as engine:
+        assert dict(run_jobs(engine, range(10))) == {number: math.sqrt(number) for number in range(10)}
         with pytest.raises(ValueError, match="math domain"):
-            list(results(engine, [4.0, -1.0]))
+            list(run_jobs(engine, [4.0, -1.0]))
 
 
 def test_jobs_are_taken_when_a_worker_is_free():
     taken = []
     jobs = (taken.append(number) or number for number in range(10))
-    with engine_for("threads", math.sqrt, n_jobs=2) as engine:
-        next(results(engine, jobs))
+    with start_engine("threads", math.sqrt, n_jobs=2) as engine:
+        next(run_jobs(engine, jobs))
         assert len(taken) <= 3
 
 
@@ -96,15 +96,17 @@ def test_a_worker_finds_what_another_run_has_done_and_a_model_that_was_exchanged
     forest, shards, states, tmp_path, monkeypatch
 ):
     jobs = []
-    monkeypatch.setattr(run, "results", lambda engine, given, **options: jobs.extend(given) or ())
+    monkeypatch.setattr(run, "run_jobs", lambda engine, given, **options: jobs.extend(given) or ())
     score_shards(forest[1], shards, tmp_path / "out", n_jobs=1)
-    assert [attempt(job).state for job in jobs] == ["done"] * 5
+    assert [run_job(job).state for job in jobs] == ["done"] * 5
     before = states(tmp_path / "out")
-    assert attempt(jobs[0]) == Answer("done", Record.read(jobs[0].record))
+    assert run_job(jobs[0]) == JobResult("done", Record.read(jobs[0].record))
     assert states(tmp_path / "out") == before
     os.utime(shards / "part-0.parquet")
-    exchanged = type(jobs[0])(**vars(jobs[0]) | {"model_hash": "0", "identity": "1", "stamp": run.stamp(jobs[0].path)})
-    assert "is not the one that the run began with" in attempt(exchanged).reason
+    exchanged = type(jobs[0])(
+        **vars(jobs[0]) | {"model_hash": "0", "identity": "1", "stamp": run.stamp_file(jobs[0].path)}
+    )
+    assert "is not the one that the run began with" in run_job(exchanged).reason
 
 
 def test_two_processes_give_the_bytes_and_warnings_of_one(shards, tmp_path, capfd):

@@ -37,7 +37,7 @@ def test_reasons_are_those_of_the_library(asking, request, name):
     headers = {"content-type": "text/csv"}
     found = ask("POST", "/explain", params={"top": 2}, content=text, headers=headers).json()
     scored = ask("POST", "/score", content=text, headers=headers).json()
-    rows = ask.service._bodies.read("text/csv", text.encode(), ask.service.models.current, max_rows=10)
+    rows = ask.service._bodies.read("text/csv", text.encode(), ask.service.model_file.current, max_rows=10)
     reasons = esad.load(model).explain(rows.X)
     for number, row in enumerate(found["rows"]):
         assert row["id"] == f"S{number:03d}"

@@ -17,7 +17,7 @@ import esad
 from esad.cli.app import run
 from esad.serve import bodies
 from esad.serve.metrics import Metrics
-from esad.serve.model import Models
+from esad.serve.model import ModelFile
 
 KINDS = {"size": float, "checked": lambda text: text == "true"}
 
@@ -71,7 +71,7 @@ CELLS = st.none() | st.floats(allow_nan=False, width=64) | st.integers(-(10**30)
 
 @given(st.lists(st.tuples(CELLS, CELLS, CELLS), min_size=1, max_size=6), st.booleans())
 def test_json_numbers_mean_what_a_table_of_them_means(numbers, rows, slow):
-    served = SERVED.setdefault("numbers", Models(numbers, Metrics()).current)
+    served = SERVED.setdefault("numbers", ModelFile(numbers, Metrics()).current)
     given_rows = [list(row) for row in rows]
     if any(cell is not None and abs(cell) == float("inf") for row in rows for cell in row):
         return  # JSON has none

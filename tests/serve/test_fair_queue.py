@@ -12,7 +12,7 @@ from serving import KEY, bearer
 from esad.errors import RequestError
 from esad.serve import fair_queue
 from esad.serve.app import Service, ServiceSettings
-from esad.serve.fair_queue import FairQueue, Gate, Shares
+from esad.serve.fair_queue import FairPlaces, FairQueue, Gate
 from esad.serve.keys import Keys
 from esad.web.guard import Limits
 
@@ -107,7 +107,7 @@ def test_how_fast_places_come_free_tells_how_long_others_wait(monkeypatch):
 
 @given(st.integers(1, 40), st.lists(st.sampled_from("abcd"), max_size=80))
 def test_there_is_a_place_for_every_caller(n_places, askers):
-    shares = Shares(n_places)
+    shares = FairPlaces(n_places)
     taken = {}
     for caller in askers:
         if shares.take(caller):

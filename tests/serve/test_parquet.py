@@ -109,9 +109,9 @@ import resource, sys, time
 from pathlib import Path
 from esad.serve import bodies
 from esad.serve.metrics import Metrics
-from esad.serve.model import Models
+from esad.serve.model import ModelFile
 
-served = Models(Path(sys.argv[1]), Metrics()).current
+served = ModelFile(Path(sys.argv[1]), Metrics()).current
 reader = bodies.BodyReader()
 read = lambda name: reader.read(bodies.PARQUET, Path(name).read_bytes(), served, max_rows=10_000)
 read(sys.argv[2])

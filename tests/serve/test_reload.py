@@ -15,7 +15,7 @@ import esad
 from esad.serve.app import Service, ServiceSettings
 from esad.serve.keys import Keys
 from esad.serve.metrics import Metrics
-from esad.serve.model import Models
+from esad.serve.model import ModelFile
 from esad.web.server import in_background
 
 
@@ -38,14 +38,14 @@ def test_a_new_file_takes_the_place_of_the_old_one(asking, replaceable, other):
     before = ask("POST", "/score", json=ROWS, headers=bearer()).json()
     assert ask("POST", "/reload", headers=bearer()).json()["outcome"] == "unchanged"
     shutil.copy(other, replaceable)
-    assert ask.service.models.changed()
+    assert ask.service.model_file.has_changed()
     answer = ask("POST", "/reload", headers=bearer()).json()
     assert answer["outcome"] == "replaced"
     after = ask("POST", "/score", json=ROWS, headers=bearer()).json()
     assert after["model"] == answer["model"] != before["model"]
     scores = esad.load(other).anomaly_score(ROWS["rows"]).tolist()
     assert [row["score"] for row in after["rows"]] == scores != [row["score"] for row in before["rows"]]
-    assert not ask.service.models.changed()
+    assert not ask.service.model_file.has_changed()
 
 
 @pytest.mark.parametrize("damage", ["flipped", "cut", "gone", "foreign", "folder", "pipe"])
@@ -116,7 +116,7 @@ def test_names_order_and_kinds_of_columns_are_compared(tmp_path, columns, words)
         esad.IsolationForest(n_trees=5, random_state=0).fit(table).save(tmp_path / "model.esad")
 
     save({"size": 1.5, "colour": "red"})
-    models = Models(tmp_path / "model.esad", Metrics())
+    models = ModelFile(tmp_path / "model.esad", Metrics())
     save(columns)
     assert models.reload() == "failed"
     assert words in models.problem
@@ -132,7 +132,7 @@ def test_the_model_before_comes_back_with_one_request(asking, replaceable, other
     answer = ask("POST", "/rollback", headers=bearer()).json()
     assert (answer["outcome"], answer["model"]) == ("rolled back", before["model"])
     assert ask("POST", "/score", json=ROWS, headers=bearer()).json() == before
-    assert not ask.service.models.changed()  # it stays until the file is another one
+    assert not ask.service.model_file.has_changed()  # it stays until the file is another one
     assert "Rolled back" in ask("GET", "/health").json()["problem"]
     assert "esad_model_stale 1.0" in ask("GET", "/metrics", headers=bearer()).text
     assert ask("POST", "/reload", headers=bearer()).json()["outcome"] == "replaced"
@@ -142,7 +142,7 @@ def test_the_model_before_comes_back_with_one_request(asking, replaceable, other
 def test_health_shows_no_path(asking, replaceable):
     ask = asking(replaceable)
     replaceable.write_bytes(b"hello")
-    ask.service.models.reload()
+    ask.service.model_file.reload()
     problem = ask("GET", "/health").json()["problem"]
     assert "numbers.esad" in problem
     assert str(replaceable.parent) not in problem

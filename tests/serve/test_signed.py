@@ -42,9 +42,9 @@ def test_a_new_file_waits_for_its_signature(asking, signed):
     assert ask("POST", "/score", json=ROWS, headers=bearer()).json() == before
     assert "changed since" in ask("GET", "/health").json()["problem"]
     assert str(signed.parent) not in ask("GET", "/health").json()["problem"]
-    assert not ask.service.models.changed()
+    assert not ask.service.model_file.has_changed()
     signature.sign(signed)  # the model file itself stays as it is
-    assert ask.service.models.changed()
+    assert ask.service.model_file.has_changed()
     assert ask("POST", "/reload", headers=bearer()).json()["outcome"] == "replaced"
     scores = [row["score"] for row in ask("POST", "/score", json=ROWS, headers=bearer()).json()["rows"]]
     assert scores == esad.load(signed).anomaly_score(ROWS["rows"]).tolist()

@@ -64,7 +64,7 @@ def test_numbers_and_mixed_rows_are_merged_too(numbers):
 
 def test_nobody_pays_for_rows_of_another(numbers, monkeypatch):
     service = Service(numbers)
-    detector = service.models.current.detector
+    detector = service.model_file.current.detector
     score = detector.anomaly_score
 
     def fails(X):
@@ -82,7 +82,7 @@ def test_nobody_pays_for_rows_of_another(numbers, monkeypatch):
 def test_who_would_wait_too_long_is_refused_at_once_and_the_others_keep_their_turn(numbers, monkeypatch):
     service = Service(numbers)
     service._batcher._queue._max_seconds = 1.0
-    detector = service.models.current.detector
+    detector = service.model_file.current.detector
     score = detector.anomaly_score
     monkeypatch.setattr(detector, "anomaly_score", lambda X: (time.sleep(0.3), score(X))[1])
     body = {"rows": [[1, 2, 3]] * 5000}
@@ -109,7 +109,7 @@ def test_a_service_that_is_full_is_not_ready(asking, numbers, monkeypatch):
 
 def test_a_slow_model_is_told(numbers, monkeypatch):
     service = Service(numbers, ServiceSettings(seconds=0.3))
-    detector = service.models.current.detector
+    detector = service.model_file.current.detector
     score = detector.anomaly_score
     monkeypatch.setattr(detector, "anomaly_score", lambda X: (time.sleep(0.6), score(X))[1])
     assert "longer than 0.3 s" in refused(crowd(service, [("/score", {"rows": [[1, 2, 3]]})])[0], 503)

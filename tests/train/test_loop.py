@@ -34,7 +34,7 @@ def run(seeds, *, settings=SETTINGS, callbacks=(), kind="mlp", loss=None, data=N
     objective = ESADObjective(spec, loss).double()
     random = MemberRandom(seeds, dtype=torch.float64)
     objective.reset(random)
-    data = RowPool.shared(x, y, n_members=len(seeds))
+    data = RowPool.from_shared_rows(x, y, n_members=len(seeds))
     curves = train(objective, data, settings, random=random, callbacks=callbacks, identity="this one")
     return objective, curves
 
@@ -86,7 +86,7 @@ def test_batch_norm_sees_one_part_at_a_time():
 
 def test_batches_that_cannot_be_parted_evenly_grow_or_shrink_a_little():
     x, y = rows(n=60)
-    data = RowPool.shared(x, y, n_members=1)  # 51 unlabelled rows
+    data = RowPool.from_shared_rows(x, y, n_members=1)  # 51 unlabelled rows
     grown = even_batches(replace(SETTINGS, batch_size=16, labelled_batch_size=7), data, 3)
     assert (grown.batch_size, grown.labelled_batch_size) == (18, 9)
     assert even_batches(replace(SETTINGS, batch_size=51), data, 4).batch_size == 48
@@ -148,7 +148,7 @@ def test_every_unlabelled_row_is_drawn_once_per_epoch():
 
 def test_anomalies_get_half_of_the_labelled_draws_at_least():
     y = torch.tensor([-1, *[1] * 99, *[0] * 10], dtype=torch.int8)
-    data = RowPool.shared(torch.zeros(len(y), 1), y, n_members=2)
+    data = RowPool.from_shared_rows(torch.zeros(len(y), 1), y, n_members=2)
     settings = Settings(n_steps=1, batch_size=1, labelled_batch_size=20)
     drawn = _draw_labelled(data, settings, MemberRandom([1, 2]))
     assert ((drawn < data.n_anomalies).sum(1) == 10).all()
@@ -156,7 +156,7 @@ def test_anomalies_get_half_of_the_labelled_draws_at_least():
 
 def test_held_out_rows_are_never_drawn():
     y = torch.tensor([-1, HELD_OUT, 0, HELD_OUT, 1], dtype=torch.int8)
-    data = RowPool.shared(torch.arange(5.0)[:, None], y, n_members=1)
+    data = RowPool.from_shared_rows(torch.arange(5.0)[:, None], y, n_members=1)
     assert data.unlabelled.tolist() == [[2]]
     assert data.labelled.tolist() == [[0, 4]]
 
@@ -164,7 +164,7 @@ def test_held_out_rows_are_never_drawn():
 def test_every_member_leaves_out_its_own_part():
     y = torch.zeros(20, dtype=torch.int8)
     unseen_by = torch.arange(20) % 4
-    data = RowPool.shared(torch.zeros(20, 1), y, n_members=6, unseen_by=unseen_by)
+    data = RowPool.from_shared_rows(torch.zeros(20, 1), y, n_members=6, unseen_by=unseen_by)
     for member in range(6):
         assert set(unseen_by[data.unlabelled[member]].tolist()) == {0, 1, 2, 3} - {member % 4}
 

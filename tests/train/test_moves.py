@@ -86,7 +86,7 @@ def run(seeds, *, settings=SETTINGS, callbacks=(), every=2):
     objective = Game(len(seeds), every=every).double()
     random = MemberRandom(seeds, dtype=torch.float64)
     objective.reset(random)
-    data = RowPool.shared(*rows(), n_members=len(seeds))
+    data = RowPool.from_shared_rows(*rows(), n_members=len(seeds))
     curves = train(objective, data, settings, random=random, callbacks=callbacks, identity="this one")
     return objective, curves
 

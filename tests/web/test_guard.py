@@ -14,14 +14,14 @@ from starlette.requests import Request  # noqa: E402
 from starlette.responses import JSONResponse, Response  # noqa: E402
 
 from esad.errors import InputError, RequestError, SchemaError  # noqa: E402
-from esad.web.answers import application  # noqa: E402
+from esad.web.answers import make_application  # noqa: E402
 from esad.web.guard import Guard, Limits  # noqa: E402
 
 LIMITS = Limits(body_bytes=1000, held_bytes=1500, requests=3, body_seconds=0.3)
 
 
 def example() -> Guard:
-    app = application("example")
+    app = make_application("example")
 
     @app.post("/length")
     async def length(request: Request) -> Response:

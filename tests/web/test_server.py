@@ -21,16 +21,16 @@ from starlette.responses import Response  # noqa: E402
 
 from esad.errors import InputError  # noqa: E402
 from esad.web import server  # noqa: E402
-from esad.web.answers import application  # noqa: E402
+from esad.web.answers import make_application  # noqa: E402
 from esad.web.guard import Guard  # noqa: E402
 
 PROGRAM = """
 import asyncio, sys
 from esad.web import server
-from esad.web.answers import application
+from esad.web.answers import make_application
 from esad.web.guard import Guard
 
-app = application("example")
+app = make_application("example")
 
 @app.get("/slow")
 async def slow(seconds: float = 0.5) -> str:
@@ -60,7 +60,7 @@ def program():
 
 @pytest.fixture(scope="module")
 def address():
-    with server.in_background(Guard(application("example"))) as url:
+    with server.in_background(Guard(make_application("example"))) as url:
         yield "127.0.0.1", int(url.rpartition(":")[2])
 
 
@@ -108,7 +108,7 @@ def test_a_body_with_two_ends_is_refused(address):
 
 
 def test_clients_that_go_away_are_no_defect(caplog):
-    app = application("example")
+    app = make_application("example")
 
     @app.post("/length")
     async def length(request: Request) -> int:
@@ -131,7 +131,7 @@ def test_a_head_that_does_not_come_is_given_up(address, monkeypatch):
 
 def test_a_client_that_does_not_take_its_answer_is_let_go(monkeypatch):
     monkeypatch.setattr(server, "_KEEP_ALIVE_SECONDS", 0.3)
-    app = application("example")
+    app = make_application("example")
 
     @app.get("/much")
     async def much() -> Response:

@@ -1,4 +1,4 @@
-"""Labels that disagree with everything else: every labelled row is judged by detectors that have not seen it.
+"""Finds labels that look wrong: every labelled row is judged by detectors that were not trained on it.
 
 The rows are dealt into folds, several times. A detector trained on the other folds scores each fold, and a labelled row
 gets the share of held-out unlabelled rows that score below it, its rank r in [0, 1]. It says how anomalous the row
@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.linear_model import LogisticRegression
 
 from esad import labels
-from esad.advice.crossfit import folds, held_out_scores, label_check, thin_rows
+from esad.advice.crossfit import check_labels, make_folds, score_held_out, thin_rows
 from esad.core.random import seed_from
 from esad.detectors.base import Detector
 from esad.errors import LabelError
@@ -90,15 +90,15 @@ def audit_labels(detector: Detector, X: Any, y: ArrayLike, *, n_repeats: int = 2
     >>> audit_labels(IsolationForest(random_state=0), X, y, n_repeats=1)[0].row
     0
     """
-    checked = label_check(X, y)
+    checked = check_labels(X, y)
     if not (checked != labels.UNLABELLED).any():
         raise LabelError("There are no labels to look into. Label some rows first.")
     if not (checked == labels.UNLABELLED).any():
         raise LabelError("An audit holds labelled rows against unlabelled ones. Got labels for all rows.")
     rng = np.random.default_rng(seed_from(detector.random_state))
     rows = thin_rows(checked, rng=rng)
-    ranks = _ranks(detector, X, checked, rows, n_repeats, rng)
-    suspicions = _suspicions(ranks, checked[rows])
+    ranks = _compute_ranks(detector, X, checked, rows, n_repeats, rng)
+    suspicions = _compute_suspicions(ranks, checked[rows])
     found = [
         Doubt(int(row), int(checked[row]), float(suspicion), float(rank))
         for row, suspicion, rank in zip(rows, suspicions, ranks, strict=True)
@@ -107,14 +107,14 @@ def audit_labels(detector: Detector, X: Any, y: ArrayLike, *, n_repeats: int = 2
     return tuple(sorted(found, key=lambda doubt: (-doubt.suspicion, doubt.row)))
 
 
-def _ranks(
+def _compute_ranks(
     detector: Detector, X: Any, y: NDArray[np.int8], rows: NDArray[np.intp], n_repeats: int, rng: np.random.Generator
 ) -> Ranks:
     """Share of the unlabelled rows of the same fold that score lower, (n,), mean over the repeats."""
     own, y = take_rows(X, rows), y[rows]
     total, n_times = np.zeros(len(y)), np.zeros(len(y))
-    parts = [part for _ in range(n_repeats) for part in folds(y, N_FOLDS, rng=rng)]
-    for part, scores in zip(parts, held_out_scores(detector, own, parts, seed=0), strict=True):
+    parts = [part for _ in range(n_repeats) for part in make_folds(y, N_FOLDS, rng=rng)]
+    for part, scores in zip(parts, score_held_out(detector, own, parts, seed=0), strict=True):
         others = np.sort(scores[y[part.test] == labels.UNLABELLED])
         below, not_above = (np.searchsorted(others, scores, side=side) for side in ("left", "right"))
         total[part.test] += (below + not_above) / (2 * len(others))
@@ -122,7 +122,7 @@ def _ranks(
     return np.asarray(total / n_times)
 
 
-def _suspicions(ranks: Ranks, y: NDArray[np.int8]) -> Ranks:
+def _compute_suspicions(ranks: Ranks, y: NDArray[np.int8]) -> Ranks:
     """How much speaks against each label, (n,); that of unlabelled rows means nothing."""
     is_anomaly = y == labels.ANOMALY
     chance = ranks

@@ -208,7 +208,7 @@ def compare(
     deadline = _Deadline(max_seconds)
     found = {name: MethodResult(name) for name in dict.fromkeys(names)}
     for number, split in enumerate(splits):
-        for name in sorted(found, key=lambda name: _cost(found[name])):
+        for name in sorted(found, key=lambda name: _try_order(found[name])):
             if found[name].reason is not None or deadline.comes_before(found[name]):
                 continue
             if on_fit is not None:
@@ -223,8 +223,8 @@ def compare(
     return Comparison(tuple(results), n_repeats, n_anomaly, len(test), max_seconds)
 
 
-def _cost(result: MethodResult) -> tuple[bool, float]:
-    """What to try first: what is solved for, before what is trained; once known, what takes less time."""
+def _try_order(result: MethodResult) -> tuple[bool, float]:
+    """Sort key for what to try first: methods that are solved for, then by the time they took."""
     return (False, result.mean("fit_seconds")) if result.auc else (not _is_solved(result.method), 0.0)
 
 
@@ -243,7 +243,7 @@ class _Deadline:
         self._end = math.inf if max_seconds is None else time.perf_counter() + max_seconds
 
     def comes_before(self, result: MethodResult) -> bool:
-        """Whether another fit of the method would not end in time."""
+        """Whether the time would be up before another fit of the method ends."""
         seconds = result.mean("fit_seconds") if result.auc else 0.0
         return time.perf_counter() + seconds >= self._end
 

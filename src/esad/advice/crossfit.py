@@ -23,7 +23,7 @@ from esad.preprocess.inputs import read
 from esad.table.table import Table, take_rows
 from esad.train.callbacks import Callback
 
-__all__ = ["MAX_ROWS", "Fold", "auc", "folds", "held_out_scores", "label_check", "thin_rows"]
+__all__ = ["MAX_ROWS", "Fold", "check_labels", "compute_auc", "make_folds", "score_held_out", "thin_rows"]
 
 MAX_ROWS = 5000  # rows that cross-fitting uses; more of them change little and cost much
 MAX_MEMBERS = 1  # of each split's detector: the mean over splits does what members do
@@ -48,7 +48,7 @@ class Fold:
     test: RowNumbers
 
 
-def held_out_scores(
+def score_held_out(
     detector: Detector, X: Any, parts: Sequence[Fold], *, seed: int, callbacks: Sequence[Callback] = ()
 ) -> list[Scores]:
     """Scores of every part's test rows by a copy of the detector trained on that part's other rows.
@@ -70,7 +70,7 @@ def held_out_scores(
     >>> from esad.methods.iforest import IsolationForest
     >>> X = np.r_[np.random.default_rng(0).normal(size=(20, 2)), [[9.0, 9.0]]]
     >>> part = Fold(np.arange(19), np.zeros(19, dtype=np.int8), np.array([19, 20]))
-    >>> scores, = held_out_scores(IsolationForest(), X, [part], seed=0)
+    >>> scores, = score_held_out(IsolationForest(), X, [part], seed=0)
     >>> bool(scores[1] > scores[0])
     True
     """
@@ -110,27 +110,27 @@ def _draw_scenario(X: Any, part: Fold) -> Scenario:
     return Scenario(take_rows(X, part.train), part.y, take_rows(X, part.test), nobody_knows)
 
 
-def label_check(X: Any, y: ArrayLike | None) -> Labels:
-    """Labels -1, 0, +1, one per row of `X`.
+def check_labels(X: Any, y: ArrayLike | None) -> Labels:
+    """Check labels -1, 0, +1, one per row of `X`.
 
     Examples
     --------
-    >>> label_check(np.zeros((2, 1)), [0, -1])
+    >>> check_labels(np.zeros((2, 1)), [0, -1])
     array([ 0, -1], dtype=int8)
     """
     data = read(X)
     return labels.check(y, data.n_rows if isinstance(data, Table) else len(data), warn=False)
 
 
-def folds(y: Labels, n_folds: int, *, rng: np.random.Generator) -> Iterator[Fold]:
-    """Parts that together hold every row out, each with the same number of rows of each label.
+def make_folds(y: Labels, n_folds: int, *, rng: np.random.Generator) -> Iterator[Fold]:
+    """Splits that hold out every row once, each with the same number of rows of each label.
 
     Where the number of rows is no multiple of `n_folds`, some rows are held out twice.
 
     Examples
     --------
     >>> y = np.array([-1, -1, 0, 0, 0, 0, 0], dtype=np.int8)
-    >>> parts = list(folds(y, 2, rng=np.random.default_rng(0)))
+    >>> parts = list(make_folds(y, 2, rng=np.random.default_rng(0)))
     >>> [len(part.test) for part in parts], np.unique(np.concatenate([part.test for part in parts])).tolist()
     ([4, 4], [0, 1, 2, 3, 4, 5, 6])
     """
@@ -158,12 +158,12 @@ def thin_rows(y: Labels, *, rng: np.random.Generator, max_rows: int = MAX_ROWS) 
     return np.sort(np.concatenate([labelled, unlabelled[:room]]))
 
 
-def auc(scores: Scores, is_anomaly: NDArray[np.bool_]) -> float:
+def compute_auc(scores: Scores, is_anomaly: NDArray[np.bool_]) -> float:
     """Share of pairs that are in the right order, ties counting half.
 
     Examples
     --------
-    >>> auc(np.array([1.0, 2.0, 3.0]), np.array([False, True, True]))
+    >>> compute_auc(np.array([1.0, 2.0, 3.0]), np.array([False, True, True]))
     1.0
     """
     return float(roc_auc_score(is_anomaly, scores))

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from esad import labels
-from esad.advice.crossfit import MAX_ROWS, Fold, auc, held_out_scores, label_check, thin_rows
+from esad.advice.crossfit import MAX_ROWS, Fold, check_labels, compute_auc, score_held_out, thin_rows
 from esad.advice.displays import LabelCurveDisplay
 from esad.core.random import seed_from
 from esad.detectors.base import Detector
@@ -150,7 +150,7 @@ def learning_curve(
     >>> [point.n_anomaly for point in found.points], found.gain.low <= found.gain.auc <= found.gain.high
     ([3, 6, 9], True)
     """
-    checked = label_check(X, y)
+    checked = check_labels(X, y)
     n_anomaly = labels.counts(checked).n_anomaly
     if n_anomaly < MIN_ANOMALIES:
         raise LabelError(f"A learning curve needs {MIN_ANOMALIES} labelled anomalies (-1) at least. Got {n_anomaly}.")
@@ -163,10 +163,10 @@ def learning_curve(
     splitter = LabelAwareSplit(n_repeats, test_size=TEST_SIZE, random_state=seed)
     splits = [(train, test, rng.permutation(train)) for train, test in splitter.split(checked, checked)]
     points, measured = [], []
-    for n_kept in _sizes(checked[splits[0][0]]):
-        parts = [Fold(train, _with_labels(checked, train, order, n_kept), test) for train, test, order in splits]
-        scores = held_out_scores(detector, own, parts, seed=seed, callbacks=callbacks)
-        aucs = [auc(one, checked[part.test] == labels.ANOMALY) for one, part in zip(scores, parts, strict=True)]
+    for n_kept in _plan_sizes(checked[splits[0][0]]):
+        parts = [Fold(train, _keep_labels(checked, train, order, n_kept), test) for train, test, order in splits]
+        scores = score_held_out(detector, own, parts, seed=seed, callbacks=callbacks)
+        aucs = [compute_auc(one, checked[part.test] == labels.ANOMALY) for one, part in zip(scores, parts, strict=True)]
         points.append(CurvePoint(*n_kept, float(np.mean(aucs)), float(np.std(aucs))))
         measured.append(aucs)
     n_labels = np.array([point.n_anomaly + point.n_normal for point in points], dtype=float)
@@ -174,13 +174,13 @@ def learning_curve(
     return LearningCurve(tuple(points), gain, n_repeats)
 
 
-def _sizes(y: NDArray[np.int8]) -> list[tuple[int, int]]:
+def _plan_sizes(y: NDArray[np.int8]) -> list[tuple[int, int]]:
     """How many anomalies and normal rows keep their label at each point of the curve."""
     counts = labels.counts(y)
     return [(max(1, round(share * counts.n_anomaly)), round(share * counts.n_normal)) for share in SHARES]
 
 
-def _with_labels(
+def _keep_labels(
     y: NDArray[np.int8], train: NDArray[np.intp], order: NDArray[np.intp], n_kept: Sequence[int]
 ) -> NDArray[np.int8]:
     """Labels of the training rows, of each kind only the first so many in the order given."""

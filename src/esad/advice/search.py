@@ -1,4 +1,4 @@
-"""A handful of recipes tried on the rows there are; another one than the default only where it is clearly better.
+"""Tries a handful of recipes on the rows at hand, and leaves the default only for one that is clearly better.
 
 Every recipe sees the same repeated splits. With five labelled anomalies or more, the held-out labelled anomalies are
 ranked against all other held-out rows, and the value of a recipe in a split is its AUC. With fewer, no label can be
@@ -24,7 +24,7 @@ from sklearn.base import clone
 from sklearn.model_selection import ShuffleSplit
 
 from esad import labels
-from esad.advice.crossfit import Fold, auc, held_out_scores, label_check, thin_rows
+from esad.advice.crossfit import Fold, check_labels, compute_auc, score_held_out, thin_rows
 from esad.core.random import seed_from
 from esad.detectors.base import Detector, Scores
 from esad.errors import InputError
@@ -151,8 +151,8 @@ def search(
     >>> found.chosen, found.reason
     ('default', '10 unlabelled rows and 0 labelled anomalies are too few to choose by; 20 or 5 are needed.')
     """
-    checked = label_check(X, y)
-    changes = _recipes(detector, X, checked, recipes)
+    checked = check_labels(X, y)
+    changes = _list_recipes(detector, X, checked, recipes)
     seed = seed_from(detector.random_state)
     rows = thin_rows(checked, rng=np.random.default_rng(seed))
     own, checked = take_rows(X, rows), checked[rows]
@@ -166,15 +166,17 @@ def search(
         return Search(clone(detector), DEFAULT, "none", (), reason)
     split = _labelled_parts if by_labels else _unlabelled_parts
     parts = split(checked, n_repeats, test_size, seed)
-    tried = _in_a_split(detector, changes, parts[0].y) if recipes is None else changes
+    tried = _shorten_for_split(detector, changes, parts[0].y) if recipes is None else changes
     scores: list[list[Scores]] = []  # of every recipe, for every part
     for number, (name, change) in enumerate(tried.items()):
         if on_trial is not None:
             on_trial(name, number)
-        scores.append(held_out_scores(clone(detector).set_params(**change), own, parts, seed=seed))
-    values = _aucs(scores, parts, checked) if by_labels else _agreements(scores)
-    trials = [_trial(name, changes[name], own, values[0], test_size) for name, own in zip(tried, values, strict=True)]
-    return _decide(detector, trials, by_labels=by_labels)
+        scores.append(score_held_out(clone(detector).set_params(**change), own, parts, seed=seed))
+    values = _compute_aucs(scores, parts, checked) if by_labels else _compute_agreements(scores)
+    trials = [
+        _make_trial(name, changes[name], own, values[0], test_size) for name, own in zip(tried, values, strict=True)
+    ]
+    return _choose_recipe(detector, trials, by_labels=by_labels)
 
 
 def _labelled_parts(y: NDArray[np.int8], n_repeats: int, test_size: float, seed: int) -> list[Fold]:
@@ -193,20 +195,20 @@ def _unlabelled_parts(y: NDArray[np.int8], n_repeats: int, test_size: float, see
     return parts
 
 
-def _aucs(scores: list[list[Scores]], parts: list[Fold], y: NDArray[np.int8]) -> NDArray[np.float64]:
+def _compute_aucs(scores: list[list[Scores]], parts: list[Fold], y: NDArray[np.int8]) -> NDArray[np.float64]:
     """AUC of the held-out anomalies, (recipes, splits)."""
     return np.array(
-        [[auc(s, y[part.test] == labels.ANOMALY) for s, part in zip(own, parts, strict=True)] for own in scores]
+        [[compute_auc(s, y[part.test] == labels.ANOMALY) for s, part in zip(own, parts, strict=True)] for own in scores]
     )
 
 
-def _agreements(scores: list[list[Scores]]) -> NDArray[np.float64]:
+def _compute_agreements(scores: list[list[Scores]]) -> NDArray[np.float64]:
     """Spearman's correlation with the mean ranking by the other recipes, (recipes, splits).
 
     Examples
     --------
     >>> same, other = np.array([1.0, 2.0, 3.0, 4.0]), np.array([4.0, 3.0, 2.0, 1.0])
-    >>> _agreements([[same], [same], [same], [other]]).ravel().tolist()
+    >>> _compute_agreements([[same], [same], [same], [other]]).ravel().tolist()
     [1.0, 1.0, 1.0, -1.0]
     """
     values = np.zeros((len(scores), len(scores[0])))
@@ -219,7 +221,7 @@ def _agreements(scores: list[list[Scores]]) -> NDArray[np.float64]:
     return values
 
 
-def _recipes(
+def _list_recipes(
     detector: Detector, X: Any, y: NDArray[np.int8], recipes: Mapping[str, Mapping[str, Any]] | None
 ) -> dict[str, Mapping[str, Any]]:
     """The default, then what is tried beside it; a parameter that the method does not have is an error."""
@@ -227,7 +229,7 @@ def _recipes(
         if not isinstance(detector, ESAD) or is_images(X):
             raise InputError("There are recipes for ESAD on tables only. Give `recipes`.")
         known, usual = detector.get_params(deep=False), ESAD().get_params(deep=False)
-        tried = RECIPES | _lengths(detector, y)
+        tried = RECIPES | _list_lengths(detector, y)
         settled = {name for name, value in known.items() if not _is_same(value, usual[name])}  # the user's choice stays
         return {DEFAULT: {}} | {name: change for name, change in tried.items() if not settled & change.keys()}
     known = detector.get_params(deep=False)
@@ -239,7 +241,7 @@ def _recipes(
     return {DEFAULT: {}} | {name: change for name, change in recipes.items() if name != DEFAULT}
 
 
-def _lengths(detector: ESAD, y: NDArray[np.int8]) -> dict[str, dict[str, Any]]:
+def _list_lengths(detector: ESAD, y: NDArray[np.int8]) -> dict[str, dict[str, Any]]:
     """Trainings on rows with these labels of other lengths than the detector's own, as far as whole epochs allow."""
     settings = detector.recipe_for((1,), y).settings
     n_unlabelled = int(np.count_nonzero(y == labels.UNLABELLED)) or len(y)
@@ -248,11 +250,11 @@ def _lengths(detector: ESAD, y: NDArray[np.int8]) -> dict[str, dict[str, Any]]:
     return {name: {"n_epochs": round(n)} for name, n in exact.items() if abs(round(n) - n) <= MAX_ROUNDING * n}
 
 
-def _in_a_split(
+def _shorten_for_split(
     detector: Detector, changes: Mapping[str, Mapping[str, Any]], y: NDArray[np.int8]
 ) -> dict[str, Mapping[str, Any]]:
-    """The same recipes for the rows of a split, where an epoch has fewer steps."""
-    lengths = _lengths(detector, y)
+    """The same recipes for the rows of a split, in which an epoch has fewer steps."""
+    lengths = _list_lengths(detector, y)
     possible = {name: change for name, change in changes.items() if name not in LENGTHS or name in lengths}
     return {name: lengths.get(name, change) for name, change in possible.items()}
 
@@ -261,7 +263,7 @@ def _is_same(value: Any, other: Any) -> bool:
     return type(value) is type(other) and bool(np.all(value == other))
 
 
-def _trial(
+def _make_trial(
     name: str, change: Mapping[str, Any], values: NDArray[np.float64], base: NDArray[np.float64], test_size: float
 ) -> Trial:
     difference = values - base
@@ -269,7 +271,7 @@ def _trial(
     return Trial(name, dict(change), tuple(values.tolist()), float(difference.mean()), error)
 
 
-def _decide(detector: Detector, trials: list[Trial], *, by_labels: bool) -> Search:
+def _choose_recipe(detector: Detector, trials: list[Trial], *, by_labels: bool) -> Search:
     """The recipe that is furthest ahead among those that are clearly ahead, or the default."""
     criterion, rows = ("auc", "labels") if by_labels else ("agreement", "unlabelled rows")
     least = 0.0 if by_labels else MIN_AGREEMENT

@@ -1,4 +1,4 @@
-"""Which rows to label next: most of them among the most anomalous, some at the border, none like another.
+"""Which rows to label next: most of them highly anomalous, some at the border, all different from each other.
 
 Rows at the very top are most often anomalies, but many of one kind: the tenth of them teaches little. Of rows at the
 border the detector is least sure; whatever they turn out to be, the border moves. So seven in ten rows come from the
@@ -17,12 +17,12 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.cluster import KMeans
 
 from esad import labels
-from esad.advice.crossfit import label_check
+from esad.advice.crossfit import check_labels
 from esad.detectors.base import Detector
 from esad.errors import InputError
 from esad.preprocess.inputs import Rows
 
-__all__ = ["Suggestion", "border", "choose_typical", "suggest_labels", "suggest_rows"]
+__all__ = ["Suggestion", "choose_typical", "find_border", "suggest_labels", "suggest_rows"]
 
 TOP_RATIO = 0.7  # of the rows asked for
 N_CANDIDATES, N_CANDIDATES_AT_FIRST = 5, 10  # per row wanted; at first: while no anomaly is known
@@ -83,7 +83,7 @@ def suggest_labels(detector: Detector, X: Any, y: ArrayLike | None = None, *, n:
     >>> sorted(found.why for found in suggest_labels(detector, X, y, n=4))
     ['border', 'top', 'top', 'top']
     """
-    checked = label_check(X, y)
+    checked = check_labels(X, y)
     pool = np.flatnonzero(checked == labels.UNLABELLED)
     if not isinstance(n, int) or n < 1:
         raise InputError(f"`n` must be a whole number, 1 or more. Got {n!r}.")
@@ -91,11 +91,11 @@ def suggest_labels(detector: Detector, X: Any, y: ArrayLike | None = None, *, n:
         raise InputError(f"`n` must be at most {len(pool):,}, the unlabelled rows there are. Got {n:,}.")
     rows = detector.rows_of(X)
     scores = detector.score_rows(rows)
-    where = border(scores, checked, threshold=detector.threshold_, n=n)
+    where = find_border(scores, checked, threshold=detector.threshold_, n=n)
     return suggest_rows(rows.__getitem__, scores, pool, where=where, n=n)
 
 
-def border(scores: NDArray[np.float64], y: NDArray[np.int8], *, threshold: float, n: int) -> float | None:
+def find_border(scores: NDArray[np.float64], y: NDArray[np.int8], *, threshold: float, n: int) -> float | None:
     """Where anomalies and normal rows meet: midway from the highest known normal row to the median known anomaly.
 
     The threshold stands in for known normal rows while there are none. The upper half of the unlabelled rows but for
@@ -105,7 +105,7 @@ def border(scores: NDArray[np.float64], y: NDArray[np.int8], *, threshold: float
     --------
     >>> scores = np.array([0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 9.0, 1.5])
     >>> y = np.array([0, 0, 0, 0, 0, 0, -1, 1], dtype=np.int8)
-    >>> border(scores, y, threshold=3.0, n=1)  # the middle of 1.5 and 9 would be 5.25
+    >>> find_border(scores, y, threshold=3.0, n=1)  # the middle of 1.5 and 9 would be 5.25
     5.0
     """
     anomalies, normals, pool = (scores[y == kind] for kind in (labels.ANOMALY, labels.NORMAL, labels.UNLABELLED))
@@ -141,7 +141,7 @@ def suggest_rows(
 
 
 def choose_typical(rows_of: RowsOf, candidates: Numbers, n: int) -> Numbers:
-    """Of n clusters of the candidates, the row nearest to each centre; the first ones left over where clusters lack.
+    """The row nearest to the centre of each of n clusters; filled up with the first candidates if there are fewer.
 
     Examples
     --------

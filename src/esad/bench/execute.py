@@ -259,7 +259,7 @@ class _TestCurve:
         if state.phase < state.n_phases - 1:
             return
         device, dtype = state.data.x.device, state.data.x.dtype
-        test = torch.from_numpy(self._transformed()).to(device, dtype)
+        test = torch.from_numpy(self._transform_rows()).to(device, dtype)
         chosen = np.flatnonzero(reference_rows(self._rows.y_train))[:N_REFERENCE]
         reference = state.data.x[torch.from_numpy(chosen).to(device)]
         self._x = torch.cat([reference, test])
@@ -281,7 +281,7 @@ class _TestCurve:
         """Give the curve away."""
         self.aucs = state.callback_state["test_auc"].tolist() if "test_auc" in state.callback_state else []
 
-    def _transformed(self) -> Rows:
+    def _transform_rows(self) -> Rows:
         seen = self._rows.X_test[self._seen]
         return self._detector.inputs_.transform(seen)
 

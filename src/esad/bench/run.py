@@ -15,7 +15,7 @@ from esad.bench.grid import Cell
 from esad.bench.store import Result, ResultStore
 from esad.detectors.deep import DeepDetector
 from esad.errors import EsadError, InputError
-from esad.scale.engines import LostWorker, engine_for, results
+from esad.scale.engines import LostWorker, run_jobs, start_engine
 
 __all__ = ["BACKENDS", "CellFailure", "RunSummary", "UnfinishedCell", "run"]
 
@@ -80,16 +80,16 @@ def run(
     """
     if backend not in BACKENDS:
         raise InputError(f"The back end must be one of {', '.join(BACKENDS)}. Got {backend!r}.")
-    finished, summary = store.finished(), RunSummary()
+    finished, summary = store.finished_cells(), RunSummary()
     waiting = [cell for cell in {cell.name: cell for cell in cells}.values() if cell.name not in finished]
     deadline = None if budget is None else time.monotonic() + budget
     if backend == "loky" and _packs_on_gpu(waiting):
         backend = "threading"
     # a checkpoint stays on the machine that wrote it, and clocks differ between machines
     watched: dict[str, Any] = {} if backend == "ray" else {"checkpoints": store.checkpoints, "deadline": deadline}
-    engine = engine_for(BACKENDS[backend], partial(_run_group, **watched), n_jobs=n_jobs)
+    engine = start_engine(BACKENDS[backend], partial(_run_group, **watched), n_jobs=n_jobs)
     with _renew_claims(store), _keep_folder(store.checkpoints), engine:
-        for group, found in results(engine, _claim_groups(waiting, store, deadline, summary)):
+        for group, found in run_jobs(engine, _claim_groups(waiting, store, deadline, summary)):
             if isinstance(found, LostWorker):
                 found = [CellFailure(cell, str(found)) for cell in group]
             for done in found:

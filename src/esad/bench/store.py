@@ -90,7 +90,7 @@ class ResultStore:
     --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder, ResultStore(Path(folder) / "results.db") as store:
-    ...     store.claim("a"), store.claim("a"), store.finished()
+    ...     store.claim("a"), store.claim("a"), store.finished_cells()
     (True, False, set())
     """
 
@@ -142,7 +142,7 @@ class ResultStore:
             values[name] = json.dumps(values[name], sort_keys=True)
         names = ", ".join(values)
         places = ", ".join(f":{name}" for name in values)
-        with self._writing():
+        with self._transaction():
             self._database.execute(f"insert or replace into results ({names}) values ({places})", values)
             self._database.execute("delete from claims where cell = ?", (result.cell,))
 
@@ -154,14 +154,14 @@ class ResultStore:
             found = [dict(zip(names, row, strict=True)) for row in rows]
         return [_parse_row(row) for row in found]
 
-    def finished(self) -> set[str]:
+    def finished_cells(self) -> set[str]:
         """Names of the cells that have a result."""
         with self._reading():
             return {cell for (cell,) in self._database.execute("select cell from results")}
 
     def merge(self, results: Iterable[Result]) -> int:
         """Take over results of another machine that are not here; how many those were."""
-        there = self.finished()
+        there = self.finished_cells()
         new = [result for result in results if result.cell not in there]
         for result in new:
             self.put(result)
@@ -172,7 +172,7 @@ class ResultStore:
     def claim(self, cell: str) -> bool:
         """Take a cell for this process, unless it is finished or another living run has it."""
         now, host, process = time.time(), socket.gethostname(), os.getpid()
-        with self._writing():
+        with self._transaction():
             if self._database.execute("select 1 from results where cell = ?", (cell,)).fetchone():
                 return False
             held = self._database.execute(
@@ -185,7 +185,7 @@ class ResultStore:
 
     def renew(self) -> None:
         """Say that this process is still at work on its cells."""
-        with self._writing():
+        with self._transaction():
             self._database.execute(
                 "update claims set renewed = ? where host = ? and process = ?",
                 (time.time(), socket.gethostname(), os.getpid()),
@@ -193,7 +193,7 @@ class ResultStore:
 
     def release(self) -> None:
         """Let other runs have what this process has claimed and not finished."""
-        with self._writing():
+        with self._transaction():
             self._database.execute(
                 "delete from claims where host = ? and process = ?", (socket.gethostname(), os.getpid())
             )
@@ -201,7 +201,7 @@ class ResultStore:
     # ------------------------------------------------------------------ inside
 
     @contextmanager
-    def _writing(self) -> Iterator[None]:
+    def _transaction(self) -> Iterator[None]:
         """One transaction: after a kill it was made whole or not at all."""
         with self._reading(), transaction(self._database):
             yield

@@ -78,7 +78,7 @@ def run(
     seconds = None if budget is None else options.seconds_of(budget)
     with ResultStore(store) as results, output.bar(bursts=True, shown=not as_json) as progress:
         n_cells = len({cell.name for cell in cells})
-        n_there = len({cell.name for cell in cells} & results.finished())
+        n_there = len({cell.name for cell in cells} & results.finished_cells())
         task = progress.add_task("running", total=n_cells, completed=n_there, before=n_there, limit=seconds)
 
         def on_done(done: "Result | CellFailure") -> None:

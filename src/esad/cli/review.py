@@ -211,7 +211,7 @@ def _exchange_labels(
     from esad.detectors.model_file import load
     from esad.review.dataset import ReviewDataset
     from esad.review.judgements import parse_csv, write_csv
-    from esad.review.store import Store
+    from esad.review.store import JudgementStore
 
     if out is not None:
         output.check_out(out, [data, journal, model], [".csv"], "the labels")
@@ -222,7 +222,7 @@ def _exchange_labels(
         raise DataFileError(f"There is no model {str(model)!r} that says how to read the data. Review it first.")
     dataset = ReviewDataset.from_file(data, load(model), on_remark=output.remark, **read_as)
     n_new = 0
-    with Store.of(journal, dataset) as store:
+    with JudgementStore.of(journal, dataset) as store:
         if text is not None:
             n_new = store.import_lines(parse_csv(text, dataset, reviewer=reviewer), importer=reviewer)
         if out is not None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from esad.detectors.base import Detector
     from esad.detectors.scored_file import ScoredFile
     from esad.scale import Outcome
-    from esad.scale.work import Answer
+    from esad.scale.work import JobResult
     from esad.score.drift import Drift
 
 __all__ = ["score"]
@@ -202,7 +202,7 @@ def _score_many(
             def on_start(n_shards: int) -> None:
                 progress.update(task, total=n_shards)
 
-            def on_done(name: str, answer: "Answer | None") -> None:
+            def on_done(name: str, answer: "JobResult | None") -> None:
                 nonlocal n_done
                 n_done += answer is None or answer.record is not None
                 progress.update(task, advance=1, description=name)

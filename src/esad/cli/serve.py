@@ -98,7 +98,7 @@ def serve(
     with server.bind(host, port) as listener, _access_logged(access_log):
         if keys is None and not server.is_local(listener):
             output.warn("anybody who can reach this machine may ask: there are no API keys. Give some with --api-keys.")
-        served = service.models.current
+        served = service.model_file.current
 
         def ready() -> None:
             if as_json:

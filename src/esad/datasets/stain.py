@@ -38,7 +38,7 @@ def normalise(picture: Picture, target: Floats, *, shown: tuple[slice, slice] = 
     picture : ndarray of uint8, shape (height, width, 3)
         RGB.
     target : ndarray of shape (2, 3)
-        `stain_colours` of the target picture.
+        `find_stain_colours` of the target picture.
     shown : tuple of two slices
         Rows and columns wanted; the stains are learned from the whole picture all the same.
     """

@@ -29,7 +29,7 @@ from esad.core.random import seed_from
 from esad.detectors import model_file
 from esad.detectors.decisions import Decider, Scores, TrainingScores
 from esad.errors import InputError, LabelError
-from esad.explain.attribution import Attribution, occlude, patches
+from esad.explain.attribution import Attribution, number_patches, occlude_units
 from esad.explain.cases import Cases
 from esad.explain.reasons import HeatMaps, Reasons
 from esad.io.checks import check_texts
@@ -357,9 +357,9 @@ class Detector(Decider, OutlierMixin, BaseEstimator):  # type: ignore[misc]  # s
     def _attribute(self, rows: Rows, expected: Rows) -> Attribution:
         """Shares of columns (n, columns) or pixels (n, height x width) in the terms of the score."""
         if rows.ndim == 2:
-            return occlude(self._contributions, rows, expected, self.inputs_.columns)
-        patch = patches(self.inputs_.shape).ravel()
-        found = occlude(self._contributions, rows, expected, np.tile(patch, rows.shape[1]))
+            return occlude_units(self._contributions, rows, expected, self.inputs_.columns)
+        patch = number_patches(self.inputs_.shape).ravel()
+        found = occlude_units(self._contributions, rows, expected, np.tile(patch, rows.shape[1]))
         by_pixel = {name: (share / np.bincount(patch))[:, patch] for name, share in found.shares.items()}
         return Attribution(by_pixel, found.base)
 

@@ -100,7 +100,7 @@ class DeepDetector(Detector):
         """Run the phases on the rows `x` with labels `y`, of which each member leaves a part out."""
 
         def data_of(number: int) -> RowPool:
-            data = RowPool.shared(
+            data = RowPool.from_shared_rows(
                 x,
                 torch.from_numpy(phases[number].labels_seen(y)).to(x.device),
                 n_members=phases[number].objective.n_members,
@@ -179,7 +179,7 @@ class DeepDetector(Detector):
     def _member_scores(self, rows: Rows) -> Scores:
         return _by_member(self.objective_.contributions(self._raw_terms(rows)))
 
-    def _repeated(self, n_members: int) -> Self:
+    def _repeat_members(self, n_members: int) -> Self:
         """A copy with more members, of the same kinds over and over, once `_phases` has settled the kinds."""
         whole = copy.copy(self)
         whole.n_members = n_members
@@ -306,7 +306,7 @@ class DeepDetector(Detector):
         return None
 
     def _expected(self, rows: Rows) -> Rows:
-        return self._explainer().expected(rows)
+        return self._explainer().find_expected(rows)
 
     def _rebuilds_pictures(self) -> bool:
         """A decoder that learned to turn labelled anomalies into something else no longer says what is normal."""

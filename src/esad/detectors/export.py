@@ -14,7 +14,7 @@ from esad.core.atomic import atomic_path, check_writable
 from esad.detectors.base import Detector
 from esad.errors import EsadError, InputError
 from esad.persist import onnx, torch_export
-from esad.persist.graph import ScoreGraph, traced
+from esad.persist.graph import ScoreGraph, trace_graph
 from esad.persist.parity import TOLERANCE, Parity, compare, random_data
 from esad.preprocess.inputs import read
 from esad.table.table import Table
@@ -87,7 +87,7 @@ def export(
     with atomic_path(path) as temporary:
         try:
             tell("tracing")
-            program = traced(graph.eval())
+            program = trace_graph(graph.eval())
             tell("writing")
             kind.write(program, here.inputs_, temporary, describe(here, format))
             tell("comparing scores")
@@ -124,7 +124,7 @@ def describe(detector: Detector, format: str) -> dict[str, Any]:
         "method": registry.method_name(type(detector)),
         "threshold": detector.threshold_,
         "terms": list(detector._contributions(_one_row(detector))),
-        "inputs": FORMATS[format].described(detector.inputs_),
+        "inputs": FORMATS[format].describe_inputs(detector.inputs_),
         "outputs": [{"name": name, "type": kind} for name, kind in outputs.items()],
         "n_calibration_rows": 0 if calibration is None else calibration.n_rows,
         "data_fingerprint": detector.fingerprint_,

@@ -43,7 +43,7 @@ class _Part:
         """The part's rows as its members see them in a phase."""
         y = torch.from_numpy(self.phases[phase].labels_seen(self.y))
         unseen_by = torch.from_numpy(self.unseen_by)
-        return RowPool.shared(torch.from_numpy(self.rows), y, n_members=self.n_members, unseen_by=unseen_by)
+        return RowPool.from_shared_rows(torch.from_numpy(self.rows), y, n_members=self.n_members, unseen_by=unseen_by)
 
 
 def can_stack(detectors: Sequence[Detector], drawn: Sequence[Scenario]) -> bool:
@@ -64,7 +64,7 @@ def fit_stack(
     parts = [_part(detector, one) for detector, one in zip(detectors, drawn, strict=True)]
     if len({part.rows.shape for part in parts}) > 1:  # a column may be constant in one split alone
         return False
-    whole = parts[0].detector._repeated(parts[0].n_members * len(parts))
+    whole = parts[0].detector._repeat_members(parts[0].n_members * len(parts))
     phases = whole._phases(parts[0].rows, parts[0].y, torch.device("cpu"))
     for number, phase in enumerate(phases):
         _join(phase.objective, [part.phases[number].objective for part in parts])

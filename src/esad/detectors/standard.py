@@ -110,7 +110,7 @@ class StandardDetector(DeepDetector):
         self._check(kind)
         network = self.networks[kind][0] if is_auto(self.network) else self.network
         narrow = network == "conv" and device.type == "cpu"
-        spec = NetworkSpec.published(network, in_shape, n_members=int(self.n_members), narrow=narrow)
+        spec = NetworkSpec.as_published(network, in_shape, n_members=int(self.n_members), narrow=narrow)
         within_unit = kind == "images" or self.scaling == "minmax"
         spec = replace(spec, sigmoid=within_unit and network != "conv")
         self.network_ = spec.with_widths(self.hidden, self.latent)

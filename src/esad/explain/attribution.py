@@ -1,4 +1,4 @@
-r"""What every way of explaining gives, shares of the score's terms; and the way that any score has.
+r"""Attributions, shares of the score's terms; and occlusion, by which any score can be explained.
 
 Units are put back to what was expected, one after the other, in several orders.
 
@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Attribution", "occlude", "patches", "sum_by_unit"]
+__all__ = ["Attribution", "number_patches", "occlude_units", "sum_by_unit"]
 
 Shares = NDArray[np.float64]
 
@@ -65,7 +65,7 @@ MAX_PATCHES = 10  # along the longer side of a picture
 BLOCK_VALUES = 1 << 24  # of one call of the model
 
 
-def occlude(contributions: Contributions, rows: Rows, expected: Rows, units: NDArray[np.intp]) -> Attribution:
+def occlude_units(contributions: Contributions, rows: Rows, expected: Rows, units: NDArray[np.intp]) -> Attribution:
     """Eqs. (2) and (3).
 
     Parameters
@@ -80,7 +80,7 @@ def occlude(contributions: Contributions, rows: Rows, expected: Rows, units: NDA
     --------
     >>> def score(rows):
     ...     return {"score": rows.astype(np.float64).sum(axis=1)}
-    >>> found = occlude(score, np.ones((1, 3), np.float32), np.zeros((1, 3), np.float32), np.array([0, 1, 1]))
+    >>> found = occlude_units(score, np.ones((1, 3), np.float32), np.zeros((1, 3), np.float32), np.array([0, 1, 1]))
     >>> found.shares["score"].tolist(), found.base["score"].tolist()
     ([[1.0, 2.0]], [0.0])
     """
@@ -93,15 +93,15 @@ def occlude(contributions: Contributions, rows: Rows, expected: Rows, units: NDA
     for first in range(0, len(rows), size):
         here = slice(first, first + size)
         for order in orders:
-            chain = _chain(rows[here], expected[here], units, order)  # (block, units + 1, *features)
+            chain = _put_back(rows[here], expected[here], units, order)  # (block, units + 1, *features)
             for name, values in contributions(chain.reshape(-1, *rows.shape[1:])).items():
                 falls = -np.diff(values.reshape(chain.shape[:2]), axis=1)
                 shares[name][here, order] += falls / len(orders)
     return Attribution(shares, base)
 
 
-def _chain(rows: Rows, expected: Rows, units: NDArray[np.intp], order: NDArray[np.intp]) -> Rows:
-    """Rows with none, one, two, ... all units put back, in an order, (n, units + 1, *features)."""
+def _put_back(rows: Rows, expected: Rows, units: NDArray[np.intp], order: NDArray[np.intp]) -> Rows:
+    """Put units back one after the other: rows with none, one, two, ... all of them, (n, units + 1, *features)."""
     rank = np.empty(len(order), dtype=np.intp)
     rank[order] = np.arange(len(order))
     replaced = rank[units] < np.arange(len(order) + 1)[:, None]  # (units + 1, features)
@@ -109,12 +109,12 @@ def _chain(rows: Rows, expected: Rows, units: NDArray[np.intp], order: NDArray[n
     return np.where(replaced, expected[:, None], rows[:, None])
 
 
-def patches(shape: tuple[int, ...]) -> NDArray[np.intp]:
+def number_patches(shape: tuple[int, ...]) -> NDArray[np.intp]:
     """Number of the patch that each pixel lies in, (height, width), for a picture (channels, height, width).
 
     Examples
     --------
-    >>> patches((1, 20, 20))[:4, :6]
+    >>> number_patches((1, 20, 20))[:4, :6]
     array([[ 0,  0,  1,  1,  2,  2],
            [ 0,  0,  1,  1,  2,  2],
            [10, 10, 11, 11, 12, 12],

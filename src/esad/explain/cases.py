@@ -1,4 +1,4 @@
-"""The labelled training rows, kept so that an alarm can be held against them."""
+"""The labelled training rows, kept so that an alarm can be compared with them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -75,7 +75,7 @@ class Cases:
         """
         pictures = rows.ndim > 2
         most = min(MAX_CASES, MAX_BYTES // (2 * rows[0].size * (1 if pictures else 4)))
-        numbers = np.concatenate([_spread(np.flatnonzero(y == label), most) for label in (-1, 1)])
+        numbers = np.concatenate([_pick_evenly(np.flatnonzero(y == label), most) for label in (-1, 1)])
         kept = rows[numbers]
         if pictures:
             kept = np.round(kept * _LEVELS).astype(np.uint8)
@@ -115,8 +115,8 @@ class Cases:
         return cls(rows, known, numbers)
 
 
-def _spread(numbers: NDArray[np.intp], most: int) -> NDArray[np.int64]:
-    """At most so many of them, evenly spread."""
+def _pick_evenly(numbers: NDArray[np.intp], most: int) -> NDArray[np.int64]:
+    """Pick at most `most` of them, evenly spread."""
     if len(numbers) > most:
         numbers = numbers[np.linspace(0, len(numbers), most, endpoint=False).astype(np.intp)]
     return numbers.astype(np.int64)

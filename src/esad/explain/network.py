@@ -76,17 +76,17 @@ def integrate_gradients(terms: Terms, name: str, x: Tensor, start: Tensor) -> Te
     left = torch.arange(len(x), device=x.device)
     n_steps, most = FIRST_STEPS, MAX_STEPS if x.dim() == 2 else MAX_STEPS_PICTURES
     while len(left):
-        found = _along(terms, name, x[left], start[left], n_steps)
+        found = _integrate(terms, name, x[left], start[left], n_steps)
         shares[:, left] = found
         missing = (there - here)[:, left] - found.flatten(2).sum(2)
         close = missing.abs() <= TOLERANCE * (there.abs() + here.abs())[:, left]
         left = left[~close.all(0)] if n_steps < most else left[:0]
         n_steps *= 2
-    return _complete(shares, there - here)
+    return _complete_shares(shares, there - here)
 
 
-def _along(terms: Terms, name: str, x: Tensor, start: Tensor, n_steps: int) -> Tensor:
-    """The sum over the middles of `n_steps` equal steps, (members, batch, *features)."""
+def _integrate(terms: Terms, name: str, x: Tensor, start: Tensor, n_steps: int) -> Tensor:
+    """Sum the gradients at the middles of `n_steps` equal steps, (members, batch, *features)."""
     middles = (torch.arange(n_steps, dtype=x.dtype, device=x.device) + 0.5) / n_steps
     total = x.new_zeros(1, *x.shape)
     n_points = min(PATH_ROWS, PATH_VALUES // x[0].numel()) if x.dim() > 2 else PATH_ROWS
@@ -100,7 +100,7 @@ def _along(terms: Terms, name: str, x: Tensor, start: Tensor, n_steps: int) -> T
     return total * ((x - start) / n_steps)
 
 
-def _complete(shares: Tensor, wanted: Tensor) -> Tensor:
+def _complete_shares(shares: Tensor, wanted: Tensor) -> Tensor:
     """Shares that add up to `wanted` (members, batch), the difference spread in proportion to their size."""
     flat = shares.flatten(2)
     sizes = flat.abs()
@@ -166,7 +166,7 @@ class NetworkExplainer:
         self.limit = (threshold + float(self._score(self.typical[None]))) / 2
         self.units = units
 
-    def expected(self, rows: Rows) -> Rows:
+    def find_expected(self, rows: Rows) -> Rows:
         """What the model expects in place of each column of a table, or of a picture as a whole.
 
         Column by column the row is shown to the network with that column at its typical value, so that what is

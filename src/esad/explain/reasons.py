@@ -29,7 +29,7 @@ MAX_PLAIN = 1e15  # numbers below it are written without an exponent
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class _Explained:
+class _Explanation:
     """What both kinds of answers hold: n scores, their terms, and what the terms are made of."""
 
     score: Values
@@ -64,7 +64,7 @@ class _Explained:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class Reasons(_Explained):
+class Reasons(_Explanation):
     """Why rows of a table got their scores.
 
     Attributes
@@ -194,7 +194,7 @@ class Reasons(_Explained):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class HeatMaps(_Explained):
+class HeatMaps(_Explanation):
     """Why pictures got their scores.
 
     Attributes

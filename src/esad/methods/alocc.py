@@ -37,7 +37,7 @@ from torch import Tensor
 from esad.core.arguments import NOT_NEGATIVE, parameter, with_parameters
 from esad.detectors.adversarial import AdversarialDetector
 from esad.networks.dcgan import DCGANDecoder, DCGANEncoder
-from esad.networks.inference import to_function
+from esad.networks.inference import inference
 from esad.networks.spec import NetworkSpec
 from esad.train.critics import deception_loss, judge_loss
 from esad.train.objective import Batch, Move, Objective, Scorer
@@ -129,10 +129,10 @@ class ALOCCObjective(Objective):
 
     def scorer(self) -> Scorer:
         """A function giving Eq. (6), (members, batch)."""
-        judge, rebuild = to_function(self.judge), self.rebuilder()
+        judge, rebuild = inference(self.judge), self.rebuilder()
         return lambda x: {"disbelief": F.softplus(-judge(rebuild(x)))[..., 0]}
 
     def rebuilder(self) -> Callable[[Tensor], Tensor]:
         """A function giving R(x), (members, batch, *features)."""
-        encode, decode = to_function(self.encoder), to_function(self.decoder)
+        encode, decode = inference(self.encoder), inference(self.decoder)
         return lambda x: decode(encode(x[None])).sigmoid()

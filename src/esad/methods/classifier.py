@@ -30,7 +30,7 @@ from torch import Tensor
 from esad import labels
 from esad.core.arguments import with_parameters
 from esad.detectors.standard import StandardDetector
-from esad.networks.inference import to_function
+from esad.networks.inference import inference
 from esad.networks.mlp import StackedMLP
 from esad.networks.spec import NetworkSpec
 from esad.train.objective import Batch, Objective, Scorer
@@ -116,5 +116,5 @@ class SupervisedObjective(Objective):
 
     def scorer(self) -> Scorer:
         """A function giving Eq. (3) for every row, (members, batch)."""
-        encode, output = to_function(self.encoder), to_function(self.output)
+        encode, output = inference(self.encoder), inference(self.output)
         return lambda x: {"logit": output(F.leaky_relu(encode(x[None]), SLOPE)).squeeze(2)}

@@ -32,7 +32,7 @@ from torch import Tensor
 
 from esad.core.arguments import Rule, is_whole, parameter, with_parameters
 from esad.detectors.standard import StandardDetector
-from esad.networks.inference import to_function
+from esad.networks.inference import inference
 from esad.networks.mlp import StackedMLP
 from esad.networks.spec import NetworkSpec
 from esad.train.objective import Batch, Objective, RowPool, Scorer
@@ -182,7 +182,7 @@ class GEOMObjective(Objective):
 
         (members, transformations * batch, k): first all pictures with the first transformation, and so on.
         """
-        encode, classify = to_function(self.encoder), to_function(self.head)
+        encode, classify = inference(self.encoder), inference(self.head)
         pixels = pixel_maps(self.transformations, self.in_shape).to(self.alpha.device)
 
         def answer(x: Tensor, numbers: Sequence[int]) -> Tensor:

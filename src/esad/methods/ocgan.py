@@ -44,7 +44,7 @@ from esad.core.arguments import NOT_NEGATIVE, parameter, with_parameters
 from esad.detectors.adversarial import AdversarialDetector
 from esad.detectors.deep import Phase
 from esad.networks.dcgan import DCGANEncoder
-from esad.networks.inference import to_function
+from esad.networks.inference import inference
 from esad.networks.layers import DenseLayers
 from esad.networks.spec import NetworkSpec
 from esad.preprocess.inputs import Rows
@@ -206,5 +206,5 @@ class OCGANObjective(Objective):
 
     def rebuilder(self) -> Callable[[Tensor], Tensor]:
         """A function giving x^ without noise, pixels in [0, 1] again, (members, batch, *features)."""
-        encode, decode = to_function(self.encoder), to_function(self.decoder)
+        encode, decode = inference(self.encoder), inference(self.decoder)
         return lambda x: (decode(encode(2 * x[None] - 1).tanh()).tanh() + 1) / 2

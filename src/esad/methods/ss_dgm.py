@@ -52,7 +52,7 @@ from esad.core.arguments import NOT_NEGATIVE, Rule, is_positive, parameter, with
 from esad.core.random import MemberRandom
 from esad.detectors.deep import Phase
 from esad.detectors.standard import StandardDetector
-from esad.networks.inference import to_function
+from esad.networks.inference import inference
 from esad.networks.spec import NetworkSpec
 from esad.preprocess.inputs import Rows
 from esad.train.objective import Batch, Objective, Scorer, all_unlabelled, mean_over_rows
@@ -189,7 +189,7 @@ class M1Objective(Objective):
 
     def scorer(self) -> Scorer:
         """A function giving Eq. (5) at the mean code of every row, (members, batch)."""
-        encode, decode = to_function(self.encoder), to_function(self.decoder)
+        encode, decode = inference(self.encoder), inference(self.decoder)
 
         def bound(x: Tensor) -> dict[str, Tensor]:
             latent = Latent.of(encode(x[None]))
@@ -252,7 +252,7 @@ class M2Objective(Objective):
 
     def classify(self) -> Callable[[Tensor], Tensor]:
         """A function from rows (members or 1, batch, *features) to Eq. (6), (members, batch)."""
-        classify = to_function(self.classifier)
+        classify = inference(self.classifier)
         return lambda x: self.log_odds + classify(x).squeeze(2)
 
 
@@ -289,7 +289,7 @@ class M1M2Objective(Objective):
 
     def scorer(self) -> Scorer:
         """A function giving Eq. (6) for the mean code of every row, (members, batch)."""
-        encode, logit = to_function(self.encoder), self.model.classify()
+        encode, logit = inference(self.encoder), self.model.classify()
         return lambda x: {"logit": logit(Latent.of(encode(x[None])).mean)}
 
 

@@ -6,10 +6,10 @@ from torch import Tensor, nn
 
 from esad.networks.mlp import StackedMLP
 
-__all__ = ["to_function"]
+__all__ = ["inference"]
 
 
-def to_function(network: nn.Module) -> Callable[[Tensor], Tensor]:
+def inference(network: nn.Module) -> Callable[[Tensor], Tensor]:
     """A function (members or 1, batch, *features) -> (members, batch, *out); the network must be in evaluation mode.
 
     One leading row means that all members see the same rows.

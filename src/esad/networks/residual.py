@@ -101,11 +101,11 @@ class _ResidualBlock(nn.Module):
         self.shortcut = nn.Identity() if n_in == n_out else _convolution(n_in, n_out, 1, n_members)
 
     def forward(self, x: Tensor) -> Tensor:
-        h = self._resized(F.leaky_relu(x, SLOPE))
-        out: Tensor = self.shortcut(self._resized(x)) + self.second(F.leaky_relu(self.first(h), SLOPE))
+        h = self._resize(F.leaky_relu(x, SLOPE))
+        out: Tensor = self.shortcut(self._resize(x)) + self.second(F.leaky_relu(self.first(h), SLOPE))
         return out
 
-    def _resized(self, x: Tensor) -> Tensor:
+    def _resize(self, x: Tensor) -> Tensor:
         if self.resize == "same":
             return x
         return F.avg_pool2d(x, 2) if self.resize == "halve" else F.interpolate(x, scale_factor=2)

@@ -129,7 +129,7 @@ class NetworkSpec:
         return ResidualDecoder(self.picture, self.hidden, self.latent, n_members=n_members, n_blocks=n_blocks)
 
     @classmethod
-    def published(
+    def as_published(
         cls, kind: str, in_shape: tuple[int, ...], *, n_members: int = 1, narrow: bool = False
     ) -> "NetworkSpec":
         """The shapes of the papers.
@@ -140,7 +140,7 @@ class NetworkSpec:
 
         Examples
         --------
-        >>> NetworkSpec.published("mlp", (21,)).hidden, NetworkSpec.published("lenet", (1, 28, 28)).latent
+        >>> NetworkSpec.as_published("mlp", (21,)).hidden, NetworkSpec.as_published("lenet", (1, 28, 28)).latent
         ((32, 16), 64)
         """
         hidden: tuple[int, ...]

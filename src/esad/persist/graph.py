@@ -14,7 +14,7 @@ from esad.preprocess.tensors import PictureRows, TableRows, exact
 from esad.score.conformal import Calibration
 from esad.train.objective import Objective
 
-__all__ = ["ObjectiveTerms", "PValues", "ScoreGraph", "traced"]
+__all__ = ["ObjectiveTerms", "PValues", "ScoreGraph", "trace_graph"]
 
 _WITH_NUMBERS = frozenset(
     ["add", "radd", "sub", "rsub", "mul", "rmul", "div", "truediv", "rdiv", "rtruediv", "pow", "rpow", "clamp", "where"]
@@ -79,24 +79,24 @@ class PValues(nn.Module):
         self.is_cross, self.n_rows = calibration.is_cross, calibration.n_rows
         self.sizes = [len(part) for part in calibration.parts]
         for index, part in enumerate(calibration.parts):
-            self.register_buffer(f"part_{index}", _padded(part))
+            self.register_buffer(f"part_{index}", _pad(part))
 
     def forward(self, score: Tensor, by_member: Tensor) -> Tensor:
         """Eq. (1) of `esad.score.conformal` by scores (n,) or, for "cross", Eq. (2) by member (members, n)."""
         ranks = torch.ones_like(score, dtype=torch.int64)
         for index, size in enumerate(self.sizes):
             own = by_member[index] if self.is_cross else score
-            ranks = ranks + (size - _n_below(self.get_buffer(f"part_{index}"), own))
+            ranks = ranks + (size - _count_below(self.get_buffer(f"part_{index}"), own))
         return ranks.double() / exact(self.n_rows + 1)
 
 
-def _padded(ordered: NDArray[np.float64]) -> Tensor:
+def _pad(ordered: NDArray[np.float64]) -> Tensor:
     """Sorted values with infinities behind, 2^k - 1 in all."""
     n = 2 ** len(ordered).bit_length() - 1
     return torch.from_numpy(np.concatenate([ordered, np.full(n - len(ordered), np.inf)]))
 
 
-def _n_below(padded: Tensor, values: Tensor) -> Tensor:
+def _count_below(padded: Tensor, values: Tensor) -> Tensor:
     """How many of the sorted entries are smaller than each value."""
     n = torch.zeros_like(values, dtype=torch.int64)
     step = (len(padded) + 1) // 2
@@ -107,7 +107,7 @@ def _n_below(padded: Tensor, values: Tensor) -> Tensor:
 
 
 class _ExactNumbers(TorchFunctionMode):
-    """While it is on, plain numbers beside float64 tensors are float64 tensors too.
+    """Inside the block, plain numbers beside float64 tensors are float64 tensors too.
 
     The exporter to ONNX writes them as float32. Leaky ReLU is a maximum: onnxruntime has none in float64, and torch
     takes long to take apart its own.
@@ -132,7 +132,7 @@ def _leaky_relu(x: Tensor, negative_slope: float = 0.01, inplace: bool = False) 
     return torch.maximum(x, x * torch.tensor(negative_slope, dtype=x.dtype))
 
 
-def traced(graph: ScoreGraph) -> Any:
+def trace_graph(graph: ScoreGraph) -> Any:
     """The graph as a `torch.export.ExportedProgram` for any number of rows, without a trace of this machine."""
     examples = graph.examples()
     n_rows = torch.export.Dim("rows", min=1)

@@ -15,7 +15,16 @@ from esad.preprocess.tensors import GROUPS, PictureRows, group_of
 from esad.table.encode import TabularPreprocessor
 from esad.table.table import Table
 
-__all__ = ["ARRAY", "OUTPUTS", "PICTURES", "by_column", "by_group", "column_inputs", "group_inputs", "input_names"]
+__all__ = [
+    "ARRAY",
+    "OUTPUTS",
+    "PICTURES",
+    "column_inputs",
+    "group_inputs",
+    "input_names",
+    "split_by_column",
+    "split_by_group",
+]
 
 OUTPUTS = ("score", "anomaly", "p_value")
 ARRAY, PICTURES = "X", "pictures"
@@ -51,24 +60,24 @@ def column_inputs(inputs: Inputs) -> list[dict[str, Any]]:
     """The inputs of an ONNX file, as its description lists them."""
     names, schema = input_names(inputs), inputs.schema
     if schema is None:
-        return [_pictures(inputs)]
+        return [_describe_pictures(inputs)]
     if names is None:
         return [{"name": ARRAY, "type": "float64", "columns": len(schema.columns)}]
-    parts = _tabular(inputs).features_
+    parts = _table_preprocessor(inputs).features_
     return [
         {"name": name, "column": column.name, "kind": column.kind, "type": _TYPES[group_of(part)]}
         for name, column, part in zip(names, schema.columns, parts, strict=True)
     ]
 
 
-def by_column(inputs: Inputs, data: Table | NDArray[Any]) -> dict[str, NDArray[Any]]:
+def split_by_column(inputs: Inputs, data: Table | NDArray[Any]) -> dict[str, NDArray[Any]]:
     """Aligned data as an ONNX file takes it."""
     if isinstance(data, np.ndarray):
-        return {PICTURES: _layout(inputs, data)}
+        return {PICTURES: _to_layout(inputs, data)}
     names = input_names(inputs)
     if names is None:
-        return {ARRAY: _stacked(data, list(range(data.n_columns)))}
-    columns = (_plain(data.column(index)) for index in range(data.n_columns))
+        return {ARRAY: _stack_columns(data, list(range(data.n_columns)))}
+    columns = (_to_plain(data.column(index)) for index in range(data.n_columns))
     return dict(zip(names, columns, strict=True))
 
 
@@ -76,9 +85,9 @@ def group_inputs(inputs: Inputs) -> list[dict[str, Any]]:
     """The inputs of a torch file, in their order, as its description lists them."""
     schema = inputs.schema
     if schema is None:
-        return [_pictures(inputs)]
+        return [_describe_pictures(inputs)]
     described: dict[str, list[Any]] = {name: [] for name in GROUPS}
-    for column, part in zip(schema.names, _tabular(inputs).features_, strict=True):
+    for column, part in zip(schema.names, _table_preprocessor(inputs).features_, strict=True):
         if part.kind == "category":
             codes = {text: code for text, code in part.codes.items() if text is not None}
             missing = part.codes.get(None, part.other_code)
@@ -89,15 +98,15 @@ def group_inputs(inputs: Inputs) -> list[dict[str, Any]]:
     return [{"name": name, "type": types[name], "columns": described[name]} for name in GROUPS if described[name]]
 
 
-def by_group(inputs: Inputs, data: Table | NDArray[Any]) -> list[NDArray[Any]]:
+def split_by_group(inputs: Inputs, data: Table | NDArray[Any]) -> list[NDArray[Any]]:
     """Aligned data as a torch file takes it."""
     if isinstance(data, np.ndarray):
-        return [_layout(inputs, data)]
-    parts = _tabular(inputs).features_
+        return [_to_layout(inputs, data)]
+    parts = _table_preprocessor(inputs).features_
     members = {name: [index for index, part in enumerate(parts) if group_of(part) == name] for name in GROUPS}
     given: list[NDArray[Any]] = []
     if members["numbers"]:
-        given.append(_stacked(data, members["numbers"]))
+        given.append(_stack_columns(data, members["numbers"]))
     if members["codes"]:
         given.append(np.stack([parts[index].codes_of(data.values(index)) for index in members["codes"]], axis=1))
     if members["dates"]:
@@ -105,16 +114,16 @@ def by_group(inputs: Inputs, data: Table | NDArray[Any]) -> list[NDArray[Any]]:
     return given
 
 
-def _tabular(inputs: Inputs) -> TabularPreprocessor:
+def _table_preprocessor(inputs: Inputs) -> TabularPreprocessor:
     assert isinstance(inputs.preprocessor, TabularPreprocessor)
     return inputs.preprocessor
 
 
-def _stacked(table: Table, columns: list[int]) -> NDArray[np.float64]:
+def _stack_columns(table: Table, columns: list[int]) -> NDArray[np.float64]:
     return np.stack([table.column(index) for index in columns], axis=1)
 
 
-def _plain(column: NDArray[Any]) -> NDArray[Any]:
+def _to_plain(column: NDArray[Any]) -> NDArray[Any]:
     """Text with "" where missing, dates as microseconds since 1970, numbers as they are."""
     if column.dtype.kind == "M":
         return column.astype(np.int64)
@@ -128,12 +137,12 @@ def _picture_rows(inputs: Inputs) -> PictureRows:
     return PictureRows(inputs.preprocessor)
 
 
-def _pictures(inputs: Inputs) -> dict[str, Any]:
+def _describe_pictures(inputs: Inputs) -> dict[str, Any]:
     rows = _picture_rows(inputs)
     return {"name": PICTURES, "type": str(rows.dtype).removeprefix("torch."), "shape": list(rows.shape)}
 
 
-def _layout(inputs: Inputs, pictures: NDArray[Any]) -> NDArray[Any]:
+def _to_layout(inputs: Inputs, pictures: NDArray[Any]) -> NDArray[Any]:
     """Pictures (n, channels, height, width) in the type and layout that the file takes."""
     rows = _picture_rows(inputs)
     wanted = np.uint8 if rows.scale == "bytes" else np.float32

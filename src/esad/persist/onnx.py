@@ -11,18 +11,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from esad.core.extras import require
-from esad.persist.interface import ARRAY, PICTURES, by_column, column_inputs, input_names
+from esad.persist.interface import ARRAY, PICTURES, column_inputs, input_names, split_by_column
 from esad.preprocess.inputs import Inputs
 from esad.preprocess.tensors import GROUPS, group_of
 from esad.table.encode import ColumnFeatures, TabularPreprocessor
 
-__all__ = ["check_installed", "described", "reader", "write"]
+__all__ = ["check_installed", "describe_inputs", "reader", "write"]
 
 OPSET, ML_OPSET, IR_VERSION = 20, 3, 10  # RegexFullMatch came with 20; what onnxruntime 1.18 and later read
 _BLANKS = "".join(chr(code) for code in range(0x110000) if chr(code).isspace())  # what str.strip takes for blank
 _EXTRA = "export"
 
-described = column_inputs
+describe_inputs = column_inputs
 
 
 def check_installed() -> None:
@@ -37,7 +37,7 @@ def write(program: Any, inputs: Inputs, path: Path, facts: dict[str, Any]) -> No
 
     onnx = require("onnx", extra=_EXTRA)
     outputs = [str(node) for node in program.call_spec.out_spec.context]
-    with _quiet():
+    with _silence_exporter():
         exported = torch.onnx.export(program, opset_version=OPSET, output_names=outputs, verbose=False)
     assert exported is not None
     model = exported.model_proto
@@ -57,12 +57,12 @@ def reader(path: Path, inputs: Inputs) -> Callable[[Any], dict[str, NDArray[Any]
     options.log_severity_level = 3  # errors only
     session = runtime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     names = [output.name for output in session.get_outputs()]
-    return lambda data: dict(zip(names, session.run(names, by_column(inputs, data)), strict=True))
+    return lambda data: dict(zip(names, session.run(names, split_by_column(inputs, data)), strict=True))
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """The exporter's own remarks are of no use to a user."""
+def _silence_exporter() -> Iterator[None]:
+    """Hide the exporter's own remarks, which do not help a user."""
     import logging
 
     loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir")]

@@ -1,4 +1,4 @@
-"""Whether an exported file says what the library says: rows to ask both, and how far they are apart."""
+"""Whether an exported file gives the library's scores: rows to score with both, and how far they differ."""
 
 from dataclasses import dataclass
 from typing import Any, Final
@@ -63,7 +63,7 @@ def random_data(inputs: Inputs, *, seed: int = 0) -> Table | NDArray[Any]:
             centre, scale = preprocessor.mean_[first], preprocessor.scale_[first]
             with np.errstate(over="ignore"):
                 values = centre + scale * (far * rng.normal(size=N_ROWS))
-            cells = _cells(part, values, rng)
+            cells = _draw_cells(part, values, rng)
             columns.append(Values(part.kind, as_texts(cells) if part.kind == "category" else cells))
         return Table(names=schema.names, named=schema.named, columns=tuple(columns))
     n_pictures = int(np.clip(MAX_VALUES // np.prod(preprocessor.shape_), 4, 64))
@@ -76,7 +76,7 @@ def random_data(inputs: Inputs, *, seed: int = 0) -> Table | NDArray[Any]:
     return (preprocessor.low_ + pictures * (preprocessor.high_ - preprocessor.low_)).astype(np.float32)
 
 
-def _cells(part: ColumnFeatures, values: NDArray[np.float64], rng: np.random.Generator) -> NDArray[Any]:
+def _draw_cells(part: ColumnFeatures, values: NDArray[np.float64], rng: np.random.Generator) -> NDArray[Any]:
     """Cells of one column's kind; numbers and dates around given values."""
     odd = rng.random(len(values)) < _ODD_SHARE
     if part.kind == "category":
@@ -115,22 +115,22 @@ def compare(
     >>> compare(found, scores, threshold=1.5)  # the file says no alarm for 2.0
     Parity(n_rows=3, difference=1...e-05, n_decided_otherwise=1)
     """
-    reach = TOLERANCE * _unit(scores)
+    reach = TOLERANCE * _usual_size(scores)
     with np.errstate(invalid="ignore", divide="ignore"):
-        shares = np.abs(found["score"] - scores) / _unit(scores, floor=1.0 if is_single else ROUNDING)
+        shares = np.abs(found["score"] - scores) / _usual_size(scores, floor=1.0 if is_single else ROUNDING)
     shares[found["score"] == scores] = 0.0
     difference = float(np.max(np.where(np.isnan(shares), np.inf, shares)))
     wrong = (found["anomaly"] != (scores > threshold)) & (np.abs(scores - threshold) > reach)
     if calibration is not None:
         ranked = scores if by_member is None else by_member
-        reach = TOLERANCE * _unit(ranked)
+        reach = TOLERANCE * _usual_size(ranked)
         least, most = calibration.p_values(ranked + reach), calibration.p_values(ranked - reach)
         wrong |= ~((found["p_value"] >= least - 1e-12) & (found["p_value"] <= most + 1e-12))
     return Parity(len(scores), difference, int(wrong.sum()))
 
 
-def _unit(scores: NDArray[np.float64], *, floor: float = 1.0) -> NDArray[np.float64]:
-    """What a difference is held against: the score, or `floor` times what scores usually differ by if that is more."""
+def _usual_size(scores: NDArray[np.float64], *, floor: float = 1.0) -> NDArray[np.float64]:
+    """The size that differences are measured by: the score, or if larger `floor` times the usual spread of scores."""
     median = np.median(scores, axis=-1, keepdims=True)
     usual = np.median(np.abs(scores - median), axis=-1, keepdims=True)
     return np.maximum(np.abs(scores), floor * usual)

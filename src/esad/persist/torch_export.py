@@ -9,18 +9,18 @@ from typing import Any
 import torch
 from numpy.typing import NDArray
 
-from esad.persist.interface import by_group, group_inputs
+from esad.persist.interface import group_inputs, split_by_group
 from esad.preprocess.inputs import Inputs
 
-__all__ = ["FACTS_FILE", "check_installed", "described", "reader", "write"]
+__all__ = ["FACTS_FILE", "check_installed", "describe_inputs", "reader", "write"]
 
 FACTS_FILE = "esad.json"  # beside the program, inside the file
 
-described = group_inputs
+describe_inputs = group_inputs
 
 
 def check_installed() -> None:
-    """Nothing more is needed than esad itself has."""
+    """Nothing: esad itself needs torch."""
 
 
 def write(program: Any, inputs: Inputs, path: Path, facts: dict[str, Any]) -> None:
@@ -37,7 +37,7 @@ def reader(path: Path, inputs: Inputs) -> Callable[[Any], dict[str, NDArray[Any]
 
     def outputs(data: Any) -> dict[str, NDArray[Any]]:
         with torch.inference_mode():
-            found = run(*(torch.from_numpy(given) for given in by_group(inputs, data)))
+            found = run(*(torch.from_numpy(given) for given in split_by_group(inputs, data)))
         return {name: value.numpy() for name, value in found.items()}
 
     return outputs

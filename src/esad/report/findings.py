@@ -1,4 +1,4 @@
-"""What a report is about, collected before anything is drawn."""
+"""The contents of a report, collected before anything is drawn."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from esad.explain.reasons import HeatMaps, Reasons
     from esad.score.drift import Drift
 
-__all__ = ["Alarm", "Findings", "KindFound", "collect_findings", "measure_kinds"]
+__all__ = ["Alarm", "Findings", "KindResult", "collect_findings", "measure_kinds"]
 
 Scores = NDArray[np.float64]
 Truth = NDArray[np.bool_]
@@ -43,7 +43,7 @@ class Alarm:
 
 
 @dataclass(frozen=True)
-class KindFound:
+class KindResult:
     """How well anomalies of one kind are found; `seen` None where it is not known whether training had labels of it."""
 
     name: str
@@ -70,7 +70,7 @@ class Findings:
         Whether each is an anomaly, where that is known.
     evaluation : Evaluation or None
         What `evaluate` says, where the truth is known.
-    kinds : sequence of KindFound
+    kinds : sequence of KindResult
         Kinds of anomalies, where they are known.
     p_values : ndarray, (n,), or None
         Where the model is calibrated.
@@ -90,7 +90,7 @@ class Findings:
     scores: Scores
     truth: Truth | None = None
     evaluation: Evaluation | None = None
-    kinds: Sequence[KindFound] = ()
+    kinds: Sequence[KindResult] = ()
     p_values: Scores | None = None
     drift: "Drift | None" = None
     n_missing: Mapping[str, int] = field(default_factory=dict)
@@ -121,7 +121,7 @@ class Findings:
 
 def measure_kinds(
     scores: Scores, truth: Truth, kinds: NDArray[Any], *, threshold: float, seen: Sequence[str] | None
-) -> list[KindFound]:
+) -> list[KindResult]:
     """Each kind of anomaly against all normal rows, the most frequent first; anomalies without a kind are left out.
 
     Examples
@@ -138,7 +138,7 @@ def measure_kinds(
         mine = truth & (words == name)
         chosen = mine | ~truth
         out.append(
-            KindFound(
+            KindResult(
                 name=name,
                 seen=None if seen is None else name in seen,
                 n_rows=int(mine.sum()),

@@ -16,7 +16,7 @@ from esad.review.judgements import MAX_NAME, MAX_NOTE
 from esad.review.queue import FILTERS
 from esad.review.session import ReviewSession
 from esad.review.store import MAX_REQUEST
-from esad.web.answers import application, error_response, json_response
+from esad.web.answers import error_response, json_response, make_application
 from esad.web.guard import PAGE_POLICY, Guard, Limits
 from esad.web.pages import load_templates, read_files, send_file
 
@@ -52,7 +52,7 @@ def review_app(
     on_enter : callable
         Called with the reviewer's name when a link was used.
     """
-    app = application("esad review", openapi_url=None)
+    app = make_application("esad review", openapi_url=None)
     pages = load_templates("esad.review", "templates")
     files = read_files("esad.review", "static", colours=COLOURS)
     scripts = sorted(name for name in files if name.endswith(".js"))

@@ -136,7 +136,7 @@ class Explanations:
             self._changed.notify_all()
 
     def get(self, row: int, *, wait: float = 0.0) -> dict[str, Any] | None:
-        """The reasons for a row; None while it is not there, or where there can be none."""
+        """The reasons for a row; None while they are not ready, or if the row cannot be explained."""
         with self._changed:
             if wait and row not in self._explained:
                 self.request([row])

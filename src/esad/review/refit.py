@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from esad import labels
-from esad.advice.crossfit import Fold, auc, folds, held_out_scores, thin_rows
+from esad.advice.crossfit import Fold, compute_auc, make_folds, score_held_out, thin_rows
 from esad.core.atomic import atomic_path
 from esad.core.random import seed_from
 from esad.detectors.base import Detector
@@ -137,13 +137,13 @@ def compare_rankings(old: Ranking, new: Ranking, y: Labels) -> dict[str, Any]:
         mine = y == label
         return float(np.median(ranking.ranks[mine])) if mine.any() else None
 
-    def moved(label: int, towards: int) -> dict[str, int]:
+    def count_moved(label: int, towards: int) -> dict[str, int]:
         """How many of the rows with a label went the way it says, or stayed."""
         mine = y == label
         return {"right": int((towards * gain[mine] >= 0).sum()), "n": int(mine.sum())}
 
     return {
-        "moved": {"anomaly": moved(labels.ANOMALY, 1), "normal": moved(labels.NORMAL, -1)},
+        "moved": {"anomaly": count_moved(labels.ANOMALY, 1), "normal": count_moved(labels.NORMAL, -1)},
         "alarms": {"old": int(old.is_alarm.sum()), "new": int(new.is_alarm.sum()), "both": int(both.sum())},
         "correlation": _correlation(old.ranks, new.ranks),
         "top": {"old": old.order[:N_SHOWN].tolist(), "new": new.order[:N_SHOWN].tolist()},
@@ -179,22 +179,22 @@ def cross_validate(detector: Detector, data: RefitData, *, callbacks: Sequence[C
     rng = np.random.default_rng(seed_from(detector.random_state))
     rows = thin_rows(data.y, rng=rng, max_rows=MAX_ROWS[detector.inputs_.kind])
     X, now = take_rows(data.X, rows), data.y[rows]
-    seen = {"then": (data.then[rows], ~data.is_added[rows]), "now": (now, np.ones(len(rows), dtype=bool))}
-    parts = list(folds(now, min(N_FOLDS, n_anomaly), rng=rng))
+    seen = {"then": (data.y_before[rows], ~data.is_added[rows]), "now": (now, np.ones(len(rows), dtype=bool))}
+    parts = list(make_folds(now, min(N_FOLDS, n_anomaly), rng=rng))
     found: dict[str, Any] = {"n_folds": len(parts)}
     for name, (y, is_there) in seen.items():
         trained = [part.train[is_there[part.train]] for part in parts]
         seen_parts = [Fold(train, y[train], part.test) for train, part in zip(trained, parts, strict=True)]
-        scores = held_out_scores(detector, X, seen_parts, seed=0, callbacks=callbacks)
+        scores = score_held_out(detector, X, seen_parts, seed=0, callbacks=callbacks)
         found[name] = _measure(scores, [now[part.test] for part in parts])
     return found
 
 
 def _measure(scores: Sequence[NDArray[np.float64]], truth: Sequence[Labels]) -> dict[str, float | None]:
     """Mean AUC over the folds, against all other rows and against known normal rows."""
-    against_all = [auc(one, y == labels.ANOMALY) for one, y in zip(scores, truth, strict=True)]
+    against_all = [compute_auc(one, y == labels.ANOMALY) for one, y in zip(scores, truth, strict=True)]
     against_normal = [
-        auc(one[y != 0], y[y != 0] == labels.ANOMALY)
+        compute_auc(one[y != 0], y[y != 0] == labels.ANOMALY)
         for one, y in zip(scores, truth, strict=True)
         if (y == labels.NORMAL).any()
     ]

@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from esad import labels
-from esad.advice.suggest import border
+from esad.advice.suggest import find_border
 from esad.detectors.base import Detector
 from esad.detectors.model_file import load
 from esad.errors import InputError
@@ -31,8 +31,8 @@ from esad.review.refit import (
     replace_model,
     restore_previous,
 )
-from esad.review.store import Store
-from esad.review.training import RefitData, TrainingRows, training_finder
+from esad.review.store import JudgementStore
+from esad.review.training import RefitData, TrainingRows, make_training_finder
 
 __all__ = ["ReviewSession"]
 
@@ -63,7 +63,7 @@ class ReviewSession:
     def __init__(
         self,
         dataset: ReviewDataset,
-        store: Store,
+        store: JudgementStore,
         ranking: Ranking,
         model: Path,
         *,
@@ -108,14 +108,14 @@ class ReviewSession:
         """
         detector = load(model)
         dataset = ReviewDataset.from_file(Path(data), detector, **reading)
-        source, store = DataSource.of(data), Store.of(Path(labels), dataset)
+        source, store = DataSource.of(data), JudgementStore.of(Path(labels), dataset)
         return cls(
             dataset,
             store,
             Ranking.of(detector, dataset.X),
             Path(model),
             warm=warm,
-            find_training=training_finder(dataset, store, source, None if training is None else Path(training)),
+            find_training=make_training_finder(dataset, store, source, None if training is None else Path(training)),
             source=source,
         )
 
@@ -125,7 +125,7 @@ class ReviewSession:
             self._explanations.close()
         self._explanations = Explanations(ranking, self.dataset)
         threshold = ranking.detector.threshold_
-        where = border(ranking.scores, self.labels(), threshold=threshold, n=BATCH)
+        where = find_border(ranking.scores, self.labels(), threshold=threshold, n=BATCH)
         if where is None and ranking.detector.label_counts_.n_anomaly:
             where = threshold  # the anomalies that the model knows are not among these rows
         self.queue = Queue(ranking.scores, border=where, rows_of=self.explanations.rows_of)
@@ -135,7 +135,7 @@ class ReviewSession:
         _ = ranking.histogram, ranking.ranks  # kept from now on: the first page need not wait for them
         self.generation += 1
         self.training = self._find_training(ranking.detector)
-        known = self.store.known_to(ranking.detector.fingerprint_)
+        known = self.store.labels_of_fit(ranking.detector.fingerprint_)
         self._trained_labels = self.dataset.known if known is None else known
 
     @property
@@ -356,7 +356,7 @@ class ReviewSession:
             }
 
     def _describe_training(self) -> dict[str, Any]:
-        """What a refit takes from elsewhere, and what it cannot take since it was not found again."""
+        """Which training data a refit uses beside the review, and which could not be found again."""
         training = TrainingRows() if self.training is None else self.training
         return {"n_rows": len(training.y), "n_labelled": int(np.count_nonzero(training.y)), "lost": training.lost}
 

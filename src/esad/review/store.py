@@ -25,7 +25,7 @@ from esad.errors import DataFileError, InputError, OutputError
 from esad.review.dataset import ReviewDataset
 from esad.review.judgements import MAX_NOTE, VERDICTS, Entry, ImportedLine, Judgements, Opinion, check_reviewer
 
-__all__ = ["MAX_REQUEST", "Store"]
+__all__ = ["MAX_REQUEST", "JudgementStore"]
 
 MAX_REQUEST: Final = 80
 TELL_EVERY: Final = 500  # lines of an import
@@ -52,7 +52,7 @@ create table if not exists fits (
 _INSERT: Final = f"insert into journal values ({', '.join('?' * 9)})"
 
 
-class Store:
+class JudgementStore:
     """The journal in a file; `judgements` has what follows from it.
 
     Parameters
@@ -67,7 +67,8 @@ class Store:
     Examples
     --------
     >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder, Store(Path(folder) / "a.db", fingerprint="f", n_rows=9) as store:
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> with folder, JudgementStore(Path(folder.name) / "a.db", fingerprint="f", n_rows=9) as store:
     ...     _ = store.judge("r1", 4, "ann", "anomaly"), store.judge("r2", 5, "ann", "normal")
     ...     _ = store.judge("r1", 4, "ann", "anomaly")  # sent again: nothing new
     ...     _ = store.undo("r3", "ann")
@@ -93,7 +94,7 @@ class Store:
         except sqlite3.OperationalError as error:
             raise OutputError(f"The labels {str(self.path)!r} cannot be opened: {error}.") from error
         try:
-            with self._guarded():
+            with self._name_errors():
                 self._open(fingerprint, is_new)
             self._is_open = True
         except BaseException:
@@ -111,7 +112,7 @@ class Store:
             raise DataFileError(f"The labels {str(self.path)!r} were written by a newer version of esad. Upgrade.")
         if (fault := database.execute("pragma quick_check").fetchone()[0]) != "ok":
             raise sqlite3.DatabaseError(fault)
-        with self._writing():
+        with self._transaction():
             for statement in SCHEMA.split(";\n"):
                 database.execute(statement)
             if not any(column[1] == "imported_by" for column in database.execute("pragma table_info(journal)")):
@@ -127,7 +128,7 @@ class Store:
                 f"The labels {str(self.path)!r} belong to other data ({rows}). Name another file with --labels."
             )
         for row in database.execute("select * from journal order by number"):
-            self.judgements.enter(_entry(row))
+            self.judgements.enter(_to_entry(row))
 
     def __enter__(self) -> Self:
         return self
@@ -136,11 +137,11 @@ class Store:
         self.close()
 
     def __len__(self) -> int:
-        with self._guarded():
+        with self._name_errors():
             return int(self._database.execute("select count(*) from journal").fetchone()[0])
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         with self._lock:
             self._database.close()
 
@@ -161,7 +162,7 @@ class Store:
     def undo(self, request: str, reviewer: str) -> Entry | None:
         """Take the reviewer's last verdict back: the entry that says so, None where there is nothing to undo."""
         with self._lock:
-            known = self._known(request)
+            known = self._find_entry(request)
             if known is not None:
                 return self._check_same(known, reviewer=reviewer, entry="undo")
             last = self.judgements.recent(check_reviewer(reviewer), 1)
@@ -193,7 +194,7 @@ class Store:
                 latest[row, reviewer] = replace(opinion, verdict=verdict or opinion.verdict, note=note or opinion.note)
                 if n_done % TELL_EVERY == 0:
                     tell(n_done)
-            with self._writing():
+            with self._transaction():
                 self._database.executemany(_INSERT, ((one.number, uuid4().hex, *one[1:]) for one in entries))
             self.judgements.enter(*entries)
             return n_new
@@ -207,24 +208,24 @@ class Store:
         if not 1 <= len(request) <= MAX_REQUEST:
             raise InputError(f"The id of a request must have 1 to {MAX_REQUEST} characters. Got {len(request)}.")
         with self._lock:
-            if (known := self._known(request)) is not None:
+            if (known := self._find_entry(request)) is not None:
                 return self._check_same(known, row=row, reviewer=reviewer, entry=entry, note=note)
             when = _now()
-            with self._writing():
+            with self._transaction():
                 cells = (None, request, row, reviewer, entry, note, undoes, when, "")
                 cursor = self._database.execute(_INSERT, cells)
             made = Entry(int(cursor.lastrowid or 0), row, reviewer, entry, note, undoes, when)
             self.judgements.enter(made)
             return made
 
-    def _known(self, request: str) -> Entry | None:
-        with self._guarded():
+    def _find_entry(self, request: str) -> Entry | None:
+        with self._name_errors():
             found = self._database.execute("select * from journal where request = ?", (request,)).fetchone()
-        return None if found is None else _entry(found)
+        return None if found is None else _to_entry(found)
 
     @staticmethod
     def _check_same(known: Entry, **asked: object) -> Entry:
-        """The entry that a request made before; the id of one request is no id for another."""
+        """The entry that this request made before; refuses an id that was used for another request."""
         if any(getattr(known, name) != value for name, value in asked.items()):
             raise InputError("This request id was used before, for something else. Every request needs its own.")
         return known
@@ -234,12 +235,12 @@ class Store:
     def remember_fit(self, model: str, known: NDArray[np.int8]) -> None:
         """Keep the labels that a model was trained with, under the fingerprint of its training."""
         given = {str(row): int(known[row]) for row in np.flatnonzero(known)}
-        with self._writing():
+        with self._transaction():
             self._database.execute("insert or replace into fits values (?, ?)", (model, json.dumps(given)))
 
-    def known_to(self, model: str) -> NDArray[np.int8] | None:
-        """The labels that a model was trained with; None where it was not trained here."""
-        with self._guarded():
+    def labels_of_fit(self, model: str) -> NDArray[np.int8] | None:
+        """The labels that a model was trained with; None if it was not trained in this review."""
+        with self._name_errors():
             found = self._database.execute("select known from fits where model = ?", (model,)).fetchone()
         if found is None:
             return None
@@ -254,13 +255,13 @@ class Store:
         return int(self._database.execute(f"pragma {name}").fetchone()[0])
 
     @contextmanager
-    def _writing(self) -> Iterator[None]:
-        """One transaction: after a kill it was made whole or not at all."""
-        with self._guarded(), transaction(self._database):
+    def _transaction(self) -> Iterator[None]:
+        """A transaction: after a kill it is there whole or not at all."""
+        with self._name_errors(), transaction(self._database):
             yield
 
     @contextmanager
-    def _guarded(self) -> Iterator[None]:
+    def _name_errors(self) -> Iterator[None]:
         try:
             with self._lock:
                 yield
@@ -276,7 +277,7 @@ class Store:
             raise DataFileError(f"The labels {str(self.path)!r} are damaged or something else: {error}.") from error
 
 
-def _entry(cells: tuple[int, str, int, str, str, str, int | None, str, str]) -> Entry:
+def _to_entry(cells: tuple[int, str, int, str, str, str, int | None, str, str]) -> Entry:
     return Entry(cells[0], *cells[2:])
 
 

@@ -17,10 +17,10 @@ from esad.io.checks import Remark
 from esad.io.notes import DataSource, Notes
 from esad.labels import Labels
 from esad.review.dataset import ReviewDataset
-from esad.review.store import Store
+from esad.review.store import JudgementStore
 from esad.table.table import take_rows
 
-__all__ = ["RefitData", "TrainingRows", "training_finder"]
+__all__ = ["RefitData", "TrainingRows", "make_training_finder"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +58,7 @@ class RefitData:
 
     X: Any
     y: Labels
-    then: Labels
+    y_before: Labels
     is_added: NDArray[np.bool_]
 
     @classmethod
@@ -96,15 +96,15 @@ def _join_rows(parts: Sequence[Any]) -> Any:
     return np.concatenate(parts)
 
 
-def training_finder(
-    dataset: ReviewDataset, store: Store, source: DataSource, given: Path | None
+def make_training_finder(
+    dataset: ReviewDataset, store: JudgementStore, source: DataSource, given: Path | None
 ) -> Callable[[Detector], TrainingRows | None]:
-    """A way to find what a model learned from, where that is not the data under review; what was found is kept."""
+    """A function that reads what a model learned from, or gives None if that is the data under review; it caches."""
     found: dict[tuple[DataSource, ...], TrainingRows] = {}
 
     def learned_here(detector: Detector) -> bool:
         """Of a model that does not say what it learned from."""
-        known = store.known_to(detector.fingerprint_)
+        known = store.labels_of_fit(detector.fingerprint_)
         return known is not None or detector.learned_from(dataset.X, dataset.known)
 
     def find(detector: Detector) -> TrainingRows | None:
@@ -140,7 +140,7 @@ def _read_training_rows(sources: Sequence[DataSource], detector: Detector) -> Tr
             )
             known, rows = dataset.known, dataset.X
             if source.judgements:
-                with Store.of(Path(source.judgements), dataset) as store:
+                with JudgementStore.of(Path(source.judgements), dataset) as store:
                     known = store.judgements.labels(known)
                 rows, known = take_rows(rows, np.flatnonzero(known)), known[known != 0]
         except EsadError as error:
@@ -159,4 +159,4 @@ def _read_training_rows(sources: Sequence[DataSource], detector: Detector) -> Tr
 
 
 def _ignore_remark(remark: Remark) -> None:
-    """What the training file looks like was said when it was learned from."""
+    """Remarks on the training file were made when the model was fitted."""

@@ -32,8 +32,8 @@ __all__ = [
     "Threads",
     "WorkerProcesses",
     "call_pickled",
-    "engine_for",
-    "results",
+    "run_jobs",
+    "start_engine",
 ]
 
 ENGINES = ("local", "ray", "threads")
@@ -45,7 +45,7 @@ J = TypeVar("J")
 R = TypeVar("R")
 
 
-def engine_for(
+def start_engine(
     name: str, function: Callable[[J], R], *, n_jobs: int | None, address: str | None = None, n_most: int | None = None
 ) -> "Engine[J, R]":
     """The engine of a name.
@@ -75,10 +75,10 @@ def engine_for(
     return Threads(function, n_workers) if name == "threads" else WorkerProcesses(function, n_workers)
 
 
-def results(
+def run_jobs(
     engine: "Engine[J, R]", jobs: Iterable[J], *, is_busy: Callable[[R], bool] = lambda result: False
 ) -> Iterator[tuple[J, R | LostWorker]]:
-    """Every job with what finally came of it, in the order of coming; an error that the function raised is raised.
+    """Run all jobs, and yield each with its result as soon as it is there; errors of the function are raised.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""A run over shards: what is there already stays, what is missing is scored, what cannot be scored is set aside."""
+"""A run over shards: scores that exist stay, missing ones are made, and shards that fail are set aside."""
 
 import json
 import os
@@ -15,11 +15,11 @@ from esad.detectors.scored_file import AlarmRule
 from esad.errors import InputError, OutputError
 from esad.io.checks import Remark
 from esad.io.dialect import Reading
-from esad.scale.engines import LostWorker, engine_for, results
-from esad.scale.shards import BOOKS, Shard, plan
-from esad.scale.work import Answer, Common, Job, Record, attempt, file_hash, identity, stamp
+from esad.scale.engines import LostWorker, run_jobs, start_engine
+from esad.scale.shards import RECORDS_FOLDER, Shard, plan_shards
+from esad.scale.work import Job, JobResult, JobSettings, Record, hash_file, hash_parts, run_job, stamp_file
 
-__all__ = ["Outcome", "job_of", "score_shards", "settings_of"]
+__all__ = ["Outcome", "make_job", "make_settings", "score_shards"]
 
 
 @dataclass
@@ -114,7 +114,7 @@ def score_shards(
     sheet: str | None = None,
     max_unpacked: int | None = None,
     on_start: Callable[[int], None] | None = None,
-    on_done: Callable[[str, Answer | None], None] | None = None,
+    on_done: Callable[[str, JobResult | None], None] | None = None,
 ) -> Outcome:
     r"""Score every table of many into a folder, one file of scores for each.
 
@@ -170,8 +170,8 @@ def score_shards(
     if engine not in ("local", "ray"):
         raise InputError(f"The engine must be one of local, ray. Got {engine!r}.")
     folder = Path(out)
-    common = settings_of(model, id_column, alpha)
-    shards = plan([data] if isinstance(data, str | os.PathLike) else data, folder, form=form)
+    common = make_settings(model, id_column, alpha)
+    shards = plan_shards([data] if isinstance(data, str | os.PathLike) else data, folder, form=form)
     level = common.drift_level / len(shards)  # one for all together
     reading = Reading(
         decimal=decimal, date_format=date_format, encoding=encoding, sheet=sheet, max_unpacked=max_unpacked
@@ -185,12 +185,12 @@ def score_shards(
     jobs = []
     for shard in shards:
         try:
-            job = job_of(shard, folder, common)
+            job = make_job(shard, folder, common)
         except OSError as error:
             outcome.failures[shard.name] = f"Cannot read {shard.path!r}: {error.strerror}."
             continue
         record = Record.read(job.record)
-        if record is None or not record.vouches(job.identity, job.target):
+        if record is None or not record.matches(job.identity, job.target):
             jobs.append(job)
             continue
         outcome.records[shard.name] = record
@@ -198,9 +198,9 @@ def score_shards(
         if on_done is not None:
             on_done(shard.name, None)
     if jobs:
-        with engine_for(engine, attempt, n_jobs=n_jobs, address=address, n_most=len(jobs)) as workers:
-            for job, found in results(workers, jobs, is_busy=lambda answer: answer.state == "busy"):
-                answer = Answer("failed", reason=str(found)) if isinstance(found, LostWorker) else found
+        with start_engine(engine, run_job, n_jobs=n_jobs, address=address, n_most=len(jobs)) as workers:
+            for job, found in run_jobs(workers, jobs, is_busy=lambda answer: answer.state == "busy"):
+                answer = JobResult("failed", reason=str(found)) if isinstance(found, LostWorker) else found
                 if answer.state == "full":
                     told = f"{len(outcome.records)} of {counted(len(shards), 'file')} scored"
                     raise OutputError(f"{answer.reason} Free some space; the same command goes on ({told}).")
@@ -212,34 +212,34 @@ def score_shards(
                     on_done(job.name, answer)
     for text in dict.fromkeys(text for record in outcome.records.values() for text in record.warned):
         warnings.warn(text, UserWarning, stacklevel=2)
-    with atomic_path(folder / BOOKS / "summary.json") as temporary:
+    with atomic_path(folder / RECORDS_FOLDER / "summary.json") as temporary:
         temporary.write_text(json.dumps(outcome.to_json(), indent=1) + "\n", encoding="utf-8")
     return outcome
 
 
-def settings_of(model: str | os.PathLike[str], id_column: str | None, alpha: float | None) -> Common:
-    """What is the same for all shards of a run: the model and what is asked of it, checked."""
+def make_settings(model: str | os.PathLike[str], id_column: str | None, alpha: float | None) -> JobSettings:
+    """Check the model and the options, and give what is the same for all shards of a run."""
     from esad.detectors.model_file import load
     from esad.score.drift import LEVEL
 
     detector = load(model)
     if detector.inputs_.kind != "table":
         raise InputError("Shards are tables, and the model was trained on pictures. Score its folders one by one.")
-    return Common(
+    return JobSettings(
         model=os.path.abspath(model),
-        model_hash=file_hash(model),
+        model_hash=hash_file(model),
         id_column=id_column,
         last_rank=AlarmRule.of(detector, alpha=alpha).last_rank,
         drift_level=LEVEL,
     )
 
 
-def job_of(shard: Shard, folder: Path, common: Common) -> Job:
+def make_job(shard: Shard, folder: Path, common: JobSettings) -> Job:
     """The job of one shard."""
-    stamped = stamp(shard.path)
+    stamped = stamp_file(shard.path)
     target = os.path.abspath(shard.target)
     said = {name: value for name, value in common.said.items() if name != "max_unpacked"}
-    named = identity(
+    named = hash_parts(
         common.model_hash, stamped, common.id_column, common.last_rank, Path(target).name, *([said] if said else [])
     )
     return Job(
@@ -254,14 +254,14 @@ def job_of(shard: Shard, folder: Path, common: Common) -> Job:
 
 
 def _record_path(folder: Path, name: str) -> Path:
-    return folder / BOOKS / f"{name}.json"
+    return folder / RECORDS_FOLDER / f"{name}.json"
 
 
 def _make_folders(folder: Path, shards: Sequence[Shard]) -> None:
     """Make what is missing; refuse a folder that holds files of others where scores shall go."""
     if folder.exists() and not folder.is_dir():
         raise OutputError(f"Cannot write to {str(folder)!r}: it is a file. Scores of shards need a folder.")
-    if not (folder / BOOKS).is_dir():
+    if not (folder / RECORDS_FOLDER).is_dir():
         foreign = [shard.target for shard in shards if os.path.lexists(shard.target)]
         if foreign:
             raise OutputError(f"{foreign[0]!r} exists and is not of an earlier run. Choose another folder.")
@@ -276,7 +276,7 @@ def _make_folders(folder: Path, shards: Sequence[Shard]) -> None:
 
 def _find_leftovers(folder: Path, shards: Sequence[Shard]) -> tuple[str, ...]:
     """Shards of earlier runs that are not among these."""
-    books = folder / BOOKS
+    books = folder / RECORDS_FOLDER
     known = {f"{shard.name}.json" for shard in shards} | {"summary.json"}
     there = {path.relative_to(books).as_posix() for path in books.rglob("*.json")}
     return tuple(sorted(name.removesuffix(".json") for name in there - known))

@@ -10,9 +10,9 @@ from esad.core.text import counted
 from esad.errors import DataFileError, InputError, OutputError
 from esad.io.files import SUFFIXES, is_table
 
-__all__ = ["BOOKS", "FORMATS", "Shard", "plan"]
+__all__ = ["FORMATS", "RECORDS_FOLDER", "Shard", "plan_shards"]
 
-BOOKS = "_esad"  # folder below the scores; readers of whole folders skip names that begin so
+RECORDS_FOLDER = "_esad"  # folder below the scores; readers of whole folders skip names that begin so
 FORMATS = {"csv": ".csv", "parquet": ".parquet", "xlsx": ".xlsx"}
 
 
@@ -33,7 +33,7 @@ class Shard:
     target: str
 
 
-def plan(data: Iterable[str | os.PathLike[str]], out: Path, *, form: str | None = None) -> list[Shard]:
+def plan_shards(data: Iterable[str | os.PathLike[str]], out: Path, *, form: str | None = None) -> list[Shard]:
     """The shards that files, folders and patterns stand for, in the order of their names.
 
     Parameters
@@ -54,7 +54,7 @@ def plan(data: Iterable[str | os.PathLike[str]], out: Path, *, form: str | None 
     ...     day.mkdir()
     ...     for name in ("a.csv", "b.tsv", "_SUCCESS"):
     ...         _ = (day / name).write_text("x")
-    ...     [shard.name for shard in plan([folder], Path(folder, "scores"))]
+    ...     [shard.name for shard in plan_shards([folder], Path(folder, "scores"))]
     ['day=1/a.csv', 'day=1/b.tsv']
     """
     if form is not None and form not in FORMATS:

@@ -1,4 +1,4 @@
-"""What a worker does with a shard: score it block by block, and leave scores and their record, or nothing.
+"""What a worker does with a shard: score it block by block, and write the scores and a record of them, or nothing.
 
 A record is a small JSON file beside the scores, written after them: by which model they were made, from which file,
 with what outcome. Scores without their record, or whose record tells of another model, file or setting, do not count.
@@ -26,7 +26,7 @@ from esad.io.dialect import Reading
 if TYPE_CHECKING:
     from esad.detectors.base import Detector
 
-__all__ = ["Answer", "Common", "Job", "Record", "attempt", "file_hash", "identity", "stamp"]
+__all__ = ["Job", "JobResult", "JobSettings", "Record", "hash_file", "hash_parts", "run_job", "stamp_file"]
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Record:
     warned: tuple[str, ...] = ()
 
     def write(self, path: str) -> None:
-        """Keep it."""
+        """Write the record to a path."""
         with atomic_path(path) as temporary:
             temporary.write_text(json.dumps(asdict(self)), encoding="utf-8")
 
@@ -82,8 +82,8 @@ class Record:
         except (OSError, ValueError, TypeError, KeyError):
             return None
 
-    def vouches(self, identity: str, target: str) -> bool:
-        """Whether the scores at `target` are whole and what is asked for."""
+    def matches(self, identity: str, target: str) -> bool:
+        """Whether the scores at `target` are whole and were made from the same model, file and settings."""
         try:
             return self.identity == identity and os.path.getsize(target) == self.n_bytes
         except OSError:
@@ -91,7 +91,7 @@ class Record:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Common:
+class JobSettings:
     """What all jobs of a run share.
 
     Attributes
@@ -115,7 +115,7 @@ class Common:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Job(Common):
+class Job(JobSettings):
     """One shard to score, as plain values.
 
     Attributes
@@ -139,43 +139,43 @@ class Job(Common):
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What came of a job: done, busy (another run is at work on it), failed, with the reason, or full (the disk is)."""
+class JobResult:
+    """What came of a job: done, busy (another run works on it), failed (with the reason), or full (the disk is)."""
 
     state: Literal["done", "busy", "failed", "full"]
     record: Record | None = None
     reason: str = ""
 
 
-def attempt(job: Job) -> Answer:
-    """Score a shard, unless that is done or under way; whatever is wrong with it becomes the answer."""
+def run_job(job: Job) -> JobResult:
+    """Score a shard, unless that is done or under way; an error becomes the result."""
     try:
-        with _claimed(f"{job.record}.lock") as mine:
+        with _claim_shard(f"{job.record}.lock") as mine:
             if not mine:
-                return Answer("busy")
+                return JobResult("busy")
             record = Record.read(job.record)
-            if record is None or not record.vouches(job.identity, job.target):
+            if record is None or not record.matches(job.identity, job.target):
                 _remove_stale(job, record)
                 with warnings.catch_warnings(record=True) as warned:
                     warnings.simplefilter("always", UserWarning)
                     record = _score(job)
                 record = replace(record, warned=tuple(dict.fromkeys(str(each.message) for each in warned)))
                 record.write(job.record)
-            return Answer("done", record)
+            return JobResult("done", record)
     except (EsadError, OSError) as error:
         cause = error if isinstance(error, OSError) else error.__cause__
         is_full = isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT)
-        return Answer("full" if is_full else "failed", reason=str(error))
+        return JobResult("full" if is_full else "failed", reason=str(error))
     except MemoryError:
-        return Answer("failed", reason="There is not enough memory for it.")
+        return JobResult("failed", reason="There is not enough memory for it.")
     except Exception as error:  # one shard must not cost the others, whatever is in it
-        return Answer("failed", reason=f"{type(error).__name__}: {error}")
+        return JobResult("failed", reason=f"{type(error).__name__}: {error}")
 
 
 def _score(job: Job) -> Record:
     started = time.perf_counter()
     _check_unchanged(job)
-    detector = _model(job.model, job.model_hash)
+    detector = _load_model(job.model, job.model_hash)
     source = open_source(
         job.path,
         detector,
@@ -217,22 +217,22 @@ def _remove_stale(job: Job, record: Record | None) -> None:
 
 
 @functools.lru_cache(maxsize=1)
-def _model(path: str, expected: str) -> "Detector":
+def _load_model(path: str, expected: str) -> "Detector":
     from esad.detectors.model_file import load
 
-    if file_hash(path) != expected:
+    if hash_file(path) != expected:
         raise ModelFileError(f"The model {path!r} is not the one that the run began with.")
     return load(path)
 
 
 def _check_unchanged(job: Job) -> None:
-    if stamp(job.path) != job.stamp:
+    if stamp_file(job.path) != job.stamp:
         raise DataFileError(f"{job.path!r} has changed since the run began. Score it again.")
 
 
 @contextlib.contextmanager
-def _claimed(path: str) -> Iterator[bool]:
-    """Whether nobody else is at work on a shard; the claim of a process that dies ends with it.
+def _claim_shard(path: str) -> Iterator[bool]:
+    """Claim a shard for this process; yields False where another one works on it. A claim ends with its process.
 
     It saves work and is not what keeps results whole: where the system has no such locks, two runs write the same.
     """
@@ -257,18 +257,18 @@ def _claimed(path: str) -> Iterator[bool]:
                 os.unlink(path)
 
 
-def identity(*parts: object) -> str:
-    """A name for what decides the scores of a shard."""
+def hash_parts(*parts: object) -> str:
+    """A hash of everything that decides the scores of a shard."""
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
 
-def file_hash(path: str | os.PathLike[str]) -> str:
+def hash_file(path: str | os.PathLike[str]) -> str:
     """SHA-256 of a file."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def stamp(path: str | os.PathLike[str]) -> tuple[int, int]:
+def stamp_file(path: str | os.PathLike[str]) -> tuple[int, int]:
     """Size and time of change, by which a file is taken to be the same."""
     status = os.stat(path)
     return status.st_size, status.st_mtime_ns

@@ -31,11 +31,11 @@ from esad.report.style import COLOURS
 from esad.serve import bodies, documents
 from esad.serve.batching import Batcher, RowScores
 from esad.serve.bodies import RequestRows
-from esad.serve.fair_queue import Gate, Shares
+from esad.serve.fair_queue import FairPlaces, Gate
 from esad.serve.keys import Keys
 from esad.serve.metrics import MEDIA_TYPE, Metrics
-from esad.serve.model import Models, Served
-from esad.web.answers import application
+from esad.serve.model import ModelFile, ServedModel
+from esad.web.answers import make_application
 from esad.web.guard import PAGE_POLICY, Guard, Limits
 from esad.web.pages import PageFiles, load_templates, read_files, send_file
 
@@ -118,7 +118,7 @@ class Service:
     def __init__(self, path: Path, settings: ServiceSettings | None = None) -> None:
         self._settings = settings or ServiceSettings()
         self.metrics = Metrics()
-        self.models = Models(
+        self.model_file = ModelFile(
             path,
             self.metrics,
             accept_new_columns=self._settings.accept_new_columns,
@@ -128,13 +128,13 @@ class Service:
         self._batcher = Batcher(self.metrics, max_seconds=max_seconds)
         self._reading = Gate(_N_THREADS, max_seconds=max_seconds)
         self._explaining = Gate(1, max_seconds=max_seconds)
-        self._shares = Shares(self._settings.limits.requests)
+        self._shares = FairPlaces(self._settings.limits.requests)
         self._bodies = bodies.BodyReader()
         self._readers = ThreadPoolExecutor(_N_THREADS, thread_name_prefix="esad-read")
         self._explainers = ThreadPoolExecutor(1, thread_name_prefix="esad-explain")
         self._loaders = ThreadPoolExecutor(1, thread_name_prefix="esad-load")
         self._tasks: set[asyncio.Task[Any]] = set()
-        app = application("esad serve", openapi_url=None, lifespan=self._lifespan)
+        app = make_application("esad serve", openapi_url=None, lifespan=self._lifespan)
         self._add_routes(app)
         self.metrics.routes |= {route.path for route in app.routes if isinstance(route, Route)}
         self._app = app
@@ -169,7 +169,7 @@ class Service:
         return _Json(_score_document(rows, scored))
 
     def _add_routes(self, app: FastAPI) -> None:
-        refusals = documents.problems(400, 403, 408, 413, 415, 422, 429)
+        refusals = documents.describe_refusals(400, 403, 408, 413, 415, 422, 429)
         app.post("/score", responses={200: {"model": documents.Scores}, **refusals}, response_class=_Json)(self._score)
 
         @app.post("/explain", responses={200: {"model": documents.Explained}, **refusals}, response_class=_Json)
@@ -183,30 +183,36 @@ class Service:
             self.metrics.explained_rows.inc(rows.n_rows)
             return _Json(found)
 
-        described = {200: {"model": documents.Description}, **documents.problems(429)}
+        described = {200: {"model": documents.Description}, **documents.describe_refusals(429)}
 
         @app.get("/model", responses=described, response_class=_Json)
         async def model(request: Request) -> Response:
             """Say what the model is: its columns or the size of its pictures, its threshold, what it learned from."""
             self._admit(request, None)
-            return _Json(self.models.current.description())
+            return _Json(self.model_file.current.description())
 
-        @app.get("/health", responses={200: {"model": documents.Health}, **documents.problems()}, response_class=_Json)
+        @app.get(
+            "/health",
+            responses={200: {"model": documents.Health}, **documents.describe_refusals()},
+            response_class=_Json,
+        )
         async def health() -> Response:
             """Tell that the service answers, with which model, and what is wrong with a newer one; needs no key."""
-            served = self.models.current
+            served = self.model_file.current
             takes = served.detector.inputs_.kind
-            found = {"status": "ok", "model": served.identity(), "takes": takes, "problem": self.models.problem}
+            found = {"status": "ok", "model": served.identity(), "takes": takes, "problem": self.model_file.problem}
             return _Json(found)
 
-        @app.get("/ready", responses={200: {"model": documents.Ready}, **documents.problems()}, response_class=_Json)
+        @app.get(
+            "/ready", responses={200: {"model": documents.Ready}, **documents.describe_refusals()}, response_class=_Json
+        )
         async def ready() -> Response:
             """Tell whether a request would be answered now: 503 while too many wait or it stops; needs no key."""
             if self._batcher.is_full or self._reading.is_full:
                 raise RequestError(503, "Too much is waiting.", {"retry-after": "1"})
             return _Json({"status": "ready"})
 
-        @app.get("/metrics", responses=documents.problems(403, 429), response_class=_Text)
+        @app.get("/metrics", responses=documents.describe_refusals(403, 429), response_class=_Text)
         async def metrics(request: Request) -> Response:
             """Counters for Prometheus."""
             self._admit(request, "metrics")
@@ -216,18 +222,18 @@ class Service:
         async def reload(request: Request) -> Response:
             """Read the model file again; one that cannot be used is refused, and the model stays. Needs a key."""
             self._admit_owner(request)
-            if (outcome := await self._in(self._loaders, self.models.reload)) == "failed":
-                raise RequestError(422, f"The model stays as it was. {self.models.problem}")
-            return _Json({"outcome": outcome, "model": self.models.current.identity()})
+            if (outcome := await self._in(self._loaders, self.model_file.reload)) == "failed":
+                raise RequestError(422, f"The model stays as it was. {self.model_file.problem}")
+            return _Json({"outcome": outcome, "model": self.model_file.current.identity()})
 
-        rolled = {200: {"model": documents.Reloaded}, **documents.problems(403, 409, 429)}
+        rolled = {200: {"model": documents.Reloaded}, **documents.describe_refusals(403, 409, 429)}
 
         @app.post("/rollback", responses=rolled, response_class=_Json)
         async def rollback(request: Request) -> Response:
             """Serve the model that served before, until the file changes or is read again. Needs a key."""
             self._admit_owner(request)
-            await self._in(self._loaders, self.models.roll_back)
-            return _Json({"outcome": "rolled back", "model": self.models.current.identity()})
+            await self._in(self._loaders, self.model_file.roll_back)
+            return _Json({"outcome": "rolled back", "model": self.model_file.current.identity()})
 
         for path, file in (("/", "index.html"), ("/docs", "docs.html")):
             app.get(path, include_in_schema=False)(functools.partial(_send_page, file))
@@ -236,13 +242,15 @@ class Service:
         @app.get("/openapi.json", include_in_schema=False)
         async def openapi(request: Request) -> Response:
             self._admit(request, None)
-            return _Json(documents.openapi(self._app, self.models.current, with_keys=self._settings.keys is not None))
+            return _Json(
+                documents.make_openapi(self._app, self.model_file.current, with_keys=self._settings.keys is not None)
+            )
 
     # ------------------------------------------------------------------ the model
 
     def hang_up(self) -> None:
         """Begin a reload; for SIGHUP."""
-        task = asyncio.get_running_loop().create_task(self._in(self._loaders, self.models.reload))
+        task = asyncio.get_running_loop().create_task(self._in(self._loaders, self.model_file.reload))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -266,8 +274,8 @@ class Service:
         """Look for a new file now and then."""
         while self._settings.watch_seconds is not None:
             await asyncio.sleep(self._settings.watch_seconds)
-            if self.models.changed():
-                await self._in(self._loaders, self.models.reload)
+            if self.model_file.has_changed():
+                await self._in(self._loaders, self.model_file.reload)
 
     # ------------------------------------------------------------------ requests
 
@@ -299,7 +307,7 @@ class Service:
 
     def _count_answer(self, scope: Scope, status: int, seconds: float) -> None:
         """Count an answer, and write it into the log of accesses."""
-        self.metrics.answered(scope["path"], status, seconds)
+        self.metrics.count_answer(scope["path"], status, seconds)
         if _ACCESS.isEnabledFor(logging.INFO):
             state = scope["state"]
             line = {
@@ -318,7 +326,7 @@ class Service:
     async def _take_rows(self, request: Request, scope: str, max_rows: int) -> AsyncIterator[RequestRows]:
         """What a request asks about, in the form of the model that serves now, for a block that may take so long."""
         self._admit(request, scope)
-        served = self.models.current
+        served = self.model_file.current
         media_type, options = _parse_media_type(request)
         taken = bodies.media_types(served.detector.inputs_.kind)
         if media_type not in taken or options.get("charset", "utf-8") not in ("utf-8", "utf8", "us-ascii"):
@@ -427,7 +435,7 @@ def _row_names(rows: RequestRows) -> Iterable[dict[str, Any]]:
 
 
 def _score_document(rows: RequestRows, scored: RowScores) -> dict[str, Any]:
-    served: Served = rows.served
+    served: ServedModel = rows.served
     threshold = served.detector.threshold_
     all_scores, p_values = scored
     scores, flagged = all_scores.tolist(), (all_scores > threshold).tolist()

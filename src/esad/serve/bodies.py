@@ -28,7 +28,7 @@ from esad.io.dialect import Reading
 from esad.io.limits import FileLimits, Readers
 from esad.io.notes import Notes
 from esad.preprocess.image import as_images
-from esad.serve.model import Served
+from esad.serve.model import ServedModel
 from esad.table.columns import Values, read_array
 from esad.table.parse import parse_amounts, parse_written_dates
 from esad.table.table import Column, Schema, Table
@@ -64,7 +64,7 @@ _SCALARS = {str, int, float, bool, type(None)}
 class RequestRows:
     """What one request asks about: rows in the form of the model, and what they are called."""
 
-    served: Served
+    served: ServedModel
     X: Table | NDArray[Any]
     ids: Sequence[Any] | None = None
 
@@ -89,7 +89,7 @@ class BodyReader:
         """End the processes."""
         self._readers.close()
 
-    def read(self, media_type: str, body: bytes, served: Served, *, max_rows: int) -> RequestRows:
+    def read(self, media_type: str, body: bytes, served: ServedModel, *, max_rows: int) -> RequestRows:
         """Rows of a body of one of `media_types`, other than uploads.
 
         Raises
@@ -110,30 +110,30 @@ class BodyReader:
         }
         return readers[media_type]()
 
-    def read_uploads(self, uploads: Sequence[tuple[str, bytes]], served: Served, *, max_rows: int) -> RequestRows:
+    def read_uploads(self, uploads: Sequence[tuple[str, bytes]], served: ServedModel, *, max_rows: int) -> RequestRows:
         """Pictures that came as files of a form, with their names."""
         if not uploads:
             raise RequestError(422, "The form has no file. Send PNG or JPEG pictures as files.")
         found = self._read_pictures([(f"{name!r}", content) for name, content in uploads], served, max_rows)
         return replace(found, ids=[name for name, _ in uploads])
 
-    def _read_parquet(self, body: bytes, served: Served, max_rows: int) -> RequestRows:
+    def _read_parquet(self, body: bytes, served: ServedModel, max_rows: int) -> RequestRows:
         schema = _schema_of(served)
-        limits = FileLimits(rows=max_rows, columns=_most_columns(served), unpacked_bytes=MAX_UNPACKED)
+        limits = FileLimits(rows=max_rows, columns=_max_columns(served), unpacked_bytes=MAX_UNPACKED)
         id_name = served.detector.notes_.get("id_column")
         known = [*schema.names, *([] if id_name is None else [id_name])] if schema.named else None
-        with _temporary(body, ".parquet") as path:
+        with _write_temporary(body, ".parquet") as path:
             self._readers.check_parquet(path, limits, known=known)
             return _read_table(path, served, max_rows)
 
-    def _read_pictures(self, named: Sequence[tuple[str, bytes]], served: Served, max_rows: int) -> RequestRows:
+    def _read_pictures(self, named: Sequence[tuple[str, bytes]], served: ServedModel, max_rows: int) -> RequestRows:
         """PNG and JPEG files."""
         _check_count(len(named), max_rows)
         with tempfile.TemporaryDirectory(prefix="esad-") as folder, contextlib.ExitStack() as renamed:
             for number, (name, content) in enumerate(named):
                 path = Path(folder) / f"{number:08d}.png"
                 path.write_bytes(content)
-                renamed.enter_context(_naming(path, name))
+                renamed.enter_context(_rename_in_errors(path, name))
             limits = FileLimits(unpacked_bytes=MAX_UNPACKED, seconds=PICTURE_SECONDS)
             images = self._readers.read_pictures(Path(folder), limits, shape=served.detector.inputs_.shape)
         return RequestRows(served, images)
@@ -142,11 +142,11 @@ class BodyReader:
 # ---------------------------------------------------------------------- JSON
 
 
-def read_json(body: bytes, served: Served, max_rows: int) -> RequestRows:
+def read_json(body: bytes, served: ServedModel, max_rows: int) -> RequestRows:
     """Rows that are objects {column: value}, or lists of values."""
     if body.count(b"[") + body.count(b"{") > 10 * max_rows + len(body) // 64:  # each would become an object in memory
         raise RequestError(413, "There are too many lists and objects in the body. Send less at a time.")
-    document = _document(body)
+    document = _parse_document(body)
     rows, given = document["rows"], document.get("columns")
     _check_count(len(rows), max_rows)
     id_name = served.detector.notes_.get("id_column")
@@ -168,10 +168,10 @@ def read_json(body: bytes, served: Served, max_rows: int) -> RequestRows:
         raise RequestError(422, "`rows` must be objects {column: value}, or lists of values, all of one sort.")
     if ids is not None:
         _check_scalars(ids, str(id_name))
-    return RequestRows(served, _table_of(cells, served), ids)
+    return RequestRows(served, _make_table(cells, served), ids)
 
 
-def _document(body: bytes) -> dict[str, Any]:
+def _parse_document(body: bytes) -> dict[str, Any]:
     """The JSON document, its outer form checked."""
     try:
         document = from_json(body, allow_inf_nan=False, cache_strings="keys")
@@ -189,7 +189,7 @@ def _document(body: bytes) -> dict[str, Any]:
 
 def _cells_of_objects(rows: list[dict[str, Any]], names: Sequence[str]) -> list[tuple[Any, ...]]:
     try:
-        return list(map(_picker(names), rows))
+        return list(map(_make_picker(names), rows))
     except KeyError as error:
         missing = error.args[0]
         number = next(number for number, row in enumerate(rows) if missing not in row)
@@ -209,17 +209,17 @@ def _cells_of_lists(rows: list[list[Any]], given: Sequence[str], names: Sequence
             raise SchemaError(f"Every row must have {len(given)} values. Row {number} has {len(row)}.")
     if tuple(given) == tuple(names):
         return rows
-    return list(map(_picker([places[name] for name in names]), rows))
+    return list(map(_make_picker([places[name] for name in names]), rows))
 
 
-def _picker(keys: Sequence[Any]) -> Callable[[Any], tuple[Any, ...]]:
-    """Gives the values of some keys, as a tuple even of one."""
+def _make_picker(keys: Sequence[Any]) -> Callable[[Any], tuple[Any, ...]]:
+    """A function that gives the values of these keys as a tuple, even for one key."""
     if len(keys) == 1:
         return lambda row: (row[keys[0]],)
     return operator.itemgetter(*keys)
 
 
-def _table_of(cells: Sequence[Sequence[Any]], served: Served) -> Table:
+def _make_table(cells: Sequence[Sequence[Any]], served: ServedModel) -> Table:
     """Rows of cells as a table in the form of training; numbers alone, the usual case, in one go."""
     schema = _schema_of(served)
     if served.takes_numbers and set(map(type, itertools.chain.from_iterable(cells))) <= _NUMBERS:
@@ -266,18 +266,18 @@ def _check_scalars(cells: Sequence[Any], name: str) -> None:
 # ---------------------------------------------------------------------- files
 
 
-def _read_text(body: bytes, suffix: str, served: Served, max_rows: int) -> RequestRows:
+def _read_text(body: bytes, suffix: str, served: ServedModel, max_rows: int) -> RequestRows:
     """Rows of a text with separators; the suffix says which."""
     header = re.match(rb'(?:\xef\xbb\xbf)?(?:"?sep=[^\r\n]*)?\s*[^\r\n]*', body)
     assert header is not None  # an empty one at least
     n_columns = sum(map(header[0].count, (b",", b";", b"\t", b"|")))
-    if n_columns > (most := _most_columns(served)):
+    if n_columns > (most := _max_columns(served)):
         raise RequestError(413, f"A table for this model may have {most:,} columns. Got {n_columns:,}.")
-    with _temporary(body, suffix) as path:
+    with _write_temporary(body, suffix) as path:
         return _read_table(path, served, max_rows)
 
 
-def _read_table(path: Path, served: Served, max_rows: int) -> RequestRows:
+def _read_table(path: Path, served: ServedModel, max_rows: int) -> RequestRows:
     """Rows of a file, read as `esad score` reads it."""
     source = open_source(path, served.detector, on_remark=None)
     blocks: list[Block] = []
@@ -294,7 +294,7 @@ def _read_table(path: Path, served: Served, max_rows: int) -> RequestRows:
     return RequestRows(served, schema.align(table), ids)
 
 
-def _read_npy(body: bytes, served: Served, max_rows: int) -> RequestRows:
+def _read_npy(body: bytes, served: ServedModel, max_rows: int) -> RequestRows:
     """An array file of numbers: nothing that could run code, no more than its bytes can hold."""
     file = io.BytesIO(body)
     try:
@@ -325,18 +325,18 @@ def _read_npy(body: bytes, served: Served, max_rows: int) -> RequestRows:
 
 
 @contextlib.contextmanager
-def _temporary(body: bytes, suffix: str) -> Iterator[Path]:
-    """The body as a file of its own, for readers that want one."""
+def _write_temporary(body: bytes, suffix: str) -> Iterator[Path]:
+    """Write the body to a temporary file, for readers that need one."""
     with tempfile.TemporaryDirectory(prefix="esad-") as folder:
         path = Path(folder) / f"body{suffix}"
         path.write_bytes(body)
-        with _naming(path, "the body"):
+        with _rename_in_errors(path, "the body"):
             yield path
 
 
 @contextlib.contextmanager
-def _naming(path: Path, name: str) -> Iterator[None]:
-    """Errors that name a temporary file name what was sent instead."""
+def _rename_in_errors(path: Path, name: str) -> Iterator[None]:
+    """Let errors name what was sent instead of the temporary file."""
     try:
         yield
     except InputError as error:
@@ -349,7 +349,7 @@ def _naming(path: Path, name: str) -> Iterator[None]:
 # ---------------------------------------------------------------------- limits
 
 
-def _schema_of(served: Served) -> Schema:
+def _schema_of(served: ServedModel) -> Schema:
     """The columns of a model that takes tables."""
     schema = served.detector.inputs_.schema
     assert schema is not None  # the model takes tables
@@ -364,6 +364,6 @@ def _check_count(n_rows: int, max_rows: int) -> None:
         raise RequestError(413, f"A request may have {max_rows:,} rows or pictures. Send less at a time.")
 
 
-def _most_columns(served: Served) -> int:
-    """Far more columns than the model has are refused."""
+def _max_columns(served: ServedModel) -> int:
+    """How many columns a body may have: more than the model has, but not far more."""
     return 1000 + 20 * len(_schema_of(served).columns)

@@ -7,7 +7,7 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel, Field
 
 from esad.serve import bodies
-from esad.serve.model import Served
+from esad.serve.model import ServedModel
 from esad.table.table import Schema
 
 __all__ = [
@@ -22,8 +22,8 @@ __all__ = [
     "Reloaded",
     "Score",
     "Scores",
-    "openapi",
-    "problems",
+    "describe_refusals",
+    "make_openapi",
 ]
 
 _DESCRIPTION = """Scores rows or pictures with one trained model: the higher, the more anomalous.
@@ -154,12 +154,12 @@ class Problem(BaseModel):
     error: _Error
 
 
-def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """The refusals of a route for its OpenAPI entry, those of every route included."""
+def describe_refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """The refusals of a route for its OpenAPI entry, with those that every route has."""
     return {status: {"model": Problem, "description": _REFUSALS[status]} for status in (401, 421, 503, *statuses)}
 
 
-def openapi(app: FastAPI, served: Served, *, with_keys: bool) -> dict[str, Any]:
+def make_openapi(app: FastAPI, served: ServedModel, *, with_keys: bool) -> dict[str, Any]:
     """The OpenAPI document of the service while it serves this model."""
     document = get_openapi(title=app.title, version=app.version, description=_DESCRIPTION, routes=app.routes)
     content = _request_content(served)
@@ -174,7 +174,7 @@ def openapi(app: FastAPI, served: Served, *, with_keys: bool) -> dict[str, Any]:
     return document
 
 
-def _request_content(served: Served) -> dict[str, Any]:
+def _request_content(served: ServedModel) -> dict[str, Any]:
     schema = served.detector.inputs_.schema
     binary = {"schema": {"type": "string", "format": "binary"}}
     if schema is None:
@@ -185,7 +185,7 @@ def _request_content(served: Served) -> dict[str, Any]:
         pictures = {"schema": {"type": "string", "format": "binary", "description": told}}
         return {bodies.PNG: pictures, bodies.JPEG: pictures, bodies.MULTIPART: {"schema": form}, bodies.NPY: binary}
     example = {column.name: _EXAMPLE_CELLS[column.kind] for column in schema.columns}
-    text = f"{_line(example)}\n{_line(example.values())}\n"
+    text = f"{_to_csv_line(example)}\n{_to_csv_line(example.values())}\n"
     return {
         bodies.JSON: {"schema": _json_schema(schema), "example": {"rows": [example]}},
         bodies.CSV: {"schema": {"type": "string"}, "example": text},
@@ -214,7 +214,7 @@ def _json_schema(schema: Schema) -> dict[str, Any]:
     return {"type": "object", "properties": {"rows": rows}, "required": ["rows"], "additionalProperties": False}
 
 
-def _line(cells: Any) -> str:
+def _to_csv_line(cells: Any) -> str:
     """A line of CSV."""
     texts = ["true" if cell is True else str(cell) for cell in cells]
     return ",".join('"' + text.replace('"', '""') + '"' if set(text) & set(',"\n') else text for text in texts)

@@ -1,4 +1,4 @@
-"""Whose turn it is: callers who ask at the same time get equal shares of the work, whatever the size of their requests.
+"""A fair queue: callers who ask at the same time get equal shares of the work, whatever the size of their requests.
 
 Self-clocked fair queueing (Golestani 1994). A request that costs c is stamped
 
@@ -20,7 +20,7 @@ from typing import Generic, TypeVar
 
 from esad.errors import RequestError
 
-__all__ = ["FairQueue", "Gate", "Shares"]
+__all__ = ["FairPlaces", "FairQueue", "Gate"]
 
 T = TypeVar("T")
 _MEMORY = 0.9  # what counts of the seconds and costs before, each time that there are new ones
@@ -164,8 +164,8 @@ class Gate:
                 return
 
 
-class Shares:
-    """Places that no caller can take away from the others.
+class FairPlaces:
+    """A number of places, of which no caller can take those of the others.
 
     Of n places and k callers who have some, each may have n / (k + 1): a newcomer always finds one.
 
@@ -175,7 +175,7 @@ class Shares:
 
     Examples
     --------
-    >>> shares = Shares(4)
+    >>> shares = FairPlaces(4)
     >>> [shares.take("a") for _ in range(3)], shares.take("b")
     ([True, True, False], True)
     """

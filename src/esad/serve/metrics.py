@@ -21,7 +21,7 @@ class Metrics:
     --------
     >>> metrics = Metrics()
     >>> metrics.routes.add("/score")
-    >>> metrics.answered("/score", 200, 0.01)
+    >>> metrics.count_answer("/score", 200, 0.01)
     >>> 'esad_requests_total{route="/score",status="200"} 1.0' in metrics.text().decode()
     True
     """
@@ -54,14 +54,14 @@ class Metrics:
             registry=registry,
         )
 
-    def answered(self, path: str, status: int, seconds: float) -> None:
-        """Count an answer; paths that do not exist are one route, whatever they are."""
+    def count_answer(self, path: str, status: int, seconds: float) -> None:
+        """Count an answer; all paths that do not exist count as one route."""
         route = path if path in self.routes else "other"
         self._requests.labels(route, str(status)).inc()
         self._seconds.labels(route).observe(seconds)
 
-    def serves(self, version: str, method: str, file: str) -> None:
-        """Name the model."""
+    def name_model(self, version: str, method: str, file: str) -> None:
+        """Set which model is being served."""
         self._model.clear()
         self._model.labels(version, method, file).set(1)
 

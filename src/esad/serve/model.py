@@ -22,7 +22,7 @@ from esad.explain.reasons import plain_cell
 from esad.persist.signature import signature_path, verify
 from esad.serve.metrics import Metrics
 
-__all__ = ["Models", "Served"]
+__all__ = ["ModelFile", "ServedModel"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ _Stamp = tuple[int, int, int]
 
 
 @dataclass(frozen=True, eq=False)
-class Served:
+class ServedModel:
     """A model and what tells it from others.
 
     Parameters
@@ -101,7 +101,7 @@ class Served:
         return {"file": self.file, "version": self.version, "method": self.method, "loaded_at": self.loaded_at}
 
 
-class Models:
+class ModelFile:
     """A model file and the model read from it; a file that cannot be used leaves the model as it was.
 
     Parameters
@@ -128,20 +128,20 @@ class Models:
         self._path, self._metrics, self._accept_new_columns = path, metrics, accept_new_columns
         self._require_signature = require_signature
         self._lock = threading.Lock()
-        self._seen = self._stamps()
+        self._last_stamps = self._stamps()
         self.problem: str | None = None
         self.current = self._read()
-        self.previous: Served | None = None
-        self._tell()
+        self.previous: ServedModel | None = None
+        self._update_metrics()
 
-    def changed(self) -> bool:
-        """Whether the file is another one than when it was last read, or tried to be, or is gone."""
-        return self._stamps() != self._seen
+    def has_changed(self) -> bool:
+        """Whether the file was changed or removed since it was last read, or since the last try."""
+        return self._stamps() != self._last_stamps
 
     def reload(self) -> Literal["replaced", "unchanged", "failed"]:
         """Read the file again; requests under way keep the model they began with."""
         with self._lock:
-            self._seen = self._stamps()
+            self._last_stamps = self._stamps()
             outcome: Literal["replaced", "unchanged", "failed"]
             try:
                 new = self._read()
@@ -158,11 +158,11 @@ class Models:
                 if outcome == "replaced":
                     self._replace(new)
             self._metrics.reloads.labels(outcome).inc()
-            self._tell()
+            self._update_metrics()
             return outcome
 
     def roll_back(self) -> None:
-        """Serve what served before, until the file changes or is read again; a second time undoes it."""
+        """Serve the model before this one, until the file changes or is read again; a second call undoes it."""
         with self._lock:
             if self.previous is None:
                 raise RequestError(409, "No other model has served since the start.")
@@ -170,17 +170,17 @@ class Models:
             self._replace(self.previous)
             self.problem = f"Rolled back: version {left} was left for {self.current.version}."
             self._metrics.reloads.labels("rolled back").inc()
-            self._tell()
+            self._update_metrics()
 
-    def _replace(self, new: Served) -> None:
+    def _replace(self, new: ServedModel) -> None:
         self.previous, self.current = self.current, new
         _LOG.warning("model version %s takes the place of %s", new.version, self.previous.version)
 
-    def _tell(self) -> None:
-        self._metrics.serves(self.current.version, self.current.method, self.current.file)
+    def _update_metrics(self) -> None:
+        self._metrics.name_model(self.current.version, self.current.method, self.current.file)
         self._metrics.stale.set(self.problem is not None)
 
-    def _read(self) -> Served:
+    def _read(self) -> ServedModel:
         """Read the file, once more if it is replaced meanwhile."""
         if self._require_signature:
             return self._read_signed()
@@ -188,10 +188,10 @@ class Models:
             before = _digest(self._path)
             detector = load(self._path)
             if _digest(self._path) == before:
-                return self._served(detector, before)
+                return self._make_served(detector, before)
         raise ModelFileError(f"The model file {str(self._path)!r} keeps changing while it is read.")
 
-    def _read_signed(self) -> Served:
+    def _read_signed(self) -> ServedModel:
         """Read a copy that nobody else can write to: what was verified is what is loaded."""
         with tempfile.TemporaryDirectory(prefix="esad-") as folder:
             copy = Path(folder) / self._path.name
@@ -200,18 +200,18 @@ class Models:
                     shutil.copyfile(self._path, copy)
                 verify(copy, beside=self._path)
             try:
-                return self._served(load(copy), _digest(copy))
+                return self._make_served(load(copy), _digest(copy))
             except ModelFileError as error:
                 raise ModelFileError(str(error).replace(str(copy), str(self._path))) from error
 
-    def _served(self, detector: Detector, digest: str) -> Served:
+    def _make_served(self, detector: Detector, digest: str) -> ServedModel:
         if detector.inputs_.kind == "images":
             require("PIL.Image", extra="image")
         now = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
-        return Served(detector, self._path.name, digest[:16], now)
+        return ServedModel(detector, self._path.name, digest[:16], now)
 
     def _stamps(self) -> tuple[_Stamp | None, ...]:
-        """What changes when the file is written or replaced, or its signature, where that counts."""
+        """What changes when the file, or its signature where one is required, is written or replaced."""
         paths = [self._path, *([signature_path(self._path)] if self._require_signature else [])]
         return tuple(map(_stamp, paths))
 
@@ -234,8 +234,8 @@ def _digest(path: Path) -> str:
         return ""  # `load` says what is wrong
 
 
-def _check_columns(new: Served, current: Served) -> None:
-    """Refuse a model that requests made for the current one would not fit."""
+def _check_columns(new: ServedModel, current: ServedModel) -> None:
+    """Refuse a model whose columns differ from those that clients send for the current one."""
     if new.described_columns == current.described_columns:
         return
     described = dict(new.described_columns), dict(current.described_columns)

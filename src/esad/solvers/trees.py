@@ -329,12 +329,12 @@ class BaggedTreesModel(RowModel):
         n_others = max(self.min_unlabelled, round(self.unlabelled_ratio * n_anomalies))
         n_unlabelled = min(n_others, max(1, int(BAG_SHARE * len(unlabelled))))
 
-        def drawn(numbers: Numbers, n_most: int) -> Numbers:
+        def draw(numbers: Numbers, n_most: int) -> Numbers:
             return numbers if len(numbers) <= n_most else rng.choice(numbers, n_most, replace=False)
 
         for own_seed in rng.integers(2**31, size=self.n_trees).tolist():
-            others = np.concatenate([drawn(unlabelled, n_unlabelled), drawn(normal, n_others)])
-            yield drawn(anomalies, n_anomalies), others, own_seed
+            others = np.concatenate([draw(unlabelled, n_unlabelled), draw(normal, n_others)])
+            yield draw(anomalies, n_anomalies), others, own_seed
 
     def score(self, rows: Rows) -> Scores:
         """Eq. (3)."""

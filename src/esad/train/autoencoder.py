@@ -9,7 +9,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from esad.core.random import MemberRandom
-from esad.networks.inference import to_function
+from esad.networks.inference import inference
 from esad.networks.spec import NetworkSpec
 from esad.train.objective import Batch, Objective, Scorer
 
@@ -50,10 +50,10 @@ class AutoencoderObjective(Objective):
 
     def rebuilder(self) -> Callable[[Tensor], Tensor]:
         """A function from rows (batch, *features) to their reconstruction (members, batch, *features)."""
-        encode, decode = to_function(self.encoder), to_function(self.decoder)
+        encode, decode = inference(self.encoder), inference(self.decoder)
         return lambda x: decode(encode(x[None]))
 
     def coder(self) -> Callable[[Tensor], Tensor]:
         """A function from rows (batch, *features) to codes (members, batch, code)."""
-        encode = to_function(self.encoder)
+        encode = inference(self.encoder)
         return lambda x: encode(x[None])

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from esad.networks.inference import to_function
+from esad.networks.inference import inference
 from esad.networks.spec import NetworkSpec
 from esad.train.autoencoder import AutoencoderObjective
 from esad.train.objective import Batch, Objective, RowPool, Scorer
@@ -67,7 +67,7 @@ class HypersphereObjective(Objective):
 
     def codes(self, x: Tensor) -> dict[str, Tensor]:
         """Enc(x)."""
-        return {"z": to_function(self.encoder)(x[None])}
+        return {"z": inference(self.encoder)(x[None])}
 
     def scorer(self) -> Scorer:
         """A function giving the distance of every row from the centre, (members, batch)."""
@@ -75,13 +75,13 @@ class HypersphereObjective(Objective):
         return lambda x: {"distance": distance(x)}
 
     def _distance(self) -> Callable[[Tensor], Tensor]:
-        encode = to_function(self.encoder)
+        encode = inference(self.encoder)
         return lambda x: (encode(x[None]) - self.centre[:, None]).square().sum(2).sqrt()
 
     def _codes(self, x: Tensor) -> Tensor:
         """Codes of all rows by all members in evaluation mode, (members, n, code)."""
         was_training = self.encoder.training
-        encode = to_function(self.encoder.eval())
+        encode = inference(self.encoder.eval())
         codes = torch.cat([encode(block[None]) for block in torch.split(x, BLOCK_ROWS)], dim=1)
         self.encoder.train(was_training)
         return codes

@@ -95,7 +95,7 @@ class RowPool:
     refill: "Refill | None" = None
 
     @classmethod
-    def shared(cls, x: Tensor, y: Tensor, *, n_members: int, unseen_by: Tensor | None = None) -> "RowPool":
+    def from_shared_rows(cls, x: Tensor, y: Tensor, *, n_members: int, unseen_by: Tensor | None = None) -> "RowPool":
         """All members draw from the same rows.
 
         `y` is (n,) of -1, 0, +1, or `HELD_OUT` for rows that nobody draws. `unseen_by` is (n,) with numbers of equally
@@ -105,10 +105,10 @@ class RowPool:
         n_parts = 0 if unseen_by is None else int(unseen_by.max()) + 1
         for member in range(n_members if n_parts else 0):
             by_member[member, unseen_by == member % n_parts] = HELD_OUT
-        return cls.apart(x, by_member)
+        return cls.from_own_rows(x, by_member)
 
     @classmethod
-    def apart(cls, x: Tensor, y: Tensor) -> "RowPool":
+    def from_own_rows(cls, x: Tensor, y: Tensor) -> "RowPool":
         """Each member draws from rows of its own.
 
         `y` is (members, n) of -1, 0, +1, or `HELD_OUT` for rows that the member does not draw. All members must have

@@ -78,7 +78,7 @@ def stop_by_splits(phases: Sequence[Phase], x: Tensor, y: NDArray[np.int8], *, s
     seen = split_labels(y, seed=seed)
 
     def data_of(number: int) -> RowPool:
-        return RowPool.apart(x, torch.from_numpy(phases[number].labels_seen(seen)).to(x.device))
+        return RowPool.from_own_rows(x, torch.from_numpy(phases[number].labels_seen(seen)).to(x.device))
 
     watch = WatchSplits(x, y, seen)
     train_phases(phases, data_of, seed=seed, last_callbacks=[watch], processes=processes.current())

@@ -15,7 +15,7 @@ from starlette.responses import Response
 
 from esad.errors import InputError, RequestError
 
-__all__ = ["MAX_SHOWN", "application", "error_document", "error_of", "error_response", "json_response"]
+__all__ = ["MAX_SHOWN", "describe_error", "error_document", "error_response", "json_response", "make_application"]
 
 _LOG = logging.getLogger(__name__)
 MAX_SHOWN = 100  # characters of a path or header that an answer repeats
@@ -45,8 +45,8 @@ def error_response(status: int, message: str, headers: Mapping[str, str] | None 
     return json_response(error_document(status, message, **more), status=status, headers=headers)
 
 
-def error_of(error: BaseException, *, where: str = "") -> Response:
-    """What an exception is answered with; what is nobody's mistake but ours is logged, and shown as a number only."""
+def describe_error(error: BaseException, *, where: str = "") -> Response:
+    """The answer to an exception; a defect of ours is logged, and the answer has only the number of that log entry."""
     if isinstance(error, RequestError):
         return error_response(error.status, str(error), error.headers)
     if isinstance(error, InputError):
@@ -58,7 +58,7 @@ def error_of(error: BaseException, *, where: str = "") -> Response:
     return error_response(500, f"Something went wrong here; the log has it as {reference}.", reference=reference)
 
 
-def application(title: str, **options: Any) -> FastAPI:
+def make_application(title: str, **options: Any) -> FastAPI:
     """An application that answers every error in the one shape: ours, FastAPI's and Starlette's.
 
     It has no pages of documentation, whose scripts would come from elsewhere; /openapi.json is there.
@@ -78,7 +78,7 @@ def application(title: str, **options: Any) -> FastAPI:
 def _install(app: FastAPI) -> None:
 
     async def known(request: Request, error: Exception) -> Response:
-        return error_of(error, where=f"{request.method} {request.url.path[:MAX_SHOWN]}")
+        return describe_error(error, where=f"{request.method} {request.url.path[:MAX_SHOWN]}")
 
     async def invalid(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from esad.errors import RequestError
-from esad.web.answers import MAX_SHOWN, error_of
+from esad.web.answers import MAX_SHOWN, describe_error
 
 __all__ = ["API_POLICY", "PAGE_POLICY", "Guard", "Limits", "headers_of"]
 
@@ -97,9 +97,9 @@ class Guard:
     Examples
     --------
     >>> import httpx
-    >>> from esad.web.answers import application
+    >>> from esad.web.answers import make_application
     >>> from esad.web.server import in_background
-    >>> with in_background(Guard(application("example"))) as url:
+    >>> with in_background(Guard(make_application("example"))) as url:
     ...     httpx.get(url, headers={"host": "evil.example"}).status_code
     421
     """
@@ -170,7 +170,9 @@ class Guard:
             if not status:
                 if not body.complete and b"expect" not in headers:
                     await body.discard()
-                await error_of(error, where=f"{scope['method']} {scope['path'][:MAX_SHOWN]}")(scope, receive, guarded)
+                await describe_error(error, where=f"{scope['method']} {scope['path'][:MAX_SHOWN]}")(
+                    scope, receive, guarded
+                )
         finally:
             self.n_active -= 1
             self._n_held -= body.n_bytes
@@ -194,14 +196,14 @@ class Guard:
         if host not in self._known_hosts and not self._is_ours(host.decode("latin-1")):
             raise RequestError(
                 421,
-                f"This server does not go by the name {_shown(host)}. Allow the name when you start it, or use "
+                f"This server does not go by the name {_quote(host)}. Allow the name when you start it, or use "
                 "localhost.",
             )
         if len(self._known_hosts) < _MAX_KNOWN_HOSTS:
             self._known_hosts.add(host)
         origin = headers.get(b"origin")
         if origin is not None and scope["method"] not in _SAFE_METHODS and _netloc(origin) != host.lower():
-            raise RequestError(403, f"A page of {_shown(origin)} may not ask here.")
+            raise RequestError(403, f"A page of {_quote(origin)} may not ask here.")
         if headers.get(b"content-encoding", b"identity").lower() != b"identity":
             raise RequestError(415, "Compressed bodies are refused. Send the content as it is.")
         if b"content-length" in headers and b"transfer-encoding" in headers:  # a proxy may see another end of the body
@@ -291,5 +293,5 @@ def _netloc(origin: bytes) -> bytes:
         return b""
 
 
-def _shown(header: bytes) -> str:
+def _quote(header: bytes) -> str:
     return repr(header[:MAX_SHOWN].decode("latin-1"))

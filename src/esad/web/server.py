@@ -1,4 +1,4 @@
-"""A web server for this machine: one listening socket, an orderly stop, patience with nobody who stalls."""
+"""A web server for this machine: one listening socket, an orderly stop, and time limits for slow clients."""
 
 import asyncio
 import contextlib
@@ -127,8 +127,8 @@ def in_background(guard: Guard, listener: socket.socket | None = None) -> Iterat
     Examples
     --------
     >>> import httpx
-    >>> from esad.web.answers import application
-    >>> with in_background(Guard(application("example"))) as url:
+    >>> from esad.web.answers import make_application
+    >>> with in_background(Guard(make_application("example"))) as url:
     ...     httpx.get(f"{url}/nothing").json()
     {'error': {'status': 404, 'code': 'not_found', 'message': "There is no '/nothing' here."}}
     """
@@ -208,7 +208,7 @@ class _Server(uvicorn.Server):
         handlers: dict[signal.Signals, Callable[[int, FrameType | None], None]]
         handlers = {signal.SIGINT: self.handle_exit, signal.SIGTERM: self.handle_exit}
         if self._hang_up is not None and hasattr(signal, "SIGHUP"):
-            handlers[signal.SIGHUP] = self._hung_up
+            handlers[signal.SIGHUP] = self._on_hangup
         before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
         self._loop = asyncio.get_running_loop()
         self._had_terminal = _has_terminal()
@@ -218,7 +218,7 @@ class _Server(uvicorn.Server):
             for number, handler in before.items():
                 signal.signal(number, handler)
 
-    def _hung_up(self, number: int, frame: FrameType | None) -> None:
+    def _on_hangup(self, number: int, frame: FrameType | None) -> None:
         """SIGHUP: from somebody who wants a reload, or because the terminal was closed, which is a stop."""
         assert self._hang_up is not None
         if self._had_terminal and not _has_terminal():
@@ -228,7 +228,7 @@ class _Server(uvicorn.Server):
 
 
 def _refuse_queued(listener: socket.socket) -> None:
-    """Tell those who stand in the queue of a socket that is about to close; the system would cut them off."""
+    """Refuse the connections that wait at a socket about to close; the system would cut them off without a word."""
     refusal = _refusal(503, "This server is stopping. Try again later.")
     with contextlib.suppress(OSError):  # nobody left
         while True:

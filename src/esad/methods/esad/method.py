@@ -322,8 +322,8 @@ class ESAD(DeepDetector):
             return 0
         return int(self.defaults(kind)["n_members"]) if is_auto(self.n_members) else super().n_leaving_out(kind)
 
-    def _repeated(self, n_members: int) -> Self:
-        whole = super()._repeated(n_members)
+    def _repeat_members(self, n_members: int) -> Self:
+        whole = super()._repeat_members(n_members)
         whole.input_noise, whole.bins = list(self.recipe_.loss.input_noise), list(self.recipe_.loss.bins) or 0
         return whole
 

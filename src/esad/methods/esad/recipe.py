@@ -237,7 +237,7 @@ def _network(
     network = "conv" if network == "unet" else network  # whose skips are the loss's to know
     narrow = network == "conv" and device == "cpu" and not published
     n_members = automatic["n_members"] if is_auto(given["n_members"]) else given["n_members"]
-    spec = NetworkSpec.published(network, in_shape, n_members=int(n_members), narrow=narrow)
+    spec = NetworkSpec.as_published(network, in_shape, n_members=int(n_members), narrow=narrow)
     if not published:
         spec = replace(spec, slope=0.2, bias=True, sigmoid=False)
         if network == "mlp":

@@ -121,7 +121,7 @@ class Turns(nn.Module):
         drawn = [self._views(pictures, batch.random) for _ in range(2 if self.settings.contrast else 1)]
         views = torch.cat([seen for seen, _ in drawn], dim=1)
         changes = [torch.cat(change, dim=1) for change in zip(*(changed for _, changed in drawn), strict=True)]
-        code = self._pooled(views)[-1]
+        code = self._pool_levels(views)[-1]
         logits = self._logits(code)
         right, uniform = logits.new_zeros(logits.shape[:2]), logits.new_zeros(logits.shape[:2])
         for part, change in zip(torch.split(logits, self.sizes, dim=2), changes, strict=True):
@@ -176,7 +176,7 @@ class Turns(nn.Module):
         views = torch.stack(turned, dim=2).flatten(1, 2)
         return change_light(cut_out(views, self.settings.crop, draw), LIGHT, draw), changes
 
-    def _pooled(self, x: Tensor) -> list[Tensor]:
+    def _pool_levels(self, x: Tensor) -> list[Tensor]:
         """Means over the places of the deepest levels of the encoder, each (members, batch, channels)."""
         levels = self.encoder.levels_of(2 * x - 1)[-N_LEVELS:]
         pooled = [unfold_members(level, self.n_members).mean((-2, -1)) for level in levels]
@@ -203,7 +203,7 @@ class Turns(nn.Module):
         for first in range(0, rows.shape[1], BLOCK):
             pictures = data.x[rows[:, first : first + BLOCK]]
             for number, turn in enumerate(self.turns):
-                codes = self._features(self._pooled(torch.rot90(pictures, turn, dims=(-2, -1))))
+                codes = self._features(self._pool_levels(torch.rot90(pictures, turn, dims=(-2, -1))))
                 self.known[:, number, first : first + codes.shape[1]] = codes
 
     # ------------------------------------------------------------------ score
@@ -213,7 +213,7 @@ class Turns(nn.Module):
         pictures = x.expand(self.n_members, *x.shape)
         logits, cosines, lengths = [], [], []
         for number, turn in enumerate(self.turns):
-            pooled = self._pooled(torch.rot90(pictures, turn, dims=(-2, -1)) if turn else pictures)
+            pooled = self._pool_levels(torch.rot90(pictures, turn, dims=(-2, -1)) if turn else pictures)
             logits.append(self._logits(pooled[-1])[..., number])
             with without_autocast(x.device):
                 cosine = self._features(pooled) @ self.known[:, number].transpose(1, 2)
