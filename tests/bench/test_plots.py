@@ -78,7 +78,7 @@ def test_every_figure_is_drawn_and_the_text_export_draws_the_same(store, experim
     names = {"small_axis.png", "small_training.png", "small_codes.png", "small_samples.png"}
     sizes = []
     for folder, source in (("a", results), ("b", read_results(text))):
-        found = tables.collect_figures(read_experiment(experiment), source, tables.PublishedFigures(None))
+        found = tables.collect_figures(read_experiment(experiment), source, tables.PaperFigures(None))
         paths = draw_over_axis("small", found, tmp_path / folder) + draw(
             read_experiment(experiment), source, tmp_path / folder
         )
@@ -98,7 +98,7 @@ def test_the_report_links_its_figures(store, experiment, tmp_path, capsys):
 
 
 def test_nothing_measured_draws_nothing(experiment, tmp_path):
-    found = tables.collect_figures(read_experiment(experiment), [], tables.PublishedFigures(None))
+    found = tables.collect_figures(read_experiment(experiment), [], tables.PaperFigures(None))
     assert draw(read_experiment(experiment), [], tmp_path) + draw_over_axis("small", found, tmp_path) == []
 
 

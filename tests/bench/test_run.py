@@ -221,7 +221,7 @@ def test_the_experiment_with_the_papers_settings_has_them(shipped):
 
 
 def test_every_experiment_that_ships_can_be_read(shipped):
-    published = tables.PublishedFigures(shipped / "published.json")
+    published = tables.PaperFigures(shipped / "published.json")
     for path in shipped.glob("*.toml"):
         experiment = read_experiment(path)
         assert experiment.name == path.stem

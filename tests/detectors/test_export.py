@@ -15,7 +15,7 @@ import esad
 from esad import DeepSAD, errors
 from esad.detectors.deep import DeepDetector
 from esad.persist.graph import ScoreGraph
-from esad.persist.interface import split_by_group
+from esad.persist.interface import split_groups
 from esad.preprocess.inputs import read
 
 CASES = [(kind, name) for kind in ("table", "images") for name in methods(kind)]
@@ -41,7 +41,7 @@ def test_the_graph_of_every_method_scores_as_the_library_does(kind, name):
     aligned = fit.inputs_.described(data) if kind == "table" else data
     graph = ScoreGraph(fit.inputs_, fit._terms_module().eval(), threshold=fit.threshold_, calibration=fit.calibration_)
     with torch.inference_mode():
-        found = graph(*map(torch.from_numpy, split_by_group(fit.inputs_, aligned)))
+        found = graph(*map(torch.from_numpy, split_groups(fit.inputs_, aligned)))
     wanted = fit.anomaly_score(data)
     near = (1e-5 if kind == "images" else 1e-10) * np.std(wanted)  # a score may be exactly 0
     np.testing.assert_allclose(found["score"], wanted, rtol=1e-4, atol=near)

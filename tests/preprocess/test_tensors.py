@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from esad.errors import InputError
-from esad.persist.interface import split_by_group
+from esad.persist.interface import split_groups
 from esad.preprocess.inputs import Inputs, read
 from esad.preprocess.tensors import PictureRows, TableRows
 
@@ -43,7 +43,7 @@ def both(inputs, X):
     data = read(X)
     aligned = data if isinstance(data, np.ndarray) else inputs.described(data)
     module = PictureRows(inputs.preprocessor) if isinstance(data, np.ndarray) else TableRows(inputs)
-    rows, refused = module(*map(torch.from_numpy, split_by_group(inputs, aligned)))
+    rows, refused = module(*map(torch.from_numpy, split_groups(inputs, aligned)))
     return inputs.rows_of(data), rows.numpy(), refused.numpy()
 
 
@@ -95,7 +95,7 @@ def test_every_new_year_of_four_centuries_and_the_seconds_around_it():
 @pytest.mark.parametrize("number", [2.0, -1.0, 0.5, np.inf])
 def test_a_truth_value_that_is_none_is_marked(number):
     inputs, aligned = INPUTS["standard"], read(FRAME)
-    groups = split_by_group(inputs, inputs.described(aligned))
+    groups = split_groups(inputs, inputs.described(aligned))
     groups[0][3, 1] = number
     _, refused = TableRows(inputs)(*map(torch.from_numpy, groups))
     assert np.flatnonzero(refused).tolist() == [3]
@@ -106,7 +106,7 @@ def test_a_truth_value_that_is_none_is_marked(number):
 @pytest.mark.parametrize("code", [-1, 5, 10**9])
 def test_a_code_that_nobody_gave_is_marked(code):
     inputs = INPUTS["standard"]
-    groups = split_by_group(inputs, inputs.described(read(FRAME)))
+    groups = split_groups(inputs, inputs.described(read(FRAME)))
     groups[1][2, 0] = code
     _, refused = TableRows(inputs)(*map(torch.from_numpy, groups))
     assert np.flatnonzero(refused).tolist() == [2]

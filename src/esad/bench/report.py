@@ -69,7 +69,7 @@ def make_page(
     about = [experiment.published for _, experiment in experiments]
     for number, (path, experiment) in enumerate(experiments):
         paper = published or path.with_name("published.json")
-        found = tables.collect_figures(experiment, results, tables.PublishedFigures(paper if paper.exists() else None))
+        found = tables.collect_figures(experiment, results, tables.PaperFigures(paper if paper.exists() else None))
         page.tables.append(tables.to_markdown(experiment, found))
         page.plain[experiment.name] = tables.to_plain(found)
         page.figures += found

@@ -14,7 +14,7 @@ from esad.errors import DataFileError
 
 __all__ = [
     "Figure",
-    "PublishedFigures",
+    "PaperFigures",
     "collect_figures",
     "count_printed",
     "drop_averaged_axes",
@@ -75,7 +75,7 @@ class Figure:
         return f"{len(self.aucs)}/{self.n_cells}" if self.n_cells else "-"
 
 
-class PublishedFigures:
+class PaperFigures:
     """The paper's printed figures, from a JSON file beside the experiments."""
 
     def __init__(self, path: str | os.PathLike[str] | None) -> None:
@@ -107,7 +107,7 @@ class PublishedFigures:
         ]
 
 
-def collect_figures(experiment: Experiment, results: Iterable[Result], published: PublishedFigures) -> list[Figure]:
+def collect_figures(experiment: Experiment, results: Iterable[Result], published: PaperFigures) -> list[Figure]:
     """A figure for every place of the experiment, then those of other systems that the paper prints."""
     cells: dict[Place, list[str]] = {}
     for place, cell in experiment.cells():
@@ -124,7 +124,7 @@ def collect_figures(experiment: Experiment, results: Iterable[Result], published
 
 
 def _make_figure(
-    place: Place, results: Sequence[Result], n_cells: int, experiment: Experiment, published: PublishedFigures
+    place: Place, results: Sequence[Result], n_cells: int, experiment: Experiment, published: PaperFigures
 ) -> Figure:
     mean, spread = published.find(experiment.published, place)
     return Figure(

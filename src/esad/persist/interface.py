@@ -15,18 +15,9 @@ from esad.preprocess.tensors import GROUPS, PictureRows, group_of
 from esad.table.encode import TabularPreprocessor
 from esad.table.table import Table
 
-__all__ = [
-    "ARRAY",
-    "OUTPUTS",
-    "PICTURES",
-    "column_inputs",
-    "group_inputs",
-    "input_names",
-    "split_by_column",
-    "split_by_group",
-]
+__all__ = ["ARRAY", "PICTURES", "column_inputs", "group_inputs", "input_names", "split_columns", "split_groups"]
 
-OUTPUTS = ("score", "anomaly", "p_value")
+_OUTPUTS = ("score", "anomaly", "p_value")
 ARRAY, PICTURES = "X", "pictures"
 _TYPES = {"numbers": "float64", "codes": "string", "dates": "int64"}
 
@@ -46,10 +37,10 @@ def input_names(inputs: Inputs) -> list[str] | None:
     schema = inputs.schema
     if schema is None or (not schema.named and set(schema.kinds) <= {"number", "boolean"}):
         return None
-    taken, names = {*schema.names, *OUTPUTS}, []
+    taken, names = {*schema.names, *_OUTPUTS}, []
     for column in schema.names:
         name = column
-        while name in ("", *OUTPUTS) or (name != column and name in taken):
+        while name in ("", *_OUTPUTS) or (name != column and name in taken):
             name += "_"
         taken.add(name)
         names.append(name)
@@ -70,7 +61,7 @@ def column_inputs(inputs: Inputs) -> list[dict[str, Any]]:
     ]
 
 
-def split_by_column(inputs: Inputs, data: Table | NDArray[Any]) -> dict[str, NDArray[Any]]:
+def split_columns(inputs: Inputs, data: Table | NDArray[Any]) -> dict[str, NDArray[Any]]:
     """Aligned data as an ONNX file takes it."""
     if isinstance(data, np.ndarray):
         return {PICTURES: _to_layout(inputs, data)}
@@ -98,7 +89,7 @@ def group_inputs(inputs: Inputs) -> list[dict[str, Any]]:
     return [{"name": name, "type": types[name], "columns": described[name]} for name in GROUPS if described[name]]
 
 
-def split_by_group(inputs: Inputs, data: Table | NDArray[Any]) -> list[NDArray[Any]]:
+def split_groups(inputs: Inputs, data: Table | NDArray[Any]) -> list[NDArray[Any]]:
     """Aligned data as a torch file takes it."""
     if isinstance(data, np.ndarray):
         return [_to_layout(inputs, data)]

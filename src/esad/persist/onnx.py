@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from esad.core.extras import require
-from esad.persist.interface import ARRAY, PICTURES, column_inputs, input_names, split_by_column
+from esad.persist.interface import ARRAY, PICTURES, column_inputs, input_names, split_columns
 from esad.preprocess.inputs import Inputs
 from esad.preprocess.tensors import GROUPS, group_of
 from esad.table.encode import ColumnFeatures, TabularPreprocessor
@@ -57,7 +57,7 @@ def reader(path: Path, inputs: Inputs) -> Callable[[Any], dict[str, NDArray[Any]
     options.log_severity_level = 3  # errors only
     session = runtime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     names = [output.name for output in session.get_outputs()]
-    return lambda data: dict(zip(names, session.run(names, split_by_column(inputs, data)), strict=True))
+    return lambda data: dict(zip(names, session.run(names, split_columns(inputs, data)), strict=True))
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from numpy.typing import NDArray
 
-from esad.persist.interface import group_inputs, split_by_group
+from esad.persist.interface import group_inputs, split_groups
 from esad.preprocess.inputs import Inputs
 
 __all__ = ["FACTS_FILE", "check_installed", "describe_inputs", "reader", "write"]
@@ -37,7 +37,7 @@ def reader(path: Path, inputs: Inputs) -> Callable[[Any], dict[str, NDArray[Any]
 
     def outputs(data: Any) -> dict[str, NDArray[Any]]:
         with torch.inference_mode():
-            found = run(*(torch.from_numpy(given) for given in split_by_group(inputs, data)))
+            found = run(*(torch.from_numpy(given) for given in split_groups(inputs, data)))
         return {name: value.numpy() for name, value in found.items()}
 
     return outputs

@@ -22,16 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from esad import labels
 from esad.errors import InputError, LabelError
 
-__all__ = [
-    "ONE_SIGMA_BELOW",
-    "Basis",
-    "ChosenBy",
-    "FittedThreshold",
-    "Forecast",
-    "Threshold",
-    "ThresholdRule",
-    "keep_among_scores",
-]
+__all__ = ["ONE_SIGMA_BELOW", "FittedThreshold", "Forecast", "Threshold", "ThresholdRule", "keep_among_scores"]
 
 ThresholdRule = Literal["auto", "contamination", "false_alarm", "labels"]
 Basis = Literal["training", "calibration", "given"]
