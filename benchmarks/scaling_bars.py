@@ -100,7 +100,7 @@ def bare(small: bool, peers: str) -> dict[str, Any]:
     X = rows(n_rows, synthetic.N_COLUMNS)
     table, x = _named(detector, X), torch.from_numpy(X.astype(np.float32))
     objective = detector.objective_.eval()
-    kinds = objective.kinds([network.freeze() for network in objective.networks])
+    kinds = objective.view.split_members([network.freeze() for network in objective.networks])
 
     def forward(block: int) -> None:
         with torch.inference_mode():

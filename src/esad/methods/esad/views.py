@@ -343,7 +343,7 @@ class BinnedView(ColumnView):
 
     def sums(self, networks: list[nn.Module]) -> Sums:
         """Members of either kind apart, because those that see columns need no room for bins."""
-        kinds = self._kinds([network.freeze() for network in networks])  # type: ignore[operator]
+        kinds = self.split_members([network.freeze() for network in networks])  # type: ignore[operator]
         order = torch.cat([members for members, _, _ in kinds]).argsort()
 
         def sums(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -353,8 +353,10 @@ class BinnedView(ColumnView):
 
         return sums
 
-    def _kinds(self, networks: list[FrozenMLP]) -> list[tuple[Tensor, Callable[[Tensor], Tensor], list[FrozenMLP]]]:
-        """Members by what they see: their numbers, how they see rows (batch, columns), and their networks.
+    def split_members(
+        self, networks: list[FrozenMLP]
+    ) -> list[tuple[Tensor, Callable[[Tensor], Tensor], list[FrozenMLP]]]:
+        """Split the members by what they see: their numbers, how they see rows (batch, columns), and their networks.
 
         What they see is (1 or members, features, batch).
         """
