@@ -125,7 +125,7 @@ class HybridDetector(StandardDetector):
         """
         rows = self.rows_of(X)
         checked = labels.check(y, len(rows), warn=False)
-        seen = held_out_parts(checked, self.seed_) != 0
+        seen = draw_held_out(checked, self.seed_) != 0
         self.model_ = self._model().fit(self._codes(rows)[seen], checked[seen], seed=self.seed_)
         self.calibration_, self.applied_ = None, None
         return self
