@@ -67,7 +67,7 @@ def steps():
     return [tuple(line.split(None, 1)) for line in lines if line.strip() and not line.startswith("#")]
 
 
-def listed(argument):
+def list_text(argument):
     return list(yaml.safe_load(argument))
 
 
@@ -81,7 +81,7 @@ def test_the_container_is_not_root_and_says_whether_it_is_well():
     assert users[-1] not in ("root", "0")
     assert names.index("USER") > max(number for number, name in enumerate(names) if name in ("RUN", "COPY"))
     (check,) = [argument for name, argument in found if name == "HEALTHCHECK"]
-    compile(listed(check.partition("CMD ")[2])[2], "health check", "exec")
+    compile(list_text(check.partition("CMD ")[2])[2], "health check", "exec")
 
 
 def test_what_the_container_copies_is_there_and_not_left_out():
@@ -104,7 +104,7 @@ def test_the_container_is_smaller_than_all_extras_and_names_none_that_is_gone():
 @pytest.mark.parametrize("line", ["CMD", "comment"])
 def test_the_commands_of_the_container_are_understood(line, capfd):
     if line == "CMD":
-        (command,) = [listed(argument) for name, argument in steps() if name == "CMD"]
+        (command,) = [list_text(argument) for name, argument in steps() if name == "CMD"]
         commands = [command]
     else:
         text = (ROOT / "Dockerfile").read_text(encoding="utf-8")
@@ -176,8 +176,8 @@ def test_the_steps_of_the_container_run_as_a_script_to_a_service_that_is_well(tm
         port = str(free.getsockname()[1])
     last = dict(steps())
     here = {"0.0.0.0": "127.0.0.1", "8000": port}
-    command = [here.get(word, inside(word)) for word in listed(last["ENTRYPOINT"]) + listed(last["CMD"])]
-    check = [word.replace("8000", port) for word in listed(last["HEALTHCHECK"].partition("CMD ")[2])]
+    command = [here.get(word, inside(word)) for word in list_text(last["ENTRYPOINT"]) + list_text(last["CMD"])]
+    check = [word.replace("8000", port) for word in list_text(last["HEALTHCHECK"].partition("CMD ")[2])]
     assert shutil.which("esad", path=environment["PATH"]).startswith(str(tmp_path))
     service = subprocess.Popen(command, cwd=folder, env=environment)
     try:

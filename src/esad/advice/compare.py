@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from esad import labels, registry
 from esad.advice.displays import ComparisonDisplay
 from esad.core.markup import new, table, to_html
-from esad.core.text import counted
+from esad.core.text import count_text
 from esad.detectors.solved import ShallowDetector
 from esad.errors import EsadError, InputError
 from esad.preprocess.inputs import read
@@ -106,8 +106,8 @@ class Comparison:
     @property
     def title(self) -> str:
         """What was measured, in a line."""
-        anomalies = counted(self.n_test_anomaly, "labelled anomaly", "labelled anomalies")
-        return f"{counted(self.n_repeats, 'split')}, {anomalies} among {counted(self.n_test, 'held-out row')}"
+        anomalies = count_text(self.n_test_anomaly, "labelled anomaly", "labelled anomalies")
+        return f"{count_text(self.n_repeats, 'split')}, {anomalies} among {count_text(self.n_test, 'held-out row')}"
 
     @property
     def lines(self) -> list[tuple[str, ...]]:

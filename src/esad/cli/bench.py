@@ -110,7 +110,7 @@ def report(
 
     def show() -> None:
         if out is not None:
-            output.say(f"{out}: {output.counted(len(page.tables), 'table')}")
+            output.say(f"{out}: {output.count_text(len(page.tables), 'table')}")
             return
         for line in "\n".join(page.tables).splitlines():
             output.say(line)
@@ -135,7 +135,7 @@ def merge(
         output.json_out({"taken": taken})
         return
     for name, n_taken in taken.items():
-        output.say(f"{name}: {output.counted(n_taken, 'new result')}")
+        output.say(f"{name}: {output.count_text(n_taken, 'new result')}")
 
 
 @command("esad bench export bench.db --out results.jsonl")
@@ -154,7 +154,7 @@ def export(
     with atomic_path(out) as beside:
         beside.write_text(to_text(results), encoding="utf-8")
     document = {"out": str(out), "n_results": len(results)}
-    output.answer(as_json, document, lambda: output.say(f"{out}: {output.counted(len(results), 'result')}"))
+    output.answer(as_json, document, lambda: output.say(f"{out}: {output.count_text(len(results), 'result')}"))
 
 
 def _results(path: Path) -> "list[Result]":
@@ -203,6 +203,6 @@ def _show(outcome: "RunSummary", n_cells: int, n_there: int, store: Path, *, as_
             output.say(f"{outcome.n_left:,} are left{why}. The same command goes on.")
     for reason in dict.fromkeys(failure["reason"] for failure in failures):
         n_failed = sum(failure["reason"] == reason for failure in failures)
-        output.warn(f"{output.counted(n_failed, 'cell')} could not be run: {reason}")
+        output.warn(f"{output.count_text(n_failed, 'cell')} could not be run: {reason}")
     if failures:
         raise typer.Exit(1)

@@ -65,7 +65,7 @@ def calibrate(
 
 
 def _show(found: dict[str, Any]) -> None:
-    rows = output.counted(found["n_calibration"], "row")
+    rows = output.count_text(found["n_calibration"], "row")
     left_out = f", {found['n_left_out']:,} known anomalies left out" if found["n_left_out"] else ""
     rate = "" if found["alpha"] is None else f": at most {output.percent(found['alpha'])} of normal rows are flagged"
     output.show_pairs(

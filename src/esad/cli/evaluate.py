@@ -73,7 +73,7 @@ def _show(found: "Evaluation") -> None:
         interval = " to ".join(f"{limit:.4f}" for limit in found.intervals.get(name, ()))
         rows.append((title, f"{getattr(found, name):.4f}", interval))
     rows += [(f"precision at {k}", f"{value:.4f}", "") for k, value in found.precision_at.items()]
-    title = f"{output.counted(found.n_rows, 'row')}, {found.n_anomaly:,} of them anomalies"
+    title = f"{output.count_text(found.n_rows, 'row')}, {found.n_anomaly:,} of them anomalies"
     output.show_table(title, ["", "value", level], rows, right=["value"])
     alarms = found.confusion
     if alarms is None:

@@ -53,7 +53,7 @@ def export(
 
 
 def _show(found: dict[str, Any]) -> None:
-    checked = output.counted(found["n_checked"], "row")
+    checked = output.count_text(found["n_checked"], "row")
     output.show_pairs(
         [
             ("file", f"{found['file']} ({output.size_text(found['n_bytes'])})"),

@@ -62,7 +62,9 @@ class Results:
         missing = [str(path) for path in self._before if str(path) not in written]
         if not written:
             return "no result was written."
-        return f"{output.listed(written)} had been written" + (f", {output.listed(missing)} not." if missing else ".")
+        return f"{output.list_text(written)} had been written" + (
+            f", {output.list_text(missing)} not." if missing else "."
+        )
 
 
 def _identity(path: Path) -> tuple[int, int, int] | None:

@@ -360,12 +360,12 @@ def _show_reading(data: Path, training: "TrainingData") -> None:
     if training.schema is None:
         channels, height, width = training.X.shape[1:]
         colour = "grey" if channels == 1 else "colour"
-        pictures = output.counted(training.n_rows, f"{colour} picture")
+        pictures = output.count_text(training.n_rows, f"{colour} picture")
         output.say(f"{data}: {pictures} of {width} x {height} pixels")
     else:
         columns = training.schema.columns
         rows = [_column_row(column, training.n_rows) for column in columns]
-        n_rows, n_columns = output.counted(training.n_rows, "row"), output.counted(len(columns), "column")
+        n_rows, n_columns = output.count_text(training.n_rows, "row"), output.count_text(len(columns), "column")
         title = f"{data}: {n_rows}, {n_columns} to learn from"
         heads, rest = ["column", "kind", "missing", "distinct", ""], f": {', '.join(_kinds(columns))} in all"
         output.show_table(title, heads, rows, right=heads[2:4], noun="column", rest=rest)
@@ -401,12 +401,12 @@ def _kinds(columns: "tuple[Column, ...]") -> Iterator[str]:
 
 
 def _show_summary(summary: dict[str, Any], out: Path) -> None:
-    rows = output.counted(summary["n_flagged"], "training row")
+    rows = output.count_text(summary["n_flagged"], "training row")
     if summary["n_sample"] is not None:
         rows = f"{summary['n_flagged']:,} of {summary['n_sample']:,} rows that were held out"
     flagged = f"{rows} ({output.percent(summary['flagged_ratio'])})"
     if "n_labelled_anomaly" in summary:
-        labelled = output.counted(summary["n_labelled_anomaly"], "labelled anomaly", "labelled anomalies")
+        labelled = output.count_text(summary["n_labelled_anomaly"], "labelled anomaly", "labelled anomalies")
         flagged += f", {summary['n_labelled_anomaly_flagged']:,} of the {labelled} among them"
     judges = [("judges", summary["why"])] if summary["why"] else []
     pairs = [
@@ -418,7 +418,7 @@ def _show_summary(summary: dict[str, Any], out: Path) -> None:
     ]
     if n_rows := summary["n_calibration"]:
         pairs.append(
-            ("calibration", f"{output.counted(n_rows, 'row')} not trained on: p-values from {1 / (n_rows + 1):.3g}")
+            ("calibration", f"{output.count_text(n_rows, 'row')} not trained on: p-values from {1 / (n_rows + 1):.3g}")
         )
     resumed = f", resumed at step {summary['resumed_step']:,}" if summary["resumed_step"] else ""
     output.show_pairs([*pairs, ("time", f"{summary['seconds']:.1f} s{resumed}")])

@@ -47,9 +47,9 @@ def _show(found: dict[str, Any]) -> None:
 def _data(found: dict[str, Any]) -> str:
     if found["shape"] is not None:
         channels, height, width = found["shape"]
-        pictures = output.counted(found["n_training_rows"], "picture")
-        return f"{pictures}, {width} x {height} pixels, {output.counted(channels, 'channel')}"
-    return f"{output.counted(found['n_training_rows'], 'row')}, {output.counted(len(found['columns']), 'column')}"
+        pictures = output.count_text(found["n_training_rows"], "picture")
+        return f"{pictures}, {width} x {height} pixels, {output.count_text(channels, 'channel')}"
+    return f"{output.count_text(found['n_training_rows'], 'row')}, {output.count_text(len(found['columns']), 'column')}"
 
 
 def _show_columns(found: dict[str, Any]) -> None:

@@ -62,7 +62,7 @@ def labels(
 def _show(found: "LabelAdvice", out: Path | None) -> None:
     rows = found.rows
     cells = [(rows.name_of(one.row), f"{one.score:.6g}", one.why) for one in found.suggestions]
-    title = f"Label next ({output.counted(len(cells), 'row')})"
+    title = f"Label next ({output.count_text(len(cells), 'row')})"
     output.show_table(title, [rows.id_name, "score", "why"], cells, right=["score"])
     if found.curve is not None:
         _show_curve(found.curve)
@@ -78,11 +78,11 @@ def _show_curve(curve: "LearningCurve") -> None:
     cells = [(p.n_anomaly, p.n_normal, f"{p.auc:.3f} ± {p.spread:.3f}") for p in curve.points]
     heads = ["anomaly labels", "normal labels", "AUC"]
     output.show_table(
-        f"What labels brought so far ({output.counted(curve.n_repeats, 'split')})", heads, cells, right=heads
+        f"What labels brought so far ({output.count_text(curve.n_repeats, 'split')})", heads, cells, right=heads
     )
     gain = curve.gain
     output.say(
-        f"The next {output.counted(gain.n_next, 'label')}, of the kinds so far: AUC {gain.auc:+.3f} "
+        f"The next {output.count_text(gain.n_next, 'label')}, of the kinds so far: AUC {gain.auc:+.3f} "
         f"(80 % interval {gain.low:+.3f} to {gain.high:+.3f})"
     )
     output.say()

@@ -14,7 +14,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from esad.core.text import counted, hint, listed, percent, size_text
+from esad.core.text import count_text, hint, list_text, percent, size_text
 from esad.errors import OutputError
 from esad.train.progress import TrainingBar
 
@@ -30,13 +30,13 @@ __all__ = [
     "answer",
     "bar",
     "check_out",
-    "counted",
+    "count_text",
     "fail",
     "hint",
     "in_options",
     "interrupted",
     "json_out",
-    "listed",
+    "list_text",
     "note",
     "one_line",
     "percent",
@@ -253,7 +253,7 @@ def show_table(
         table.add_row(*(cell if isinstance(cell, Text) else Text(printable(cell)) for cell in row))
     stdout().print(table)
     if n_more > 0:
-        say(f"... and {counted(n_more, f'more {noun}')}{rest}")
+        say(f"... and {count_text(n_more, f'more {noun}')}{rest}")
 
 
 def show_pairs(pairs: Iterable[tuple[str, object]]) -> None:

@@ -74,7 +74,7 @@ def report(
 
     def show() -> None:
         size = output.size_text(out.stat().st_size)
-        flagged = output.counted(int(found.flagged.sum()), "alarm")
-        output.say(f"{output.counted(len(found.scores), 'row')}, {flagged}. Report: {out} ({size})")
+        flagged = output.count_text(int(found.flagged.sum()), "alarm")
+        output.say(f"{output.count_text(len(found.scores), 'row')}, {flagged}. Report: {out} ({size})")
 
     output.answer(as_json, {"out": str(out)} | found.to_json(), show)

@@ -234,9 +234,9 @@ def _exchange_labels(
         output.json_out(counts | {"out": None if out is None else str(out)})
         return
     if given is not None:
-        output.say(f"{output.counted(n_new, 'new judgement')} from {given}")
+        output.say(f"{output.count_text(n_new, 'new judgement')} from {given}")
     if out is not None:
-        output.say(f"{output.counted(n_judged, 'judged row')}: {out}")
+        output.say(f"{output.count_text(n_judged, 'judged row')}: {out}")
 
 
 def _read_text(path: Path) -> str:
@@ -291,7 +291,7 @@ def _greet(session: "ReviewSession", state: dict[str, Any], links: dict[str, str
         found = {"n_rows": state["n_rows"], "n_labelled": state["n_labelled"], "links": links}
         output.json_out(found | {"model": str(session.model), "labels": str(session.store.path)})
     else:
-        rows = output.counted(state["n_rows"], state["noun"])
+        rows = output.count_text(state["n_rows"], state["noun"])
         output.say(f"{state['title']}: {rows}, {state['model']['n_alarms']:,} alarms, {state['n_labelled']} labelled")
         output.say(f"Model: {session.model}. Labels: {session.store.path}.")
         for name, link in links.items():

@@ -137,7 +137,7 @@ def _describe_drift(drift: "Drift") -> str:
     """What differs from the training rows, the farthest first."""
     found = [str(shift) for shift in drift.found]
     more = f"; and {len(found) - _MAX_SHIFTS} more" if len(found) > _MAX_SHIFTS else ""
-    tests = f"level {output.percent(drift.level)} over {output.counted(len(drift.shifts), 'test')}"
+    tests = f"level {output.percent(drift.level)} over {output.count_text(len(drift.shifts), 'test')}"
     return f"the rows do not look like the training rows ({tests}): {'; '.join(found[:_MAX_SHIFTS])}{more}."
 
 
@@ -149,7 +149,7 @@ def _show(found: "ScoredFile") -> None:
         title = "The worst row" if len(top_rows) == 1 else f"The {len(top_rows)} worst"
         output.show_table(title, names, cells, right=["score", "p_value"])
     flagged = f"{found.n_flagged:,} flagged ({output.percent(found.flagged_ratio)})"
-    output.say(f"{output.counted(found.n_rows, 'row')} scored, {flagged} {found.rule.describe(found.n_flagged)}.")
+    output.say(f"{output.count_text(found.n_rows, 'row')} scored, {flagged} {found.rule.describe(found.n_flagged)}.")
     if found.rule.forecast is not None:
         drifted = found.drift is not None and found.drift.drifted
         output.say(f"Expected{' of rows like the training rows' if drifted else ''}: {found.rule.forecast}.")
@@ -211,7 +211,7 @@ def _score_many(
             options |= {"on_start": on_start, "on_done": on_done}
             outcome = score_shards(model, data, out, engine=engine, address=address, **options)
     except KeyboardInterrupt as interrupt:
-        files = output.counted(n_done, "file")
+        files = output.count_text(n_done, "file")
         raise output.Interrupted(f"{files} scored into {str(out)!r}. The same command goes on.") from interrupt
     for found in outcome.remarks():
         output.remark(found)
@@ -224,8 +224,8 @@ def _score_many(
 def _show_many(outcome: "Outcome") -> None:
     share = output.percent(outcome.n_flagged / max(outcome.n_rows, 1))
     there = f", {outcome.n_there:,} of them by an earlier run" if outcome.n_there else ""
-    output.say(f"{len(outcome.records):,} of {output.counted(outcome.n_shards, 'file')} scored{there}.")
-    output.say(f"{output.counted(outcome.n_rows, 'row')}, {outcome.n_flagged:,} flagged ({share}).")
+    output.say(f"{len(outcome.records):,} of {output.count_text(outcome.n_shards, 'file')} scored{there}.")
+    output.say(f"{output.count_text(outcome.n_rows, 'row')}, {outcome.n_flagged:,} flagged ({share}).")
     output.say(f"Scores: {outcome.out}")
     if outcome.failures:
         rest = f"are named in {outcome.out}/_esad/summary.json"
@@ -238,4 +238,4 @@ def _tell_set_aside(failures: Mapping[str, str], noun: str, *, rest: str, advice
         output.warn(f"{name} is set aside: {reason}")
     n_more = len(failures) - _MAX_SHOWN
     more = f" {n_more:,} more {rest}." if n_more > 0 else ""
-    output.fail(f"{output.counted(len(failures), noun)} could not be scored.{more}{advice}")
+    output.fail(f"{output.count_text(len(failures), noun)} could not be scored.{more}{advice}")

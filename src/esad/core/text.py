@@ -2,17 +2,17 @@
 
 from collections.abc import Iterable, Sequence
 
-__all__ = ["counted", "hint", "listed", "one_line", "percent", "size_text"]
+__all__ = ["count_text", "hint", "list_text", "one_line", "percent", "size_text"]
 
 _MAX_LISTED = 8
 
 
-def listed(names: Sequence[object]) -> str:
+def list_text(names: Sequence[object]) -> str:
     """Names in quotes, the first few of them.
 
     Examples
     --------
-    >>> listed(["size", "colour"])
+    >>> list_text(["size", "colour"])
     "'size', 'colour'"
     """
     shown = ", ".join(repr(name) for name in names[:_MAX_LISTED])
@@ -35,12 +35,12 @@ def hint(word: str, known: Iterable[str]) -> str:
     return f" Did you mean {folded[near[0]]!r}?" if near else ""
 
 
-def counted(number: int, noun: str, plural: str | None = None) -> str:
+def count_text(number: int, noun: str, plural: str | None = None) -> str:
     """A number with its noun: 1 row, 2,000 rows.
 
     Examples
     --------
-    >>> counted(2000, "row")
+    >>> count_text(2000, "row")
     '2,000 rows'
     """
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"

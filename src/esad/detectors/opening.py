@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from esad.core.text import hint, listed
+from esad.core.text import hint, list_text
 from esad.errors import DataFileError, InputError, SchemaError
 from esad.io import checks
 from esad.io.checks import OnRemark, Remark
@@ -244,7 +244,7 @@ def _divide_columns(data: TableFiles, detector: "Detector", aside: Iterable[str 
     if missing:
         word = "column" if len(missing) == 1 else "columns"
         raise SchemaError(
-            f"{str(data.files[0])!r} lacks the {word} {listed(missing)} that the model was trained on."
+            f"{str(data.files[0])!r} lacks the {word} {list_text(missing)} that the model was trained on."
             f"{hint(missing[0], [name for name in names if name not in trained])} "
             "Add what is missing; other order and further columns are fine."
         )
@@ -265,7 +265,7 @@ def check_unknown(columns: Iterable[str]) -> Iterator[Remark]:
     """Columns that the model has no use for may be a mistake, unless they are called as truth usually is."""
     unexplained = [name for name in columns if not checks.names_the_answer(name)]
     if unexplained:
-        yield Remark("warning", f"columns that were not in training are ignored: {listed(unexplained)}.")
+        yield Remark("warning", f"columns that were not in training are ignored: {list_text(unexplained)}.")
 
 
 def _are_distinct(data: TableFiles, name: str) -> bool:

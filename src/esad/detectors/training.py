@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from esad.core.arguments import check_share
 from esad.core.memory import data_limit
 from esad.core.random import seed_from
-from esad.core.text import counted, listed
+from esad.core.text import count_text, list_text
 from esad.detectors.opening import join_truth, open_source, plain_id
 from esad.detectors.streaming import Survey
 from esad.errors import DataFileError, InputError
@@ -368,7 +368,7 @@ class TrainingData:
         """Look for labelled anomalies that have lowered the threshold, and for a threshold that misses most of them."""
         is_anomaly, applied = detector.training_labels_ < 0, detector.applied_
         n_known = int(is_anomaly.sum())
-        known = counted(n_known, "labelled anomaly", "labelled anomalies")
+        known = count_text(n_known, "labelled anomaly", "labelled anomalies")
         if applied is not None and applied.chosen_by == "missed anomalies" and applied.usual is not None:
             n_usual = int((detector.training_scores_[is_anomaly] > applied.usual).sum())
             yield Remark("note", f"the usual threshold would flag {n_usual:,} of the {known}: they lower it.")
@@ -459,7 +459,7 @@ class TrainingData:
         if not n_members or not n_held_out:
             raise error
         advice = "Unlabelled rows count if a member leaves them out of its training: "
-        advice += f"{n_held_out:,} of {counts.n_unlabelled:,} with {counted(n_members, 'member')}."
+        advice += f"{n_held_out:,} of {counts.n_unlabelled:,} with {count_text(n_members, 'member')}."
         most = n_members if "n_members" not in detector.get_params() else N_PARTS
         for number in range(n_members + 1, most + 1):
             if _refusal(rule, replace(counts, n_unlabelled=n_held_out_rows(counts.n_unlabelled, number))) is None:
@@ -485,8 +485,8 @@ def _refusal(rule: Threshold, counts: LabelCounts) -> InputError | None:
 def mention_broken(broken: Mapping[str, str], on_remark: OnRemark = checks.tell) -> None:
     """Point at pictures that are left out."""
     if broken:
-        left_out = counted(len(broken), "picture that cannot be read is", "pictures that cannot be read are")
-        on_remark(Remark("warning", f"{left_out} left out: {listed(sorted(broken))}."))
+        left_out = count_text(len(broken), "picture that cannot be read is", "pictures that cannot be read are")
+        on_remark(Remark("warning", f"{left_out} left out: {list_text(sorted(broken))}."))
 
 
 def _check_table_options(labels_csv: object, skip_broken: bool, resize: Resize | Literal["auto"] = None) -> None:
@@ -508,7 +508,7 @@ def _longest_side(detector: "Detector | None") -> int:
 
 def _check_enough(path: Path, number: int, noun: str) -> None:
     if number < 2:
-        held = counted(number, noun)
+        held = count_text(number, noun)
         raise DataFileError(f"Cannot learn from {str(path)!r}: it holds {held}. Give two or more.")
 
 
@@ -556,7 +556,7 @@ def _check_columns(
     _tell_all(checks.check_texts(X, schema), on_remark)
     left_out = tuple(column.name for column in schema.columns if column.proposes_id)
     if len(left_out) == len(schema.columns):
-        raise DataFileError(f"{str(path)!r} has only columns of text that differs in every row: {listed(left_out)}.")
+        raise DataFileError(f"{str(path)!r} has only columns of text that differs in every row: {list_text(left_out)}.")
     kept = replace(schema, columns=tuple(column for column in schema.columns if not column.proposes_id))
     _tell_all(checks.check_kinds(X.select(kept.names), kept, label_column=roles.label_column), on_remark)
     return kept, left_out

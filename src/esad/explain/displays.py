@@ -6,7 +6,7 @@ from typing import Any, Self
 import numpy as np
 
 from esad.core.display import Display
-from esad.core.text import counted
+from esad.core.text import count_text
 from esad.errors import InputError
 from esad.explain.drawing import draw_parts
 from esad.explain.reasons import HeatMaps, Reasons, cell_text
@@ -63,7 +63,7 @@ class ReasonsDisplay(Display):
         ]
         if rest := order[self.n_columns :]:
             shares.append(float(total[rest].sum()))
-            names.append(f"({counted(len(rest), 'other column')})")
+            names.append(f"({count_text(len(rest), 'other column')})")
         places = np.arange(len(shares))[::-1]
         ax.barh(places, shares, color=["C1" if share >= 0 else "C0" for share in shares])
         ax.axvline(0.0, color="0.3", linewidth=0.8)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from esad.core.markup import new, table, to_html
-from esad.core.text import counted
+from esad.core.text import count_text
 from esad.errors import MissingExtraError
 from esad.explain.cases import Case
 
@@ -122,7 +122,7 @@ class Reasons(_Explanation):
             for index in order[:n]
         ]
         if rest := order[n:]:
-            lines.append((f"({counted(len(rest), 'other column')})", f"{total[rest].sum():+.3g}", "", ""))
+            lines.append((f"({count_text(len(rest), 'other column')})", f"{total[rest].sum():+.3g}", "", ""))
         base = sum(float(base[row]) for base in self.base.values())
         return [*lines, ("(baseline)", f"{base:+.3g}", "", "")]
 
@@ -132,7 +132,7 @@ class Reasons(_Explanation):
             + ", ".join(f"{line[0]} {line[1]}" for line in self.lines(row))
             for row in self._shown_rows()
         ]
-        return "\n".join([f"Reasons of {counted(len(self), 'row')}", *told, *filter(None, [self._more()])])
+        return "\n".join([f"Reasons of {count_text(len(self), 'row')}", *told, *filter(None, [self._more()])])
 
     def _repr_html_(self) -> str:
         """The rows as tables, in a notebook."""
@@ -242,7 +242,7 @@ class HeatMaps(_Explanation):
             f"  picture {row}, score {score:.3g}: hottest at x {spot['x']}, y {spot['y']}"
             for row, (score, spot) in enumerate(spots)
         ]
-        head = f"HeatMaps of {counted(len(self), 'picture')} of {width} x {height} pixels"
+        head = f"HeatMaps of {count_text(len(self), 'picture')} of {width} x {height} pixels"
         return "\n".join([head, *told, *filter(None, [self._more()])])
 
     def _repr_html_(self) -> str | None:

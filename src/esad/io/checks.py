@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from esad.core.text import counted, listed
+from esad.core.text import count_text, list_text
 from esad.labels import LabelCounts
 from esad.table.parse import DATE_ORDERS, read_numerals
 from esad.table.table import Column, Schema, Table
@@ -122,14 +122,14 @@ def check_dialect(path: object, dialect: "Dialect", roles: "Roles", reading: "Re
         yield Remark(
             "warning",
             f"the first line of {str(path)!r} is taken for column names but looks like a row: "
-            f"{listed(dialect.names)}. If there is no header, put a line of names before it.",
+            f"{list_text(dialect.names)}. If there is no header, put a line of names before it.",
         )
     settled = {*roles.text, *roles.ignore, roles.id_column}
     codes = [name for name in dialect.names if name in dialect.codes and name not in settled]
     if codes:
         yield Remark(
             "note",
-            f"read as numbers, though written with leading zeros: {listed(codes)}. "
+            f"read as numbers, though written with leading zeros: {list_text(codes)}. "
             f"If these are codes, pass `text={codes[:3]}`.",
         )
     yield from check_notation(dialect, reading)
@@ -269,13 +269,13 @@ def check_labels(counts: LabelCounts) -> Iterator[Remark]:
     if not counts.n_unlabelled:
         usual = "none is left to learn what is usual from"
         if counts.n_normal:
-            usual = f"what is usual is learned from the {counted(counts.n_normal, 'row')} labelled normal"
+            usual = f"what is usual is learned from the {count_text(counts.n_normal, 'row')} labelled normal"
         yield Remark(
             "warning",
             f"every row is labelled, so {usual}. Leave the label of rows that nobody looked at blank, or say which "
             "value means that with `unlabelled_value`.",
         )
     elif counts.n_unlabelled < _FEW_ROWS:
-        rows = counted(counts.n_unlabelled, "unlabelled row")
+        rows = count_text(counts.n_unlabelled, "unlabelled row")
         text = f"{rows} to learn from: alarms among new rows mean little. Give {_FEW_ROWS} or more."
         yield Remark("warning", text)

@@ -21,7 +21,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from esad.core.atomic import unnamed_path
-from esad.core.text import listed, one_line
+from esad.core.text import list_text, one_line
 from esad.errors import DataFileError
 from esad.io.dialect import MISSING, Dialect, Notation, not_readable, open_text, show_date_order
 from esad.table.parse import DATE_ORDERS, PLAIN, Style, parse_amounts, parse_written_dates, read_numerals
@@ -275,7 +275,7 @@ def _turned(column: pa.ChunkedArray | pa.Array, type_: pa.DataType, dialect: Dia
 def _mention_written(names: Sequence[str]) -> None:
     """Say in the log which columns of text are read as numbers."""
     if names:
-        logger.warning("read as numbers, though not written plainly: %s", listed(names))
+        logger.warning("read as numbers, though not written plainly: %s", list_text(names))
 
 
 # ---------------------------------------------------------------------- more than fits into memory

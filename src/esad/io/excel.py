@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from esad.core.atomic import unnamed_path
 from esad.core.extras import require
-from esad.core.text import hint, listed, one_line
+from esad.core.text import hint, list_text, one_line
 from esad.errors import DataFileError, LimitError, OutputError
 from esad.table.columns import text_of_number
 
@@ -48,7 +48,7 @@ def read_sheet(
     with _opened(path, max_bytes) as book, unnamed_path(path, "rows.tsv", instead="CSV") as target:
         known = book.sheetnames
         if sheet is not None and sheet not in known:
-            raise DataFileError(f"{str(path)!r} has no sheet {sheet!r}.{hint(sheet, known)} It has {listed(known)}.")
+            raise DataFileError(f"{str(path)!r} has no sheet {sheet!r}.{hint(sheet, known)} It has {list_text(known)}.")
         rows = book[known[0] if sheet is None else sheet].iter_rows(values_only=True)
         with target.open("w", encoding="utf-8", newline="") as text:
             _write_text(rows, text, decimal or ".")

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from esad import labels
-from esad.core.text import hint, listed
+from esad.core.text import hint, list_text
 from esad.core.values import find_distinct, to_key
 from esad.errors import DataFileError, InputError, LabelError, ModelFileError
 from esad.io.dialect import Reading
@@ -117,7 +117,7 @@ class Roles:
             ):  # what was asked for is not there: said well enough
                 raise
             raise LabelError(
-                f"The sub-folders of {str(folder)!r} must be anomaly, normal or unlabelled. Got {listed(wrong)}. "
+                f"The sub-folders of {str(folder)!r} must be anomaly, normal or unlabelled. Got {list_text(wrong)}. "
                 "Say what they mean with `anomaly_value` and `normal_value`, or rename them."
             ) from error
 
@@ -127,7 +127,9 @@ def check_column(name: str | None, names: Sequence[str], path: Path, role: str) 
     if name is not None and name not in names:
         several = all(part.strip() in names for part in name.split(","))
         near = f" Give `{role}` once for each." if several else hint(name, names)
-        raise DataFileError(f"{str(path)!r} has no column {name!r} (`{role}`).{near} Its columns are {listed(names)}.")
+        raise DataFileError(
+            f"{str(path)!r} has no column {name!r} (`{role}`).{near} Its columns are {list_text(names)}."
+        )
 
 
 # ---------------------------------------------------------------------- where it lies

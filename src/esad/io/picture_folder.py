@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from esad.core.text import counted
+from esad.core.text import count_text
 from esad.errors import DataFileError, InputError
 from esad.io.pictures import SUFFIXES, Header, is_picture, read_header, read_pixels
 
@@ -136,7 +136,7 @@ class PictureFolder:
             return ""
         least, most = min(others), max(others)
         text = f"{least[0]} x {least[1]}" if least == most else f"{least[0]} x {least[1]} to {most[0]} x {most[1]}"
-        are = counted(sum(others.values()), f"picture of {text} pixels is", f"pictures of {text} pixels are")
+        are = count_text(sum(others.values()), f"picture of {text} pixels is", f"pictures of {text} pixels are")
         text = f"{are} read at {self.form.width} x {self.form.height}"
         shape = self.form.width / self.form.height
         n_bent = sum(number for (width, height), number in others.items() if abs(width / height / shape - 1) > _BENT)
@@ -200,7 +200,7 @@ def _list_names(folder: Path, labels_csv: _Path | None) -> tuple[str, ...]:
     ignored = [name for name, is_shown in found.items() if not is_shown and os.path.realpath(folder / name) != known]
     if ignored:
         shown = ", ".join(ignored[:3]) + (", ..." if len(ignored) > 3 else "")
-        message = f"{counted(len(ignored), 'file')} in {str(folder)!r}, hidden or no pictures, ignored: {shown}."
+        message = f"{count_text(len(ignored), 'file')} in {str(folder)!r}, hidden or no pictures, ignored: {shown}."
         warnings.warn(message, UserWarning, stacklevel=3)
     ids = tuple(name for name, is_shown in found.items() if is_shown)
     if not ids:
@@ -296,7 +296,7 @@ def _words_of_csv(folder: Path, ids: Sequence[str], labels_csv: Path) -> NDArray
     if missing:
         raise DataFileError(
             f"Cannot use the labels of {str(labels_csv)!r}: there is no picture {missing[0]!r} in {str(folder)!r}, and "
-            f"{counted(len(missing), 'such name')} in all. Paths are relative to that folder."
+            f"{count_text(len(missing), 'such name')} in all. Paths are relative to that folder."
         )
     return np.array([words.get(name) for name in ids], dtype=object)
 

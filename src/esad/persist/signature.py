@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from esad.core.atomic import atomic_path
 from esad.core.extras import require
-from esad.core.text import listed
+from esad.core.text import list_text
 from esad.errors import InputError, OutputError, SignatureError
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ def distrust(name: str) -> None:
     """Trust a key no longer."""
     known = trusted_keys()
     if name not in [key.name for key in known]:
-        names = listed(sorted(key.name for key in known)) or "none"
+        names = list_text(sorted(key.name for key in known)) or "none"
         raise InputError(f"No trusted key has the name {name!r}. There are: {names}.")
     _write_trusted([key for key in known if key.name != name])
 

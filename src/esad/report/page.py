@@ -6,7 +6,7 @@ from pathlib import Path
 from esad import __version__
 from esad.core.atomic import atomic_path
 from esad.core.markup import Element, break_at_underscores, new, render, table
-from esad.core.text import counted, percent
+from esad.core.text import count_text, percent
 from esad.errors import InputError
 from esad.explain.reasons import HeatMaps, Reasons, cell_text
 from esad.report.figures import SvgAxes
@@ -118,7 +118,7 @@ def _describe_columns(reasons: Reasons, row: int) -> Element:
     rest = order[N_COLUMNS:]
     base = sum(float(values[row]) for values in reasons.base.values())
     if rest:
-        rows.append([f"({counted(len(rest), 'other')})", "", f"{float(total[rest].sum()):+.3g}", "", ""])
+        rows.append([f"({count_text(len(rest), 'other')})", "", f"{float(total[rest].sum()):+.3g}", "", ""])
     rows.append(["(baseline)", "", f"{base:+.3g}", "", ""])
     drawn = table(["column", "", "share", "observed", "expected"], rows, numbers=("share",))
     for line in drawn.iter("tr"):

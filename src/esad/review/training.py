@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from esad import labels
-from esad.core.text import counted
+from esad.core.text import count_text
 from esad.detectors.base import Detector
 from esad.errors import DataFileError, EsadError
 from esad.io.checks import Remark
@@ -153,7 +153,7 @@ def _read_training_rows(sources: Sequence[DataSource], detector: Detector) -> Tr
     words = ""
     if lost or not sources:
         where = ": " + ", ".join(lost) if lost else ""
-        rows_words, labels_words = counted(n_rows, "row"), counted(n_labels, "label")
+        rows_words, labels_words = count_text(n_rows, "row"), count_text(n_labels, "label")
         words = f"The model learned from {rows_words} with {labels_words}, which are not all here{where}."
     return TrainingRows(_join_rows(X) if X else None, np.concatenate(y) if y else np.zeros(0, np.int8), words)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from esad.core.atomic import atomic_path
-from esad.core.text import counted, listed
+from esad.core.text import count_text, list_text
 from esad.detectors.opening import check_unknown
 from esad.detectors.scored_file import AlarmRule
 from esad.errors import InputError, OutputError
@@ -69,17 +69,19 @@ class Outcome:
         yield from check_unknown(dict.fromkeys(name for record in records for name in record.unknown))
         for name in sorted({record.lost_id for record in records if record.lost_id is not None}):
             n_lost = sum(record.lost_id == name for record in records)
-            yield Remark("note", f"{counted(n_lost, 'file')} without the id column {name!r}: rows are numbered from 0.")
+            yield Remark(
+                "note", f"{count_text(n_lost, 'file')} without the id column {name!r}: rows are numbered from 0."
+            )
         if self.drifted:
             first, columns = next(iter(self.drifted.items()))
             more = f", {len(self.drifted) - 1:,} more." if len(self.drifted) > 1 else "."
             yield Remark(
                 "warning",
-                f"{len(self.drifted):,} of {counted(len(records), 'file')} do not look like the training rows: "
-                f"{first!r} in {listed(columns)}{more}",
+                f"{len(self.drifted):,} of {count_text(len(records), 'file')} do not look like the training rows: "
+                f"{first!r} in {list_text(columns)}{more}",
             )
         if self.leftovers:
-            left = listed(self.leftovers)
+            left = list_text(self.leftovers)
             yield Remark("warning", f"the folder also has scores of files that are not among these: {left}.")
 
     def to_json(self) -> dict[str, Any]:
@@ -202,7 +204,7 @@ def score_shards(
             for job, found in run_jobs(workers, jobs, is_busy=lambda answer: answer.state == "busy"):
                 answer = JobResult("failed", reason=str(found)) if isinstance(found, LostWorker) else found
                 if answer.state == "full":
-                    told = f"{len(outcome.records)} of {counted(len(shards), 'file')} scored"
+                    told = f"{len(outcome.records)} of {count_text(len(shards), 'file')} scored"
                     raise OutputError(f"{answer.reason} Free some space; the same command goes on ({told}).")
                 if answer.record is None:
                     outcome.failures[job.name] = answer.reason

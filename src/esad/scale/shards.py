@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from esad.core.text import counted
+from esad.core.text import count_text
 from esad.errors import DataFileError, InputError, OutputError
 from esad.io.files import SUFFIXES, is_table
 
@@ -143,6 +143,6 @@ def _check_targets(shards: Sequence[Shard]) -> None:
     clash = [shard.target for shard in shards if os.path.realpath(shard.target) in inputs]
     if clash:
         raise OutputError(
-            f"Cannot write {clash[0]!r}: it is a file being read ({counted(len(clash), 'such file')}). "
+            f"Cannot write {clash[0]!r}: it is a file being read ({count_text(len(clash), 'such file')}). "
             "Choose another folder."
         )

@@ -21,7 +21,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pydantic_core import from_json
 
-from esad.core.text import listed, one_line
+from esad.core.text import list_text, one_line
 from esad.detectors.opening import Block, open_source, plain_id
 from esad.errors import InputError, LimitError, RequestError, SchemaError
 from esad.io.dialect import Reading
@@ -203,7 +203,7 @@ def _cells_of_lists(rows: list[list[Any]], given: Sequence[str], names: Sequence
     places = {name: place for place, name in enumerate(given)}
     missing = [name for name in names if name not in places]
     if missing:
-        raise SchemaError(f"Columns that the model was trained on are missing: {listed(missing)}.")
+        raise SchemaError(f"Columns that the model was trained on are missing: {list_text(missing)}.")
     for number, row in enumerate(rows):
         if len(row) != len(given):
             raise SchemaError(f"Every row must have {len(given)} values. Row {number} has {len(row)}.")

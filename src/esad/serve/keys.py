@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from esad.core.text import listed
+from esad.core.text import list_text
 from esad.errors import InputError
 
 __all__ = ["SCOPES", "VARIABLE", "Key", "Keys"]
@@ -79,7 +79,7 @@ class Keys:
             raise InputError("API keys are asked for, and there is none. Give one at least.")
         names = [key.name for _, key in self._keys]
         if doubled := {name for name in names if names.count(name) > 1}:
-            raise InputError(f"Several API keys have the name {listed(sorted(doubled))}. Give each its own.")
+            raise InputError(f"Several API keys have the name {list_text(sorted(doubled))}. Give each its own.")
 
     def __len__(self) -> int:
         return len(self._keys)
@@ -128,7 +128,7 @@ def _read_line(line: str, number: int, rate: float | None) -> tuple[str, Key]:
         raise InputError(f"{allowed}.")
     chosen = frozenset(scopes.split(",")) if scopes else frozenset(SCOPES)
     if unknown := chosen - set(SCOPES):
-        raise InputError(f"{allowed}, with scopes of {', '.join(SCOPES)}. Got {listed(sorted(unknown))}.")
+        raise InputError(f"{allowed}, with scopes of {', '.join(SCOPES)}. Got {list_text(sorted(unknown))}.")
     if own_rate:
         try:
             rate = float(own_rate)

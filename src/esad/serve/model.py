@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from esad import registry
 from esad.core.extras import require
-from esad.core.text import listed
+from esad.core.text import list_text
 from esad.detectors.base import Detector
 from esad.detectors.model_file import load
 from esad.errors import EsadError, ModelFileError, RequestError, SchemaError
@@ -240,7 +240,7 @@ def _check_columns(new: ServedModel, current: ServedModel) -> None:
         return
     described = dict(new.described_columns), dict(current.described_columns)
     added, lost = (sorted(set(one) - set(other)) for one, other in (described, described[::-1]))
-    told = [f"new: {listed(added)}"] * bool(added) + [f"gone: {listed(lost)}"] * bool(lost)
+    told = [f"new: {list_text(added)}"] * bool(added) + [f"gone: {list_text(lost)}"] * bool(lost)
     raise SchemaError(
         f"The new model file takes other columns ({'; '.join(told) or 'in another order or of another kind'}), which "
         "requests made for the present one do not have. Start the service again, or with --accept-new-columns."

@@ -10,7 +10,7 @@ from esad.datasets.sources import camelyon16, nih
 from esad.errors import DataFileError
 
 
-def counted(split):
+def count_text(split):
     """Normal and anomalous pictures to train with, those that may be labelled, normal and anomalous ones to test."""
     train = ~split.test
     return tuple(
@@ -43,7 +43,7 @@ def lists_of(folder, name):
 )
 def test_a_quarter_of_the_infiltrations_makes_the_papers_ratios(data_folder, name, counts):
     split = nih.read_split(name, lists_of(data_folder, "nih_lists"))
-    assert counted(split) == counts
+    assert count_text(split) == counts
     n_labelled = counts[2] / 4
     assert round(n_labelled / (n_labelled + counts[0]), 3) == nih.LABELLED_RATIOS[name]
 
@@ -53,12 +53,12 @@ def test_the_clearer_cases_are_those_of_the_lists(data_folder):
     lists = lists_of(data_folder, "nih_lists")
     has_validation = (lists / "nih_lists/subset_normal/val.txt").is_file()
     split = nih.read_split("nih_subset", lists)
-    assert counted(split) == ((5110, 857, 857, 677, 667) if has_validation else (4261, 0, 0, 677, 667))
+    assert count_text(split) == ((5110, 857, 857, 677, 667) if has_validation else (4261, 0, 0, 677, 667))
 
 
 def test_camelyon16_has_the_papers_counts(data_folder):
     split = camelyon16.read_split(lists_of(data_folder, "camelyon16_lists"))
-    assert counted(split) == (7612, 2169, 200, 4000, 817)
+    assert count_text(split) == (7612, 2169, 200, 4000, 817)
     assert len(set(split.names)) == len(split.names)
 
 
@@ -134,7 +134,7 @@ def test_the_table_may_be_packed_and_the_test_list_named_otherwise(chests):
     (lists / "Data_Entry_2017_v2020.csv.gz").write_bytes(gzip.compress(table.read_bytes()))
     table.unlink()
     (lists / "test_list.txt").rename(lists / "official_test_list.txt")
-    assert counted(nih.read_split("nih_ap", chests)) == (1, 3, 1, 1, 3)
+    assert count_text(nih.read_split("nih_ap", chests)) == (1, 3, 1, 1, 3)
 
 
 def test_the_subset_takes_validation_lists_into_training(chests):
@@ -142,7 +142,7 @@ def test_the_subset_takes_validation_lists_into_training(chests):
     for kind, part, numbers in (("normal", "train", (0, 4)), ("normal", "test", (8,)), ("anomaly", "test", (9,))):
         (lists / f"subset_{kind}").mkdir(exist_ok=True)
         (lists / f"subset_{kind}" / f"{part}.txt").write_text("".join(f"{number:08d}_000.png\n" for number in numbers))
-    assert counted(nih.read_split("nih_subset", chests)) == (2, 0, 0, 1, 1)
+    assert count_text(nih.read_split("nih_subset", chests)) == (2, 0, 0, 1, 1)
     (lists / "subset_normal" / "val.txt").write_text("00000012_000.png\n")
     (lists / "subset_anomaly" / "val.txt").write_text("00000001_000.png\n00000002_000.png\n")
     data = nih.load("nih_subset")
