@@ -89,7 +89,7 @@ class Committee(CommitteeDetector):
     (['bagged_trees', 'esad'], 'ESAD judges alone: trees cannot learn without a labelled anomaly')
     """
 
-    summary: ClassVar[str] = "Committee: ESAD and bagged trees, weighed by known anomalies that neither had seen"
+    summary: ClassVar[str] = "ESAD and bagged trees together, weighed by known anomalies that neither had seen"
 
     n_members: int | str = "auto"
     hidden: Any = "auto"
