@@ -53,6 +53,14 @@ def test_one_that_takes_too_long_is_ended(worker):
 
 
 @linux
+def test_only_the_time_that_it_works_counts(worker):
+    evaluating = worker("builtins:eval")
+    assert evaluating.ask(b"__import__('time').sleep(1) or b'rested'", seconds=0.2) == b"rested"
+    with pytest.raises(LostWorker, match=r"more than 0\.05 s"):
+        evaluating.ask(b"__import__('time').sleep(60)", seconds=0.05)
+
+
+@linux
 def test_one_that_takes_too_much_memory_is_refused_it(worker):
     evaluating = worker("builtins:eval", memory_bytes=2**27)
     assert len(evaluating.ask(b"bytes(2**26)")) == 2**26

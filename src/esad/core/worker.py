@@ -11,12 +11,14 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Mapping
 from types import FrameType
 from typing import IO, NoReturn
 
 __all__ = ["LostWorker", "Worker", "answer_requests"]
 
+_PATIENCE = 10
 _END_SECONDS = 10.0  # for a worker that is told to end, to remove its temporary files
 _LENGTH = 8  # bytes before each message that say how long it is
 
@@ -60,6 +62,9 @@ class Worker:
     def ask(self, request: bytes, *, seconds: float | None = None) -> bytes:
         """The answer to a request.
 
+        `seconds` are those that the process works, where the system counts them, so that a busy machine refuses
+        nobody; one that only waits may take `_PATIENCE` times as long.
+
         Raises
         ------
         LostWorker
@@ -67,22 +72,19 @@ class Worker:
         """
         process = self._process = self._process or self._start()
         assert process.stdin is not None and process.stdout is not None
-        timer = None if seconds is None else threading.Timer(seconds, process.kill)
-        if timer is not None:
-            timer.start()
+        is_over, is_late = threading.Event(), threading.Event()
+        if seconds is not None:
+            threading.Thread(target=_kill_when_late, args=(process, seconds, is_over, is_late), daemon=True).start()
         try:
             _send(process.stdin, request)
             answer = _receive(process.stdout)
         except OSError:
             answer = None
-        is_late = False
-        if timer is not None:
-            is_late = not timer.is_alive()
-            timer.cancel()
+        is_over.set()
         if answer is not None:
             return answer
         code = self._end(process)
-        raise LostWorker(f"it took more than {seconds:g} s" if is_late else _describe_end(code))
+        raise LostWorker(f"it took more than {seconds:g} s" if is_late.is_set() else _describe_end(code))
 
     def terminate(self) -> None:
         """End the process for good; may be called from another thread than the one that asks."""
@@ -121,6 +123,30 @@ class Worker:
         except subprocess.TimeoutExpired:
             process.kill()
             return process.wait()
+
+
+def _kill_when_late(
+    process: "subprocess.Popen[bytes]", seconds: float, is_over: threading.Event, is_late: threading.Event
+) -> None:
+    """Kill a process that has worked for so many seconds, or waited for `_PATIENCE` times as many."""
+    began, before, left = time.monotonic(), _count_worked_seconds(process.pid), seconds
+    while not is_over.wait(left):
+        worked, passed = _count_worked_seconds(process.pid) - before, time.monotonic() - began
+        left = min(seconds - worked, _PATIENCE * seconds - passed)
+        if left <= 0:
+            is_late.set()
+            process.kill()
+            return
+
+
+def _count_worked_seconds(pid: int) -> float:
+    """Seconds for which a process has had a processor; by the clock, where the system does not tell."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            ticks = file.read().rpartition(")")[2].split()[11:13]  # in user mode, in system mode
+    except OSError:
+        return time.monotonic()
+    return sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
 
 
 def answer_requests(function: str, *, memory_bytes: int | None = None) -> None:
