@@ -146,13 +146,12 @@ def export(
 ) -> None:
     """Write the results as a small text file, for a repository; report and merge read it too."""
     from esad.bench.store import to_text
-    from esad.core.atomic import atomic_path
+    from esad.core.atomic import write_text
 
     if out.suffix != ".jsonl":
         raise InputError(f"--out must end in .jsonl. Got {str(out)!r}.")
     results = _results(store)
-    with atomic_path(out) as beside:
-        beside.write_text(to_text(results), encoding="utf-8")
+    write_text(out, to_text(results))
     document = {"out": str(out), "n_results": len(results)}
     output.answer(as_json, document, lambda: output.say(f"{out}: {output.count_text(len(results), 'result')}"))
 

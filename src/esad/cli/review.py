@@ -207,7 +207,7 @@ def _exchange_labels(
     as_json: bool,
 ) -> None:
     """Labels in or out, without a page."""
-    from esad.core.atomic import atomic_path
+    from esad.core.atomic import write_text
     from esad.detectors.model_file import load
     from esad.review.dataset import ReviewDataset
     from esad.review.judgements import parse_csv, write_csv
@@ -226,8 +226,7 @@ def _exchange_labels(
         if text is not None:
             n_new = store.import_lines(parse_csv(text, dataset, reviewer=reviewer), importer=reviewer)
         if out is not None:
-            with atomic_path(out) as temporary:
-                temporary.write_text(write_csv(store.judgements, dataset), encoding="utf-8")
+            write_text(out, write_csv(store.judgements, dataset))
         n_judged = len(store.judgements.verdicts())
     if as_json:
         counts = {"labels": str(journal), "n_judged": n_judged, "n_new": n_new}

@@ -26,6 +26,7 @@ __all__ = [
     "transaction",
     "unnamed_path",
     "write_json",
+    "write_text",
 ]
 
 # What the operating system says when the place written to is full, failing or read-only.
@@ -68,26 +69,17 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
     False
     'row,score\n0,1.5\n'
     """
-    target, mode = _target(path)
-    temporary = _beside(target)
-    try:
-        try:
-            _create(temporary, mode)
-        except OSError as error:
-            raise _output_error(path, error) from error
+    with _empty_file_beside(path) as (temporary, target):
         try:
             yield temporary
-        except OSError as error:
-            if _is_about(error, temporary):
+        except OSError as error:  # from writing the file, or from something else in the block
+            if error.errno in _WRITE_FAILURES or str(error.filename) == str(temporary):
                 raise _output_error(path, error) from error
             raise
         try:
             replace(temporary, target)
         except OSError as error:
             raise _output_error(path, error) from error
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
 
 
 def check_writable(path: str | os.PathLike[str]) -> None:
@@ -107,12 +99,26 @@ def check_writable(path: str | os.PathLike[str]) -> None:
         ...
     esad.errors.OutputError: Cannot write 'no-such-folder/model.esad': the folder 'no-such-folder' does not exist. ...
     """
+    with _empty_file_beside(path):
+        pass
+
+
+@contextlib.contextmanager
+def _empty_file_beside(path: str | os.PathLike[str]) -> Iterator[tuple[Path, Path]]:
+    """A new file that is removed at the end, and the target in whose folder it lies, with its suffix and permissions.
+
+    A suffix is what writers go by; a very long one is left out.
+    """
     target, mode = _target(path)
-    temporary = _beside(target)
+    temporary = target.with_name(f".esad-{secrets.token_hex(6)}{target.suffix if len(target.suffix) <= 16 else ''}")
     try:
-        _create(temporary, mode)
-    except OSError as error:
-        raise _output_error(path, error) from error
+        try:
+            os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+            if mode is not None:
+                temporary.chmod(mode)
+        except OSError as error:
+            raise _output_error(path, error) from error
+        yield temporary, target
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink()
@@ -143,23 +149,6 @@ def _target(path: str | os.PathLike[str]) -> tuple[Path, int | None]:
     return target, stat.S_IMODE(status.st_mode)
 
 
-def _beside(target: Path) -> Path:
-    """A new name in the target's folder, with its suffix."""
-    return target.with_name(f".esad-{secrets.token_hex(6)}{_short_suffix(target)}")
-
-
-def _short_suffix(target: Path) -> str:
-    """Return the suffix that writers go by, so that the temporary name stays short."""
-    return target.suffix if len(target.suffix) <= 16 else ""
-
-
-def _create(temporary: Path, mode: int | None) -> None:
-    """Create the empty temporary file with the user's default permissions or those of the file replaced."""
-    os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
-    if mode is not None:
-        temporary.chmod(mode)
-
-
 def replace(temporary: Path, target: Path) -> None:
     """Flush a file, rename it and flush the folder, so that a power cut leaves the old file or the new one."""
     descriptor = os.open(temporary, os.O_RDWR)
@@ -174,11 +163,6 @@ def replace(temporary: Path, target: Path) -> None:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
-
-
-def _is_about(error: OSError, temporary: Path) -> bool:
-    """Tell whether `error` comes from writing `temporary`, not from something else in the block."""
-    return error.errno in _WRITE_FAILURES or str(error.filename) == str(temporary)
 
 
 def _output_error(path: str | os.PathLike[str], error: OSError) -> OutputError:
@@ -211,10 +195,15 @@ def transaction(database: "sqlite3.Connection") -> Iterator[None]:
         raise
 
 
-def write_json(path: Path, document: Any) -> None:
-    """Write one JSON document, whole or not at all."""
+def write_text(path: str | os.PathLike[str], text: str) -> None:
+    """Write a file of text in UTF-8, whole or not at all."""
     with atomic_path(path) as temporary:
-        temporary.write_text(json.dumps(document, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+        temporary.write_text(text, encoding="utf-8")
+
+
+def write_json(path: str | os.PathLike[str], document: Any) -> None:
+    """Write one JSON document, whole or not at all."""
+    write_text(path, json.dumps(document, indent=2, allow_nan=False) + "\n")
 
 
 def check_new_folder(folder: Path) -> None:

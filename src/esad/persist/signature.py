@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from esad.core.atomic import atomic_path
+from esad.core.atomic import write_json, write_text
 from esad.core.extras import require
 from esad.core.text import list_text
 from esad.errors import InputError, OutputError, SignatureError
@@ -43,6 +43,7 @@ __all__ = [
 
 VARIABLE = "ESAD_CONFIG"
 _MAX_BYTES = 2**16  # of a signature, a key, or a list of keys
+_ED25519, _SERIALIZATION = "hazmat.primitives.asymmetric.ed25519", "hazmat.primitives.serialization"
 _NAME = re.compile(r"[A-Za-z0-9._@+-]{1,64}")
 
 
@@ -97,7 +98,7 @@ def new_key(path: Path | None = None) -> Path:
     ('600', 'ssh-ed25519')
     >>> folder.cleanup()
     """
-    ed25519, serialization = _ed25519(), _serialization()
+    ed25519, serialization = _import_module(_ED25519), _import_module(_SERIALIZATION)
     path = path or default_key_path()
     content = ed25519.Ed25519PrivateKey.generate().private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
@@ -200,8 +201,7 @@ def sign(path: Path, key: Path | None = None) -> Path:
         "signed_at": now,
         "signature": base64.b64encode(private.sign(_statement(digest, now))).decode("ascii"),
     }
-    with atomic_path(signature_path(path)) as temporary:
-        temporary.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    write_json(signature_path(path), document)
     return signature_path(path)
 
 
@@ -234,7 +234,7 @@ def verify(path: Path, *, beside: Path | None = None) -> Signature:
     try:
         sent = base64.b64decode(document["signature"], validate=True)
         _public_key(key.line).verify(sent, _statement(document["sha256"], document["signed_at"]))
-    except (_exceptions().InvalidSignature, binascii.Error):
+    except (_import_module("exceptions").InvalidSignature, binascii.Error):
         raise SignatureError(
             f"The signature {place.name!r} is damaged or forged: {key.name!r} did not make it."
         ) from None
@@ -252,11 +252,10 @@ def _statement(digest: str, signed_at: str) -> bytes:
 
 
 def _read_document(place: Path) -> dict[str, str]:
+    text = _read_text(place, "the signature")
     try:
-        document = json.loads(_read_text(place, "the signature"))
-    except ValueError as error:
-        if isinstance(error, InputError):
-            raise
+        document = json.loads(text)
+    except ValueError:
         document = None
     names = ("format", "key", "sha256", "signed_at", "signature")
     if not isinstance(document, dict) or not all(isinstance(document.get(name), str) for name in names):
@@ -281,12 +280,8 @@ def _digest(path: Path) -> str:
 # ---------------------------------------------------------------------- reading and writing keys
 
 
-def _ed25519() -> Any:
-    return require("cryptography.hazmat.primitives.asymmetric.ed25519", extra="sign")
-
-
-def _serialization() -> Any:
-    return require("cryptography.hazmat.primitives.serialization", extra="sign")
+def _import_module(name: str) -> Any:
+    return require(f"cryptography.{name}", extra="sign")
 
 
 def _private_key(path: Path) -> "Ed25519PrivateKey":
@@ -294,13 +289,12 @@ def _private_key(path: Path) -> "Ed25519PrivateKey":
         raise InputError(f"There is no private key at {str(path)!r}. Make one with: esad sign --new-key")
     if os.name == "posix" and path.stat().st_mode & 0o077:
         raise InputError(f"Others can read the private key {str(path)!r}. Make it yours alone: chmod 600 {path}")
+    text = _read_text(path, "the private key")
     try:
-        key = _serialization().load_pem_private_key(_read_text(path, "the private key").encode(), password=None)
-    except (ValueError, TypeError) as error:  # malformed, of an unknown kind, or with a passphrase
-        if isinstance(error, InputError):
-            raise
+        key = _import_module(_SERIALIZATION).load_pem_private_key(text.encode(), password=None)
+    except (ValueError, TypeError):  # malformed, of an unknown kind, or with a passphrase
         key = None
-    if not isinstance(key, _ed25519().Ed25519PrivateKey):
+    if not isinstance(key, _import_module(_ED25519).Ed25519PrivateKey):
         raise InputError(f"{str(path)!r} is no ed25519 private key in PEM form without a passphrase.")
     found: Ed25519PrivateKey = key
     return found
@@ -308,21 +302,17 @@ def _private_key(path: Path) -> "Ed25519PrivateKey":
 
 def _public_key(line: str) -> "Ed25519PublicKey":
     try:
-        key = _serialization().load_ssh_public_key(" ".join(line.split()[:2]).encode())
-    except (ValueError, TypeError, LookupError, _exceptions().UnsupportedAlgorithm):
+        key = _import_module(_SERIALIZATION).load_ssh_public_key(" ".join(line.split()[:2]).encode())
+    except (ValueError, TypeError, LookupError, _import_module("exceptions").UnsupportedAlgorithm):
         key = None
-    if not isinstance(key, _ed25519().Ed25519PublicKey):
+    if not isinstance(key, _import_module(_ED25519).Ed25519PublicKey):
         raise InputError(f"A public key is a line: ssh-ed25519 KEY NAME. Got {line[:40]!r}.")
     found: Ed25519PublicKey = key
     return found
 
 
-def _exceptions() -> Any:
-    return require("cryptography.exceptions", extra="sign")
-
-
 def _line(key: "Ed25519PublicKey", name: str = "") -> str:
-    serialization = _serialization()
+    serialization = _import_module(_SERIALIZATION)
     text = key.public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH).decode("ascii")
     return f"{text} {name}".rstrip()
 
@@ -341,8 +331,7 @@ def _write_trusted(keys: list[TrustedKey]) -> None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise OutputError(f"Cannot write {str(path)!r}: {error.strerror}.") from error
-    with atomic_path(path) as temporary:
-        temporary.write_text("".join(f"{key.line}\n" for key in keys), encoding="utf-8")
+    write_text(path, "".join(f"{key.line}\n" for key in keys))
 
 
 def _read_text(path: Path, what: str) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from esad import __version__
-from esad.core.atomic import atomic_path
+from esad.core.atomic import write_text
 from esad.core.markup import Element, break_at_underscores, new, render, table
 from esad.core.text import count_text, percent
 from esad.errors import InputError
@@ -60,9 +60,7 @@ def write_page(found: Findings) -> str:
 
 def save_page(found: Findings, out: Path) -> None:
     """Write the page to a file, whole or not at all."""
-    page = write_page(found)
-    with atomic_path(out) as temporary:
-        temporary.write_text(page, encoding="utf-8")
+    write_text(out, write_page(found))
 
 
 def _make_sections(found: Findings) -> Iterator[tuple[str, str, list[Element]]]:

@@ -1,6 +1,5 @@
 """A run over shards: scores that exist stay, missing ones are made, and shards that fail are set aside."""
 
-import json
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -8,7 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from esad.core.atomic import atomic_path
+from esad.core.atomic import write_json
 from esad.core.text import count_text, list_text
 from esad.detectors.opening import check_unknown
 from esad.detectors.scored_file import AlarmRule
@@ -214,8 +213,7 @@ def score_shards(
                     on_done(job.name, answer)
     for text in dict.fromkeys(text for record in outcome.records.values() for text in record.warned):
         warnings.warn(text, UserWarning, stacklevel=2)
-    with atomic_path(folder / RECORDS_FOLDER / "summary.json") as temporary:
-        temporary.write_text(json.dumps(outcome.to_json(), indent=1) + "\n", encoding="utf-8")
+    write_json(folder / RECORDS_FOLDER / "summary.json", outcome.to_json())
     return outcome
 
 

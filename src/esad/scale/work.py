@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from esad.core.atomic import atomic_path
+from esad.core.atomic import write_text
 from esad.detectors.opening import open_source
 from esad.detectors.scored_file import AlarmRule, score_source
 from esad.errors import DataFileError, EsadError, ModelFileError
@@ -70,8 +70,7 @@ class Record:
 
     def write(self, path: str) -> None:
         """Write the record to a path."""
-        with atomic_path(path) as temporary:
-            temporary.write_text(json.dumps(asdict(self)), encoding="utf-8")
+        write_text(path, json.dumps(asdict(self)))
 
     @classmethod
     def read(cls, path: str) -> Self | None:
