@@ -9,6 +9,8 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 PEERS := .venv-peers
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Where it is set, each of the many processes that tests start would compile the package anew.
+export PYTHONDONTWRITEBYTECODE :=
 
 help:
 	@echo 'make setup       build .venv with every extra (done by the others when needed)'

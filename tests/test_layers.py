@@ -30,27 +30,24 @@ def private(name: str) -> bool:
     return name.startswith("_") and not name.startswith("__")
 
 
-TREES = {file: ast.parse(file.read_text(encoding="utf-8")) for file in sorted(SOURCE.rglob("*.py"))}
-DEFINED: dict[str, set[str]] = {}  # private functions, classes and attributes of self, by package
-for _file, _tree in TREES.items():
-    for _node in ast.walk(_tree):
-        if isinstance(_node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and private(_node.name):
-            DEFINED.setdefault(_node.name, set()).add(package_of(_file))
-        elif isinstance(_node, ast.Attribute) and isinstance(_node.ctx, ast.Store) and private(_node.attr):
-            DEFINED.setdefault(_node.attr, set()).add(package_of(_file))
-
-
-@pytest.mark.parametrize("file", list(TREES), ids=lambda file: str(file.relative_to(SOURCE)))
-def test_no_private_name_of_one_package_is_used_in_another(file):
-    own, wrong = package_of(file), []
-    for node in ast.walk(TREES[file]):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("esad."):
-            other = node.module.split(".")[1]
-            names = [*node.module.split(".")[2:], *(alias.name for alias in node.names)]
-            wrong += [f"{node.lineno}: {name} of {other}" for name in names if private(name) and other != own]
-        elif isinstance(node, ast.Attribute) and private(node.attr):
-            is_own = isinstance(node.value, ast.Name) and node.value.id in ("self", "cls", "os")  # os._exit
-            homes = DEFINED.get(node.attr, set())
-            if homes and own not in homes and not is_own:
-                wrong.append(f"{node.lineno}: .{node.attr} of {', '.join(sorted(homes))}")
-    assert not wrong, wrong
+def test_no_private_name_of_one_package_is_used_in_another():
+    nodes = {file: list(ast.walk(ast.parse(file.read_text(encoding="utf-8")))) for file in SOURCE.rglob("*.py")}
+    homes: dict[str, set[str]] = {}  # packages that define private functions, classes and attributes of self
+    for file, found in nodes.items():
+        for node in found:
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and private(node.name):
+                homes.setdefault(node.name, set()).add(package_of(file))
+            elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and private(node.attr):
+                homes.setdefault(node.attr, set()).add(package_of(file))
+    wrong = []
+    for file, found in nodes.items():
+        own = package_of(file)
+        for node in found:
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("esad."):
+                other = node.module.split(".")[1]
+                names = [*node.module.split(".")[2:], *(alias.name for alias in node.names)]
+                wrong += [f"{file}:{node.lineno}: {name}" for name in names if private(name) and other != own]
+            elif isinstance(node, ast.Attribute) and own not in homes.get(node.attr, {own}):
+                is_own = isinstance(node.value, ast.Name) and node.value.id in ("self", "cls", "os")  # os._exit
+                wrong += [] if is_own else [f"{file}:{node.lineno}: .{node.attr} of {sorted(homes[node.attr])}"]
+    assert not wrong, "\n".join(wrong)
