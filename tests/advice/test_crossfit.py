@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from support import tiny
 
 from esad.advice import crossfit
-from esad.advice.crossfit import Fold, compute_auc, make_folds, score_held_out, thin_rows
+from esad.advice.crossfit import Fold, make_folds, score_held_out, thin_rows
+from esad.score.metrics import compute_auc
 from esad.score.splits import LabelAwareSplit
 
 

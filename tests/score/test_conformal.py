@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from scipy.stats import binom, false_discovery_control
 
 from esad.errors import InputError, ModelFileError
-from esad.score.conformal import Calibration, discoveries, n_rows_needed
+from esad.score.conformal import Calibration, discoveries
+from esad.score.threshold import n_rows_needed
 
 numbers = st.floats(-1e6, 1e6)
 

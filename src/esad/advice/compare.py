@@ -24,6 +24,7 @@ from esad.preprocess.inputs import read
 from esad.score.metrics import evaluate
 from esad.score.splits import LabelAwareSplit
 from esad.table.table import Table, take_rows
+from esad.train.callbacks import Callback
 
 if TYPE_CHECKING:
     from esad.train.loop import LoopState
@@ -236,7 +237,7 @@ class _TimeUp(Exception):  # noqa: N818  a signal, not an error
     """A training would have ended too late."""
 
 
-class _Deadline:
+class _Deadline(Callback):
     """A callback that breaks a training off."""
 
     def __init__(self, max_seconds: float | None) -> None:
@@ -247,16 +248,10 @@ class _Deadline:
         seconds = result.mean("fit_seconds") if result.auc else 0.0
         return time.perf_counter() + seconds >= self._end
 
-    def on_start(self, state: "LoopState") -> None:
-        """Nothing."""
-
     def on_step(self, state: "LoopState") -> None:
         """Look at the clock."""
         if time.perf_counter() >= self._end:
             raise _TimeUp
-
-    def on_end(self, state: "LoopState") -> None:
-        """Nothing."""
 
 
 def _measure(

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
-from sklearn.metrics import roc_auc_score
 
 from esad import labels
 from esad.datasets.scenario import Scenario
@@ -23,7 +22,7 @@ from esad.preprocess.inputs import read
 from esad.table.table import Table, take_rows
 from esad.train.callbacks import Callback
 
-__all__ = ["MAX_ROWS", "Fold", "check_labels", "compute_auc", "make_folds", "score_held_out", "thin_rows"]
+__all__ = ["MAX_ROWS", "Fold", "check_labels", "make_folds", "score_held_out", "thin_rows"]
 
 MAX_ROWS = 5000  # rows that cross-fitting uses; more of them change little and cost much
 MAX_MEMBERS = 1  # of each split's detector: the mean over splits does what members do
@@ -156,14 +155,3 @@ def thin_rows(y: Labels, *, rng: np.random.Generator, max_rows: int = MAX_ROWS) 
     unlabelled = rng.permutation(np.flatnonzero(y == labels.UNLABELLED))
     room = max(max_rows - len(labelled), 0)
     return np.sort(np.concatenate([labelled, unlabelled[:room]]))
-
-
-def compute_auc(scores: Scores, is_anomaly: NDArray[np.bool_]) -> float:
-    """Share of pairs that are in the right order, ties counting half.
-
-    Examples
-    --------
-    >>> compute_auc(np.array([1.0, 2.0, 3.0]), np.array([False, True, True]))
-    1.0
-    """
-    return float(roc_auc_score(is_anomaly, scores))

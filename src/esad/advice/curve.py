@@ -25,11 +25,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from esad import labels
-from esad.advice.crossfit import MAX_ROWS, Fold, check_labels, compute_auc, score_held_out, thin_rows
+from esad.advice.crossfit import MAX_ROWS, Fold, check_labels, score_held_out, thin_rows
 from esad.advice.displays import LabelCurveDisplay
 from esad.core.random import seed_from
 from esad.detectors.base import Detector
 from esad.errors import InputError, LabelError
+from esad.score.metrics import compute_auc
 from esad.score.splits import LabelAwareSplit, corrected_error
 from esad.table.table import take_rows
 from esad.train.callbacks import Callback

@@ -24,12 +24,13 @@ from sklearn.base import clone
 from sklearn.model_selection import ShuffleSplit
 
 from esad import labels
-from esad.advice.crossfit import Fold, check_labels, compute_auc, score_held_out, thin_rows
+from esad.advice.crossfit import Fold, check_labels, score_held_out, thin_rows
 from esad.core.random import seed_from
 from esad.detectors.base import Detector, Scores
 from esad.errors import InputError
 from esad.methods.esad import ESAD
 from esad.preprocess.inputs import is_images
+from esad.score.metrics import compute_auc
 from esad.score.splits import LabelAwareSplit, corrected_error
 from esad.table.table import take_rows
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from esad import labels
-from esad.advice.crossfit import Fold, compute_auc, make_folds, score_held_out, thin_rows
+from esad.advice.crossfit import Fold, make_folds, score_held_out, thin_rows
 from esad.core.atomic import atomic_path
 from esad.core.random import seed_from
 from esad.detectors.base import Detector
@@ -25,6 +25,7 @@ from esad.errors import InputError
 from esad.labels import Labels
 from esad.review.ranking import Ranking
 from esad.review.training import RefitData
+from esad.score.metrics import compute_auc
 from esad.table.table import take_rows
 from esad.train.callbacks import Callback, WarmStart
 from esad.train.loop import LoopState

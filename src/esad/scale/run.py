@@ -2,8 +2,8 @@
 
 import os
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from esad.io.checks import Remark
 from esad.io.dialect import Reading
 from esad.scale.engines import LostWorker, run_jobs, start_engine
 from esad.scale.shards import RECORDS_FOLDER, Shard, plan_shards
-from esad.scale.work import Job, JobResult, JobSettings, Record, hash_file, hash_parts, run_job, stamp_file
+from esad.scale.work import Job, JobResult, Record, hash_file, hash_parts, run_job, stamp_file
 
 __all__ = ["Outcome", "make_job", "make_settings", "score_shards"]
 
@@ -171,14 +171,13 @@ def score_shards(
     if engine not in ("local", "ray"):
         raise InputError(f"The engine must be one of local, ray. Got {engine!r}.")
     folder = Path(out)
-    common = make_settings(model, id_column, alpha)
+    settings = make_settings(model, id_column, alpha)
     shards = plan_shards([data] if isinstance(data, str | os.PathLike) else data, folder, form=form)
-    level = common.drift_level / len(shards)  # one for all together
+    settings["drift_level"] /= len(shards)  # one for all together
     reading = Reading(
         decimal=decimal, date_format=date_format, encoding=encoding, sheet=sheet, max_unpacked=max_unpacked
     )
-    said = {name: value for name, value in reading.said().items() if value is not None}
-    common = replace(common, drift_level=level, said=said)
+    settings["said"] = {name: value for name, value in reading.said().items() if value is not None}
     _make_folders(folder, shards)
     outcome = Outcome(str(folder), len(shards), leftovers=_find_leftovers(folder, shards))
     if on_start is not None:
@@ -186,7 +185,7 @@ def score_shards(
     jobs = []
     for shard in shards:
         try:
-            job = make_job(shard, folder, common)
+            job = make_job(shard, folder, settings)
         except OSError as error:
             outcome.failures[shard.name] = f"Cannot read {shard.path!r}: {error.strerror}."
             continue
@@ -217,39 +216,38 @@ def score_shards(
     return outcome
 
 
-def make_settings(model: str | os.PathLike[str], id_column: str | None, alpha: float | None) -> JobSettings:
-    """Check the model and the options, and give what is the same for all shards of a run."""
+def make_settings(model: str | os.PathLike[str], id_column: str | None, alpha: float | None) -> dict[str, Any]:
+    """Check the model and the options, and give what is the same in all jobs of a run."""
     from esad.detectors.model_file import load
     from esad.score.drift import LEVEL
 
     detector = load(model)
     if detector.inputs_.kind != "table":
         raise InputError("Shards are tables, and the model was trained on pictures. Score its folders one by one.")
-    return JobSettings(
-        model=os.path.abspath(model),
-        model_hash=hash_file(model),
-        id_column=id_column,
-        last_rank=AlarmRule.of(detector, alpha=alpha).last_rank,
-        drift_level=LEVEL,
-    )
+    return {
+        "model": os.path.abspath(model),
+        "model_hash": hash_file(model),
+        "id_column": id_column,
+        "last_rank": AlarmRule.of(detector, alpha=alpha).last_rank,
+        "drift_level": LEVEL,
+        "said": {},
+    }
 
 
-def make_job(shard: Shard, folder: Path, common: JobSettings) -> Job:
-    """The job of one shard."""
-    stamped = stamp_file(shard.path)
-    target = os.path.abspath(shard.target)
-    said = {name: value for name, value in common.said.items() if name != "max_unpacked"}
-    named = hash_parts(
-        common.model_hash, stamped, common.id_column, common.last_rank, Path(target).name, *([said] if said else [])
-    )
+def make_job(shard: Shard, folder: Path, settings: Mapping[str, Any]) -> Job:
+    """The job of one shard; `settings` are what `make_settings` gives."""
+    stamp = stamp_file(shard.path)
+    said = {name: value for name, value in settings["said"].items() if name != "max_unpacked"}
+    decisive = [settings[name] for name in ("id_column", "last_rank")]
+    decisive += [os.path.basename(shard.target), *([said] if said else [])]
     return Job(
         name=shard.name,
         path=os.path.abspath(shard.path),
-        target=target,
+        target=os.path.abspath(shard.target),
         record=os.path.abspath(_record_path(folder, shard.name)),
-        identity=named,
-        stamp=stamped,
-        **asdict(common),
+        identity=hash_parts(settings["model_hash"], stamp, *decisive),
+        stamp=stamp,
+        **settings,
     )
 
 
@@ -266,9 +264,8 @@ def _make_folders(folder: Path, shards: Sequence[Shard]) -> None:
         if foreign:
             raise OutputError(f"{foreign[0]!r} exists and is not of an earlier run. Choose another folder.")
     try:
-        for place in {Path(shard.target).parent for shard in shards}:
-            place.mkdir(parents=True, exist_ok=True)
-        for place in {_record_path(folder, shard.name).parent for shard in shards}:
+        paths = (path for shard in shards for path in (Path(shard.target), _record_path(folder, shard.name)))
+        for place in {path.parent for path in paths}:
             place.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise OutputError(f"Cannot write to {str(folder)!r}: {error.strerror}.") from error

@@ -13,7 +13,7 @@ import os
 import time
 import warnings
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -26,7 +26,7 @@ from esad.io.dialect import Reading
 if TYPE_CHECKING:
     from esad.detectors.base import Detector
 
-__all__ = ["Job", "JobResult", "JobSettings", "Record", "hash_file", "hash_parts", "run_job", "stamp_file"]
+__all__ = ["Job", "JobResult", "Record", "hash_file", "hash_parts", "run_job", "stamp_file"]
 
 
 @dataclass(frozen=True)
@@ -90,31 +90,7 @@ class Record:
 
 
 @dataclass(frozen=True, kw_only=True)
-class JobSettings:
-    """What all jobs of a run share.
-
-    Attributes
-    ----------
-    model, model_hash : str
-        The model file, which must be the same on every machine.
-    id_column : str or None
-    last_rank : int or None
-        See `AlarmRule`.
-    drift_level : float
-    said : dict of str to object
-        What is said about the files: arguments of `Reading`.
-    """
-
-    model: str
-    model_hash: str
-    id_column: str | None
-    last_rank: int | None
-    drift_level: float
-    said: dict[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Job(JobSettings):
+class Job:
     """One shard to score, as plain values.
 
     Attributes
@@ -127,6 +103,14 @@ class Job(JobSettings):
         What the record must say for the scores to count.
     stamp : tuple
         The shard's, when the run began.
+    model, model_hash : str
+        The model file, which must be the same on every machine.
+    id_column : str or None
+    last_rank : int or None
+        See `AlarmRule`.
+    drift_level : float
+    said : dict of str to object
+        What is said about the files: arguments of `Reading`.
     """
 
     name: str
@@ -135,6 +119,12 @@ class Job(JobSettings):
     record: str
     identity: str
     stamp: tuple[int, int]
+    model: str
+    model_hash: str
+    id_column: str | None
+    last_rank: int | None
+    drift_level: float
+    said: dict[str, Any]
 
 
 @dataclass(frozen=True)

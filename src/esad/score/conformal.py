@@ -30,26 +30,14 @@ from numpy.typing import ArrayLike, NDArray
 from esad.core.arguments import check_share
 from esad.errors import InputError, ModelFileError
 from esad.score.surprisal import Surprisal
-from esad.score.threshold import Threshold
+from esad.score.threshold import ROUNDING, Threshold, n_rows_needed
 
-__all__ = ["Calibration", "discoveries", "n_rows_needed"]
+__all__ = ["Calibration", "discoveries"]
 
 CalibrationKind = Literal["held out", "given", "cross"]
 Scores = NDArray[np.float64]
 
 _PARTS: Final = ("kind", "sizes", "pollution_ratio")  # of a file; "sigmoid" where there is one
-_SLACK: Final = 1e-9  # undoes rounding, as in 10 * 0.1
-
-
-def n_rows_needed(share: float) -> int:
-    """How many calibration rows a p-value as small as `share` takes.
-
-    Examples
-    --------
-    >>> n_rows_needed(0.01), n_rows_needed(0.1)
-    (99, 9)
-    """
-    return math.ceil(1 / share - _SLACK) - 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +75,7 @@ class Calibration:
         kept = []
         for part in parts:
             scores = np.asarray(part, dtype=np.float64)
-            kept.append(np.sort(scores)[: len(scores) - math.floor(pollution_ratio * len(scores) + _SLACK)])
+            kept.append(np.sort(scores)[: len(scores) - math.floor(pollution_ratio * len(scores) + ROUNDING)])
         if not sum(map(len, kept)):
             raise InputError("Calibration needs one row at least. Got none that is presumed normal.")
         return cls(tuple(kept), kind, float(pollution_ratio))
@@ -174,7 +162,7 @@ class Calibration:
     def check_level(self, share: float, *, name: str = "`alpha`") -> float:
         """Refuse a level that no p-value can reach, and say how many rows it takes."""
         level = check_share(name, share)
-        if (self.n_rows + 1) * level + _SLACK < 1:
+        if (self.n_rows + 1) * level + ROUNDING < 1:
             raise InputError(
                 f"{name} of {level:g} needs at least {n_rows_needed(level):,} calibration rows. "
                 f"Got {self.n_rows:,}. Take a larger one or calibrate with more rows."
@@ -188,7 +176,7 @@ class Calibration:
 
     def last_rank(self, alpha: float) -> int:
         """The largest rank whose p-value is at most `alpha`."""
-        return math.floor((self.n_rows + 1) * self.check_level(alpha) + _SLACK)
+        return math.floor((self.n_rows + 1) * self.check_level(alpha) + ROUNDING)
 
     def last_discovery(self, n_by_rank: NDArray[np.int64], rate: float) -> int:
         """Benjamini and Hochberg's cut, from counts of p-values alone: the largest rank to flag, 0 for none.
@@ -202,7 +190,7 @@ class Calibration:
         """
         self.check_level(rate, name="A false-discovery rate")
         n_found, ranks = n_by_rank.cumsum(), np.arange(len(n_by_rank))
-        passes = ranks * n_found[-1] <= rate * (self.n_rows + 1) * n_found * (1 + _SLACK)
+        passes = ranks * n_found[-1] <= rate * (self.n_rows + 1) * n_found * (1 + ROUNDING)
         return int(ranks[passes & (n_by_rank > 0)].max(initial=0))
 
     # ------------------------------------------------------------------ files
@@ -266,7 +254,7 @@ def discoveries(p_values: ArrayLike, rate: float) -> NDArray[np.bool_]:
     given = np.asarray(p_values, dtype=np.float64)
     if given.ndim != 1 or not given.size or not ((given > 0) & (given <= 1)).all():
         raise InputError("`p_values` must be one number per row, above 0 and at most 1, for one row or more.")
-    return np.asarray(false_discovery_control(given) <= rate * (1 + _SLACK))
+    return np.asarray(false_discovery_control(given) <= rate * (1 + ROUNDING))
 
 
 def _expect(holds: bool, what: str) -> None:

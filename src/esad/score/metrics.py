@@ -12,7 +12,7 @@ from esad.core.text import percent
 from esad.errors import InputError
 from esad.score import bootstrap
 
-__all__ = ["Confusion", "Evaluation", "ap_scorer", "auc_scorer", "evaluate"]
+__all__ = ["Confusion", "Evaluation", "ap_scorer", "auc_scorer", "compute_auc", "evaluate"]
 
 Scores = NDArray[np.float64]
 Truth = NDArray[np.bool_]
@@ -156,7 +156,7 @@ def evaluate(
             f"Got {n_bootstrap!r}, {level!r} and {ks!r}."
         )
     rng = np.random.default_rng(random_state)
-    auc, average_precision = _auc(checked, is_anomaly), _average_precision(checked, is_anomaly)
+    auc, average_precision = compute_auc(checked, is_anomaly), _average_precision(checked, is_anomaly)
     intervals = {}
     if n_bootstrap:
         differences = bootstrap.draw_differences(checked, is_anomaly, n_bootstrap=n_bootstrap, rng=rng)
@@ -188,7 +188,7 @@ def auc_scorer(estimator: Any, X: Any, y: ArrayLike) -> float:
     >>> auc_scorer(IsolationForest(random_state=0).fit(X), X, y)
     1.0
     """
-    return _auc(*_score_rows(estimator, X, y))
+    return compute_auc(*_score_rows(estimator, X, y))
 
 
 def ap_scorer(estimator: Any, X: Any, y: ArrayLike) -> float:
@@ -228,7 +228,14 @@ def _check_rows(scores: ArrayLike, is_anomaly: Truth) -> tuple[Scores, Truth]:
     return checked, is_anomaly
 
 
-def _auc(scores: Scores, is_anomaly: Truth) -> float:
+def compute_auc(scores: Scores, is_anomaly: Truth) -> float:
+    """Share of pairs that are in the right order, ties counting half.
+
+    Examples
+    --------
+    >>> compute_auc(np.array([1.0, 2.0, 3.0]), np.array([False, True, True]))
+    1.0
+    """
     return float(roc_auc_score(is_anomaly, scores))
 
 

@@ -22,7 +22,16 @@ from numpy.typing import ArrayLike, NDArray
 from esad import labels
 from esad.errors import InputError, LabelError
 
-__all__ = ["ONE_SIGMA_BELOW", "FittedThreshold", "Forecast", "Threshold", "ThresholdRule", "keep_among_scores"]
+__all__ = [
+    "ONE_SIGMA_BELOW",
+    "ROUNDING",
+    "FittedThreshold",
+    "Forecast",
+    "Threshold",
+    "ThresholdRule",
+    "keep_among_scores",
+    "n_rows_needed",
+]
 
 ThresholdRule = Literal["auto", "contamination", "false_alarm", "labels"]
 Basis = Literal["training", "calibration", "given"]
@@ -39,6 +48,7 @@ _MAX_ANOMALIES: Final = 0.2  # share of the rows that are believed to be anomali
 _FEW_LABELS: Final = 10  # labelled anomalies from which on a share of them says something
 ONE_SIGMA_BELOW: Final = 0.15865525393145707  # share of a Gaussian more than one standard deviation under its median
 _SIGMA_PER_MEAN_DEVIATION: Final = math.sqrt(math.pi / 2.0)  # of a Gaussian
+ROUNDING: Final = 1e-9  # undone where shares become numbers of rows, as in 10 * 0.1
 _LARGEST: Final = sys.float_info.max
 
 
@@ -172,9 +182,8 @@ class Forecast:
 
     def __post_init__(self) -> None:
         counts = (self.n_rows, self.n_alarms, self.n_anomalies, self.n_found)
-        if not all(type(count) is int for count in counts) or type(self.is_hopeful) is not bool:
-            raise InputError("what its threshold is expected to do is damaged")
-        if not 0 <= self.n_alarms <= self.n_rows or not 0 <= self.n_found <= self.n_anomalies:
+        plain = all(type(count) is int for count in counts) and type(self.is_hopeful) is bool
+        if not (plain and 0 <= self.n_alarms <= self.n_rows and 0 <= self.n_found <= self.n_anomalies):
             raise InputError("what its threshold is expected to do is damaged")
 
     @classmethod
@@ -298,9 +307,8 @@ class FittedThreshold:
     def from_json(cls, plain: dict[str, Any]) -> Self:
         """Undo `to_json`, checking everything."""
         value, basis, chosen_by = plain["value"], plain["basis"], plain.get("chosen_by")
-        if basis not in get_args(Basis) or not isinstance(value, float | int) or not math.isfinite(value):
-            raise InputError("how its threshold was set is damaged")
-        if chosen_by is not None and chosen_by not in get_args(ChosenBy):
+        known = basis in get_args(Basis) and (chosen_by is None or chosen_by in get_args(ChosenBy))
+        if not known or not isinstance(value, float | int) or not math.isfinite(value):
             raise InputError("how its threshold was set is damaged")
         forecast = None
         if "forecast" in plain:
@@ -358,14 +366,24 @@ def _between(low: float, high: float, share: float) -> float:
     return min(max(2.0 * (low / 2.0 + (high / 2.0 - low / 2.0) * share), low), high)
 
 
+def n_rows_needed(share: float) -> int:
+    """How many rows it takes for a further one of the same kind to be above all with a chance of at most `share`.
+
+    Examples
+    --------
+    >>> n_rows_needed(0.01), n_rows_needed(0.1)
+    (99, 9)
+    """
+    return math.ceil(1 / share - ROUNDING) - 1
+
+
 def _set_by_false_alarms(scores: Scores, level: float) -> float:
     """Take the conformal rank: a further row of the same kind is above it with a chance of at most `level`."""
     n_rows = len(scores)
-    n_above = math.floor((n_rows + 1) * level + 1e-9)  # the small term undoes rounding, as in 10 * 0.1
+    n_above = math.floor((n_rows + 1) * level + ROUNDING)
     if n_above == 0:
-        n_needed = math.ceil(1 / level - 1e-9) - 1
         raise InputError(
-            f"A false-alarm rate of {level:g} needs at least {n_needed} unlabelled or normal rows. "
+            f"A false-alarm rate of {level:g} needs at least {n_rows_needed(level)} unlabelled or normal rows. "
             f"Got {n_rows}. Allow more false alarms or give more rows."
         )
     rank = max(n_rows + 1 - n_above, 1)
