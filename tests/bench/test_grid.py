@@ -93,6 +93,14 @@ def test_a_wrong_subset_is_refused(file, name, values, said):
         ("n_trees = 5", "n_tree = 5", "no parameter 'n_tree'"),
         ("[0.0, 0.1]", "0.1", "the axis"),
         ("[scenario]", "[scenario", "is not TOML"),
+        ("seeds = 3", "seeds = 0", "`seeds` must not be empty"),
+        ("seeds = 3", "seeds = -1", "`seeds` must be"),
+        ("seeds = 3", 'seeds = 3\ncodes = "many"', "`codes` must be a whole number"),
+        ("seeds = 3", "seeds = 3\npublished = 3", "`published` must be a text"),
+        ('method = "iforest"', "method = 3", "`method` must be a text"),
+        ("settings = { n_trees = 5 }", 'settings = ["n_trees"]', "`settings` must be a table"),
+        ("settings = { n_trees = 5 }", "choose = { n_trees = 5 }", "`choose.n_trees` must be a list"),
+        ("settings = { n_trees = 5 }", 'data = "wine"', "`data` must be a list"),
     ],
 )
 def test_a_wrong_file_is_refused_with_the_reason(file, old, new, said):

@@ -14,11 +14,12 @@ import pytest
 
 from esad import ESAD
 from esad.bench import tables
-from esad.bench.execute import execute, execute_stack
+from esad.bench.execute import draw_rows, execute, execute_stack
 from esad.bench.grid import Cell, Place, read_experiment
 from esad.bench.run import CellFailure, run
 from esad.bench.store import ResultStore
 from esad.cli.app import run as esad
+from esad.errors import InputError
 
 EXPERIMENT = """
 name = "tiny"
@@ -48,6 +49,12 @@ def file(tmp_path):
 
 def cells_of(file):
     return [cell for _, cell in read_experiment(file).cells()]
+
+
+def test_pictures_cannot_be_drawn_from_a_table():
+    cell = Cell("iforest", "wine", {"kind": "images", "labelled_offset": 1, "labelled_ratio": 0.1}, 0)
+    with pytest.raises(InputError, match="has no classes"):
+        draw_rows(cell)
 
 
 def test_a_result_is_what_a_fit_by_hand_gives():

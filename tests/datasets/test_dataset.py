@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from esad.datasets.dataset import Dataset
+from esad.datasets.saving import draw_labels
 from esad.errors import InputError
 
 
@@ -23,6 +24,13 @@ def test_a_normal_class_makes_a_truth_for_both_parts():
     assert chosen.truth.tolist() == [True, False]
     assert chosen.test.truth.tolist() == [False, True, True]
     assert train.truth is None
+
+
+@pytest.mark.parametrize("n_labels", [-1, 3])
+def test_no_more_anomalies_are_labelled_than_there_are_and_no_fewer_than_none(n_labels):
+    data = Dataset("three", np.zeros((3, 2)), np.array([True, False, True]), "three rows")
+    with pytest.raises(InputError, match=f"from 0 to 2, .* Got {n_labels}"):
+        draw_labels(data, n_labels, seed=0)
 
 
 def test_an_unknown_normal_class_lists_the_classes():

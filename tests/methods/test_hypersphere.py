@@ -6,6 +6,8 @@ import torch
 from support import perceptrons
 
 from esad import TLSAD, DeepSAD, DeepSVDD
+from esad.bench.execute import N_LOOKS, execute
+from esad.bench.grid import Cell
 from esad.core.random import MemberRandom
 from esad.errors import DataFileError, InputError
 from esad.methods.deep_sad import DeepSADObjective
@@ -349,9 +351,17 @@ class TestTLSAD:
         detector = TLSAD(weights=tmp_path / "resnet18.pth", n_epochs=2, pretrain_epochs=2, random_state=0)
         scores = detector.fit(pictures).anomaly_score(pictures)
         assert np.isfinite(scores).all()
+        assert detector.codes(pictures)["z"].shape == (len(pictures), detector.network_.latent)
         detector.save(tmp_path / "model.esad")
         (tmp_path / "resnet18.pth").unlink()
         np.testing.assert_array_equal(esad.load(tmp_path / "model.esad").anomaly_score(pictures), scores)
+
+    def test_an_experiment_watches_and_maps_features(self, tmp_path):
+        torch.save(ResNet18().state_dict(), tmp_path / "resnet18.pth")
+        drawn = {"kind": "images", "normal_class": 1, "labelled_ratio": 0.1, "n_normal": 20, "test_ratio": 0.05}
+        settings = {"weights": str(tmp_path / "resnet18.pth"), "n_epochs": N_LOOKS, "pretrain_epochs": 1}
+        found = execute(Cell("tlsad", "digits", drawn, 0, settings, codes=6)).curves
+        assert (len(found["test_auc"]), len(found["map z x"])) == (N_LOOKS - 1, 6)
 
     def test_weights_that_are_none_are_refused(self, pictures, tmp_path):
         path = tmp_path / "weights.pth"

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import tiny
 
+from esad.errors import TrainingError
 from esad.score.splits import corrected_error
 from esad.train import stopping
 from esad.train.objective import HELD_OUT
@@ -53,6 +54,12 @@ def test_a_pilot_without_a_verdict_leaves_every_bit_of_the_training(rows, method
     (steps, shape), n_steps = looked[0], len(next(iter(plain.loss_curves_.values())))
     assert steps[-1] == n_steps
     assert shape == (len(steps), stopping.N_SPLITS)
+
+
+@pytest.mark.parametrize("way", [True, "splits"])
+def test_a_training_that_diverges_between_two_looks_at_its_loss_says_so(rows, way):
+    with pytest.raises(TrainingError, match=r"Training diverged at step \d+ of \d+"):
+        tiny("esad", lr=1e30, n_epochs=20, early_stopping=way).fit(*rows)
 
 
 def test_the_training_stops_where_the_pilot_says(rows, monkeypatch):

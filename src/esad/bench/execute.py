@@ -29,7 +29,7 @@ from esad.errors import InputError
 from esad.persist.checkpoint import Checkpoint
 from esad.preprocess.inputs import Rows, reference_rows
 from esad.score.metrics import evaluate
-from esad.train.callbacks import scores_so_far
+from esad.train.callbacks import Callback, scores_so_far
 from esad.train.graphs import use_own_stream
 from esad.train.loop import LoopState
 
@@ -195,8 +195,8 @@ def _draw_pictures(
     **rest: Any,
 ) -> Scenario:
     """Labelled anomalies of the class `labelled_offset` after the normal one, or of classes drawn by the seed."""
-    classes = () if dataset.classes is None else dataset.classes
     normal = rest.get("normal_class", 0)
+    classes: Any = dataset.with_normal_class(normal).classes  # refused where there are none
     if labelled_offset is not None:
         others = np.setdiff1d(classes, [normal]).tolist()
         rest["labelled_classes"] = (others[(normal + labelled_offset - 1) % len(others)],)
@@ -246,7 +246,7 @@ def _fit_watched(
     return {"test_auc": curve.aucs} if curve.aucs else {}
 
 
-class _TestCurve:
+class _TestCurve(Callback):
     """A callback that notes the AUC of the test rows."""
 
     def __init__(self, detector: DeepDetector, rows: Scenario) -> None:
@@ -259,7 +259,8 @@ class _TestCurve:
         if state.phase < state.n_phases - 1:
             return
         device, dtype = state.data.x.device, state.data.x.dtype
-        test = torch.from_numpy(self._transform_rows()).to(device, dtype)
+        test_rows = self._detector.inputs_.transform(self._rows.X_test[self._seen])
+        test = torch.from_numpy(self._detector.network_rows(test_rows)).to(device, dtype)
         chosen = np.flatnonzero(reference_rows(self._rows.y_train))[:N_REFERENCE]
         reference = state.data.x[torch.from_numpy(chosen).to(device)]
         self._x = torch.cat([reference, test])
@@ -272,37 +273,25 @@ class _TestCurve:
             return
         scores = scores_so_far(state, self._x, self._is_reference)[~self._is_reference].cpu().numpy()
         auc = evaluate(scores, self._rows.truth_test[self._seen], ks=(), n_bootstrap=0).auc
-        before = state.callback_state.get(
-            "test_auc", torch.empty(0, dtype=torch.float64)
-        )  # comes back with a checkpoint
-        state.callback_state["test_auc"] = torch.cat([before.cpu(), torch.tensor([auc], dtype=torch.float64)])
+        before = state.callback_state.get("test_auc", torch.empty(0)).cpu()  # comes back with a checkpoint
+        state.callback_state["test_auc"] = torch.cat([before, torch.tensor([auc], dtype=torch.float64)])
 
     def on_end(self, state: LoopState) -> None:
         """Give the curve away."""
         self.aucs = state.callback_state["test_auc"].tolist() if "test_auc" in state.callback_state else []
 
-    def _transform_rows(self) -> Rows:
-        seen = self._rows.X_test[self._seen]
-        return self._detector.inputs_.transform(seen)
 
-
-class _Deadline:
+class _Deadline(Callback):
     """A callback that writes the checkpoint and ends the training when its time has come."""
 
     def __init__(self, checkpoint: Checkpoint, deadline: float | None) -> None:
         self._checkpoint, self._deadline = checkpoint, deadline
-
-    def on_start(self, state: LoopState) -> None:
-        """Nothing to prepare."""
 
     def on_step(self, state: LoopState) -> None:
         """Look at the clock."""
         if self._deadline is not None and time.monotonic() > self._deadline and state.step < state.n_steps:
             self._checkpoint.write(state)
             raise OutOfTime
-
-    def on_end(self, state: LoopState) -> None:
-        """Nothing to add."""
 
 
 # ---------------------------------------------------------------------- maps of codes

@@ -43,7 +43,19 @@ from esad.errors import DataFileError, InputError
 __all__ = ["Cell", "Experiment", "Place", "Variant", "read_experiment"]
 
 KINDS = ("table", "natural", "images", "given")
-KEYS = {"name", "title", "data", "seeds", "stack", "codes", "published", "others", "scenario", "axes", "variants"}
+KINDS_OF_VALUES = {
+    **{"name": str, "title": str, "data": list, "seeds": int, "stack": bool, "codes": int, "published": str},
+    **{"others": bool, "scenario": dict, "axes": dict, "variants": list},
+}
+NEEDED = {"name", "title", "data", "seeds", "scenario", "variants"}
+WORDS: dict[type, str] = {
+    str: "a text",
+    int: "a whole number, 0 or more",
+    bool: "true or false",
+    list: "a list",
+    dict: "a table",
+}
+VARIANT_KINDS = {"name": str, "method": str, "settings": dict, "choose": dict, "data": list}
 
 
 @dataclass(frozen=True)
@@ -188,13 +200,13 @@ def read_experiment(path: str | os.PathLike[str]) -> Experiment:
 
 
 def _parse_experiment(found: dict[str, Any]) -> Experiment:
-    unknown = found.keys() - KEYS
+    unknown = found.keys() - KINDS_OF_VALUES.keys()
     if unknown:
         raise InputError(f"it has unknown keys: {', '.join(sorted(unknown))}.")
-    missing = {"name", "title", "data", "seeds", "scenario", "variants"} - found.keys()
+    missing = NEEDED - found.keys()
     if missing:
         raise InputError(f"it lacks {', '.join(sorted(missing))}.")
-    _check_kinds(found)
+    _check_kinds(found, KINDS_OF_VALUES)
     names = registry.data_set_names()
     for data in found["data"]:
         if data not in names:
@@ -212,32 +224,30 @@ def _parse_experiment(found: dict[str, Any]) -> Experiment:
         scenario=found["scenario"],
         variants=tuple(_parse_variant(variant) for variant in found["variants"]),
         stack=found["seeds"] if found.get("stack") else 0,
-        codes=int(found.get("codes", 0)),
+        codes=found.get("codes", 0),
         axes={axis: tuple(values) for axis, values in found.get("axes", {}).items()},
         published=found.get("published"),
-        others=bool(found.get("others", True)),
+        others=found.get("others", True),
     )
 
 
-def _check_kinds(found: dict[str, Any]) -> None:
-    kinds = {"name": str, "title": str, "data": list, "seeds": int, "scenario": dict, "variants": list, "axes": dict}
-    for name, kind in kinds.items():
-        if name in found and (not isinstance(found[name], kind) or not found[name]) and name != "axes":
-            raise InputError(f"`{name}` must be a {kind.__name__} that is not empty. Got {found[name]!r}.")
+def _check_kinds(found: dict[str, Any], kinds: Mapping[str, type]) -> None:
+    for name, value in found.items():
+        if type(value) is not kinds[name] or (isinstance(value, int) and value < 0):
+            raise InputError(f"`{name}` must be {WORDS[kinds[name]]}. Got {value!r}.")
+        if not value and name in NEEDED:
+            raise InputError(f"`{name}` must not be empty. Got {value!r}.")
 
 
 def _parse_variant(found: Any) -> Variant:
-    if not isinstance(found, dict) or not {"name", "method"} <= found.keys() <= {
-        "name",
-        "method",
-        "settings",
-        "choose",
-        "data",
-    }:
+    if not isinstance(found, dict) or not {"name", "method"} <= found.keys() <= VARIANT_KINDS.keys():
         raise InputError(f"a variant needs a name and a method, and may have settings, choose and data. Got {found!r}.")
+    _check_kinds(found, VARIANT_KINDS)
+    for name, values in found.get("choose", {}).items():
+        if not isinstance(values, list) or not values:
+            raise InputError(f"`choose.{name}` must be a list of values. Got {values!r}.")
     registry.method(found["method"], parameters=[*found.get("settings", {}), *found.get("choose", {})])
-    data = tuple(found.get("data", ()))
-    return Variant(found["name"], found["method"], found.get("settings", {}), found.get("choose", {}), data)
+    return Variant(**found | {"data": tuple(found.get("data", ()))})
 
 
 def _select_values(name: str, there: tuple[Any, ...], wanted: list[str]) -> tuple[Any, ...]:

@@ -85,8 +85,8 @@ def draw_labels(dataset: Dataset, n_labels: int, *, seed: int) -> NDArray[np.int
     assert dataset.truth is not None
     allowed = dataset.truth if dataset.labellable is None else dataset.truth & dataset.labellable
     anomalies = np.flatnonzero(allowed)
-    if n_labels > len(anomalies):
-        raise InputError(f"`n_labels` must be at most {len(anomalies)}, the anomalies there are. Got {n_labels}.")
+    if not 0 <= n_labels <= len(anomalies):
+        raise InputError(f"`n_labels` must be from 0 to {len(anomalies)}, the anomalies there are. Got {n_labels}.")
     y = np.zeros(len(dataset.truth), dtype=np.int8)
     y[np.random.default_rng(seed).permutation(anomalies)[:n_labels]] = -1
     return y

@@ -75,9 +75,14 @@ class DeepDetector(Detector):
     def _describe(self) -> dict[str, Any]:
         """Plain values from which `_rebuild` makes the objective."""
 
+    def network_rows(self, rows: Rows) -> Rows:
+        """What the networks that are trained see of preprocessed rows; another, fixed network may stand before them."""
+        return rows
+
     def _fit_rows(self, rows: Rows, y: NDArray[np.int8], callbacks: Sequence[Callback]) -> TrainingScores:
         device, dtype = resolve_device(self.device), dtype_of(self.precision)
         self.seed_ = seed_from(self.random_state)
+        rows = self.network_rows(rows)
         x = torch.from_numpy(rows).to(device, dtype)
         kept, stopper = self._stopper(rows, x, y)
         unseen_by = self._unseen_by(kept)
@@ -177,7 +182,7 @@ class DeepDetector(Detector):
         return draw_held_out(y, self.seed_, n_anomaly_parts=n_members if self.holds_out_anomalies else 0)
 
     def _member_scores(self, rows: Rows) -> Scores:
-        return _by_member(self.objective_.contributions(self._raw_terms(rows)))
+        return _by_member(self.objective_.contributions(self._raw_terms(self.network_rows(rows))))
 
     def _repeat_members(self, n_members: int) -> Self:
         """A copy with more members, of the same kinds over and over, once `_phases` has settled the kinds."""
@@ -238,6 +243,7 @@ class DeepDetector(Detector):
         return out
 
     def _contributions(self, rows: Rows) -> dict[str, Scores]:
+        rows = self.network_rows(rows)
         return self._exact_near_zero(rows, self._mean_contributions(rows, self.objective_))
 
     def _exact_near_zero(self, rows: Rows, found: dict[str, Scores]) -> dict[str, Scores]:
@@ -275,7 +281,7 @@ class DeepDetector(Detector):
 
     def codes(self, X: Any) -> dict[str, NDArray[np.float32]]:
         """Codes of rows by the first member, by their names, each (n, code); none where a method has no codes."""
-        rows = self.rows_of(X)
+        rows = self.network_rows(self.rows_of(X))
         parts: dict[int, dict[str, NDArray[np.float32]]] = {}  # blocks of a table come in any order
 
         def keep(here: slice, codes: dict[str, Tensor]) -> None:

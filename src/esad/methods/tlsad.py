@@ -48,7 +48,7 @@ from torch import Tensor, nn
 
 from esad.core.arguments import NOT_NEGATIVE, TRUTH, is_whole, parameter, with_parameters
 from esad.core.random import MemberRandom
-from esad.detectors.base import Scores, State, TrainingScores
+from esad.detectors.base import State, TrainingScores
 from esad.detectors.standard import StandardDetector
 from esad.errors import InputError, ModelFileError
 from esad.io.picture_folder import open_folder
@@ -142,7 +142,7 @@ class TLSAD(StandardDetector):
             self.backbone_ = ResNet18().eval()
             self.backbone_.load_state_dict(read_weights(self.weights, WEIGHTS))
         self.n_classes_ = 0 if self.reference_ is None else self.reference_.n_classes
-        scores = super()._fit_rows(self._features(rows), y, callbacks)
+        scores = super()._fit_rows(rows, y, callbacks)
         del self.reference_  # as large as it was given; nothing needs it any more
         return scores
 
@@ -163,7 +163,7 @@ class TLSAD(StandardDetector):
             reference=getattr(self, "reference_", None),
         )
 
-    def _features(self, rows: Rows) -> Rows:
+    def network_rows(self, rows: Rows) -> Rows:
         """The pictures themselves, or their ResNet-18 features, (n, 512)."""
         if self.backbone_ is None:
             return rows
@@ -177,12 +177,6 @@ class TLSAD(StandardDetector):
     def _terms_module(self) -> nn.Module:
         terms = super()._terms_module()
         return terms if self.backbone_ is None else nn.Sequential(copy.deepcopy(self.backbone_).cpu().eval(), terms)
-
-    def _contributions(self, rows: Rows) -> dict[str, Scores]:
-        return super()._contributions(self._features(rows))
-
-    def _member_scores(self, rows: Rows) -> Scores:
-        return super()._member_scores(self._features(rows))
 
     def _row_shape(self) -> tuple[int, ...]:
         return super()._row_shape() if self.backbone_ is None else (N_FEATURES,)

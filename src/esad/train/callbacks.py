@@ -202,4 +202,6 @@ def member_scores_so_far(state: LoopState, x: Tensor, is_reference: Tensor) -> T
     objective.calibrate({name: term[:, is_reference] for name, term in terms.items()})
     scores = torch.stack(list(objective.contributions(terms).values())).sum(0)
     objective.train()
+    if not scores.isfinite().all():
+        raise state.diverged()
     return scores

@@ -125,6 +125,13 @@ class LoopState:
         """How many steps the whole training has."""
         return self.settings.n_steps
 
+    def diverged(self) -> TrainingError:
+        """What to say where a loss or a score is no number any more."""
+        return TrainingError(
+            f"Training diverged at step {self.step} of {self.n_steps}: the loss is not a number. "
+            "Lower `lr`, or set `clip` (gradient norm) to 1.0."
+        )
+
     def latest_losses(self) -> dict[str, float]:
         """The terms of the last step, mean over members."""
         return {name: float(curve[self.step - 1]) for name, curve in self.losses.items()} if self.step else {}
@@ -371,10 +378,7 @@ def _make_optimizer(parameters: Sequence[Tensor], settings: Settings) -> torch.o
 
 def _check_finite(state: LoopState) -> None:
     if not all(math.isfinite(value) for value in state.latest_losses().values()):
-        raise TrainingError(
-            f"Training diverged at step {state.step} of {state.n_steps}: the loss is not a number. "
-            "Lower `lr`, or set `clip` (gradient norm) to 1.0."
-        )
+        raise state.diverged()
 
 
 # ---------------------------------------------------------------------- several trainings in a row
