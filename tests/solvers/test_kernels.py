@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from esad.errors import InputError
 from esad.solvers import kernels
+from esad.solvers.one_class_svm import OneClassSVMModel
 
 
 @given(st.integers(1, 5), st.integers(1, 7), st.integers(1, 3), st.floats(0.01, 5))
@@ -36,4 +37,4 @@ def test_the_automatic_width_gives_an_ordinary_pair_one_over_e():
 @pytest.mark.parametrize("gamma", [0, -1, "scale", None, float("nan"), True])
 def test_a_width_that_is_none_is_refused(gamma):
     with pytest.raises(InputError, match="`gamma` must be"):
-        kernels.check_gamma(gamma)
+        OneClassSVMModel(gamma=gamma)

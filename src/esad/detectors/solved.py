@@ -1,6 +1,6 @@
 """What methods share whose model is solved for: on the rows themselves, or on the codes of an autoencoder (hybrids)."""
 
-from abc import abstractmethod
+import inspect
 from collections.abc import Sequence
 from dataclasses import field
 from typing import Any, ClassVar, Self
@@ -26,13 +26,22 @@ from esad.solvers.base import RowModel
 from esad.train.autoencoder import AutoencoderObjective
 from esad.train.callbacks import Callback
 
-__all__ = ["HybridDetector", "ShallowDetector"]
+__all__ = ["HybridDetector", "ShallowDetector", "SolvedDetector"]
 
 _SOLVED = "solved."  # what the names of the solved model's arrays begin with in a hybrid's file
 
 
+class SolvedDetector:
+    """What has a `RowModel`: `solver` makes it, of those arguments of the detector that it has too, and checks them."""
+
+    solver: ClassVar[type[RowModel]]
+
+    def _model(self) -> RowModel:
+        return self.solver(**{name: getattr(self, name) for name in inspect.signature(self.solver).parameters})
+
+
 @with_parameters
-class ShallowDetector(Detector):
+class ShallowDetector(SolvedDetector, Detector):
     """A detector whose model is a `RowModel`; pictures are rows of pixels.
 
     Parameters
@@ -46,10 +55,6 @@ class ShallowDetector(Detector):
 
     contamination: float | str = "auto"
     random_state: int | np.random.RandomState | None = None
-
-    @abstractmethod
-    def _model(self) -> RowModel:
-        """The model with the constructor's arguments, which it checks."""
 
     def n_leaving_out(self, kind: str) -> int:
         """The one model leaves a tenth of the unlabelled rows out, so that thresholds have unseen rows."""
@@ -81,7 +86,7 @@ class ShallowDetector(Detector):
 
 
 @with_parameters
-class HybridDetector(StandardDetector):
+class HybridDetector(SolvedDetector, StandardDetector):
     """An autoencoder, trained by the loop, whose codes a `RowModel` is fitted on. There is one member.
 
     Parameters
@@ -99,10 +104,6 @@ class HybridDetector(StandardDetector):
     objective_: AutoencoderObjective = field(init=False)
 
     scaling: str = "minmax"
-
-    @abstractmethod
-    def _model(self) -> RowModel:
-        """The model with the constructor's arguments, which it checks."""
 
     def _objective(self, spec: NetworkSpec) -> AutoencoderObjective:
         return AutoencoderObjective(spec)

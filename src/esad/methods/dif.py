@@ -73,6 +73,7 @@ class DIF(ShallowDetector):
     summary: ClassVar[str] = "DIF: an Isolation Forest on features of Inception-ResNet-v2 (Ouardini et al. 2019)"
     takes: ClassVar[tuple[str, ...]] = ("images",)
     labels_used: ClassVar[tuple[str, ...]] = ("unlabelled", "normal")
+    solver = ForestModel
 
     features: Any = parameter(default="imagenet", allowed=FEATURES)
     pooled: str = parameter(default="conv2d_7b", allowed=(*LAYERS, "concat"))
@@ -80,9 +81,6 @@ class DIF(ShallowDetector):
     n_trees: int = 100
     n_samples: int = 256
     device: str = "auto"
-
-    def _model(self) -> ForestModel:
-        return ForestModel(n_trees=self.n_trees, n_samples=self.n_samples)
 
     def n_leaving_out(self, kind: str) -> int:
         """None: most trees have not seen a given picture."""

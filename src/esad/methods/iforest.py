@@ -43,12 +43,10 @@ class IsolationForest(ShallowDetector):
 
     summary: ClassVar[str] = "Isolation Forest: few random cuts isolate an anomaly (Liu et al. 2008)"
     labels_used: ClassVar[tuple[str, ...]] = ("unlabelled", "normal")
+    solver = ForestModel
 
     n_trees: int = 100
     n_samples: int = 256
-
-    def _model(self) -> ForestModel:
-        return ForestModel(n_trees=self.n_trees, n_samples=self.n_samples)
 
     def n_leaving_out(self, kind: str) -> int:
         """None: most trees have not seen a given row."""

@@ -45,9 +45,7 @@ class IFHybrid(HybridDetector):
 
     summary: ClassVar[str] = "IF Hybrid: an Isolation Forest on the codes of an autoencoder"
     labels_used: ClassVar[tuple[str, ...]] = ("unlabelled", "normal")
+    solver = ForestModel
 
     n_trees: int = 100
     n_samples: int = 256
-
-    def _model(self) -> ForestModel:
-        return ForestModel(n_trees=self.n_trees, n_samples=self.n_samples)

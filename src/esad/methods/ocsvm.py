@@ -19,24 +19,18 @@ from typing import ClassVar
 
 from esad.core.arguments import with_parameters
 from esad.detectors.solved import ShallowDetector
-from esad.solvers.one_class_svm import OneClassSVMModel
+from esad.solvers.one_class_svm import OneClassSVMArguments, OneClassSVMModel
 
 __all__ = ["OCSVM"]
 
 
 @with_parameters
-class OCSVM(ShallowDetector):
+class OCSVM(OneClassSVMArguments, ShallowDetector):
     """One-class SVM with the RBF kernel; of pictures it sees the pixels in a row.
 
     Parameters
     ----------
-    gamma : float or "auto"
-        Of the kernel. Auto: one over the median squared distance of two rows.
-    nu : float
-        Largest share of the rows that may lie outside.
-    max_rows : int
-        More rows than this are sampled: time grows with their square.
-    ... : those of `ShallowDetector`
+    ... : those of `OneClassSVMArguments` and `ShallowDetector`
 
     Examples
     --------
@@ -49,10 +43,4 @@ class OCSVM(ShallowDetector):
 
     summary: ClassVar[str] = "One-class SVM, for the RBF kernel the same as SVDD (Schoelkopf et al. 2001)"
     labels_used: ClassVar[tuple[str, ...]] = ("unlabelled", "normal")
-
-    gamma: float | str = "auto"
-    nu: float = 0.1
-    max_rows: int = 30_000
-
-    def _model(self) -> OneClassSVMModel:
-        return OneClassSVMModel(gamma=self.gamma, nu=self.nu, max_rows=self.max_rows)
+    solver = OneClassSVMModel

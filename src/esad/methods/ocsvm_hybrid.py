@@ -17,24 +17,18 @@ from typing import ClassVar
 
 from esad.core.arguments import with_parameters
 from esad.detectors.solved import HybridDetector
-from esad.solvers.one_class_svm import OneClassSVMModel
+from esad.solvers.one_class_svm import OneClassSVMArguments, OneClassSVMModel
 
 __all__ = ["OCSVMHybrid"]
 
 
 @with_parameters
-class OCSVMHybrid(HybridDetector):
+class OCSVMHybrid(OneClassSVMArguments, HybridDetector):
     """One-class SVM on the codes of an autoencoder, for tables and pictures.
 
     Parameters
     ----------
-    gamma : float or "auto"
-        Of the kernel. Auto: one over the median squared distance of two codes.
-    nu : float
-        Largest share of the rows that may lie outside.
-    max_rows : int
-        More rows than this are sampled for the SVM: its time grows with their square.
-    ... : those of `HybridDetector`
+    ... : those of `OneClassSVMArguments` and `HybridDetector`
 
     Examples
     --------
@@ -49,10 +43,4 @@ class OCSVMHybrid(HybridDetector):
 
     summary: ClassVar[str] = "OC-SVM Hybrid: a one-class SVM on the codes of an autoencoder"
     labels_used: ClassVar[tuple[str, ...]] = ("unlabelled", "normal")
-
-    gamma: float | str = "auto"
-    nu: float = 0.1
-    max_rows: int = 30_000
-
-    def _model(self) -> OneClassSVMModel:
-        return OneClassSVMModel(gamma=self.gamma, nu=self.nu, max_rows=self.max_rows)
+    solver = OneClassSVMModel

@@ -23,29 +23,18 @@ from typing import ClassVar
 
 from esad.core.arguments import with_parameters
 from esad.detectors.solved import ShallowDetector
-from esad.solvers.ssad import SSADModel
+from esad.solvers.ssad import SSADArguments, SSADModel
 
 __all__ = ["SSAD"]
 
 
 @with_parameters
-class SSAD(ShallowDetector):
+class SSAD(SSADArguments, ShallowDetector):
     """Semi-supervised one-class SVM with the RBF kernel; of pictures it sees the pixels in a row.
 
     Parameters
     ----------
-    kappa : float
-        Weight of the margin that labelled rows keep; without a labelled anomaly it plays no part.
-    eta_unlabelled : float or "auto"
-        Cost of an unlabelled row outside. Auto: 10 / n for n of them, so that about a tenth may lie outside; at the
-        cost of 1 that is common in the literature hardly any may, anomalies hidden among them included.
-    eta_labelled : float
-        Cost of a labelled row on the wrong side.
-    gamma : float or "auto"
-        Of the kernel. Auto: one over the median squared distance of two rows.
-    tol : float
-        Duality gap, relative to the objective, at which to stop.
-    ... : those of `ShallowDetector`
+    ... : those of `SSADArguments` and `ShallowDetector`
 
     Examples
     --------
@@ -62,18 +51,4 @@ class SSAD(ShallowDetector):
     summary: ClassVar[str] = (
         "SSAD: a one-class SVM with labelled rows on their sides of the boundary (Goernitz et al. 2013)"
     )
-
-    kappa: float = 1.0
-    eta_unlabelled: float | str = "auto"
-    eta_labelled: float = 1.0
-    gamma: float | str = "auto"
-    tol: float = 1e-3
-
-    def _model(self) -> SSADModel:
-        return SSADModel(
-            kappa=self.kappa,
-            eta_unlabelled=self.eta_unlabelled,
-            eta_labelled=self.eta_labelled,
-            gamma=self.gamma,
-            tol=self.tol,
-        )
+    solver = SSADModel

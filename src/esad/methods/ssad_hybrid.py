@@ -25,30 +25,19 @@ from numpy.typing import NDArray
 
 from esad.core.arguments import with_parameters
 from esad.detectors.solved import HybridDetector
-from esad.solvers.ssad import SSADModel
+from esad.solvers.ssad import SSADArguments, SSADModel
 from esad.train.objective import all_unlabelled
 
 __all__ = ["SSADHybrid"]
 
 
 @with_parameters
-class SSADHybrid(HybridDetector):
+class SSADHybrid(SSADArguments, HybridDetector):
     """SSAD on the codes of an autoencoder, for tables and pictures.
 
     Parameters
     ----------
-    kappa : float
-        Weight of the margin that labelled rows keep; without a labelled anomaly it plays no part.
-    eta_unlabelled : float or "auto"
-        Cost of an unlabelled row outside. Auto: 10 / n for n of them, so that about a tenth may lie outside; at the
-        cost of 1 that is common in the literature hardly any may, anomalies hidden among them included.
-    eta_labelled : float
-        Cost of a labelled row on the wrong side.
-    gamma : float or "auto"
-        Of the kernel. Auto: one over the median squared distance of two codes.
-    tol : float
-        Duality gap, relative to the objective, at which to stop.
-    ... : those of `HybridDetector`
+    ... : those of `SSADArguments` and `HybridDetector`
 
     Examples
     --------
@@ -63,21 +52,7 @@ class SSADHybrid(HybridDetector):
     """
 
     summary: ClassVar[str] = "SSAD Hybrid: SSAD on the codes of an autoencoder"
-
-    kappa: float = 1.0
-    eta_unlabelled: float | str = "auto"
-    eta_labelled: float = 1.0
-    gamma: float | str = "auto"
-    tol: float = 1e-3
+    solver = SSADModel
 
     def _labels_seen(self, y: NDArray[np.int8]) -> NDArray[np.int8]:
         return all_unlabelled(y)
-
-    def _model(self) -> SSADModel:
-        return SSADModel(
-            kappa=self.kappa,
-            eta_unlabelled=self.eta_unlabelled,
-            eta_labelled=self.eta_labelled,
-            gamma=self.gamma,
-            tol=self.tol,
-        )

@@ -10,16 +10,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from esad.core.arguments import is_positive
-from esad.errors import InputError, ModelFileError
+from esad.core.arguments import Rule, check, find_parameters, is_positive
+from esad.errors import ModelFileError
 from esad.solvers.base import RowModel, Rows, Scores, State, check_arrays
 
-__all__ = ["SupportVectors", "check_gamma", "kernel", "kernel_sum", "median_gamma"]
+__all__ = ["POSITIVE_OR_AUTO", "SupportVectors", "kernel", "kernel_sum", "median_gamma"]
 
 Matrix = NDArray[np.float64]
 
 BLOCK_ROWS = 128  # scored at a time
 BLOCK_SUPPORT = 1024
+POSITIVE_OR_AUTO = Rule("a number above 0 or 'auto'", is_positive, ("auto",))
 N_PAIRS = 2000  # of rows, whose distances the automatic width is read from
 
 
@@ -70,14 +71,10 @@ def median_gamma(rows: NDArray[Any], *, seed: int) -> float:
     return float(1 / np.median(apart)) if len(apart) else 1.0
 
 
-def check_gamma(gamma: Any) -> None:
-    """Refuse a width that is neither a number above 0 nor "auto"."""
-    if not is_positive(gamma) and not (isinstance(gamma, str) and gamma == "auto"):
-        raise InputError(f"`gamma` must be a number above 0 or 'auto'. Got {gamma!r}.")
-
-
 class SupportVectors(RowModel):
     """S(x) = rho - sum_s weights_s k(x, support_s); `fit` finds the support vectors, their weights and rho.
+
+    A model of its kind declares its arguments, `gamma` among them: `POSITIVE_OR_AUTO`.
 
     Attributes
     ----------
@@ -88,14 +85,14 @@ class SupportVectors(RowModel):
         The kernel's gamma.
     """
 
+    gamma: float | str
     support: NDArray[np.float64]
     weights: NDArray[np.float64]
     rho: NDArray[np.float64]
     width: float
 
-    def __init__(self, *, gamma: float | str) -> None:
-        check_gamma(gamma)
-        self.gamma = gamma
+    def __post_init__(self) -> None:
+        check(vars(self), find_parameters(self))
 
     def _width(self, rows: NDArray[Any], *, seed: int) -> float:
         """The width asked for, or the one that suits the rows."""

@@ -15,27 +15,40 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.svm import OneClassSVM
 
-from esad.core.arguments import is_positive, is_whole
-from esad.errors import InputError
+from esad.core.arguments import Rule, is_positive, is_whole, parameter, with_parameters
 from esad.solvers.base import Rows, presumed_normal_rows
-from esad.solvers.kernels import SupportVectors
+from esad.solvers.kernels import POSITIVE_OR_AUTO, SupportVectors
 
-__all__ = ["OneClassSVMModel"]
+__all__ = ["OneClassSVMArguments", "OneClassSVMModel"]
 
 logger = logging.getLogger("esad")
 CACHE_MB = 500
+_SHARE = Rule("a share above 0 and at most 1", lambda value: is_positive(value) and value <= 1)
+_ROWS = Rule("a whole number, 2 or more", lambda value: is_whole(value, 2))
 
 
-class OneClassSVMModel(SupportVectors):
+@with_parameters
+class OneClassSVMArguments:
+    """What a one-class SVM is asked for, on rows or on codes.
+
+    Parameters
+    ----------
+    gamma : float or "auto"
+        Of the kernel. Auto: one over the median squared distance of two rows, or codes.
+    nu : float
+        Largest share of the rows that may lie outside.
+    max_rows : int
+        More rows than this are sampled: time grows with their square.
+    """
+
+    gamma: float | str = parameter(default="auto", allowed=POSITIVE_OR_AUTO)
+    nu: float = parameter(default=0.1, allowed=_SHARE)
+    max_rows: int = parameter(default=30_000, allowed=_ROWS)
+
+
+@with_parameters
+class OneClassSVMModel(OneClassSVMArguments, SupportVectors):
     """Eqs. (1) and (2) on unlabelled and normal rows, at most `max_rows` of them."""
-
-    def __init__(self, *, gamma: float | str, nu: float, max_rows: int) -> None:
-        super().__init__(gamma=gamma)
-        if not is_positive(nu) or nu > 1:
-            raise InputError(f"`nu` must be a share above 0 and at most 1. Got {nu!r}.")
-        if not is_whole(max_rows, 2):
-            raise InputError(f"`max_rows` must be a whole number, 2 or more. Got {max_rows!r}.")
-        self.nu, self.max_rows = float(nu), int(max_rows)
 
     def fit(self, rows: Rows, y: NDArray[np.int8], *, seed: int) -> Self:
         """Solve Eq. (1)."""
@@ -44,7 +57,7 @@ class OneClassSVMModel(SupportVectors):
             logger.warning("OC-SVM takes %d of %d rows: its time grows with their square", self.max_rows, len(used))
             used = used[np.random.default_rng(seed).permutation(len(used))[: self.max_rows]]
         self.width = self._width(used, seed=seed)
-        solved = OneClassSVM(kernel="rbf", gamma=self.width, nu=self.nu, cache_size=CACHE_MB).fit(used)
+        solved = OneClassSVM(kernel="rbf", gamma=self.width, nu=float(self.nu), cache_size=CACHE_MB).fit(used)
         scale = solved.dual_coef_.sum()  # libsvm's weights add up to nu n
         self.support = solved.support_vectors_
         self.weights = solved.dual_coef_[0] / scale

@@ -36,34 +36,46 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from esad.core.arguments import NOT_NEGATIVE, POSITIVE, Rule, check, is_positive
+from esad.core.arguments import NOT_NEGATIVE, POSITIVE, parameter, with_parameters
 from esad.solvers.base import Rows
-from esad.solvers.kernels import SupportVectors
+from esad.solvers.kernels import POSITIVE_OR_AUTO, SupportVectors
 from esad.solvers.working_set import Dual, Solution, solve
 
-__all__ = ["SSADModel"]
+__all__ = ["SSADArguments", "SSADModel"]
 
 logger = logging.getLogger("esad")
 NU = 0.1
 
 
-class SSADModel(SupportVectors):
-    """Eqs. (2) and (3)."""
+@with_parameters
+class SSADArguments:
+    """What SSAD is asked for, on rows or on codes.
 
-    def __init__(
-        self, *, kappa: float, eta_unlabelled: float | str, eta_labelled: float, gamma: float | str, tol: float
-    ) -> None:
-        super().__init__(gamma=gamma)
-        rules = {
-            "kappa": NOT_NEGATIVE,
-            "eta_unlabelled": Rule("a number above 0 or 'auto'", is_positive, ("auto",)),
-            "eta_labelled": POSITIVE,
-            "tol": POSITIVE,
-        }
-        given = {"kappa": kappa, "eta_unlabelled": eta_unlabelled, "eta_labelled": eta_labelled, "tol": tol}
-        check(given, rules)
-        self.kappa, self.tol = float(kappa), float(tol)
-        self.eta_unlabelled, self.eta_labelled = eta_unlabelled, float(eta_labelled)
+    Parameters
+    ----------
+    kappa : float
+        Weight of the margin that labelled rows keep; without a labelled anomaly it plays no part.
+    eta_unlabelled : float or "auto"
+        Cost of an unlabelled row outside. Auto: 10 / n for n of them, so that about a tenth may lie outside; at the
+        cost of 1 that is common in the literature hardly any may, anomalies hidden among them included.
+    eta_labelled : float
+        Cost of a labelled row on the wrong side.
+    gamma : float or "auto"
+        Of the kernel. Auto: one over the median squared distance of two rows, or codes.
+    tol : float
+        Duality gap, relative to the objective, at which to stop.
+    """
+
+    kappa: float = parameter(default=1.0, allowed=NOT_NEGATIVE)
+    eta_unlabelled: float | str = parameter(default="auto", allowed=POSITIVE_OR_AUTO)
+    eta_labelled: float = parameter(default=1.0, allowed=POSITIVE)
+    gamma: float | str = parameter(default="auto", allowed=POSITIVE_OR_AUTO)
+    tol: float = parameter(default=1e-3, allowed=POSITIVE)
+
+
+@with_parameters
+class SSADModel(SSADArguments, SupportVectors):
+    """Eqs. (2) and (3)."""
 
     def fit(self, rows: Rows, y: NDArray[np.int8], *, seed: int) -> Self:
         """Solve Eq. (3)."""
@@ -85,7 +97,7 @@ class SSADModel(SupportVectors):
         eta_unlabelled = self.eta_unlabelled
         if isinstance(eta_unlabelled, str):
             eta_unlabelled = 1 / (NU * max(int((y == 0).sum()), 1))
-        bounds = np.where(y == 0, eta_unlabelled, self.eta_labelled)
+        bounds = np.where(y == 0, eta_unlabelled, float(self.eta_labelled))
         bounds[positive] *= max(1.0, 1 / bounds[positive].sum())
         return Dual(
             rows=rows,
