@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from esad import registry
 from esad.core.atomic import atomic_path
+from esad.core.folders import user_folder
 from esad.errors import DataFileError, InputError, OutputError
 
 if TYPE_CHECKING:
@@ -57,15 +58,7 @@ _DAMAGED: Final = (OSError, ValueError, KeyError, EOFError, TypeError, Attribute
 
 def data_folder() -> Path:
     """The folder that ESAD_DATA names; without one, `esad` in XDG_CACHE_HOME or in ~/.cache."""
-    if named := os.environ.get(VARIABLE):
-        return Path(named)
-    cache = os.environ.get("XDG_CACHE_HOME", "")
-    if os.path.isabs(cache):  # the standard has relative ones ignored
-        return Path(cache) / "esad"
-    try:
-        return Path.home() / ".cache" / "esad"
-    except RuntimeError as error:
-        raise InputError(f"There is no home folder to keep data in. Set {VARIABLE} to a folder.") from error
+    return user_folder(VARIABLE, "cache", "data")
 
 
 def read_arrays(file: str, names: tuple[str, ...], *, get: str | None = None) -> tuple[NDArray[Any], ...]:

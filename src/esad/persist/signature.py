@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from esad.core.atomic import write_json, write_text
 from esad.core.extras import require
+from esad.core.folders import user_folder
 from esad.core.text import list_text
 from esad.errors import InputError, OutputError, SignatureError
 
@@ -70,15 +71,7 @@ class Signature:
 
 def config_folder() -> Path:
     """The folder that ESAD_CONFIG names; without one, `esad` in XDG_CONFIG_HOME or in ~/.config."""
-    if named := os.environ.get(VARIABLE):
-        return Path(named)
-    config = os.environ.get("XDG_CONFIG_HOME", "")
-    if os.path.isabs(config):  # the standard has relative ones ignored
-        return Path(config) / "esad"
-    try:
-        return Path.home() / ".config" / "esad"
-    except RuntimeError as error:
-        raise InputError(f"There is no home folder to keep keys in. Set {VARIABLE} to a folder.") from error
+    return user_folder(VARIABLE, "config", "keys")
 
 
 def default_key_path() -> Path:
