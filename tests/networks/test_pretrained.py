@@ -14,7 +14,7 @@ from torch import nn
 from esad.datasets import download
 from esad.datasets.download import Remote
 from esad.errors import DataFileError
-from esad.networks import inception, resnet, vgg
+from esad.networks import inception, pretrained, resnet, vgg
 from esad.networks.inception import InceptionResNetV2
 from esad.networks.pretrained import PublishedWeights, fill_weights, get_weights, hide_path, read_weights
 from esad.networks.vgg import VGG19
@@ -154,7 +154,7 @@ def test_vgg19_is_convolutions_relu_and_pooling_of_standardised_colours():
     network = VGG19("r21").double()
     fill_weights(network, vgg.WEIGHTS, "random", seed=0)
     x = torch.rand(2, 1, 8, 6, dtype=torch.float64)
-    mean, std = (np.array(values)[:, None, None] for values in (vgg.MEAN, vgg.STD))
+    mean, std = (np.array(values)[:, None, None] for values in (pretrained.MEAN, pretrained.STD))
     h = torch.from_numpy((np.repeat(x.numpy(), 3, axis=1) - mean) / std)
     for index in (0, 2, 5):
         h = torch.nn.functional.max_pool2d(h, 2) if index == 5 else h

@@ -81,7 +81,7 @@ class DPA(PerceptualDetector):
     True
     """
 
-    summary: ClassVar[str] = "DPA: a residual autoencoder and its error in the eyes of VGG19 (Tuluptceva et al. 2020)"
+    summary = "DPA: a residual autoencoder and its error in the eyes of VGG19 (Tuluptceva et al. 2020)"
     networks: ClassVar[dict[str, tuple[str, ...]]] = {"images": ("residual18",)}
     learning_rates: ClassVar[dict[str, float]] = {"images": 2e-3}
 
@@ -228,7 +228,7 @@ class FadingObjective(DPAObjective):
 
     def fade_in(self, x: Tensor, share: Tensor) -> Tensor:
         """Eq. (1) of pictures (members, batch, ...) with so large a share of the new level."""
-        h = pad_to_multiple(fold_members(2 * x - 1), self.encoder.multiple)
+        h = self.encoder.fold(2 * x - 1)
         new, *levels = self.encoder.levels
         h = share * new(self.encoder.entry(h)) + (1 - share) * self.old_entry(F.avg_pool2d(h, 2))
         for level in levels:
@@ -238,7 +238,7 @@ class FadingObjective(DPAObjective):
         for level in levels:
             h = level(h)
         h = share * self.decoder.exit(new(h)) + (1 - share) * F.interpolate(self.old_exit(h), scale_factor=2)
-        return (self.decoder.finish(h) + 1) / 2
+        return (self.decoder.unfold_pictures(h) + 1) / 2
 
 
 def _halve(x: Tensor) -> Tensor:

@@ -13,15 +13,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from esad.networks.layers import (
-    PictureNetwork,
-    StackedConv,
-    crop,
-    fold_members,
-    map_size,
-    pad_to_multiple,
-    unfold_members,
-)
+from esad.networks.layers import PictureNetwork, StackedConv, fold_members, map_size
 
 __all__ = ["ConvDecoder", "ConvEncoder", "SkipDecoder"]
 
@@ -30,9 +22,7 @@ class ConvEncoder(PictureNetwork):
     """(members, batch, channels, H, W) -> (members, batch, code); one level per width."""
 
     def __init__(self, in_shape: tuple[int, int, int], widths: Sequence[int], *, n_members: int) -> None:
-        super().__init__()
-        self.n_members = n_members
-        self.multiple = 2 ** (len(widths) - 1)
+        super().__init__(in_shape, n_members=n_members, n_halvings=len(widths) - 1)
         self.levels = nn.ModuleList(
             nn.Sequential(
                 StackedConv(n_in, n_out, n_members=n_members),
@@ -43,7 +33,7 @@ class ConvEncoder(PictureNetwork):
 
     def levels_of(self, x: Tensor) -> list[Tensor]:
         """What every level gives, (batch, members * width, height, width), from the first to the deepest."""
-        h = pad_to_multiple(fold_members(x), self.multiple)
+        h = self.fold(x)
         found: list[Tensor] = []
         for level in self.levels:
             h = level(F.max_pool2d(h, 2) if found else h)
@@ -52,7 +42,7 @@ class ConvEncoder(PictureNetwork):
 
     def forward(self, x: Tensor) -> Tensor:
         """Flattened code of every picture."""
-        return unfold_members(self.levels_of(x)[-1], self.n_members).flatten(2)
+        return self.unfold(self.levels_of(x)[-1]).flatten(2)
 
 
 class ConvDecoder(PictureNetwork):
@@ -61,9 +51,7 @@ class ConvDecoder(PictureNetwork):
     def __init__(
         self, in_shape: tuple[int, int, int], widths: Sequence[int], *, n_members: int, skips: Sequence[int] = ()
     ) -> None:
-        super().__init__()
-        channels, self.height, self.width = in_shape
-        self.n_members = n_members
+        super().__init__(in_shape, n_members=n_members, n_halvings=len(widths) - 1)
         self.code_shape = (widths[-1], *map_size(in_shape, len(widths) - 1))
         # the paper's 512 -> 256, 128, 64, 64: the encoder's widths backwards, less its two deepest, the first doubled
         up = [*reversed(widths[:-2]), widths[0]]
@@ -74,14 +62,14 @@ class ConvDecoder(PictureNetwork):
             )
             for (n_in, n_out), n_skipped in zip(pairwise([widths[-1], *up]), skips or [0] * len(up), strict=True)
         )
-        self.last = StackedConv(up[-1], channels, n_members=n_members, plain=True)
+        self.last = StackedConv(up[-1], in_shape[0], n_members=n_members, plain=True)
 
     def forward(self, z: Tensor) -> Tensor:
         """The reconstructed pictures."""
         h = fold_members(z.view(*z.shape[:2], *self.code_shape))
         for level in self.levels:
             h = level(F.interpolate(h, scale_factor=2))
-        return unfold_members(crop(self.last(h), self.height, self.width), self.n_members)
+        return self.unfold_pictures(self.last(h))
 
 
 class SkipDecoder(ConvDecoder):
@@ -97,4 +85,4 @@ class SkipDecoder(ConvDecoder):
             grown = F.interpolate(h.flatten(1, 2), scale_factor=2)
             joined = torch.cat([torch.unflatten(grown, 1, (self.n_members, -1)), twin], dim=2)
             h = torch.unflatten(level(joined.flatten(1, 2)), 1, (self.n_members, -1))
-        return unfold_members(crop(self.last(h.flatten(1, 2)), self.height, self.width), self.n_members)
+        return self.unfold_pictures(self.last(h.flatten(1, 2)))

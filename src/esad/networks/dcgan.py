@@ -13,15 +13,7 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
-from esad.networks.layers import (
-    PictureNetwork,
-    StackedConv,
-    crop,
-    fold_members,
-    map_size,
-    pad_to_multiple,
-    unfold_members,
-)
+from esad.networks.layers import PictureNetwork, StackedConv, fold_members, map_size
 
 __all__ = ["DCGANDecoder", "DCGANEncoder"]
 
@@ -61,9 +53,7 @@ class DCGANEncoder(PictureNetwork):
         slope: float = 0.2,
         norm: bool = True,
     ) -> None:
-        super().__init__()
-        self.n_members = n_members
-        self.multiple = 2 ** len(widths)
+        super().__init__(in_shape, n_members=n_members, n_halvings=len(widths))
         block = partial(StackedConv, n_members=n_members, slope=slope)
         self.levels = nn.Sequential(
             *(
@@ -81,10 +71,9 @@ class DCGANEncoder(PictureNetwork):
 
     def features_and_code(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """What the last layer sees and what it gives, each (members, batch, numbers)."""
-        h = self.levels(pad_to_multiple(fold_members(x), self.multiple))
-        features = self.dense[:-1](h)
+        features = self.dense[:-1](self.levels(self.fold(x)))
         code = self.dense[-1:](features)
-        return unfold_members(features, self.n_members).flatten(2), unfold_members(code, self.n_members).flatten(2)
+        return self.unfold(features).flatten(2), self.unfold(code).flatten(2)
 
     def forward(self, x: Tensor) -> Tensor:
         """The code of every picture."""
@@ -110,9 +99,7 @@ class DCGANDecoder(PictureNetwork):
         slope: float = 0.0,
         norm: bool = True,
     ) -> None:
-        super().__init__()
-        channels, self.height, self.width = in_shape
-        self.n_members = n_members
+        super().__init__(in_shape, n_members=n_members, n_halvings=len(widths))
         size = map_size(in_shape, len(widths))
         self.code_shape = (dense[-1], 1, 1) if dense else (widths[-1], *size)
         block = partial(StackedConv, n_members=n_members, slope=slope, norm=norm)
@@ -126,11 +113,11 @@ class DCGANDecoder(PictureNetwork):
         self.levels = nn.Sequential(
             *(
                 block(n_in, n_out, kernel=kernel, resize="double", plain=index == len(widths) - 1)
-                for index, (n_in, n_out) in enumerate(pairwise([*reversed(widths), channels]))
+                for index, (n_in, n_out) in enumerate(pairwise([*reversed(widths), in_shape[0]]))
             )
         )
 
     def forward(self, code: Tensor) -> Tensor:
         """The picture of every code."""
         h = self.levels(self.dense(fold_members(code.reshape(*code.shape[:2], *self.code_shape))))
-        return unfold_members(crop(h, self.height, self.width), self.n_members)
+        return self.unfold_pictures(h)

@@ -35,8 +35,24 @@ __all__ = [
 class PictureNetwork(nn.Module):
     """A network of convolutions, which begin as N(0, deviation^2), or as N(0, 2 / fan in) where there is none."""
 
-    n_members: int
     deviation: ClassVar[float | None] = None
+
+    def __init__(self, in_shape: tuple[int, int, int], *, n_members: int, n_halvings: int) -> None:
+        super().__init__()
+        self.n_members, self.multiple = n_members, 2**n_halvings
+        self.height, self.width = in_shape[1:]
+
+    def fold(self, pictures: Tensor) -> Tensor:
+        """(members, batch, channels, H, W) -> (batch, members * channels, H, W), padded so that they can be halved."""
+        return pad_to_multiple(fold_members(pictures), self.multiple)
+
+    def unfold(self, h: Tensor) -> Tensor:
+        """(batch, members * channels, H, W) -> (members, batch, channels, H, W)."""
+        return unfold_members(h, self.n_members)
+
+    def unfold_pictures(self, h: Tensor) -> Tensor:
+        """The same for pictures, at their own size."""
+        return self.unfold(crop(h, self.height, self.width))
 
     def reset(self, random: MemberRandom) -> None:
         """Draw the initial weights."""
@@ -158,8 +174,7 @@ class DenseLayers(PictureNetwork):
     """(members, batch, in) -> (members, batch, out), without batch norm, so that rows are judged apart."""
 
     def __init__(self, sizes: Sequence[int], *, n_members: int, slope: float = 0.0) -> None:
-        super().__init__()
-        self.n_members = n_members
+        super().__init__((sizes[0], 1, 1), n_members=n_members, n_halvings=0)
         block = partial(StackedConv, n_members=n_members, kernel=1, resize="gather", norm=False, slope=slope)
         last = len(sizes) - 2
         self.layers = nn.Sequential(
@@ -168,7 +183,7 @@ class DenseLayers(PictureNetwork):
 
     def forward(self, x: Tensor) -> Tensor:
         """The numbers of the last layer, which has no activation."""
-        return unfold_members(self.layers(fold_members(x[..., None, None])), self.n_members).flatten(2)
+        return self.unfold(self.layers(self.fold(x[..., None, None]))).flatten(2)
 
 
 def map_size(in_shape: tuple[int, ...], n_levels: int) -> tuple[int, int]:

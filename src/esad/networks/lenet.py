@@ -12,15 +12,7 @@ from itertools import pairwise
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from esad.networks.layers import (
-    PictureNetwork,
-    StackedConv,
-    crop,
-    fold_members,
-    map_size,
-    pad_to_multiple,
-    unfold_members,
-)
+from esad.networks.layers import PictureNetwork, StackedConv, fold_members, map_size
 from esad.networks.mlp import StackedMLP
 
 __all__ = ["LeNetDecoder", "LeNetEncoder"]
@@ -38,19 +30,17 @@ class LeNetEncoder(PictureNetwork):
     def __init__(
         self, in_shape: tuple[int, int, int], widths: Sequence[int], linear: Sequence[int], *, n_members: int
     ) -> None:
-        super().__init__()
-        self.n_members = n_members
-        self.multiple = 2 ** len(widths)
+        super().__init__(in_shape, n_members=n_members, n_halvings=len(widths))
         self.levels = nn.ModuleList(_convolution(a, b, n_members) for a, b in pairwise([in_shape[0], *widths]))
         n_flat = widths[-1] * math.prod(map_size(in_shape, len(widths)))
         self.linear = StackedMLP([n_flat, *linear], n_members=n_members, slope=SLOPE, eps=EPS, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
         """The code of every picture."""
-        h = pad_to_multiple(fold_members(x), self.multiple)
+        h = self.fold(x)
         for level in self.levels:
             h = F.max_pool2d(level(h), 2)
-        code: Tensor = self.linear(unfold_members(h, self.n_members).flatten(2))
+        code: Tensor = self.linear(self.unfold(h).flatten(2))
         return code
 
 
@@ -66,16 +56,14 @@ class LeNetDecoder(PictureNetwork):
         n_members: int,
         sigmoid: bool = False,
     ) -> None:
-        super().__init__()
-        channels, self.height, self.width = in_shape
+        super().__init__(in_shape, n_members=n_members, n_halvings=len(widths))
         self.sigmoid = sigmoid
-        self.n_members = n_members
         self.code_shape = (widths[-1], *map_size(in_shape, len(widths)))
         sizes = [*reversed(linear), math.prod(self.code_shape)]
         self.linear = StackedMLP(sizes, n_members=n_members, slope=SLOPE, eps=EPS, bias=False)
         up = list(reversed(widths))
         self.levels = nn.ModuleList(_convolution(a, b, n_members) for a, b in pairwise([*up, up[-1]]))
-        self.last = StackedConv(up[-1], channels, n_members=n_members, kernel=KERNEL, plain=True)
+        self.last = StackedConv(up[-1], in_shape[0], n_members=n_members, kernel=KERNEL, plain=True)
 
     def forward(self, z: Tensor) -> Tensor:
         """The reconstructed pictures."""
@@ -83,5 +71,5 @@ class LeNetDecoder(PictureNetwork):
         h = fold_members(h.reshape(*h.shape[:2], *self.code_shape))
         for level in self.levels:
             h = level(F.interpolate(h, scale_factor=2))
-        pictures = unfold_members(crop(self.last(h), self.height, self.width), self.n_members)
+        pictures = self.unfold_pictures(self.last(h))
         return pictures.sigmoid() if self.sigmoid else pictures

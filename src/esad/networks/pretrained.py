@@ -37,6 +37,7 @@ __all__ = [
     "fixed_arrays",
     "get_weights",
     "hide_path",
+    "normalise_colours",
     "read_weights",
     "restore_fixed",
 ]
@@ -49,6 +50,7 @@ FEATURES = Rule(
 )
 """What an argument `features` may be."""
 
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of the colours of ImageNet
 BACKBONE = "backbone."  # what the names of a fixed network's arrays begin with in a model file
 _COUNTER = "num_batches_tracked"  # of batch norm in training; files from before torch 0.4.1 have none
 
@@ -133,6 +135,12 @@ def read_weights(path: str | os.PathLike[str], published: PublishedWeights) -> d
         if not isinstance(value, Tensor) or value.shape != expected[name]:
             raise DataFileError(f"{named} {wrong}: {name!r} has another shape.")
     return weights
+
+
+def normalise_colours(x: Tensor) -> Tensor:
+    """Pictures (batch, 1 or 3, H, W) in [0, 1] by mean and deviation of ImageNet's colours, (batch, 3, H, W)."""
+    mean, std = (torch.tensor(values, dtype=x.dtype, device=x.device).view(3, 1, 1) for values in (MEAN, STD))
+    return (x.expand(-1, 3, -1, -1) - mean) / std
 
 
 def extract_features(

@@ -11,7 +11,7 @@ from itertools import pairwise
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from esad.networks.layers import PictureNetwork, crop, fold_members, map_size, pad_to_multiple, unfold_members
+from esad.networks.layers import PictureNetwork, fold_members, map_size
 
 __all__ = ["ResidualDecoder", "ResidualEncoder", "n_levels_for"]
 
@@ -36,8 +36,7 @@ class ResidualEncoder(PictureNetwork):
     def __init__(
         self, in_shape: tuple[int, int, int], widths: Sequence[int], n_codes: int, *, n_members: int, n_blocks: int
     ) -> None:
-        super().__init__()
-        self.n_members, self.multiple = n_members, 2 ** (len(widths) - 1)
+        super().__init__(in_shape, n_members=n_members, n_halvings=len(widths) - 1)
         self.entry = nn.Sequential(
             _convolution(in_shape[0], widths[0], 3, n_members),
             *(_ResidualBlock(widths[0], widths[0], n_members) for _ in range(n_blocks if n_blocks > 1 else 0)),
@@ -49,14 +48,14 @@ class ResidualEncoder(PictureNetwork):
 
     def forward(self, x: Tensor) -> Tensor:
         """The code of every picture."""
-        h = self.entry(pad_to_multiple(fold_members(x), self.multiple))
+        h = self.entry(self.fold(x))
         for level in self.levels:
             h = level(h)
         return self.finish(h)
 
     def finish(self, h: Tensor) -> Tensor:
         """The code from what the deepest level gave."""
-        return unfold_members(self.last(F.leaky_relu(h, SLOPE)), self.n_members).flatten(2)
+        return self.unfold(self.last(F.leaky_relu(h, SLOPE))).flatten(2)
 
 
 class ResidualDecoder(PictureNetwork):
@@ -65,13 +64,11 @@ class ResidualDecoder(PictureNetwork):
     def __init__(
         self, in_shape: tuple[int, int, int], widths: Sequence[int], n_codes: int, *, n_members: int, n_blocks: int
     ) -> None:
-        super().__init__()
-        channels, self.height, self.width = in_shape
-        self.n_members = n_members
+        super().__init__(in_shape, n_members=n_members, n_halvings=len(widths) - 1)
         size = map_size(in_shape, len(widths) - 1)
         self.first = nn.ConvTranspose2d(n_codes * n_members, widths[-1] * n_members, size, groups=n_members)
         self.levels = nn.ModuleList(_level(*pair, n_members, n_blocks, "double") for pair in pairwise(widths[::-1]))
-        self.exit = nn.Sequential(nn.LeakyReLU(SLOPE), _convolution(widths[0], channels, 3, n_members))
+        self.exit = nn.Sequential(nn.LeakyReLU(SLOPE), _convolution(widths[0], in_shape[0], 3, n_members))
 
     def start(self, code: Tensor) -> Tensor:
         """The deepest map, of codes (members, batch, code)."""
@@ -83,11 +80,7 @@ class ResidualDecoder(PictureNetwork):
         h = self.start(code)
         for level in self.levels:
             h = level(h)
-        return self.finish(self.exit(h))
-
-    def finish(self, h: Tensor) -> Tensor:
-        """Pictures as they came, from what the exit gave."""
-        return unfold_members(crop(h, self.height, self.width), self.n_members)
+        return self.unfold_pictures(self.exit(h))
 
 
 class _ResidualBlock(nn.Module):

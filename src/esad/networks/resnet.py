@@ -3,18 +3,16 @@
 from itertools import pairwise
 from typing import Final
 
-import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from esad.datasets.download import Remote
-from esad.networks.pretrained import PublishedWeights
+from esad.networks.pretrained import PublishedWeights, normalise_colours
 
 __all__ = ["N_FEATURES", "WEIGHTS", "ResNet18"]
 
 N_FEATURES = 512
 MIN_SIDE = 64  # smaller pictures are enlarged: five halvings need something to halve
-MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet, on which the weights were trained
 
 
 class _ResNetBlock(nn.Module):
@@ -51,11 +49,9 @@ class ResNet18(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Features after the last pooling, before the classifier that ImageNet needs and we do not."""
-        x = x.expand(-1, 3, -1, -1)
         if min(x.shape[-2:]) < MIN_SIDE:
             x = F.interpolate(x, scale_factor=MIN_SIDE / min(x.shape[-2:]), mode="bilinear", align_corners=False)
-        mean, std = (torch.tensor(values, dtype=x.dtype, device=x.device).view(3, 1, 1) for values in (MEAN, STD))
-        h = F.relu(self.bn1(self.conv1((x - mean) / std)))
+        h = F.relu(self.bn1(self.conv1(normalise_colours(x))))
         h = F.max_pool2d(h, 3, stride=2, padding=1)
         for level in range(1, 5):
             h = self.get_submodule(f"layer{level}")(h)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from esad.datasets.download import Remote
-from esad.networks.pretrained import PublishedWeights
+from esad.networks.pretrained import PublishedWeights, normalise_colours
 
 __all__ = ["LAYERS", "VGG19", "WEIGHTS", "PerceptualDistance"]
 
@@ -17,7 +17,6 @@ WIDTHS: Final = ((64, 64), (128, 128), (256,) * 4, (512,) * 4, (512,) * 4)
 LAYERS: Final = tuple(
     f"r{level}{number}" for level, widths in enumerate(WIDTHS, 1) for number in range(1, len(widths) + 1)
 )
-MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet, on which the weights were trained
 MIN_SPREAD = 0.01  # of a channel, against the widest: one that is dark everywhere must not outweigh the others
 MAX_MEASURED = 1024  # pictures that the spread of channels is taken from
 BLOCK_PICTURES = 64
@@ -44,8 +43,7 @@ class VGG19(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """The features of every picture."""
-        mean, std = (torch.tensor(values, dtype=x.dtype, device=x.device).view(3, 1, 1) for values in (MEAN, STD))
-        features: Tensor = self.features((x.expand(-1, 3, -1, -1) - mean) / std)
+        features: Tensor = self.features(normalise_colours(x))
         return features
 
 

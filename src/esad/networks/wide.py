@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from torch import Tensor, nn
 
-from esad.networks.layers import PictureNetwork, StackedConv, StackedNorm, fold_members, unfold_members
+from esad.networks.layers import PictureNetwork, StackedConv, StackedNorm
 
 __all__ = ["WideEncoder"]
 
@@ -18,8 +18,7 @@ class WideEncoder(PictureNetwork):
     """(members, batch, channels, H, W) -> (members, batch, the last width)."""
 
     def __init__(self, in_shape: tuple[int, int, int], widths: Sequence[int], *, n_members: int) -> None:
-        super().__init__()
-        self.n_members = n_members
+        super().__init__(in_shape, n_members=n_members, n_halvings=0)
         self.first = StackedConv(in_shape[0], widths[0], n_members=n_members, plain=True)
         self.blocks = nn.Sequential(
             *(
@@ -31,8 +30,7 @@ class WideEncoder(PictureNetwork):
 
     def forward(self, x: Tensor) -> Tensor:
         """The code of every picture."""
-        h = self.norm(self.blocks(self.first(fold_members(x))))
-        return unfold_members(h, self.n_members).mean((3, 4))
+        return self.unfold(self.norm(self.blocks(self.first(self.fold(x))))).mean((3, 4))
 
 
 class _WideBlock(nn.Module):
