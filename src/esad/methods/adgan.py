@@ -76,12 +76,12 @@ class ADGAN(AdversarialDetector):
     True
     """
 
-    summary: ClassVar[str] = "ADGAN: how near a bent generator of normal pictures can come (Deecke et al. 2018)"
-    can_export: ClassVar[bool] = False
-    not_exported: ClassVar[str] = "its score is a search for every picture, not a forward pass"
-    auto_hidden: ClassVar[tuple[int, ...]] = (64, 128, 256)
-    auto_latent: ClassVar[int] = 256
-    auto_epochs: ClassVar[int] = 100
+    summary = "ADGAN: how near a bent generator of normal pictures can come (Deecke et al. 2018)"
+    can_export = False
+    not_exported = "its score is a search for every picture, not a forward pass"
+    auto_hidden = (64, 128, 256)
+    auto_latent = 256
+    auto_epochs = 100
     learning_rates: ClassVar[dict[str, float]] = {"images": 1e-4}
     recipe: ClassVar[dict[str, Any]] = {"beta_1": 0.0, "beta_2": 0.9}
 

@@ -75,9 +75,9 @@ class ALOCC(AdversarialDetector):
     (40,)
     """
 
-    summary: ClassVar[str] = "ALOCC: a judge of pictures that an autoencoder has repaired (Sabokrou et al. 2018)"
-    auto_hidden: ClassVar[tuple[int, ...]] = (32, 64)
-    auto_epochs: ClassVar[int] = 40
+    summary = "ALOCC: a judge of pictures that an autoencoder has repaired (Sabokrou et al. 2018)"
+    auto_hidden = (32, 64)
+    auto_epochs = 40
     learning_rates: ClassVar[dict[str, float]] = {"images": 2e-3}
     recipe: ClassVar[dict[str, Any]] = {"optimizer": "rmsprop", "beta_2": 0.9}
 

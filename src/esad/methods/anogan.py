@@ -88,12 +88,12 @@ class AnoGAN(AdversarialDetector):
     {'pixels': (40,), 'features': (40,)}
     """
 
-    summary: ClassVar[str] = "AnoGAN: how near a generator of normal pictures can come (Schlegl et al. 2017)"
-    can_export: ClassVar[bool] = False
-    not_exported: ClassVar[str] = "its score is a search for every picture, not a forward pass"
-    auto_latent: ClassVar[int] = 200
-    dense: ClassVar[tuple[int, ...]] = (1024,)
-    auto_epochs: ClassVar[int] = 100
+    summary = "AnoGAN: how near a generator of normal pictures can come (Schlegl et al. 2017)"
+    can_export = False
+    not_exported = "its score is a search for every picture, not a forward pass"
+    auto_latent = 200
+    dense = (1024,)
+    auto_epochs = 100
     learning_rates: ClassVar[dict[str, float]] = {"images": 2e-4}
 
     feature_weight: float = parameter(default=0.1, allowed=_SHARE)
@@ -121,7 +121,7 @@ class AnoGAN(AdversarialDetector):
 class AnoGANObjective(Objective):
     """A generator and a judge; when the training has ended, the averages of both over its steps."""
 
-    for_training: ClassVar[tuple[str, ...]] = ("averages", "n_steps")
+    for_training = ("averages", "n_steps")
 
     def __init__(self, spec: NetworkSpec, *, feature_weight: float, search_steps: int) -> None:
         super().__init__()

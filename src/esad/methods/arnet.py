@@ -65,9 +65,9 @@ class ARNet(StandardDetector):
     True
     """
 
-    summary: ClassVar[str] = "Restores erased colour and orientation of pictures: the error (Ye et al. 2020)"
-    takes: ClassVar[tuple[str, ...]] = ("images",)
-    labels_used: ClassVar[tuple[str, ...]] = ("unlabelled", "normal")
+    summary = "Restores erased colour and orientation of pictures: the error (Ye et al. 2020)"
+    takes = ("images",)
+    labels_used = ("unlabelled", "normal")
     networks: ClassVar[dict[str, tuple[str, ...]]] = {"images": ("conv", "lenet")}
 
     skips: bool = parameter(default=True, allowed=TRUTH)

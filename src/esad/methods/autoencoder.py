@@ -9,8 +9,6 @@ d              features of a row, or pixels of a picture times its channels
 =============  ====================================================================
 """
 
-from typing import ClassVar
-
 from esad.core.arguments import with_parameters
 from esad.detectors.standard import StandardDetector
 from esad.networks.spec import NetworkSpec
@@ -39,8 +37,8 @@ class Autoencoder(StandardDetector):
     True
     """
 
-    summary: ClassVar[str] = "Autoencoder, convolutional for pictures: the reconstruction error (Masci et al. 2011)"
-    labels_used: ClassVar[tuple[str, ...]] = ("unlabelled", "normal")
+    summary = "Autoencoder, convolutional for pictures: the reconstruction error (Masci et al. 2011)"
+    labels_used = ("unlabelled", "normal")
 
     n_members: int = 1
     scaling: str = "minmax"

@@ -71,10 +71,10 @@ class SupervisedClassifier(StandardDetector):
     True
     """
 
-    summary: ClassVar[str] = "Deep classifier with the binary cross-entropy; unlabelled rows count as normal"
-    labels_needed: ClassVar[tuple[str, ...]] = ("anomaly",)
+    summary = "Deep classifier with the binary cross-entropy; unlabelled rows count as normal"
+    labels_needed = ("anomaly",)
     learning_rates: ClassVar[dict[str, float]] = {"table": 3e-3, "images": 1e-3}
-    auto_epochs: ClassVar[int] = 30
+    auto_epochs = 30
 
     n_members: int = 1
     batch_size: int = 512

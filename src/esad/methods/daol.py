@@ -70,8 +70,8 @@ class DAOL(AdversarialDetector):
     (40,)
     """
 
-    summary: ClassVar[str] = "DAOL: a DCGAN between two encoders, a reading of an abstract (Tang et al. 2019)"
-    auto_epochs: ClassVar[int] = 50
+    summary = "DAOL: a DCGAN between two encoders, a reading of an abstract (Tang et al. 2019)"
+    auto_epochs = 50
     learning_rates: ClassVar[dict[str, float]] = {"images": 2e-4}
 
     lambda_adversarial: float = parameter(default=1.0, allowed=NOT_NEGATIVE)
@@ -87,7 +87,7 @@ class DAOL(AdversarialDetector):
 class DAOLObjective(Objective):
     """An encoder and a generator, which score, and until the training has ended what they play against."""
 
-    for_training: ClassVar[tuple[str, ...]] = ("encoder_2", "judge", "code_judge")
+    for_training = ("encoder_2", "judge", "code_judge")
 
     def __init__(self, spec: NetworkSpec, adversarial: float, context: float, encoding: float) -> None:
         super().__init__()

@@ -73,7 +73,7 @@ class DeepSAD(StandardDetector):
     True
     """
 
-    summary: ClassVar[str] = "Deep SAD: codes near a centre, known anomalies far from it (Ruff et al. 2020)"
+    summary = "Deep SAD: codes near a centre, known anomalies far from it (Ruff et al. 2020)"
     learning_rates: ClassVar[dict[str, float]] = {"table": 1e-3, "images": 1e-4}
 
     eta: float = parameter(default=1.0, allowed=NOT_NEGATIVE)
@@ -99,7 +99,7 @@ class DeepSAD(StandardDetector):
 class DeepSADObjective(HypersphereObjective):
     """Eq. (2); the weights' term is the optimiser's weight decay."""
 
-    recordable: ClassVar[bool] = True
+    recordable = True
 
     def __init__(self, spec: NetworkSpec, *, eta: float, augment: Change | None = None) -> None:
         super().__init__(spec)

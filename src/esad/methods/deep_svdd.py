@@ -64,8 +64,8 @@ class DeepSVDD(StandardDetector):
     True
     """
 
-    summary: ClassVar[str] = "Deep SVDD: distance of the code from a centre, one-class or soft (Ruff et al. 2018)"
-    labels_used: ClassVar[tuple[str, ...]] = ("unlabelled", "normal")
+    summary = "Deep SVDD: distance of the code from a centre, one-class or soft (Ruff et al. 2018)"
+    labels_used = ("unlabelled", "normal")
     networks: ClassVar[dict[str, tuple[str, ...]]] = {"table": ("mlp",), "images": ("lenet",)}
     learning_rates: ClassVar[dict[str, float]] = {"table": 1e-3, "images": 1e-4}
 
@@ -84,7 +84,7 @@ class DeepSVDD(StandardDetector):
 class OneClassObjective(HypersphereObjective):
     """Eq. (2); the weights' term is the optimiser's weight decay."""
 
-    recordable: ClassVar[bool] = True
+    recordable = True
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """Mean squared distance, (members,)."""

@@ -13,7 +13,7 @@ resized to 299 x 299. The sources choose the layer by labelled anomalies; nothin
 """
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -70,9 +70,9 @@ class DIF(ShallowDetector):
     True
     """
 
-    summary: ClassVar[str] = "DIF: an Isolation Forest on features of Inception-ResNet-v2 (Ouardini et al. 2019)"
-    takes: ClassVar[tuple[str, ...]] = ("images",)
-    labels_used: ClassVar[tuple[str, ...]] = ("unlabelled", "normal")
+    summary = "DIF: an Isolation Forest on features of Inception-ResNet-v2 (Ouardini et al. 2019)"
+    takes = ("images",)
+    labels_used = ("unlabelled", "normal")
     solver = ForestModel
 
     features: Any = parameter(default="imagenet", allowed=FEATURES)

@@ -90,13 +90,11 @@ class GANomaly(StandardDetector):
     True
     """
 
-    summary: ClassVar[str] = (
-        "Adversarial encoder-decoder-encoder for pictures: how far the codes are (Akcay et al. 2018)"
-    )
-    takes: ClassVar[tuple[str, ...]] = ("images",)
-    labels_used: ClassVar[tuple[str, ...]] = ("unlabelled", "normal")
+    summary = "Adversarial encoder-decoder-encoder for pictures: how far the codes are (Akcay et al. 2018)"
+    takes = ("images",)
+    labels_used = ("unlabelled", "normal")
     networks: ClassVar[dict[str, tuple[str, ...]]] = {"images": ("conv", "lenet", "dcgan")}
-    auto_epochs: ClassVar[int] = 50
+    auto_epochs = 50
 
     recipe: str = parameter(default="auto", allowed=("auto", "published"))
     lambda_adversarial: float = parameter(default=1.0, allowed=NOT_NEGATIVE)
@@ -130,7 +128,7 @@ class GANomaly(StandardDetector):
 class GANomalyObjective(Objective):
     """A generator, which scores, and until the training has ended a discriminator."""
 
-    for_training: ClassVar[tuple[str, ...]] = ("features", "head")
+    for_training = ("features", "head")
 
     def __init__(
         self, spec: NetworkSpec, adversarial: float, context: float, encoding: float, *, squared: bool = False

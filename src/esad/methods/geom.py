@@ -99,9 +99,9 @@ class GEOM(StandardDetector):
     True
     """
 
-    summary: ClassVar[str] = "Classifier of geometric transformations, for pictures (Golan & El-Yaniv 2018)"
-    takes: ClassVar[tuple[str, ...]] = ("images",)
-    labels_used: ClassVar[tuple[str, ...]] = ("unlabelled", "normal")
+    summary = "Classifier of geometric transformations, for pictures (Golan & El-Yaniv 2018)"
+    takes = ("images",)
+    labels_used = ("unlabelled", "normal")
     networks: ClassVar[dict[str, tuple[str, ...]]] = {"images": ("conv", "lenet", "wide")}
 
     transformations: str = parameter(default="all", allowed=KINDS)

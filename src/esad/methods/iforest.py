@@ -12,8 +12,6 @@ Labels are not used, except that labelled anomalies are left out of the sample. 
 the trees.
 """
 
-from typing import ClassVar
-
 from esad.core.arguments import with_parameters
 from esad.detectors.solved import ShallowDetector
 from esad.solvers.trees import ForestModel
@@ -41,8 +39,8 @@ class IsolationForest(ShallowDetector):
     True
     """
 
-    summary: ClassVar[str] = "Isolation Forest: few random cuts isolate an anomaly (Liu et al. 2008)"
-    labels_used: ClassVar[tuple[str, ...]] = ("unlabelled", "normal")
+    summary = "Isolation Forest: few random cuts isolate an anomaly (Liu et al. 2008)"
+    labels_used = ("unlabelled", "normal")
     solver = ForestModel
 
     n_trees: int = 100

@@ -12,8 +12,6 @@ h, c           depth in a tree and its mean, see `esad.methods.iforest`
 Eq. (1) trains first, then the trees are grown on the codes: `esad.solvers.trees`.
 """
 
-from typing import ClassVar
-
 from esad.core.arguments import with_parameters
 from esad.detectors.solved import HybridDetector
 from esad.solvers.trees import ForestModel
@@ -43,8 +41,8 @@ class IFHybrid(HybridDetector):
     True
     """
 
-    summary: ClassVar[str] = "IF Hybrid: an Isolation Forest on the codes of an autoencoder"
-    labels_used: ClassVar[tuple[str, ...]] = ("unlabelled", "normal")
+    summary = "IF Hybrid: an Isolation Forest on the codes of an autoencoder"
+    labels_used = ("unlabelled", "normal")
     solver = ForestModel
 
     n_trees: int = 100

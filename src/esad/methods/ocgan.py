@@ -87,10 +87,10 @@ class OCGAN(AdversarialDetector):
     ['code_judge', 'picture_judge', 'classifier', 'codes', 'pictures', 'reconstruction']
     """
 
-    summary: ClassVar[str] = "OCGAN: an autoencoder whose latent space holds normal pictures alone (Perera et al. 2019)"
-    auto_hidden: ClassVar[tuple[int, ...]] = (64, 128, 256)
-    auto_latent: ClassVar[int] = 16
-    auto_epochs: ClassVar[int] = 201
+    summary = "OCGAN: an autoencoder whose latent space holds normal pictures alone (Perera et al. 2019)"
+    auto_hidden = (64, 128, 256)
+    auto_latent = 16
+    auto_epochs = 201
     learning_rates: ClassVar[dict[str, float]] = {"images": 2e-4}
 
     sigma: float = parameter(default=0.2, allowed=NOT_NEGATIVE)
@@ -121,7 +121,7 @@ class OCGANObjective(Objective):
     `mines` says whether this is the phase that mines codes, the last one.
     """
 
-    for_training: ClassVar[tuple[str, ...]] = ("code_judge", "picture_judge", "classifier")
+    for_training = ("code_judge", "picture_judge", "classifier")
 
     def __init__(
         self, spec: NetworkSpec, *, sigma: float, lambda_context: float, mining_step: float, mines: bool

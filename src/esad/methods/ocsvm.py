@@ -15,8 +15,6 @@ gamma          inverse squared width of the kernel
 nu = .01 .. .5 on test labels; "auto" looks at no label.
 """
 
-from typing import ClassVar
-
 from esad.core.arguments import with_parameters
 from esad.detectors.solved import ShallowDetector
 from esad.solvers.one_class_svm import OneClassSVMArguments, OneClassSVMModel
@@ -41,6 +39,6 @@ class OCSVM(OneClassSVMArguments, ShallowDetector):
     True
     """
 
-    summary: ClassVar[str] = "One-class SVM, for the RBF kernel the same as SVDD (Schoelkopf et al. 2001)"
-    labels_used: ClassVar[tuple[str, ...]] = ("unlabelled", "normal")
+    summary = "One-class SVM, for the RBF kernel the same as SVDD (Schoelkopf et al. 2001)"
+    labels_used = ("unlabelled", "normal")
     solver = OneClassSVMModel

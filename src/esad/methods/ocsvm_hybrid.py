@@ -13,8 +13,6 @@ phi            k(a, b) = phi(a).phi(b) = exp(-gamma ||a - b||^2)
 Eq. (1) trains first, then Eq. (2) is solved on the codes: `esad.solvers.one_class_svm`.
 """
 
-from typing import ClassVar
-
 from esad.core.arguments import with_parameters
 from esad.detectors.solved import HybridDetector
 from esad.solvers.one_class_svm import OneClassSVMArguments, OneClassSVMModel
@@ -41,6 +39,6 @@ class OCSVMHybrid(OneClassSVMArguments, HybridDetector):
     True
     """
 
-    summary: ClassVar[str] = "OC-SVM Hybrid: a one-class SVM on the codes of an autoencoder"
-    labels_used: ClassVar[tuple[str, ...]] = ("unlabelled", "normal")
+    summary = "OC-SVM Hybrid: a one-class SVM on the codes of an autoencoder"
+    labels_used = ("unlabelled", "normal")
     solver = OneClassSVMModel

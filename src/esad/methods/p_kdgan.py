@@ -77,10 +77,10 @@ class PKDGAN(AdversarialDetector):
     (40,)
     """
 
-    summary: ClassVar[str] = "P-KDGAN: a small adversarial network taught by a large one (Zhang et al. 2020)"
-    auto_hidden: ClassVar[tuple[int, ...]] = (64, 128, 256)
-    auto_latent: ClassVar[int] = 100
-    auto_epochs: ClassVar[int] = 100
+    summary = "P-KDGAN: a small adversarial network taught by a large one (Zhang et al. 2020)"
+    auto_hidden = (64, 128, 256)
+    auto_latent = 100
+    auto_epochs = 100
     learning_rates: ClassVar[dict[str, float]] = {"images": 2e-4}
 
     lambda_context: float = parameter(default=50.0, allowed=NOT_NEGATIVE)
@@ -120,7 +120,7 @@ class _Generator(nn.Module):
 class PKDGANObjective(Objective):
     """A student, which scores, and until the training has ended a teacher and their judges; `stage` is the phase."""
 
-    for_training: ClassVar[tuple[str, ...]] = ("teacher", "teacher_judge", "student_judge")
+    for_training = ("teacher", "teacher_judge", "student_judge")
 
     def __init__(self, spec: NetworkSpec, weights: dict[str, float], *, stage: str) -> None:
         super().__init__()

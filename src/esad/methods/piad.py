@@ -82,7 +82,7 @@ class PIAD(PerceptualDetector):
     (40,)
     """
 
-    summary: ClassVar[str] = "PIAD: an adversarial autoencoder, its error seen by VGG19 (Tuluptceva et al. 2019)"
+    summary = "PIAD: an adversarial autoencoder, its error seen by VGG19 (Tuluptceva et al. 2019)"
     networks: ClassVar[dict[str, tuple[str, ...]]] = {"images": ("residual",)}
     learning_rates: ClassVar[dict[str, float]] = {"images": 2e-4}
 
@@ -106,7 +106,7 @@ class PIAD(PerceptualDetector):
 class PIADObjective(Objective):
     """An encoder and a generator, which score, and until the training has ended their critics."""
 
-    for_training: ClassVar[tuple[str, ...]] = ("game",)
+    for_training = ("game",)
 
     encoder: ResidualEncoder
     generator: ResidualDecoder

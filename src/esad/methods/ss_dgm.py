@@ -102,11 +102,11 @@ class SSDGM(StandardDetector):
     True
     """
 
-    summary: ClassVar[str] = "Semi-supervised deep generative model, M2 or M1+M2 (Kingma et al. 2014)"
-    labels_needed: ClassVar[tuple[str, ...]] = ("anomaly",)
+    summary = "Semi-supervised deep generative model, M2 or M1+M2 (Kingma et al. 2014)"
+    labels_needed = ("anomaly",)
     networks: ClassVar[dict[str, tuple[str, ...]]] = {"table": ("mlp",), "images": ("lenet",)}
     learning_rates: ClassVar[dict[str, float]] = {"table": 3e-3, "images": 1e-3}
-    auto_epochs: ClassVar[int] = 30
+    auto_epochs = 30
     max_steps: ClassVar[dict[str, int]] = {"table": 2000, "images": 600, "images on a GPU": 7500}
 
     variant: str = parameter(default="m2", allowed=("m2", "m1+m2"))

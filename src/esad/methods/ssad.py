@@ -19,8 +19,6 @@ gamma          inverse squared width of the kernel
 solves it for tens of thousands of rows, to a duality gap of `tol`.
 """
 
-from typing import ClassVar
-
 from esad.core.arguments import with_parameters
 from esad.detectors.solved import ShallowDetector
 from esad.solvers.ssad import SSADArguments, SSADModel
@@ -48,7 +46,5 @@ class SSAD(SSADArguments, ShallowDetector):
     True
     """
 
-    summary: ClassVar[str] = (
-        "SSAD: a one-class SVM with labelled rows on their sides of the boundary (Goernitz et al. 2013)"
-    )
+    summary = "SSAD: a one-class SVM with labelled rows on their sides of the boundary (Goernitz et al. 2013)"
     solver = SSADModel

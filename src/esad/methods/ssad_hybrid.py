@@ -18,8 +18,6 @@ Eq. (1) trains first, then Eq. (2) is solved on the codes: `esad.solvers.ssad`. 
 too: a code that knows nothing of them could not tell them apart.
 """
 
-from typing import ClassVar
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -51,7 +49,7 @@ class SSADHybrid(SSADArguments, HybridDetector):
     True
     """
 
-    summary: ClassVar[str] = "SSAD Hybrid: SSAD on the codes of an autoencoder"
+    summary = "SSAD Hybrid: SSAD on the codes of an autoencoder"
     solver = SSADModel
 
     def _labels_seen(self, y: NDArray[np.int8]) -> NDArray[np.int8]:

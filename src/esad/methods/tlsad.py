@@ -114,9 +114,9 @@ class TLSAD(StandardDetector):
     (40,)
     """
 
-    summary: ClassVar[str] = "TLSAD: Deep SAD with features learned also from a reference data set"
-    takes: ClassVar[tuple[str, ...]] = ("images",)
-    can_stream: ClassVar[bool] = False
+    summary = "TLSAD: Deep SAD with features learned also from a reference data set"
+    takes = ("images",)
+    can_stream = False
     learning_rates: ClassVar[dict[str, float]] = {"table": 1e-3, "images": 1e-4}
 
     reference: Any = None

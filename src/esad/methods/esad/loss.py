@@ -6,7 +6,6 @@ pictures may have decoys and turns, which have a say in the loss and the score.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -97,7 +96,7 @@ class ESADObjective(Objective):
     settings : LossSettings
     """
 
-    recordable: ClassVar[bool] = True
+    recordable = True
     centre: Tensor
     spread: Tensor
 

@@ -22,7 +22,7 @@ Enc1, Dec, Enc2    networks; the encoders have the same shape and do not share w
 and `recipe` turns "auto" into numbers; docs/method.md derives the loss.
 """
 
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -216,9 +216,7 @@ class ESAD(DeepDetector):
     True
     """
 
-    summary: ClassVar[str] = (
-        "Encoder-decoder-encoder trained end to end on mutual information and entropy (Huang et al. 2021)"
-    )
+    summary = "Encoder-decoder-encoder trained end to end on mutual information and entropy (Huang et al. 2021)"
 
     # `table` and `images` are what "auto" stands for, unless that depends on the data (see `recipe.py`).
     # `paper` is what the paper has. docs/decisions/0005-default-recipe.md has the reasons.

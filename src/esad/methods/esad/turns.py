@@ -30,7 +30,7 @@ This bound is ours, not the paper's; docs/method.md derives it and says what it 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -243,7 +243,7 @@ class Turns(nn.Module):
 class TurnsObjective(Objective):
     """The training of `Turns`, before that of the paper's networks, which takes them over."""
 
-    recordable: ClassVar[bool] = True
+    recordable = True
 
     def __init__(self, spec: NetworkSpec, settings: LossSettings) -> None:
         super().__init__()
