@@ -1,19 +1,16 @@
 """What adversarial methods for pictures share: DCGAN's networks, and how they are trained against each other."""
 
-from dataclasses import replace
 from typing import Any, ClassVar
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from esad.core.arguments import with_parameters
 from esad.detectors.standard import StandardDetector
 from esad.networks.spec import NetworkSpec
-from esad.train.loop import Settings
 
-__all__ = ["AdversarialDetector"]
+__all__ = ["GAME", "AdversarialDetector"]
 
+GAME: dict[str, Any] = {"warmup_ratio": 0.0, "clip": None}  # whatever holds back one side of a game is left out
 NARROW = 4  # how much narrower networks are on a CPU, where nothing else is asked for
 MAX_MAP = 8  # pixels that the deepest level may have beside each other; larger pictures get more levels
 
@@ -40,9 +37,6 @@ class AdversarialDetector(StandardDetector):
     auto_hidden, auto_latent, dense : tuple of int, int, tuple of int
         What "auto" stands for: channels of the levels, size of the code; and the dense layers between them. On a CPU
         channels and dense layers have a quarter of it.
-    recipe : dict
-        What the settings of the loop are beside those that are arguments. By default Adam as DCGAN has it, with neither
-        schedule nor clipping, which hold back one side of the game.
     """
 
     takes: ClassVar[tuple[str, ...]] = ("images",)
@@ -51,7 +45,8 @@ class AdversarialDetector(StandardDetector):
     auto_hidden: ClassVar[tuple[int, ...]] = (64, 128)
     auto_latent: ClassVar[int] = 128
     dense: ClassVar[tuple[int, ...]] = ()
-    recipe: ClassVar[dict[str, Any]] = {"beta_1": 0.5}
+    loop: ClassVar[dict[str, Any]] = GAME | {"beta_1": 0.5}  # Adam as DCGAN has it
+    schedule = "constant"
 
     n_members: int = 1
     weight_decay: float = 0.0
@@ -66,7 +61,3 @@ class AdversarialDetector(StandardDetector):
         spec = NetworkSpec("dcgan", in_shape, tuple(hidden), self.auto_latent, int(self.n_members), dense=tuple(dense))
         self.network_ = spec.with_widths(self.hidden, self.latent)
         return self.network_
-
-    def _settings(self, y: NDArray[np.int8], device: torch.device, **how: Any) -> Settings:
-        plain: dict[str, Any] = {"schedule": "constant", "warmup_ratio": 0.0, "clip": None}
-        return replace(super()._settings(y, device, **how), **plain | self.recipe)

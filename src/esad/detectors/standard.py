@@ -73,6 +73,7 @@ class StandardDetector(DeepDetector):
     auto_epochs: ClassVar[int] = 150  # of each phase, as long as it stays within the steps below
     max_steps: ClassVar[dict[str, int]] = {"table": 5000, "images": 1500, "images on a GPU": 7500}
     learning_rates: ClassVar[dict[str, float]] = {"table": 1e-3, "images": 1e-3}  # for lr="auto"
+    loop: ClassVar[dict[str, Any]] = {}  # settings of the loop that are no arguments, where they are not its defaults
 
     network: str = "auto"
     hidden: Any = "auto"
@@ -167,6 +168,7 @@ class StandardDetector(DeepDetector):
             schedule=self.schedule,
             weight_decay=float(self.weight_decay),
             precision=self.precision,
+            **self.loop,
         )
 
     def _row_shape(self) -> tuple[int, ...]:

@@ -34,7 +34,7 @@ from torch.func import functional_call
 
 from esad.core.arguments import NOT_NEGATIVE, parameter, with_parameters
 from esad.core.random import MemberRandom
-from esad.detectors.adversarial import AdversarialDetector
+from esad.detectors.adversarial import GAME, AdversarialDetector
 from esad.networks.dcgan import DCGANEncoder
 from esad.networks.spec import NetworkSpec
 from esad.train.critics import gradient_penalty
@@ -83,7 +83,7 @@ class ADGAN(AdversarialDetector):
     auto_latent = 256
     auto_epochs = 100
     learning_rates: ClassVar[dict[str, float]] = {"images": 1e-4}
-    recipe: ClassVar[dict[str, Any]] = {"beta_1": 0.0, "beta_2": 0.9}
+    loop: ClassVar[dict[str, Any]] = GAME | {"beta_1": 0.0, "beta_2": 0.9}
 
     lambda_penalty: float = parameter(default=20.0, allowed=NOT_NEGATIVE)
     n_starts: int = parameter(default=8, allowed=BOUNDED)

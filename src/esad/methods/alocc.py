@@ -35,7 +35,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from esad.core.arguments import NOT_NEGATIVE, parameter, with_parameters
-from esad.detectors.adversarial import AdversarialDetector
+from esad.detectors.adversarial import GAME, AdversarialDetector
 from esad.networks.dcgan import DCGANDecoder, DCGANEncoder
 from esad.networks.inference import inference
 from esad.networks.spec import NetworkSpec
@@ -79,7 +79,7 @@ class ALOCC(AdversarialDetector):
     auto_hidden = (32, 64)
     auto_epochs = 40
     learning_rates: ClassVar[dict[str, float]] = {"images": 2e-3}
-    recipe: ClassVar[dict[str, Any]] = {"optimizer": "rmsprop", "beta_2": 0.9}
+    loop: ClassVar[dict[str, Any]] = GAME | {"optimizer": "rmsprop", "beta_2": 0.9}
 
     sigma: float = parameter(default=0.155, allowed=NOT_NEGATIVE)
     lambda_repair: float = parameter(default=0.2, allowed=NOT_NEGATIVE)

@@ -41,6 +41,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from esad.core.arguments import NOT_NEGATIVE, parameter, with_parameters
+from esad.detectors.adversarial import GAME
 from esad.detectors.standard import StandardDetector
 from esad.networks.dcgan import DCGANEncoder
 from esad.networks.layers import map_size
@@ -121,7 +122,7 @@ class GANomaly(StandardDetector):
     def _settings(self, y: NDArray[np.int8], device: torch.device, **how: Any) -> Settings:
         settings = super()._settings(y, device, **how)
         if self.recipe == "published":
-            settings = replace(settings, schedule="constant", warmup_ratio=0.0, clip=None, beta_1=0.5)
+            settings = replace(settings, schedule="constant", beta_1=0.5, **GAME)
         return settings
 
 

@@ -26,7 +26,6 @@ are not kept after training.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -36,6 +35,7 @@ from torch import Tensor, nn
 
 from esad.core.arguments import NOT_NEGATIVE, parameter, with_parameters
 from esad.core.processes import Processes
+from esad.detectors.adversarial import GAME
 from esad.detectors.deep import Phase
 from esad.detectors.perceptual import PerceptualDetector
 from esad.networks.layers import DenseLayers
@@ -44,7 +44,6 @@ from esad.networks.spec import NetworkSpec
 from esad.networks.vgg import PerceptualDistance
 from esad.preprocess.inputs import Rows
 from esad.train.critics import critic_loss
-from esad.train.loop import Settings
 from esad.train.objective import Batch, Move, Objective, RowPool, Scorer, mean_over_rows
 
 __all__ = ["PIAD", "PIADObjective"]
@@ -85,6 +84,8 @@ class PIAD(PerceptualDetector):
     summary = "PIAD: an adversarial autoencoder, its error seen by VGG19 (Tuluptceva et al. 2019)"
     networks: ClassVar[dict[str, tuple[str, ...]]] = {"images": ("residual",)}
     learning_rates: ClassVar[dict[str, float]] = {"images": 2e-4}
+    loop: ClassVar[dict[str, Any]] = GAME | {"beta_1": 0.5, "beta_2": 0.99}
+    schedule = "constant"
 
     gradient_penalty: float = parameter(default=10.0, allowed=NOT_NEGATIVE)
     norm_penalty: float = parameter(default=1e-3, allowed=NOT_NEGATIVE)
@@ -94,10 +95,6 @@ class PIAD(PerceptualDetector):
     def _objective(self, spec: NetworkSpec) -> Objective:
         weights = {"penalty": float(self.gradient_penalty), "drift": float(self.norm_penalty)}
         return PIADObjective(spec, self.layer_, **weights)
-
-    def _settings(self, y: NDArray[np.int8], device: torch.device, **how: Any) -> Settings:
-        settings = super()._settings(y, device, **how)
-        return replace(settings, schedule="constant", warmup_ratio=0.0, clip=None, beta_1=0.5, beta_2=0.99)
 
     def _phases(self, rows: Rows, y: NDArray[np.int8], device: torch.device) -> list[Phase]:
         return self._fill(super()._phases(rows, y, device))
