@@ -171,6 +171,12 @@ def test_other_methods_that_are_trained_in_steps_can_be_streamed(parts, method, 
     assert np.isfinite(detector.fit_stream(open_stream(parts, label_column="label")).training_scores_).all()
 
 
+def test_labelled_rows_weigh_against_the_whole_stream_not_the_rows_at_hand(parts, drawn, small_buffer):
+    detector = tiny("deep_sad").fit_stream(open_stream(parts, label_column="label"))
+    m, n = (np.count_nonzero(drawn.y_train != 0), np.count_nonzero(drawn.y_train == 0))
+    assert m / (n + m) <= detector.objective_.labelled_ratio <= m / (n - streaming.N_HELD_OUT + m)
+
+
 @pytest.mark.parametrize("method", ["iforest", "ocsvm_hybrid", "tlsad"])
 def test_methods_that_look_at_all_rows_say_so(parts, method):
     with pytest.raises(InputError, match="cannot learn from a stream"):

@@ -281,7 +281,7 @@ class Refill:
 
     def __init__(self, portion: Portion, x: torch.Tensor) -> None:
         self._portion, self._x = portion, x
-        self.n_done = 0
+        self.n_done, self.n_rows = 0, portion.n_unlabelled
         self._coming = self._lots()
 
     def __call__(self) -> None:

@@ -42,7 +42,8 @@ class HypersphereObjective(Objective):
     @torch.no_grad()
     def prepare(self, data: RowPool) -> None:
         """Put each member's centre at the mean code of the rows it may draw, away from 0 in every coordinate."""
-        self.labelled_ratio = data.n_labelled / (data.n_labelled + data.n_unlabelled)
+        n_unlabelled = data.n_unlabelled if data.refill is None else data.refill.n_rows
+        self.labelled_ratio = data.n_labelled / (data.n_labelled + n_unlabelled)
         codes = self._codes(data.x)
         drawn = torch.cat([data.unlabelled, data.labelled], dim=1)[:, :, None]  # (members, rows, 1)
         centre = codes.gather(1, drawn.expand(-1, -1, codes.shape[2])).mean(1)

@@ -59,6 +59,7 @@ class Refill(Protocol):
     """A function that puts new rows into the pool; an interrupted training can return to where it was."""
 
     n_done: int
+    n_rows: int  # unlabelled rows of the whole, those at hand and those to come
 
     def __call__(self) -> None:
         """Put other rows in place of the unlabelled ones."""
