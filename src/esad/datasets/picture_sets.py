@@ -19,6 +19,7 @@ __all__ = [
     "Arrays",
     "Split",
     "check_pictures",
+    "files",
     "load_classes",
     "load_or_make",
     "make_arrays",
@@ -29,6 +30,11 @@ __all__ = [
 CLASS_ARRAYS: Final = ("train_images", "train_labels", "test_images", "test_labels")
 _ARRAYS: Final = ("images", "anomaly", "labellable", "test")
 Arrays = dict[str, NDArray[Any]]
+
+
+def files(name: str) -> tuple[str]:
+    """Where a set that is one file lies in the data folder."""
+    return (f"{name}.npz",)
 
 
 class Split(NamedTuple):

@@ -10,7 +10,7 @@ from esad.datasets.archive import read_tar
 from esad.datasets.dataset import Dataset
 from esad.datasets.download import Remote, Report, download_files
 from esad.datasets.folder import write_arrays
-from esad.datasets.picture_sets import CLASS_ARRAYS, load_classes
+from esad.datasets.picture_sets import CLASS_ARRAYS, files, load_classes
 from esad.errors import DataFileError
 
 __all__ = ["GETS", "NAMES", "files", "get", "load"]
@@ -32,11 +32,6 @@ _SIDE, _N_CLASSES = 32, 10
 def load(name: str) -> Dataset:
     """Load CIFAR-10 from the data folder."""
     return load_classes(name, _DESCRIPTION)
-
-
-def files(name: str) -> tuple[str]:
-    """Where the set may lie in the data folder."""
-    return (f"{name}.npz",)
 
 
 def get(name: str, folder: Path, report: Report | None = None) -> None:

@@ -4,7 +4,7 @@ from typing import Final
 
 from esad.datasets.dataset import Dataset
 from esad.datasets.folder import read_arrays
-from esad.datasets.picture_sets import to_dataset
+from esad.datasets.picture_sets import files, to_dataset
 
 __all__ = ["NAMES", "files", "load"]
 
@@ -17,8 +17,3 @@ def load(name: str) -> Dataset:
     """Load `idc_breast` from the data folder; no patient is in both parts."""
     images, y, is_test = read_arrays(*files(name), ("images", "y", "test"))
     return to_dataset(name, _DESCRIPTION, images=images, anomaly=y == 1, labellable=y == 1, test=is_test == 1)
-
-
-def files(name: str) -> tuple[str]:
-    """Where the set may lie in the data folder."""
-    return (f"{name}.npz",)

@@ -11,7 +11,7 @@ from esad.datasets.archive import gunzip
 from esad.datasets.dataset import Dataset
 from esad.datasets.download import Remote, Report, download_files
 from esad.datasets.folder import write_arrays
-from esad.datasets.picture_sets import CLASS_ARRAYS, load_classes
+from esad.datasets.picture_sets import CLASS_ARRAYS, files, load_classes
 from esad.errors import DataFileError
 
 __all__ = ["GETS", "NAMES", "files", "get", "load"]
@@ -59,11 +59,6 @@ _MAX_BYTES: Final = 1 << 26
 def load(name: str) -> Dataset:
     """Load one of `NAMES` from the data folder."""
     return load_classes(name, _DESCRIPTIONS[name])
-
-
-def files(name: str) -> tuple[str, ...]:
-    """Where the set may lie in the data folder."""
-    return (f"{name}.npz",)
 
 
 def get(name: str, folder: Path, report: Report | None = None) -> None:
