@@ -69,10 +69,14 @@ class ShallowDetector(SolvedDetector, Detector):
         seed = seed_from(self.random_state)
         parts = draw_held_out(y, seed) if self.n_leaving_out(self.inputs_.kind) else np.full(len(y), -1)
         self.model_ = self._model()
-        return _fit_and_score(self.model_, _flat(rows), y, parts == 0, seed=seed)
+        return _fit_and_score(self.model_, self.model_rows(rows), y, parts == 0, seed=seed)
+
+    def model_rows(self, rows: Rows) -> Rows:
+        """What the model sees of preprocessed rows, (n, features): columns, or pixels in a row."""
+        return rows.reshape(len(rows), -1)
 
     def _contributions(self, rows: Rows) -> dict[str, Scores]:
-        return {"score": self.model_.score(_flat(rows))}
+        return {"score": self.model_.score(self.model_rows(rows))}
 
     def _terms_module(self) -> nn.Module:
         return nn.Sequential(nn.Flatten(), self.model_.module())
@@ -200,7 +204,3 @@ def _fit_and_score(
     if not left_out.any():
         return TrainingScores(total, total)
     return TrainingScores(total, np.where((y == 0) & ~left_out, np.nan, total), np.where(left_out, 0, -1))
-
-
-def _flat(rows: Rows) -> Rows:
-    return rows.reshape(len(rows), -1)

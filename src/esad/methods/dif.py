@@ -22,7 +22,7 @@ from torch import nn
 
 from esad.core.arguments import Rule, check, find_parameters, is_whole, parameter, with_parameters
 from esad.core.random import seed_from
-from esad.detectors.base import Scores, State, TrainingScores
+from esad.detectors.base import State, TrainingScores
 from esad.detectors.solved import ShallowDetector
 from esad.errors import InputError
 from esad.networks.inception import LAYERS, MAX_SIDE, MIN_SIDE, WEIGHTS, InceptionResNetV2
@@ -96,14 +96,11 @@ class DIF(ShallowDetector):
         backbone = self._backbone()
         fill_weights(backbone, WEIGHTS, self.features, seed=seed_from(self.random_state))
         self.backbone_ = backbone.to(resolve_device(self.device))
-        return super()._fit_rows(self._features(rows), y, callbacks)
+        return super()._fit_rows(rows, y, callbacks)
 
-    def _features(self, rows: Rows) -> Rows:
+    def model_rows(self, rows: Rows) -> Rows:
         """Eq. (1), (n, features)."""
         return extract_features(self.backbone_, rows, self.backbone_.n_features, block=BLOCK_PICTURES)
-
-    def _contributions(self, rows: Rows) -> dict[str, Scores]:
-        return super()._contributions(self._features(rows))
 
     def _terms_module(self) -> nn.Module:
         raise InputError(
