@@ -96,7 +96,8 @@ def _plot_over_axis(found: Sequence[Figure]) -> "Drawing | None":
 
 
 def _is_number_at(figure: Figure) -> bool:
-    return len(figure.place.axes) == 1 and _is_number(figure.place.axes[0][1])
+    values = [value for _, value in figure.place.axes]
+    return len(values) == 1 and isinstance(values[0], int | float) and not isinstance(values[0], bool)
 
 
 def _draw_line(axes: "Axes", figures: Sequence[Figure], *, label: str, colour: str) -> None:
@@ -134,19 +135,11 @@ def _plot_over_training(cells: Sequence[tuple[Place, Result]]) -> "Drawing | Non
         style = "-" if number < len(COLOURS) else "--" if number < 2 * len(COLOURS) else ":"
         x = 100 * np.arange(1, n_looks + 1) / n_looks
         axes.plot(x, mean, style, marker=".", color=COLOURS[number % len(COLOURS)], label=label)
-    _finish(axes, "% of the training", "mean test AUC %")
-    return drawing
-
-
-def _finish(axes: "Axes", x: str, y: str) -> None:
-    axes.set_xlabel(x)
-    axes.set_ylabel(y)
+    axes.set_xlabel("% of the training")
+    axes.set_ylabel("mean test AUC %")
     axes.grid(alpha=0.3)
     axes.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return drawing
 
 
 # ------------------------------------------------------------------ maps and samples

@@ -112,7 +112,7 @@ class SoftBoundaryObjective(HypersphereObjective):
     @torch.no_grad()
     def finish(self, data: RowPool) -> None:
         """The radius over all rows that a member may draw."""
-        distance = self._distance_of_all(data)
+        distance = (self._codes(data.x) - self.centre[:, None]).square().sum(2).sqrt()
         self._solve_radius(distance.gather(1, data.unlabelled))
 
     def scorer(self) -> Scorer:
@@ -122,6 +122,3 @@ class SoftBoundaryObjective(HypersphereObjective):
 
     def _solve_radius(self, distance: Tensor) -> None:
         self.radius.copy_(torch.quantile(distance.float(), 1 - self.nu, dim=1))
-
-    def _distance_of_all(self, data: RowPool) -> Tensor:
-        return (self._codes(data.x) - self.centre[:, None]).square().sum(2).sqrt()

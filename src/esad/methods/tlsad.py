@@ -147,11 +147,9 @@ class TLSAD(StandardDetector):
         return scores
 
     def _pretraining_objective(self, spec: NetworkSpec) -> Objective:
-        return (
-            super()._pretraining_objective(spec)
-            if self.reference_ is None
-            else TransferAutoencoder(spec, self.reference_)
-        )
+        if self.reference_ is None:
+            return super()._pretraining_objective(spec)
+        return TransferAutoencoder(spec, self.reference_)
 
     def _objective(self, spec: NetworkSpec) -> Objective:
         return TLSADObjective(

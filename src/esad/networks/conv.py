@@ -80,9 +80,8 @@ class SkipDecoder(ConvDecoder):
 
     def forward(self, levels: list[Tensor]) -> Tensor:  # type: ignore[override]
         """The restored pictures, from `ConvEncoder.levels_of`."""
-        *skipped, h = (torch.unflatten(level, 1, (self.n_members, -1)) for level in levels)
+        *skipped, h = levels
         for level, twin in zip(self.levels, reversed(skipped), strict=True):
-            grown = F.interpolate(h.flatten(1, 2), scale_factor=2)
-            joined = torch.cat([torch.unflatten(grown, 1, (self.n_members, -1)), twin], dim=2)
-            h = torch.unflatten(level(joined.flatten(1, 2)), 1, (self.n_members, -1))
-        return self.unfold_pictures(self.last(h.flatten(1, 2)))
+            both = (torch.unflatten(x, 1, (self.n_members, -1)) for x in (F.interpolate(h, scale_factor=2), twin))
+            h = level(torch.cat(list(both), dim=2).flatten(1, 2))
+        return self.unfold_pictures(self.last(h))
