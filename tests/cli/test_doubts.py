@@ -41,6 +41,10 @@ SIZES = [f"{1 + row % 13 / 8}" for row in range(60)]
         ([f"{row % 12 + 1}/{row % 28 + 1}/2024" for row in range(60)], None),
         ([f"{row % 28 + 1} Jan 2024" for row in range(60)], None),
         ([f"{row % 24}:{row:02d}" for row in range(60)], "looks like dates or times"),
+        (
+            ["soon" if row == 7 else f"2024-{row % 12 + 1:02d}-{row % 28 + 1:02d}" for row in range(60)],
+            "is nearly all dates but read as text, because of cells such as 'soon'",
+        ),
         (["red" if row % 2 else "blue" for row in range(60)], None),
         ([f"10.0.0.{row % 9}" for row in range(60)], None),
         (["yes" if row % 2 else "no" for row in range(60)], None),

@@ -294,11 +294,18 @@ def test_text_in_a_number_column_names_column_value_and_line(tmp_path: Path) -> 
         (stream(file, types={"b": pa.float64()}, columns=["b"]))
 
 
-@pytest.mark.parametrize("encoding", ["cp1252", "utf-16"])
+@pytest.mark.parametrize("encoding", ["cp1252", "utf-16", "utf-32"])
 def test_windows_text_is_read(tmp_path: Path, encoding: str) -> None:
     file = write(tmp_path / "t.csv", "größe;b\n1,5;ä\n2;€\n".encode(encoding))
     assert dialect.sniff(file).encoding.value == encoding
     assert read(file).to_pydict() == in_parts(file).to_pydict() == {"größe": [1.5, 2.0], "b": ["ä", "€"]}
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-32"])
+@pytest.mark.parametrize("n_rows", [2, 200_000], ids=["among the first lines", "deep in the file"])
+def test_a_file_of_wide_letters_that_is_cut_within_one_is_refused(tmp_path: Path, encoding: str, n_rows: int) -> None:
+    file = write(tmp_path / "t.csv", ("a,b\n" + "1,2\n" * n_rows).encode(encoding) + b"x")
+    assert f"it is not {encoding.upper()} text" in refusal(file)
 
 
 def test_a_line_of_another_encoding_deep_in_the_file_is_named(tmp_path: Path) -> None:

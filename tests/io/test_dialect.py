@@ -1,6 +1,7 @@
 """Separator, decimal point and header are told from the first lines, and what is a guess is said to be one."""
 
 import datetime as dt
+import time
 
 import pytest
 
@@ -22,6 +23,15 @@ def sniffed(tmp_path, text, encoding="utf-8"):
 def test_the_separator_noted_by_spreadsheets_is_no_header(tmp_path, line, encoding):
     found = sniffed(tmp_path, f"{line}a,b;c\n1;2\n", encoding)
     assert (found.names, found.delimiter, found.n_lines_before) == (("a,b", "c"), ";", 1)
+
+
+def test_long_words_take_no_time(tmp_path):
+    """A column of keys or of encoded pictures has no blank in it."""
+    started = time.process_time()
+    found = sniffed(tmp_path, "key\n" + f"{'0' * 20_000}\n" * 10 + "ä" * 1000)
+    assert time.process_time() - started < 1
+    assert found.encoding.example.startswith("ä")
+    assert len(found.encoding.example) < 100
 
 
 @pytest.mark.parametrize("name", ["sep=", "sep=ab", "sep=#", "separator"])
@@ -169,7 +179,7 @@ def test_letters_are_read_as_in_training_where_a_file_does_not_show_them(tmp_pat
     assert TableFiles([file], reading=noted).read()["who"][0].as_py() == "łódź"
     other = write(tmp_path / "utf8.csv", forms("%Y-%m-%d"), word="łódź")  # shows itself
     assert TableFiles([other], reading=noted).read()["who"][0].as_py() == "łódź"
-    with pytest.raises(DataFileError, match="is not utf-32 text"):
+    with pytest.raises(DataFileError, match="is not UTF-32 text"):
         TableFiles([file], reading=Reading(encoding="utf-32"))
 
 

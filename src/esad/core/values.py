@@ -40,7 +40,7 @@ def find_distinct(values: ArrayLike, *, name: str) -> tuple[list[Any], NDArray[n
         try:
             codes[row] = found.setdefault((type(value), value), len(found))
         except TypeError as error:
-            raise LabelError(f"{name!r} must hold numbers or words. Got {value!r} in row {row}.") from error
+            raise LabelError(f"{name!r} must hold numbers or words. Got {repr(value)[:80]} in row {row}.") from error
     return [value for _, value in found], codes
 
 
@@ -91,6 +91,6 @@ def _plain(value: Any) -> Any:
 
 def list_values(values: list[Any]) -> str:
     """List at most five values for a message."""
-    shown = [repr(_plain(value)) for value in values if value is not None]
+    shown = [repr(_plain(value))[:80] for value in values if value is not None]
     more = [f"... ({len(shown)} values)"] if len(shown) > _MAX_SHOWN else []
     return f"[{', '.join(shown[:_MAX_SHOWN] + more)}]"

@@ -79,7 +79,7 @@ def load(path: str | os.PathLike[str]) -> Detector:
         raise
     except Exception as error:  # a forged file may be wrong in any way; all of them are the file's fault
         reason = str(error) if isinstance(error, EsadError) else f"its contents do not fit together ({error!r})"
-        raise ModelFileError(f"{os.fspath(path)!r} is not a usable esad model: {reason}") from error
+        raise ModelFileError(f"{os.fspath(path)!r} is not a usable esad model: {reason[:400]}") from error
 
 
 def refuse_data(path: str | os.PathLike[str]) -> None:

@@ -169,6 +169,7 @@ def check_texts(features: pa.Table, schema: Schema) -> Iterator[Remark]:
         texts = [str(text).strip() for text in features[column.name].drop_null()[:_MAX_LOOKED_AT].to_pylist()]
         if not texts:
             continue
+        odd_dates = _odd_ones(texts, _LIKE_A_DATE)
         if all(_LIKE_A_DATE.fullmatch(text) for text in texts):
             yield Remark(
                 "warning",
@@ -179,14 +180,20 @@ def check_texts(features: pa.Table, schema: Schema) -> Iterator[Remark]:
         elif (odd := _text_among_numbers(texts)) and _PLAIN.fullmatch(odd):
             yield Remark(
                 "warning",
-                f"column {column.name!r} holds numbers as text, such as {odd!r}, and is read as text. "
+                f"column {column.name!r} holds numbers as text, such as {odd[:40]!r}, and is read as text. "
                 "Convert it to numbers, unless these are codes.",
             )
         elif odd:
             yield Remark(
                 "warning",
-                f"column {column.name!r} is nearly all numbers but read as text, because of cells such as {odd!r}. "
-                "Write numbers like 1234.56, and leave cells without a number empty.",
+                f"column {column.name!r} is nearly all numbers but read as text, because of cells such as "
+                f"{odd[:40]!r}. Write numbers like 1234.56, and leave cells without a number empty.",
+            )
+        elif odd_dates:
+            yield Remark(
+                "warning",
+                f"column {column.name!r} is nearly all dates but read as text, because of cells such as "
+                f"{odd_dates[0][:40]!r}. Write dates like 2024-02-29 18:30, and leave cells without a date empty.",
             )
         elif _is_nearly_unique(column, schema.n_rows):
             yield Remark(
@@ -205,18 +212,22 @@ def _is_nearly_unique(column: Column, n_rows: int) -> bool:
 
 def _text_among_numbers(texts: Sequence[str]) -> str | None:
     """A cell because of which a column is text though it looks like numbers; None if it does not look so."""
-    numbers = {text for text in texts if _LIKE_A_NUMBER.fullmatch(text)}
-    others = {text: None for text in texts if text not in numbers}
-    ratio = sum(text in numbers for text in texts) / len(texts)
-    if not others:
+    if all(_LIKE_A_NUMBER.fullmatch(text) for text in texts):
         unusual = [text for text in texts if not _PLAIN.fullmatch(text)]
-        if len(numbers) < _MIN_COUNTED_ROWS and not unusual:
+        if len(set(texts)) < _MIN_COUNTED_ROWS and not unusual:
             return None  # a few codes, made text on purpose
         return _no_number(texts) or (unusual[0] if unusual else texts[0])
-    few_marks = len(others) <= _MAX_MARKS and ratio >= 0.5
-    if len(numbers) + len(others) >= _MIN_COUNTED_ROWS and (ratio >= 0.9 or few_marks):
-        return _no_number(texts) or next(iter(others))
-    return None
+    odd = _odd_ones(texts, _LIKE_A_NUMBER)
+    return _no_number(texts) or odd[0] if odd else None
+
+
+def _odd_ones(texts: Sequence[str], like: re.Pattern[str]) -> list[str]:
+    """The different texts that do not look like the others, where nearly all do; else none."""
+    odd = [text for text in texts if not like.fullmatch(text)]
+    ratio = 1 - len(odd) / len(texts)
+    different = list(dict.fromkeys(odd))
+    is_nearly_all = ratio >= 0.9 or (ratio >= 0.5 and len(different) <= _MAX_MARKS)
+    return different if is_nearly_all and len(set(texts)) >= _MIN_COUNTED_ROWS else []
 
 
 def _no_number(texts: Sequence[str]) -> str | None:

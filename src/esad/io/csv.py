@@ -171,7 +171,7 @@ def _texts(
                     if on_share is not None:
                         on_share(raw.tell() / raw.size())
                     yield batch.select(list(names))
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise _fault(path, dialect, error, ragged) from error
     is_long = last is not None and re.search(r"[\r\n]", last)  # arrow takes a quote that never closes for a long value
     if is_long and (wrong := _quote_fault(path, dialect)):

@@ -35,7 +35,12 @@ __all__ = [
 _SAMPLE_BYTES = 1 << 18
 _MAX_HEADER_BYTES = 1 << 26
 _MAX_ROWS = 2000  # looked at
-_BYTE_ORDER_MARKS = (b"\xff\xfe", b"\xfe\xff")  # of UTF-16
+_BYTE_ORDER_MARKS = {  # the longer ones first: one of them begins like another
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
 _EXCEL_SEPARATOR = re.compile(r'("?)sep=([,;\t|])\1[,;\t|]*(?:\r\n|\r|\n)')
 _NO_HEADER = " Or is the first line a row? Then put a line of names before it."
 _ENOUGH_NAMES = 4  # numbers in order: so many are a scale, such as wavelengths; fewer may be chance
@@ -44,7 +49,7 @@ _UNIT = re.compile(rf"^{CASH}\s?|\s?(?:%|{CASH})$")
 _BELOW_THOUSAND = re.compile(r"[+-]?\d{1,3}")
 _UNCLEAR = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}")  # 1,500
 _YEAR_LAST = re.compile(r"\d{1,2}([/-])\d{1,2}\1\d{2,4}(?:[T ].*)?")  # 31/01/2024
-_NOT_ASCII = re.compile(r"[^\s,;|]*[^\x00-\x7f][^\s,;|]*")
+_NOT_ASCII = re.compile(r"[^\s,;|]{0,20}[^\x00-\x7f][^\s,;|]{0,20}")  # no more: a word may fill the sample
 _WIDE = ("utf-16", "utf-32")  # encodings in which ASCII has other bytes
 _MILLIONS = re.compile(r"[+-]?[1-9]\d{0,2}(?:,\d{3}){2,}")  # 1,500,000
 
@@ -190,12 +195,12 @@ def sniff(path: Path, *, encoding: str | None = None, is_sure: bool = True, text
     dates, date_columns = _date_notation(
         names, columns, "day-first" if delimiter == ";" or decimal.value == "," else "month-first"
     )
-    other_letters = _NOT_ASCII.search(lines)
+    other_letters = None if lines.isascii() else _NOT_ASCII.search(lines)
     return Dialect(
         names,
         delimiter,
         decimal=decimal,
-        encoding=Notation(encoding, "" if other_letters is None else other_letters[0][:40]),
+        encoding=Notation(encoding, "" if other_letters is None else other_letters[0]),
         dates=dates,
         date_columns=date_columns,
         n_header_bytes=len(header.encode()),
@@ -249,9 +254,13 @@ def open_text(path: Path, dialect: Dialect) -> io.TextIOWrapper:
 
 def not_readable(path: Path, encoding: str) -> DataFileError | None:
     """Error that names the first line which is not text of this encoding; None if there is none."""
-    if encoding.startswith(_WIDE):  # whose lines cannot be told apart before they are read
-        return None
     with pa.input_stream(str(path), compression="detect") as source:
+        if encoding.startswith(_WIDE):  # whose lines cannot be told apart before they are read
+            try:
+                collections.deque(io.TextIOWrapper(source, encoding=encoding), maxlen=0)
+            except UnicodeDecodeError:
+                return _not_text(path, "it", encoding)
+            return None
         for number, line in enumerate(io.BufferedReader(source), 1):
             try:
                 line.decode(encoding)
@@ -261,7 +270,7 @@ def not_readable(path: Path, encoding: str) -> DataFileError | None:
 
 
 def _not_text(path: Path, where: str, encoding: str) -> DataFileError:
-    name = {"utf8": "UTF-8", "utf-16": "UTF-16"}.get(encoding, encoding)
+    name = {"utf8": "UTF-8", "utf-16": "UTF-16", "utf-32": "UTF-32"}.get(encoding, encoding)
     return DataFileError(
         f"Cannot read {str(path)!r}: {where} is not {name} text. Say how it is written, such as `encoding='cp1252'`, "
         "or save the file as UTF-8."
@@ -280,11 +289,12 @@ def check_names(path: Path, names: tuple[str, ...], *, hint: str = "") -> None:
 
 
 def _decode(path: Path, sample: bytes, encoding: str | None, is_sure: bool) -> tuple[str, str]:
-    """The first lines as text, and their encoding: UTF-16 by its mark, UTF-8, or else that of western Windows."""
+    """The first lines as text, and their encoding: a wide one by its mark, UTF-8, or else that of western Windows."""
     asked = "utf-8" if encoding is None else codecs.lookup(encoding).name
     asked = "utf8" if asked.startswith("utf-8") else asked
-    if sample[:2] in _BYTE_ORDER_MARKS:
-        asked, is_sure = asked if asked.startswith("utf-16") else "utf-16", True
+    shown = next((name for mark, name in _BYTE_ORDER_MARKS.items() if sample.startswith(mark)), None)
+    if shown is not None:
+        asked, is_sure = asked if asked.startswith(shown) else shown, True
     elif encoding is None or not is_sure:
         is_sure, asked = False, "utf8" if asked.startswith(_WIDE) else asked
     if b"\0" in sample and not (is_sure and asked.startswith(_WIDE)):

@@ -160,7 +160,7 @@ class Values:
     def cell(self, row: int) -> str:
         """One value as it is shown in a message."""
         value = self.array[row]
-        return str(value.as_py() if isinstance(value, pa.Scalar) else value)
+        return str(value.as_py() if isinstance(value, pa.Scalar) else value)[:40]
 
     @staticmethod
     def joined(parts: Sequence["Values"]) -> "Values":
