@@ -293,3 +293,25 @@ def test_intervals_of_pandas_cut_are_categories():
     cut = pd.cut(pd.Series([1.0, 9.0, None]), [0, 5, 10])
     table = Table.from_any(pd.DataFrame({"size": cut}))
     assert table.column(0).tolist() == ["(0, 5]", "(5, 10]", None]
+
+
+def test_categories_of_several_types_are_text():
+    column = pd.Categorical([3, "a", None, 3.5, dt.date(2024, 2, 29)], categories=[3, "a", 3.5, dt.date(2024, 2, 29)])
+    table = Table.from_any(pd.DataFrame({"size": range(5), "kind": column}))
+    assert table.column(1).tolist() == ["3", "a", None, "3.5", "2024-02-29"]
+
+
+@pytest.mark.parametrize(
+    ("records", "message"),
+    [
+        ({"a": np.zeros((3, 2)), "b": np.zeros(3)}, r"one cell per row. Got 'a' of shape \(3, 2\)"),
+        ({"a": np.array(1.0)}, r"one cell per row. Got 'a' of shape \(\)"),
+        (np.zeros(3, dtype=[("x", float), ("y", int, 2)]), r"one cell per row. Got 'y' of shape \(3, 2\)"),
+        ({1: [1.0, 2.0], "1": [3.0, 4.0]}, r"Got more than one of \['1'\]"),
+        ([{1: 1.0, "1": 3.0}] * 2, r"Got more than one of \['1'\]"),
+        (pa.table([[1.0], [2.0]], names=["a", "a"]), r"Got more than one of \['a'\]"),
+    ],
+)
+def test_records_that_are_no_table_are_refused(records, message):
+    with pytest.raises(InputError, match=message):
+        Table.from_any(records)

@@ -204,8 +204,10 @@ def read_series(series: nw.Series[Any], name: str) -> Values:
         return read_arrow(native, name)
     if isinstance(series.dtype, nw.Int128 | nw.UInt128 | nw.Object) and not series.implementation.is_pandas():
         return read_cells(series.to_list(), name=name)
-    if _holds_intervals(native):
-        series = nw.from_native(native.cat.rename_categories(str), series_only=True)
+    categories = getattr(native.dtype, "categories", None) if series.implementation.is_pandas() else None
+    if categories is not None and categories.dtype.kind == "O":  # text, intervals, or a mixture
+        codes = native.cat.codes.to_numpy()
+        return Values("category", as_texts(categories.tolist()).take(pa.array(codes, mask=codes < 0)))
     plain = (nw.String, nw.Categorical, nw.Enum, nw.Time, nw.Binary)
     if isinstance(series.dtype, plain) or series.implementation.is_polars():
         return read_arrow(series.to_arrow(), name)
@@ -213,12 +215,6 @@ def read_series(series: nw.Series[Any], name: str) -> Values:
         return read_cells(series.to_list(), name=name)
     array = series.to_numpy()
     return read_array(array, name) if array.ndim == 1 else read_cells(series.to_list(), name=name)
-
-
-def _holds_intervals(native: Any) -> bool:
-    """Whether a pandas column holds what `pandas.cut` makes: categories that are intervals."""
-    categories = getattr(getattr(native, "dtype", None), "categories", None)
-    return str(getattr(categories, "dtype", "")).startswith("interval")
 
 
 def read_arrow(column: pa.Array | pa.ChunkedArray, name: str) -> Values:

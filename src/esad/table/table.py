@@ -131,6 +131,8 @@ class Table:
         if nw.dependencies.is_pandas_dataframe(X):  # by position: pandas allows doubled and nameless columns
             return cls._from_series([X.iloc[:, i] for i in range(X.shape[1])], list(X.columns), X.shape)
         X = pa.Table.from_batches([X]) if isinstance(X, pa.RecordBatch) else X
+        if isinstance(X, pa.Table):  # so does arrow
+            return cls._from_series(X.columns, X.column_names, X.shape)
         frame = nw.from_native(X, pass_through=True, allow_series=True)
         if isinstance(frame, nw.LazyFrame):
             raise InputError(f"X must be a table in memory. Got a lazy {type(X).__name__}. Collect it first.")
@@ -146,10 +148,7 @@ class Table:
     def _from_series(cls, series: Sequence[Any], labels: Sequence[Any], shape: tuple[int, int]) -> "Table":
         _check_shape(shape)
         named = labels != list(range(len(labels)))
-        names = tuple(map(str, labels)) if named else _positions(len(labels))
-        doubled = sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []
-        if doubled:
-            raise SchemaError(f"Column names must differ. Got more than one of {doubled}. Rename or drop them.")
+        names = _as_names(labels) if named else _positions(len(labels))
         read = (
             read_series(nw.from_native(one, series_only=True), name) for one, name in zip(series, names, strict=True)
         )
@@ -157,15 +156,19 @@ class Table:
 
     @classmethod
     def _from_records(cls, columns: Mapping[Any, Any]) -> "Table":
-        lengths = {str(name): len(cells) for name, cells in columns.items()}
+        records = dict(zip(_as_names(list(columns)), columns.values(), strict=True))
+        for name, cells in records.items():
+            if isinstance(cells, np.ndarray) and cells.ndim != 1:
+                raise InputError(f"A column must have one cell per row. Got {name!r} of shape {cells.shape}.")
+        lengths = {name: len(cells) for name, cells in records.items()}
         if len(set(lengths.values())) > 1:
             raise InputError(f"Columns must be of one length. Got {lengths}.")
         _check_shape((next(iter(lengths.values()), 0), len(lengths)))
         read = (
-            read_array(cells, str(name)) if isinstance(cells, np.ndarray) else read_cells(cells, name=str(name))
-            for name, cells in columns.items()
+            read_array(cells, name) if isinstance(cells, np.ndarray) else read_cells(cells, name=name)
+            for name, cells in records.items()
         )
-        return cls(names=tuple(lengths), named=True, columns=tuple(read))
+        return cls(names=tuple(records), named=True, columns=tuple(read))
 
     @classmethod
     def _from_array(cls, array: NDArray[Any]) -> "Table":
@@ -283,6 +286,15 @@ def join_rows(parts: Sequence[Any]) -> Any:
 def _positions(n_columns: int) -> tuple[str, ...]:
     """Names of columns that came without any."""
     return tuple(f"x{index}" for index in range(n_columns))
+
+
+def _as_names(labels: Sequence[Any]) -> tuple[str, ...]:
+    """Names of columns as text; those that are then the same are refused."""
+    names = tuple(map(str, labels))
+    if len(set(names)) < len(names):
+        doubled = sorted({name for name in names if names.count(name) > 1})
+        raise SchemaError(f"Column names must differ. Got more than one of {doubled}. Rename or drop them.")
+    return names
 
 
 def _check_shape(shape: tuple[int, ...]) -> None:
