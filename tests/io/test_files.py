@@ -267,6 +267,17 @@ def test_unusable_file_is_refused_in_one_line(tmp_path: Path, name: str, content
         assert pytest.raises(DataFileError, match=message).matches(DataFileError(text)), text
 
 
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_a_name_that_is_no_text_is_refused(tmp_path: Path, suffix: str) -> None:
+    file = tmp_path / os.fsdecode(b"sizes-\xff.%b" % suffix.encode())
+    try:
+        file.write_bytes(b"a,b\n1,2\n")
+    except OSError:  # a file system that has no such names
+        return
+    with pytest.raises(DataFileError, match="its name is not UTF-8 text"):
+        read_table(file)
+
+
 def test_folders_and_pipes_are_refused_without_waiting(tmp_path: Path) -> None:
     (tmp_path / "folder.csv").mkdir()
     os.mkfifo(tmp_path / "pipe.csv")

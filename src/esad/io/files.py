@@ -496,10 +496,13 @@ def _checked(path: _Path) -> Path:
             raise DataFileError(f"Cannot read {shown}: its name must end in one of {', '.join(SUFFIXES)}.{fix}")
         if file.stat().st_size == 0:
             raise DataFileError(f"Cannot read {shown}: it is empty. Columns and at least one row are needed.")
+        str(file).encode()
         with file.open("rb"):
             return file
     except OSError as error:
         raise DataFileError(f"Cannot read {shown}: {error.strerror}.") from error
+    except UnicodeEncodeError as error:  # arrow opens no other
+        raise DataFileError(f"Cannot read {shown}: its name is not UTF-8 text. Rename it.") from error
     except ValueError as error:
         if isinstance(error, DataFileError):
             raise
