@@ -186,3 +186,11 @@ def test_an_id_column_of_a_taken_name_is_refused(tmp_path: Path, id_name: str) -
     with pytest.raises(InputError, match=f"cannot be named '{id_name}'"):
         ScoreWriter(tmp_path / "s.csv", id_name=id_name, p_values=True).__enter__()
     assert not (tmp_path / "s.csv").exists()
+
+
+@pytest.mark.parametrize("name", ["s.csv", "s.parquet"])
+def test_names_of_files_that_are_no_text_are_escaped(tmp_path: Path, name: str) -> None:
+    ids = [os.fsdecode(b"photo-\xff.png"), os.fsdecode(b"photo-\xfe.png"), "größe.png"]
+    with ScoreWriter(tmp_path / name, id_name="file") as writer:
+        writer.write([1.5, 2.5, 3.5], [False, True, True], ids=ids)
+    assert read_table(tmp_path / name)["file"].to_pylist() == [r"photo-\udcff.png", r"photo-\udcfe.png", "größe.png"]

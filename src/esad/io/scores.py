@@ -245,7 +245,10 @@ def _is_same(path: str | os.PathLike[str], other: str | os.PathLike[str]) -> boo
 
 def _id_array(ids: Any) -> pa.Array | pa.ChunkedArray:
     """Ids as an arrow array; text in one type, whatever library it comes from."""
-    array = ids if isinstance(ids, pa.Array | pa.ChunkedArray) else pa.array(ids)
+    try:
+        array = ids if isinstance(ids, pa.Array | pa.ChunkedArray) else pa.array(ids)
+    except UnicodeEncodeError:  # names of files that are no text
+        array = pa.array([str(each).encode(errors="backslashreplace").decode() for each in ids])
     if pa.types.is_dictionary(array.type):
         array = array.cast(array.type.value_type)
     if pa.types.is_large_string(array.type) or pa.types.is_string_view(array.type) or pa.types.is_null(array.type):
