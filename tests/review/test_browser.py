@@ -34,10 +34,10 @@ def test_ten_rows_by_keyboard_refit_compare_and_roll_back(make_session, serve, k
             said[press(page, "a" if row in odd else "n")] = "anomaly" if row in odd else "normal"
         assert {row: verdict["ann"] for row, verdict in session.store.judgements.verdicts().items()} == said
         n_anomalies = list(said.values()).count("anomaly")
-        page.wait_for_selector(f"#progress:has-text('10 labelled, {n_anomalies} anomal')")
+        page.wait_for_selector(f"#progress:has-text('10 of 120 rows labelled, {n_anomalies} anomal')")
         last = press(page, "u")  # the tenth again
         page.wait_for_selector(f'#item[data-row="{list(said)[-1]}"]')
-        page.wait_for_selector("#progress:has-text('9 labelled')")
+        page.wait_for_selector("#progress:has-text('9 of 120 rows')")
         assert last != list(said)[-1]
         press(page, "a" if said[list(said)[-1]] == "anomaly" else "n")
         page.keyboard.press("e")
@@ -205,7 +205,10 @@ def test_long_cells_are_folded_what_comes_next_is_listed_and_names_stay_in_view(
         page = site.enter()
         page.wait_for_selector("#item td.value")
         assert page.locator("#item dt", has_text="long_name").inner_text().endswith("340 more characters")
+        name = page.locator("#item dt", has_text="long_name")
+        assert name.evaluate("(dt) => dt.scrollWidth <= dt.clientWidth")  # these words too are seen
         shown = page.locator("#item dd", has_text="more characters")
+        assert shown.bounding_box()["width"] > page.locator("#item").bounding_box()["width"] / 2
         assert shown.inner_text().endswith("19,840 more characters")
         assert shown.evaluate("(cell) => getComputedStyle(cell).unicodeBidi") == "plaintext"
         shown.locator("summary").click()
@@ -239,6 +242,8 @@ def test_reasons_both_ways_with_digits_that_can_be_compared(make_session, serve)
         assert sizes == sorted(sizes, reverse=True)  # what speaks against an alarm is a reason as well
         assert adds[0].startswith("\N{MINUS SIGN}")
         assert len({len(text.partition(".")[2]) for text in adds if text != "0"}) == 1
+        marks = page.locator("#list .mark").all_inner_texts()
+        assert {len(re.sub(r"^\D*(0\.0*)?|\D", "", text)) for text in marks} == {4}
         assert page.problems == []
 
 
@@ -266,12 +271,68 @@ def test_on_a_phone_words_are_whole_and_lines_wide(make_session, serve, kit):
         assert page.locator("#toast").bounding_box()["width"] > 0.8 * PHONE["width"]
 
 
+def test_on_a_phone_nothing_leaves_the_screen_or_lies_on_another(make_session, serve):
+    session = make_session()
+    scores = session.ranking.scores
+    session.ranking.detector.offset_ = -float(np.sort(scores)[-2:].mean())  # the threshold is near the highest score
+    with serve(session) as site:
+        page = site.enter("w" * 60, has_touch=True)
+        page.set_viewport_size(PHONE)
+        page.wait_for_selector("#item .ends .over")
+        places = page.locator("#item .ends span").evaluate_all("(all) => all.map((one) => one.getBoundingClientRect())")
+        left, mark, right = ((place["left"], place["right"]) for place in places)
+        assert left[1] < mark[0] < mark[1] < right[0]
+        page.click("#menu > summary")
+        assert page.locator("#menu .sheet").bounding_box()["x"] >= 0
+        page.click("#item h2")
+        page.route("**/api/judgements", lambda route: route.abort())
+        move(page, "a")
+        page.wait_for_selector("#saved.lost")
+        assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+
+
+def test_what_cannot_be_judged_cannot_be_pressed(make_session, serve):
+    with serve(make_session()) as site:
+        page = site.enter()
+        page.set_viewport_size(PHONE)
+        page.fill("#search", "no such thing")
+        page.wait_for_selector("#item .empty")
+        assert page.locator("#anomaly").evaluate("(button) => Number(getComputedStyle(button).opacity)") < 0.6
+        below = page.locator("#list").bounding_box()
+        assert page.locator("#item").bounding_box()["y"] - below["y"] - below["height"] < 40
+
+
+def test_a_long_name_is_folded_beside_its_number(make_session, serve, kit):
+    dataset = replace(kit.rows(), names=None, titles=[f"{row} {'tale' * 40}" for row in range(kit.n_rows)])
+    with serve(make_session(dataset=dataset)) as site:
+        page = site.enter()
+        page.wait_for_selector("#item h2 .place")
+        name, number = (page.locator(f"#item h2{part}").bounding_box() for part in ("", " .place"))
+        assert number["y"] + number["height"] <= name["y"] + name["height"] + 1
+        assert "more characters" in page.inner_text("#item h2")
+
+
+def test_reasons_that_come_later_move_nothing(make_session, serve, monkeypatch):
+    session = make_session()
+    found, is_pending = session.explanations.get, session.explanations.is_pending
+    monkeypatch.setattr(session.explanations, "get", lambda row, **waiting: None)
+    monkeypatch.setattr(session.explanations, "is_pending", lambda row: True)
+    with serve(session) as site:
+        page = site.enter()
+        page.wait_for_selector("#item:has-text('Looking for reasons')")
+        before = page.locator("#item .cells").bounding_box()["y"]
+        monkeypatch.setattr(session.explanations, "get", found)
+        monkeypatch.setattr(session.explanations, "is_pending", is_pending)
+        page.wait_for_selector("#item td.value")
+        assert abs(page.locator("#item .cells").bounding_box()["y"] - before) < 60
+
+
 def test_the_bar_without_alarms_counts_rows(make_session, serve):
     session = make_session()
     session.ranking.detector.offset_ = -1e9
     with serve(session) as site:
         page = site.enter()
         press(page, "n")
-        page.wait_for_selector("#progress:has-text('1 labelled')")
+        page.wait_for_selector("#progress:has-text('1 of 120 rows')")
         assert page.evaluate("document.getElementById('judged-bar').value") == 1
         assert page.evaluate("document.getElementById('judged-bar').max") == session.dataset.n_rows

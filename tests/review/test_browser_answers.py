@@ -75,14 +75,14 @@ def test_an_answer_about_the_old_model_is_not_shown_for_the_new_one(make_session
 def test_an_older_state_does_not_replace_a_newer_one(make_session, serve):
     with serve(make_session()) as site:
         page = site.enter()
-        page.wait_for_selector("#progress:has-text('0 labelled')")
+        page.wait_for_selector("#progress:has-text('0 of 120 rows')")
         slow = Held(page, "**/api/state", n=1)
         press(page, "n")
         slow.wait()
         press(page, "n")
-        page.wait_for_selector("#progress:has-text('2 labelled')")
+        page.wait_for_selector("#progress:has-text('2 of 120 rows')")
         slow.let_through()
-        assert page.inner_text("#progress").startswith("2 labelled")
+        assert page.inner_text("#progress").startswith("2 of 120 rows")
 
 
 def test_only_what_is_seen_is_judged(make_session, serve):

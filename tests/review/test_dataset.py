@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from esad import IsolationForest
+from esad import IsolationForest, TrainingData
 from esad.review.dataset import ReviewDataset
 
 CELLS = pa.table({"size": [1.5, None, 3.0], "word": ["Red", "", "b%lue"], "day": pa.array([0, 1, None], pa.date32())})
@@ -81,3 +81,15 @@ def test_notes_of_a_model_that_somebody_has_changed_are_read_with_care(tmp_path,
     detector = IsolationForest(n_trees=5, random_state=0).fit(pa.table({"size": np.arange(30) / 7}))
     detector.notes_ = {"ignored_columns": ignored}
     assert ReviewDataset.from_file(tmp_path / "data.csv", detector, on_remark=lambda remark: None).name_of(0) == name
+
+
+def test_a_title_is_the_beginning_of_a_long_text(tmp_path):
+    stories = [f"{number} {'once upon a time ' * 100}" for number in range(40)]
+    lines = ["story,size", *(f"{story},{number % 7}.5" for number, story in enumerate(stories))]
+    (tmp_path / "tales.csv").write_text("\n".join(lines) + "\n")
+    detector = TrainingData.from_file(tmp_path / "tales.csv", ignore=["story"], on_remark=lambda found: None).fit(
+        IsolationForest(random_state=0)
+    )
+    rows = ReviewDataset.from_file(tmp_path / "tales.csv", detector, on_remark=lambda found: None)
+    assert rows.name_of(3) == stories[3][:200]
+    assert ("story", stories[3].strip()) in [(name, text.strip()) for name, text in rows.cells_of(3)]

@@ -62,6 +62,12 @@ def _lean_against(route):
     route.fulfill(json=answer)
 
 
+def _give_a_negative_cell(route):
+    answer = route.fetch().json()
+    next(column for column in answer["columns"] if column["kind"] == "number")["typical"] = -0.25
+    route.fulfill(json=answer)
+
+
 @pytest.mark.extra
 def test_a_row_is_tried_in_a_browser_with_the_key_and_not_without(chromium, parts):
     with in_background(Service(parts, ServiceSettings(keys=Keys([KEY]))).guard) as url:
@@ -81,6 +87,10 @@ def test_a_row_is_tried_in_a_browser_with_the_key_and_not_without(chromium, part
         page.click("#key-form button")
         page.wait_for_selector("#model:visible")
         assert not page.is_visible("#key-form")
+        page.route("**/model", _give_a_negative_cell)
+        page.reload()
+        page.wait_for_selector("#model:visible")
+        assert page.locator("#fields input[inputmode=decimal]").first.input_value() == "-0.25"  # as people type it
         page.click("#row-form button")
         page.wait_for_selector(".verdict.pass")
         page.route("**/explain*", _lean_against)
@@ -98,6 +108,7 @@ def test_a_row_is_tried_in_a_browser_with_the_key_and_not_without(chromium, part
         page.wait_for_selector(".operation")
         page.click(".operation[open] button:has-text('Send')")
         page.wait_for_selector(".answer:has-text('200')")
+        assert page.locator(".operation[open] tr th").first.bounding_box()["height"] < 40  # a number is in one line
         assert complaints == []
 
 

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ReviewDataset"]
 
+MAX_TITLE = 200  # characters: every list holds titles, and the whole text is among the cells
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ReviewDataset:
@@ -187,7 +189,7 @@ def _find_titles(cells: "pa.Table", detector: "Detector") -> list[str | None] | 
     left_out = [name for name in cells.column_names if name in ignored]
     for column in (cells[name] for name in left_out if pa.types.is_string(cells[name].type)):
         if 0 < pc.count_distinct(column).as_py() == len(column) - column.null_count:
-            return [text or None for text in column.to_pylist()]
+            return [(text or "")[:MAX_TITLE] or None for text in column.to_pylist()]
     return None
 
 

@@ -4,7 +4,9 @@ import { count, digits, el, noun, part, signedBeside, svg, whole } from "./basic
 import { pictureOf } from "./pictures.js";
 
 const LONG = 160; // characters of a cell that are seen at once
-const LONG_NAME = 60; // and of the name of a column
+const LONG_NAME = 60; // of the name of a column, and of a cell among the reasons
+const LONG_TITLE = 80; // of the name of an item
+const N_REASONS = 8; // columns that the server names
 
 // The name of a column; one such as kind_of_payment may go on in the next line after an underscore.
 function columnName(name) {
@@ -15,7 +17,7 @@ const badge = (words, kind = "") => el("span", { class: `badge ${kind}`.trim() }
 
 // `state` is what the server says of the review, null while that is not known.
 export function itemParts(item, { state, isUnsaved, gallery }) {
-  const title = el("h2", {}, item.name, item.is_titled ? el("span", { class: "place" }, `row ${item.row}`) : null);
+  const title = el("h2", {}, ...folded(item.name, LONG_TITLE), item.is_titled ? el("span", { class: "place" }, `row ${item.row}`) : null);
   const parts = [
     el("div", { class: "head" }, title, el("div", { class: "badges" }, ...badges(item, isUnsaved, state?.n_rows ?? 0))),
     el("div", { class: "score" }, facts(item, state), state ? spread(item.score, state.histogram) : null),
@@ -65,17 +67,19 @@ function spread(score, { low, high, threshold, heights, is_log }) {
   });
   const here = across(score);
   drawing.append(svg("line", { x1: here, x2: here, y1: 1, y2: 30, class: "here", "vector-effect": "non-scaling-stroke" }));
-  const legend = el("p", { class: "legend" }, `this score among those of all ${noun}s${is_log ? ", on a logarithmic axis" : ""}; `, el("span", { class: "over" }, `alarms from ${digits(threshold)}`));
-  const mark = el("span", { class: "over" }, digits(threshold, 3));
-  mark.style.left = `${Math.min(Math.max(across(threshold), 12), 88)}%`;
-  const ends = el("p", { class: "ends" }, el("span", {}, digits(low, 3)), mark, el("span", {}, digits(high, 3)));
+  const legend = el("p", { class: "legend" }, el("span", { class: "here" }, "this score"), ` among those of all ${noun}s${is_log ? ", on a logarithmic axis" : ""}; `, el("span", { class: "over" }, "alarms"));
+  const mark = el("span", { class: "over" }, digits(threshold));
+  mark.style.left = `clamp(6.8em, ${across(threshold)}%, 100% - 6.8em)`; // beside the numbers at the ends
+  const ends = el("p", { class: "ends" }, el("span", {}, digits(low)), mark, el("span", {}, digits(high)));
   return el("div", {}, drawing, ends, legend);
 }
 
 function reasons(item) {
   if (!item.reasons) {
     const words = item.pending ? "Looking for reasons …" : "There are no reasons for this row.";
-    return el("p", { class: "wait part" }, words);
+    const place = el("p", { class: "wait" }, words); // as high as the reasons will be
+    place.style.setProperty("--n-lines", Math.min(item.cells.length, N_REASONS) + 2);
+    return part("Why", place);
   }
   const { columns, n_others, others, base } = item.reasons;
   const largest = Math.max(...columns.map((one) => Math.abs(one.share)), 1e-12);
@@ -84,7 +88,7 @@ function reasons(item) {
     const bar = el("span", { class: one.share >= 0 ? "bar" : "bar against" });
     bar.style.width = `${(100 * Math.abs(one.share)) / largest}%`;
     return el("tr", {}, el("td", { class: "column" }, ...columnName(one.column)), el("td", { class: "share" }, bar), el("td", { class: "number" }, adds(one.share)),
-      el("td", { class: "value" }, ...folded(one.observed)), el("td", { class: "value soft expected" }, ...folded(one.expected)));
+      el("td", { class: "value" }, ...folded(one.observed, LONG_NAME)), el("td", { class: "value soft expected" }, ...folded(one.expected, LONG_NAME)));
   });
   const rest = (words, value) => el("tr", { class: "soft" }, el("td", { class: "column" }, words), el("td", { class: "share" }),
     el("td", { class: "number" }, adds(value)), el("td"), el("td"));
@@ -115,7 +119,8 @@ function cases(item) {
 }
 
 function cell([name, text]) {
-  return el("div", {}, el("dt", { title: name }, ...columnName(name)), el("dd", {}, ...(text === "" ? ["–"] : folded(text))));
+  const isLong = text.length > LONG_NAME || text.includes("\n");
+  return el("div", { class: isLong ? "long" : "" }, el("dt", { title: name }, ...columnName(name)), el("dd", {}, ...(text === "" ? ["–"] : folded(text))));
 }
 
 // Text of a cell: the beginning of a very long one, the rest on demand.

@@ -1,6 +1,6 @@
 // Rows of a filter or a search, beside the item.
 
-import { $, digits, el, toast, whole } from "./basics.js";
+import { $, el, evenDigits, toast, whole } from "./basics.js";
 
 const N_NEXT = 6; // rows of the queue that are shown beside the item
 
@@ -81,4 +81,4 @@ export class Lists {
   }
 }
 
-const markOf = ({ verdict, score }) => el("span", { class: `mark ${verdict ?? "soft"}` }, verdict ?? digits(score));
+const markOf = ({ verdict, score }) => el("span", { class: `mark ${verdict ?? "soft"}` }, verdict ?? evenDigits(score));

@@ -72,7 +72,7 @@ export class Status {
 }
 
 function progressLine({ n_labelled, n_anomaly, n_rows, n_alarms_judged, model, n_disagreements, gain, estimating, estimated }) {
-  let line = `${whole(n_labelled)} labelled, ${count(n_anomaly, "anomaly", "anomalies")}, of ${count(n_rows, noun)}`;
+  let line = `${whole(n_labelled)} of ${count(n_rows, noun)} labelled, ${count(n_anomaly, "anomaly", "anomalies")}`;
   if (model.n_alarms) line += ` · ${whole(n_alarms_judged)} of ${count(model.n_alarms, "alarm")} judged`;
   if (n_disagreements) line += `, ${count(n_disagreements, "disagreement")}`;
   if (gain) line += ` · expected gain of the next ten: AUC ${signed(gain.auc)} (${signed(gain.low)} to ${signed(gain.high)})`;

@@ -12,7 +12,7 @@ enter(async () => {
 
 function describe(path, method, operation) {
   const answers = Object.entries(operation.responses).map(([status, answer]) =>
-    el("tr", {}, el("td", {}, status), el("td", {}, answer.description)),
+    el("tr", {}, el("th", { scope: "row" }, status), el("td", {}, answer.description)),
   );
   const name = el("summary", {}, el("b", { class: "method" }, method), " ", el("code", {}, path), " ", el("span", { class: "soft" }, operation.description));
   const table = el("table", {}, el("tbody", {}, ...answers));

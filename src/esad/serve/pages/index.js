@@ -28,7 +28,7 @@ const labels = ({ anomaly, normal, unlabelled }) =>
 
 function field(column, number) {
   const id = `field-${number}`;
-  const value = column.typical === null ? "" : typeof column.typical === "number" ? digits(column.typical, 6) : String(column.typical);
+  const value = column.typical === null ? "" : String(typeof column.typical === "number" ? Number(column.typical.toPrecision(6)) : column.typical);
   let input;
   if (column.kind === "boolean") {
     const options = ["", "true", "false"].map((word) => el("option", { value: word, selected: word === value }, word || "(missing)"));
@@ -38,7 +38,7 @@ function field(column, number) {
     input = el("input", { id, value, inputMode: numeric ? "decimal" : "text", autocomplete: "off", placeholder: "(missing)" });
   }
   input.dataset.column = number;
-  return el("div", { class: "field" }, el("label", { htmlFor: id }, column.name, el("span", { class: "soft" }, ` ${column.kind}`)), input);
+  return el("div", { class: "field" }, el("label", { htmlFor: id, title: column.name }, column.name, el("span", { class: "soft" }, ` ${column.kind}`)), input);
 }
 
 function pictureField() {
@@ -108,11 +108,11 @@ async function reasons(request) {
     const bar = el("i", { class: column.share < 0 ? "bar against" : "bar" });
     bar.style.width = `${largest ? (100 * Math.abs(column.share)) / largest : 0}%`;
     const cells = [column.column, signedBeside(largest)(column.share), shown(column.observed), shown(column.expected)];
-    return el("tr", {}, ...cells.map((text, number) => el("td", number === 1 ? { class: "number" } : {}, text)), el("td", { class: "share" }, bar));
+    return el("tr", {}, ...cells.map((text, number) => el("td", { class: ["", "number", "value", "value"][number] }, text)), el("td", { class: "share" }, bar));
   });
   const heads = ["column", "adds", "given", "expected", ""].map((text, number) => el("th", number === 1 ? { class: "number" } : {}, text));
   const table = el("table", {}, el("thead", {}, el("tr", {}, ...heads)), el("tbody", {}, ...lines));
   return part("Why: what each column adds to the score", el("div", { class: "scroll" }, table));
 }
 
-const shown = (value) => (value === null ? "(missing)" : typeof value === "number" ? digits(value, 6) : String(value));
+const shown = (value) => (value === null ? "(missing)" : typeof value === "number" ? digits(value) : String(value));

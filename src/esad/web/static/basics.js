@@ -29,7 +29,9 @@ const grouped = new Intl.NumberFormat("en");
 export const whole = (n) => grouped.format(n);
 export const count = (n, word, plural) => `${whole(n)} ${n === 1 ? word : plural ?? word + "s"}`;
 export const digits = (x, n = 4) => (x === null ? "–" : Number(x.toPrecision(n)).toString().replace("-", "−"));
-// For a column of numbers: as many decimals as give the largest of them three digits. What is nothing beside it is "0".
+// For numbers below each other: zeros at the end are digits as well.
+export const evenDigits = (x, n = 4) => (Math.abs(x) >= 0.001 && Math.abs(x) < 10 ** n ? x.toPrecision(n).replace("-", "−") : digits(x, n));
+// For a column of shares: as many decimals as give the largest of them three digits. What is nothing beside it is "0".
 export const signedBeside = (largest) => (x) => {
   const decimals = Math.max(0, 2 - Math.floor(Math.log10(largest)));
   const size = decimals > 8 ? Math.abs(x).toExponential(1) : Math.abs(x).toFixed(decimals);
