@@ -6,14 +6,18 @@ from browsing import AFTER_DIALOG, move, press, row_of
 pytestmark = pytest.mark.extra
 
 NOTE = "seen before, is a normal tumour, see the scan"
-# Keys that come so fast after the one that closes the dialog that the page has not heard of its end yet.
+# Keys that come so fast after the one that closes the dialog that the page has not heard of its end yet, and words that
+# are typed on for longer than the moment in which no key is a verdict: a letter every 400 ms.
 SAVE_AND_TYPE_ON = """() => {
-  const press = (key, ctrlKey = false) => {
-    const typed = new KeyboardEvent("keydown", { key, ctrlKey, bubbles: true, cancelable: true });
+  const press = (key, { later = 0, ...keys } = {}) => {
+    const typed = new KeyboardEvent("keydown", { key, ...keys, bubbles: true, cancelable: true });
+    Object.defineProperty(typed, "timeStamp", { value: performance.now() + later });
     document.activeElement.dispatchEvent(typed);
   };
-  press("Enter", true);
+  press("Enter", { ctrlKey: true });
   for (const key of "ann") press(key);
+  Array.from("a nun as an").forEach((key, number) => press(key, { later: 400 * (number + 1) }));
+  return 400 * 11;
 }"""
 
 
@@ -24,10 +28,10 @@ def test_a_note_typed_by_keyboard_is_a_note(make_session, serve):
         row = row_of(page)
         page.keyboard.press("e")
         page.keyboard.type(NOTE, delay=5)
-        page.evaluate(SAVE_AND_TYPE_ON)
+        typed_for = page.evaluate(SAVE_AND_TYPE_ON)
         page.wait_for_selector(f"#item .note:text-is('{NOTE}')")
         page.wait_for_selector("#saved:text-is('saved')")
-        page.wait_for_timeout(AFTER_DIALOG)
+        page.wait_for_timeout(typed_for + AFTER_DIALOG)
         assert session.store.judgements.verdicts() == {}
         assert session.store.judgements.opinions(row)["ann"].note == NOTE
         assert press(page, "n") == row  # after a moment keys are verdicts again

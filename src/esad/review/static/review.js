@@ -154,11 +154,13 @@ document.addEventListener("keydown", (event) => {
     if (event.key === "Escape") focusItem();
     return;
   }
+  const isForDialog = event.timeStamp - dialogOpen < AFTER_DIALOG;
+  if (isForDialog) dialogOpen = event.timeStamp; // whoever types on has not seen that it is closed
   const key = event.key.toLowerCase();
   const act = KEYS[key];
   if (!act || (event.repeat && key !== "j" && key !== "k")) return;
-  if (key in BUTTONS && event.timeStamp - dialogOpen < AFTER_DIALOG) return event.preventDefault();
   event.preventDefault();
+  if (key in BUTTONS && isForDialog) return;
   if (key in BUTTONS) {
     const button = $(BUTTONS[key]);
     button.classList.add("pressed");
