@@ -12,7 +12,7 @@ import typer
 from esad.cli.app import app
 from esad.cli.command import EPILOGUE
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "cli.md"
+PAGES = (Path(__file__).resolve().parent.parent / "docs" / "cli.md",)
 
 INTRODUCTION = """\
 # Command line
@@ -45,8 +45,8 @@ def _below(path: str, command: Any) -> Iterator[tuple[str, Any]]:
         yield from _below(f"{path} {name}", child)
 
 
-def render() -> str:
-    """The whole page."""
+def render(_: str = "") -> str:
+    """The whole page, whatever it was before."""
     return "\n".join([INTRODUCTION, *(_section(path, command) for path, command in commands())])
 
 
@@ -81,4 +81,5 @@ def _meaning(parameter: Any) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(render(), encoding="utf-8")
+    for path in PAGES:
+        path.write_text(render(), encoding="utf-8")

@@ -10,7 +10,7 @@ from statistics import fmean, stdev
 from esad import registry
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs" / "methods.md"
+PAGES = (ROOT / "docs" / "methods.md",)
 RESULTS = ROOT / "benchmarks" / "results"
 
 TITLES = {
@@ -54,4 +54,5 @@ def pictures() -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(render(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    for path in PAGES:
+        path.write_text(render(path.read_text(encoding="utf-8")), encoding="utf-8")

@@ -1,13 +1,15 @@
 """What the documentation site has beside the pages in docs/ (a hook of MkDocs).
 
 A page of reference for every public name, the decisions in the menu, README and its neighbours as pages, links to code
-as plain words, and formulas as MathML, so that nothing is loaded from elsewhere.
+as plain words, and formulas as MathML, so that nothing is loaded from elsewhere. Pages that a tool has to write anew
+stop the build.
 """
 
 import importlib
 import inspect
 import posixpath
 import re
+import runpy
 from html import unescape
 from pathlib import Path
 from types import FunctionType
@@ -24,28 +26,74 @@ BESIDE = {
     "SECURITY.md": "security",
     "CONTRIBUTING.md": "contributing",
 }
+RETURNED = (  # what public names give back
+    "esad.advice.audit.Doubt",
+    "esad.advice.curve.LearningCurve",
+    "esad.advice.labels.LabelAdvice",
+    "esad.advice.search.Search",
+    "esad.advice.suggest.Suggestion",
+    "esad.explain.reasons.HeatMaps",
+    "esad.explain.reasons.Reasons",
+    "esad.io.checks.Remark",
+    "esad.score.drift.Drift",
+    "esad.score.drift.DriftMonitor",
+    "esad.score.metrics.Evaluation",
+    "esad.score.threshold.Forecast",
+)
+# What the pages import beside public names.
+MODULES = ("esad.datasets.scenario", "esad.scale")
+GROUPS = ("Detectors", "Beside detectors", "What they return", "Modules")
 LAST_FOUND = "---\nsearch: { boost: 0.2 }\n---\n"  # thirty detectors have the same methods: guides come first
 LINK = re.compile(r"\[([^\[\]]*)\]\((?!https?:|#)([^)#\s]+)(#[^)]*)?\)")
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
 
 
-def public_names() -> dict[str, str]:
-    """Where every public name is defined; an error where one says nothing about itself."""
-    esad, found = importlib.import_module("esad"), {}
-    for name in esad.__all__:
-        if name == "__version__":
-            continue
-        value = getattr(esad, name)
-        if not inspect.getdoc(value):
-            raise PluginError(f"esad.{name} has no docstring.")
-        found[name] = value.__name__ if inspect.ismodule(value) else f"{value.__module__}.{name}"
-    return found
+def public_names() -> dict[str, tuple[str, Any]]:
+    """Where every public name is defined, and what it is; an error where it or a method says nothing about itself."""
+    esad = importlib.import_module("esad")
+    values = {name: getattr(esad, name) for name in esad.__all__ if name != "__version__"}
+    for module, _, name in (path.rpartition(".") for path in RETURNED):
+        values[name] = getattr(importlib.import_module(module), name)
+    values |= {path.removeprefix("esad."): importlib.import_module(path) for path in MODULES}
+    for name, value in values.items():
+        described = [value, *(getattr(value, member) for member in members_of(value))]
+        for silent in (one for one in described if not inspect.getdoc(one)):
+            raise PluginError(f"{getattr(silent, '__name__', silent)} on the page {name} has no docstring.")
+    return {name: (where(name, value), value) for name, value in values.items()}
+
+
+def where(name: str, value: Any) -> str:
+    """The dotted path of a public name."""
+    return value.__name__ if inspect.ismodule(value) else f"{value.__module__}.{name}"
+
+
+def group_of(path: str, value: Any) -> str:
+    """The group of the menu that a public name belongs to."""
+    if inspect.ismodule(value):
+        return "Modules"
+    if path in RETURNED:
+        return "What they return"
+    return "Detectors" if hasattr(value, "anomaly_score") else "Beside detectors"
+
+
+def check_written_pages() -> None:
+    """An error where a page differs from what its tool would write."""
+    for tool in ("cli_docs", "methods_docs", "numbers_docs"):
+        names = runpy.run_path(str(ROOT / "tools" / f"{tool}.py"))
+        for page in names["PAGES"]:
+            text = page.read_text(encoding="utf-8")
+            if text != names["render"](text):
+                raise PluginError(f"{page.name} is not up to date. Run: python tools/{tool}.py")
 
 
 def on_config(config: Any) -> None:
     """Put what is not written in mkdocs.yml into the menu."""
+    check_written_pages()
     parts = {next(iter(part)): next(iter(part.values())) for part in config.nav}
-    parts["Reference"].append({"Python": [{name: f"reference/{name}.md"} for name in public_names()]})
+    groups: dict[str, list[dict[str, str]]] = {group: [] for group in GROUPS}
+    for name, (path, value) in sorted(public_names().items()):
+        groups[group_of(path, value)].append({name: f"reference/{name}.md"})
+    parts["Reference"].append({"Python": [{group: pages} for group, pages in groups.items()]})
     decisions = sorted((ROOT / "docs" / "decisions").glob("*.md"))
     parts["Explanation"].append({"Decisions": [f"decisions/{path.name}" for path in decisions]})
     beside = {name: path for name, path in BESIDE.items() if (ROOT / name).exists() and path != "readme"}
@@ -54,9 +102,8 @@ def on_config(config: Any) -> None:
 
 def on_files(files: Files, config: Any) -> None:
     """Add the pages of reference, and those that lie beside docs/."""
-    for name, path in public_names().items():
-        value = getattr(importlib.import_module("esad"), name)
-        options = f"    options:\n      members: {_members(value)}\n" if inspect.isclass(value) else ""
+    for name, (path, value) in public_names().items():
+        options = "" if inspect.isfunction(value) else f"    options:\n      members: {members_of(value)}\n"
         files.append(File.generated(config, f"reference/{name}.md", content=f"{LAST_FOUND}::: {path}\n{options}"))
     for name, page in BESIDE.items():
         if (ROOT / name).exists():
@@ -84,9 +131,16 @@ def on_page_context(context: Any, page: Any, config: Any, nav: Any) -> None:
         entries += entry.children
 
 
-def _members(value: type) -> list[str]:
-    """Methods and properties; parameters stand in the docstring."""
-    names = (name for name in dir(value) if not name.startswith("_"))
+def members_of(value: Any) -> list[str]:
+    """Functions and classes of a module; methods and properties of a class, whose parameters stand in the docstring."""
+    if inspect.ismodule(value):
+        exported = ((name, getattr(value, name)) for name in value.__all__)
+        return [
+            name
+            for name, one in exported
+            if inspect.isfunction(one) or (inspect.isclass(one) and not issubclass(one, tuple))
+        ]
+    names = (name for name in dir(value) if inspect.isclass(value) and not name.startswith("_"))
     return [
         name for name in names if isinstance(inspect.getattr_static(value, name), FunctionType | property | classmethod)
     ]

@@ -1,0 +1,64 @@
+"""The documentation site is built of true pages, or not at all."""
+
+import importlib.util
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import esad
+
+ROOT = Path(__file__).resolve().parents[1]
+pytestmark = pytest.mark.extra
+PluginError = pytest.importorskip("mkdocs.exceptions", reason="needs the extra docs").PluginError
+pytest.importorskip("latex2mathml", reason="needs the extra docs")
+
+
+@pytest.fixture
+def site(tmp_path):
+    """The hook of a copy of what the site is made of."""
+    for name in ("README.md", "CHANGELOG.md", "SECURITY.md", "CONTRIBUTING.md", "mkdocs.yml"):
+        shutil.copy(ROOT / name, tmp_path)
+    for name in ("docs", "tools", "benchmarks", "experiments", "src"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    specification = importlib.util.spec_from_file_location("site_hook", tmp_path / "tools" / "site.py")
+    hook = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(hook)
+    return hook
+
+
+def test_a_page_that_a_tool_would_write_otherwise_stops_it(site):
+    site.check_written_pages()
+    marks = {"cli": "## esad fit", "methods": "<!-- methods:begin -->", "benchmarks": "<!-- numbers: "}
+    for name, mark in marks.items():
+        path = site.ROOT / "docs" / f"{name}.md"
+        text = path.read_text(encoding="utf-8")
+        before, _, table = text.partition(mark)
+        path.write_text(before + mark + table.replace(" | ", " | 1", 1), encoding="utf-8")
+        with pytest.raises(PluginError, match=f"{name}.md is not up to date"):
+            site.check_written_pages()
+        path.write_text(text, encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"), [(esad, "evaluate"), (esad.Threshold, "fit"), (esad.labels, "counts"), (esad, "plot")]
+)
+def test_a_public_name_without_a_word_about_itself_stops_it(site, monkeypatch, owner, name):
+    assert site.public_names()
+    monkeypatch.setattr(getattr(owner, name), "__doc__", None)
+    with pytest.raises(PluginError, match="has no docstring"):
+        site.public_names()
+
+
+def test_dead_links_and_pages_that_no_menu_names_stop_it(site):
+    docs = site.ROOT / "docs"
+    with (docs / "report.md").open("a", encoding="utf-8") as page:
+        page.write("\n[one](gone.md) and [two](labels.md#gone)\n")
+    (docs / "unlisted.md").write_text("# Unlisted\n")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict"]
+    done = subprocess.run(command, cwd=site.ROOT, capture_output=True, text=True)
+    assert done.returncode == 1
+    for words in ("'gone.md'", "#gone", "unlisted.md"):
+        assert words in done.stderr
