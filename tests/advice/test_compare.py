@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from support import SMALL, methods, tiny
 
-from esad.advice.compare import compare
+from esad.advice.compare import MethodResult, compare
 from esad.errors import InputError, LabelError, SchemaError, TrainingError
 from esad.methods.esad import ESAD
 from esad.methods.iforest import IsolationForest
@@ -47,6 +47,11 @@ def test_figures_are_those_of_the_label_aware_splits(rows):
     assert found.auc == pytest.approx(expected)
     assert found.spread("auc") == pytest.approx(np.std(expected, ddof=1))
     assert min(found.fit_seconds) > 0
+    assert found.text("auc") == f"{np.mean(expected):.3f} ± {np.std(expected, ddof=1):.3f}"
+
+
+def test_one_split_has_no_spread():
+    assert MethodResult("esad", auc=(0.5,)).text("auc") == "0.500"
 
 
 def test_the_same_seed_gives_the_same_figures(rows):

@@ -70,6 +70,10 @@ class MethodResult:
         values = getattr(self, name)
         return stdev(values) if len(values) > 1 else 0.0
 
+    def text(self, name: str) -> str:
+        """Mean and spread, or the one value there is."""
+        return f"{self.mean(name):.3f}" + (f" ± {self.spread(name):.3f}" if len(getattr(self, name)) > 1 else "")
+
     def to_json(self) -> dict[str, Any]:
         """Plain values, with mean and spread where there are any."""
         plain = asdict(self)
@@ -116,7 +120,7 @@ class Comparison:
         return [
             (
                 result.method,
-                *(f"{result.mean(name):.3f} ± {result.spread(name):.3f}" for name in ("average_precision", "auc")),
+                *(result.text(name) for name in ("average_precision", "auc")),
                 f"{result.mean('fit_seconds'):.1f}",
             )
             for result in self.results
