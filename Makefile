@@ -42,7 +42,7 @@ test-extra: setup
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[spark,docs]'
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m extra tests
 
-# The documentation site in site/; a broken link, a page that no menu names or a public name without a docstring fails it.
+# The documentation site in site/; a broken link, a page that is out of date or in no menu, or a public name without a docstring fails it.
 docs docs-serve: setup
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[docs]'
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs $(if $(filter docs,$@),build --strict,serve)

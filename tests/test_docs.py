@@ -1,4 +1,4 @@
-"""The pages are true: their examples run, their links lead somewhere, and the file map names what there is.
+"""The pages are true: their examples run, their links lead somewhere, their tables say what was stored.
 
 Fenced blocks of a page run in order, in one namespace and one temporary folder:
 
