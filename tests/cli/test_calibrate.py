@@ -288,3 +288,13 @@ def test_the_label_column_is_that_of_the_training_and_the_training_file_is_refus
     assert (done.json["n_rows"], done.json["n_left_out"], done.json["n_calibration"]) == (50, 3, 47)
     unlabelled = kit.csv(tmp_path / "none.csv", kit.header, [[*row[:5], ""] for row in table[:50]])
     assert esad("calibrate", model, unlabelled, "--out", tmp_path / "c.esad", "--json").json["n_left_out"] == 0
+
+
+def test_a_column_of_answers_that_nobody_named_is_pointed_at(esad, data, tmp_path):
+    rng = np.random.default_rng(1)
+    checked = write(tmp_path / "checked.csv", rng.normal(size=(60, 3)), truth=[1] * 30 + [0] * 30)
+    done = esad("calibrate", data.plain, checked, "--out", tmp_path / "c.esad")
+    assert "all rows are taken as normal, whatever column 'truth' says" in done.err
+    assert "--label-column truth" in done.err
+    named = ("--label-column", "truth", "--anomaly-value", 1, "--normal-value", 0)
+    assert esad("calibrate", data.plain, checked, *named, "--out", tmp_path / "c.esad").err == ""

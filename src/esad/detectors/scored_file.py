@@ -522,6 +522,9 @@ def calibrate_on_file(
     )
     if detector.inputs_.kind == "table" and source.truth_name is None:
         asked.check_values()
+        for name in filter(checks.names_the_answer, source.unknown):
+            fix = f"If it marks anomalies, pass `label_column={name!r}`."
+            on_remark(Remark("warning", f"all rows are taken as normal, whatever column {name!r} says. {fix}"))
     scores, words = score_all(detector, source, on_progress)
     is_anomaly = np.zeros(len(scores), dtype=bool)
     if words is not None:
