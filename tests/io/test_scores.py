@@ -83,6 +83,16 @@ def test_gzip_output_is_gzip(tmp_path: Path) -> None:
     assert gzip.decompress((tmp_path / "s.csv.gz").read_bytes()) == b"row,score,anomaly\n0,1,true\n"
 
 
+def test_dates_of_the_data_have_no_more_digits_than_they_need(tmp_path: Path) -> None:
+    days = ["2024-06-05", None], ["2024-06-05T13:00:00", "2024-06-05"], ["2024-06-05T13:00:00.25", None]
+    table = pa.table({name: pa.array(np.array(cells, "M8[us]")) for name, cells in zip("abc", days, strict=True)})
+    with ScoreWriter(tmp_path / "s.csv", data=["a", "b", "c"]) as writer:
+        writer.write([1.0, 2.0], [False, False], data=table, reasons=[None, None])
+    lines = (tmp_path / "s.csv").read_text().splitlines()
+    assert lines[1] == "2,2024-06-05,2024-06-05 13:00:00,2024-06-05 13:00:00.250000,1,false,"
+    assert lines[2] == "3,,2024-06-05 00:00:00,,2,false,"
+
+
 def test_no_batch_leaves_a_table_without_rows(tmp_path: Path) -> None:
     for name in ("s.csv", "s.parquet"):
         with ScoreWriter(tmp_path / name, id_name="key"):

@@ -183,6 +183,9 @@ class _CsvSink:
         file.write(header.getvalue().encode())
 
     def write(self, rows: pa.Table) -> None:
+        rows = pa.table(
+            {name: _shorten_dates(cells) for name, cells in zip(rows.column_names, rows.columns, strict=True)}
+        )
         texts = [column for column in rows.columns if pa.types.is_string(column.type)]
         plain = not any(pc.any(pc.match_substring_regex(column, '[,"\r\n]')).as_py() for column in texts)
         quoting = "none" if plain else "needed"
@@ -190,6 +193,16 @@ class _CsvSink:
 
     def close(self) -> None:
         pass
+
+
+def _shorten_dates(cells: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Moments as people write them: without fractions of seconds, and as days, where all of them have none."""
+    if not pa.types.is_timestamp(cells.type) or cells.type.tz is not None:
+        return cells
+    for unit, type_ in (("day", pa.date32()), ("second", pa.timestamp("s"))):
+        if pc.all(pc.equal(cells, pc.floor_temporal(cells, unit=unit))).as_py() is not False:
+            return cells.cast(type_)
+    return cells
 
 
 class _ParquetSink:
