@@ -7,6 +7,7 @@ import pytest
 
 from esad import IsolationForest, TrainingData, score_file
 from esad.errors import DataFileError, InputError
+from esad.io.checks import check_notation
 from esad.io.dialect import Reading, looks_like_a_row, sniff
 from esad.io.files import TableFiles
 from esad.io.notes import Notes
@@ -55,13 +56,28 @@ def test_a_column_may_be_called_nearly_so(tmp_path, name):
         (["1,500", "999"], ".", False),
         (["1,500", "1,500,000"], ".", False),
         (["1,500", "2,5"], ",", False),
-        (["1.500", "2.750"], ".", False),
+        (["1.500", "2.750"], ".", True),
+        (["1.500", "999"], ".", True),
+        (["1.500", "2.5"], ".", False),
+        (["1.500", "0.500"], ".", False),
         (["word", "3"], ".", False),
     ],
 )
 def test_the_decimal_mark_is_what_the_numbers_allow(tmp_path, numbers, mark, is_guess):
     found = sniffed(tmp_path, "a;b\n" + "".join(f"{number};x\n" for number in numbers))
     assert (found.decimal.value, bool(found.decimal.unclear)) == (mark, is_guess)
+
+
+def test_points_that_may_be_thousands_are_asked_about(tmp_path):
+    path = tmp_path / "shops.csv"
+    path.write_text("a;b\n1.500;x\n999;y\n")
+    told = {}
+    for decimal in (None, ".", ","):
+        reading = Reading(decimal=decimal)
+        told[decimal] = list(check_notation(TableFiles([path], reading=reading).dialect, reading))
+    [warning] = told[None]
+    assert warning.kind == "warning" and "such as 1.500" in warning.text and "`decimal=','`" in warning.text
+    assert told["."] == told[","] == []
 
 
 def test_a_comma_that_separates_is_no_decimal_comma(tmp_path):

@@ -137,11 +137,18 @@ def check_dialect(path: object, dialect: "Dialect", roles: "Roles", reading: "Re
 
 def check_notation(dialect: "Dialect", reading: "Reading") -> Iterator[Remark]:
     """Look for what a CSV file leaves open: a comma that may stand before decimals, the order of dates, the letters."""
-    if comma := dialect.decimal.unclear:
+    mark, example = dialect.decimal.value, dialect.decimal.unclear
+    if example and mark == ",":
         yield Remark(
             "note",
-            f"numbers such as {comma} are read with a decimal comma, as {comma.replace(',', '.')}. "
+            f"numbers such as {example} are read with a decimal comma, as {example.replace(',', '.')}. "
             "If these are thousands, pass `decimal='.'`.",
+        )
+    elif example:
+        yield Remark(
+            "warning",
+            f"numbers such as {example} are read with a decimal point, though fields are parted by semicolons. If "
+            "these are thousands, pass `decimal=','`; else `decimal='.'` ends this warning.",
         )
     if date := dialect.dates.unclear:
         order = dialect.dates.value

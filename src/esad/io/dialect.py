@@ -48,6 +48,7 @@ _CODE = re.compile(r"0\d+")
 _UNIT = re.compile(rf"^{CASH}\s?|\s?(?:%|{CASH})$")
 _BELOW_THOUSAND = re.compile(r"[+-]?\d{1,3}")
 _UNCLEAR = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}")  # 1,500
+_UNCLEAR_POINT = re.compile(r"[+-]?[1-9]\d{0,2}\.\d{3}")  # 1.500, thousands where decimal commas are usual
 _YEAR_LAST = re.compile(r"\d{1,2}([/-])\d{1,2}\1\d{2,4}(?:[T ].*)?")  # 31/01/2024
 _NOT_ASCII = re.compile(r"[^\s,;|]{0,20}[^\x00-\x7f][^\s,;|]{0,20}")  # no more: a word may fill the sample
 _WIDE = ("utf-16", "utf-32")  # encodings in which ASCII has other bytes
@@ -192,6 +193,9 @@ def sniff(path: Path, *, encoding: str | None = None, is_sure: bool = True, text
         point = next((cell for cell in dotted if _DECIMAL["."].fullmatch(cell)), "")
         is_comma = decimal.shown == "," and not point  # quoted amounts such as "677,48 €"
         decimal = decimal if is_comma else Notation(".", point)
+    elif delimiter == ";" and decimal == Notation("."):
+        dotted = (cell for column in bare for cell in column)
+        decimal = Notation(".", unclear=next(filter(_UNCLEAR_POINT.fullmatch, dotted), ""))
     dates, date_columns = _date_notation(
         names, columns, "day-first" if delimiter == ";" or decimal.value == "," else "month-first"
     )
