@@ -221,9 +221,9 @@ class Forecast:
         if not self.n_rows:
             return "not known: no rows were held out"
         share, most = _percent(self.n_alarms / self.n_rows), _percent(self.alarm_interval[1])
-        bound = "at least" if self.is_hopeful else "at most"
-        told = f"{bound} {share} of normal rows are false alarms"
-        told += ", since these rows were trained on" if self.is_hopeful else f" (95 %: up to {most})"
+        told = f"at most {share} of normal rows are false alarms (95 %: up to {most})"
+        if self.is_hopeful:
+            told = f"{share} of the unlabelled training rows are alarms, and more of new ones may be"
         if self.recall_interval is None:
             return f"{told}; how many anomalies are found is not known"
         low, high = (_percent(limit) for limit in self.recall_interval)
