@@ -77,6 +77,7 @@ def test_public_names_are_these():
         "audit_labels",
         "auc_scorer",
         "check_columns",
+        "compare",
         "errors",
         "discoveries",
         "evaluate",

@@ -23,6 +23,7 @@ _NAMES = {
     "audit_labels": "esad.advice.audit",
     "auc_scorer": "esad.score.metrics",
     "check_columns": "esad.io.checks",
+    "compare": "esad.advice.compare",
     "discoveries": "esad.score.conformal",
     "evaluate": "esad.score.metrics",
     "explain_file": "esad.report.explained",

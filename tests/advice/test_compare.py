@@ -188,6 +188,9 @@ def test_what_no_method_could_use_is_an_error_before_the_training(rows, bad):
 
 def test_a_comparison_shows_itself_as_a_table_with_what_was_left_out(rows):
     found = compare(*rows, methods=["iforest", "geom"], n_repeats=2)
+    title, heads, forest, *left_out = str(found).split("\n")
+    assert (title, heads.split()[0], forest.split()[0]) == (found.title, "method", "iforest")
+    assert "geom was left out" in left_out[0]
     page = found._repr_html_()
     assert page.count("<tr>") == 2  # the head and the one method that could be used
     assert "2 splits, 2 labelled anomalies among" in page

@@ -136,6 +136,12 @@ class Comparison:
             told.append(f"{self.max_seconds:g} s were not enough for all {self.n_repeats} splits: {counts}.")
         return told
 
+    def __str__(self) -> str:
+        rows = [HEADS, *self.lines]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        shown = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows)
+        return "\n".join([self.title, *shown, *self.left_out])
+
     def plot(self, *, ax: Any = None) -> ComparisonDisplay:
         """Draw every method's figures on every split (extra `plot`)."""
         return ComparisonDisplay(self).plot(ax)
