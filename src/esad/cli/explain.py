@@ -101,11 +101,9 @@ def read_cases(path: Path | None, detector: "Detector", **roles: Any) -> "Traini
 def _show(found: "ExplainedFile", rows: list[dict[str, Any]], n_columns: int) -> None:
     from esad.explain.reasons import Reasons
 
-    reasons, id_name = found.reasons, found.id_name
+    reasons = found.reasons
     for number, row in enumerate(rows):
-        name = "" if row[id_name] is None else row[id_name]
-        verdict = "an alarm" if row["anomaly"] else "no alarm"
-        title = f"{id_name} {name}: score {row['score']:.6g}, {verdict}"
+        title = f"{found.name(number)}: score {row['score']:.6g}, {'an alarm' if row['anomaly'] else 'no alarm'}"
         if isinstance(reasons, Reasons):
             heads = ["column", "share", "observed", "expected"]
             output.show_table(title, heads, reasons.lines(number, n_columns), right=["share"])
@@ -116,9 +114,8 @@ def _show(found: "ExplainedFile", rows: list[dict[str, Any]], n_columns: int) ->
                 f"hottest at x {hottest['x']}, y {hottest['y']}; half as hot or more: "
                 f"{output.percent(hottest['share_of_pixels'])} of the picture"
             )
-        if reasons.cases:
-            near = ", ".join(case.describe(found.case_names) for case in reasons.cases[number])
-            output.say(f"nearest labelled: {near}")
+        if near := found.nearest_cases(number):
+            output.say(f"nearest labelled: {', '.join(near)}")
         output.say()
 
 

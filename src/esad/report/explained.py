@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from esad.detectors.base import Detector
     from esad.detectors.training import TrainingData
 
-__all__ = ["ExplainedFile", "explain_file"]
+__all__ = ["ExplainedFile", "explain_file", "explain_worst"]
 
 
 @dataclass(frozen=True, eq=False)
 class ExplainedFile:
-    """What `explain_file` found.
+    """The worst rows of a file or folder, and why they are.
 
     Attributes
     ----------
@@ -44,6 +44,15 @@ class ExplainedFile:
     threshold: float
     id_name: str = "row"
     case_names: Any = None
+
+    def name(self, number: int) -> str:
+        """What people call a row: "serial S007"."""
+        name = self.worst.ids[number]
+        return f"{self.id_name} {'' if name is None else name}"
+
+    def nearest_cases(self, number: int) -> list[str]:
+        """The labelled cases nearest to a row, in words; none where no case is known."""
+        return [case.describe(self.case_names) for case in self.reasons.cases[number]] if self.reasons.cases else []
 
     def to_json(self) -> list[dict[str, Any]]:
         """Plain values, one dictionary a row: its id, score and verdict, and the reasons."""
@@ -115,10 +124,17 @@ def explain_file(
     worst = Worst(top)
     for block, _, scores in score_blocks(detector, source, on_progress):
         worst.add(block, scores)
+    return explain_worst(detector, worst, id_name=source.id_name or "row", cases=cases)
+
+
+def explain_worst(
+    detector: "Detector", worst: Worst, *, id_name: str = "row", cases: "TrainingData | None" = None
+) -> ExplainedFile:
+    """Explain the worst of rows that are scored."""
     return ExplainedFile(
         worst=worst,
         reasons=detector.explain(worst.X, cases=None if cases is None else (cases.X, cases.labels)),
         threshold=detector.threshold_,
-        id_name=source.id_name or "row",
+        id_name=id_name,
         case_names=None if cases is None else cases.ids,
     )

@@ -16,30 +16,18 @@ from esad.io import checks
 from esad.io.checks import OnProgress, OnRemark, Remark
 from esad.io.dialect import Reading
 from esad.labels import truth as read_truth
+from esad.report.explained import ExplainedFile, explain_worst
 from esad.score.metrics import Evaluation, evaluate
 
 if TYPE_CHECKING:
     from esad.detectors.base import Detector
     from esad.detectors.training import TrainingData
-    from esad.explain.reasons import HeatMaps, Reasons
     from esad.score.drift import Drift
 
-__all__ = ["Alarm", "Findings", "KindResult", "collect_findings", "measure_kinds"]
+__all__ = ["Findings", "KindResult", "collect_findings", "measure_kinds"]
 
 Scores = NDArray[np.float64]
 Truth = NDArray[np.bool_]
-
-
-@dataclass(frozen=True)
-class Alarm:
-    """One of the worst rows: its name, and what is known of it."""
-
-    name: str
-    score: float
-    is_alarm: bool
-    is_anomaly: bool | None = None
-    p_value: float | None = None
-    cases: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -78,9 +66,8 @@ class Findings:
         How far the rows are from those of training, where the model can tell.
     n_missing : mapping of str to int
         Missing cells of each column, in these rows.
-    alarms : sequence of Alarm
-        The worst rows, with `reasons` in the same order.
-    reasons : Reasons, HeatMaps or None
+    explained : ExplainedFile or None
+        The worst rows, with the reasons for their scores.
     """
 
     detector: "Detector"
@@ -94,8 +81,7 @@ class Findings:
     p_values: Scores | None = None
     drift: "Drift | None" = None
     n_missing: Mapping[str, int] = field(default_factory=dict)
-    alarms: Sequence[Alarm] = ()
-    reasons: "Reasons | HeatMaps | None" = None
+    explained: ExplainedFile | None = None
 
     @property
     def flagged(self) -> Truth:
@@ -224,21 +210,6 @@ def collect_findings(
         evaluation = evaluate(scores, truth, threshold=detector.threshold_, ks=())
         words = np.full(len(truth), None) if whole["kinds"] is None else whole["kinds"]
         kinds = measure_kinds(scores, truth, words, threshold=detector.threshold_, seen=seen_kinds)
-    reasons = detector.explain(worst.X, cases=None if cases is None else (cases.X, cases.labels))
-    id_name, names, p_values = source.id_name or "row", None if cases is None else cases.ids, whole["p_values"]
-    alarms = [
-        Alarm(
-            name=f"{id_name} {'' if name is None else name}",
-            score=score,
-            is_alarm=score > detector.threshold_,
-            is_anomaly=None if truth is None else bool(truth[row]),
-            p_value=None if p_values is None else float(p_values[row]),
-            cases=tuple(case.describe(names) for case in reasons.cases[number]) if reasons.cases else (),
-        )
-        for number, (name, score, row) in enumerate(
-            zip(worst.ids, worst.scores.tolist(), worst.rows.tolist(), strict=True)
-        )
-    ]
     return Findings(
         detector=detector,
         model_name=model_name,
@@ -248,11 +219,10 @@ def collect_findings(
         truth=truth,
         evaluation=evaluation,
         kinds=kinds,
-        p_values=p_values,
+        p_values=whole["p_values"],
         drift=None if monitor is None else monitor.report(),
         n_missing=n_missing,
-        alarms=alarms,
-        reasons=reasons,
+        explained=explain_worst(detector, worst, id_name=source.id_name or "row", cases=cases),
     )
 
 

@@ -9,8 +9,9 @@ from esad.core.markup import Element, break_at_underscores, new, render, table
 from esad.core.text import count_text, percent
 from esad.errors import InputError
 from esad.explain.reasons import HeatMaps, Reasons, cell_text
+from esad.report.explained import ExplainedFile
 from esad.report.figures import SvgAxes
-from esad.report.findings import Alarm, Findings
+from esad.report.findings import Findings
 from esad.report.style import CSS
 from esad.score.curves import precision_recall, roc
 from esad.score.displays import (
@@ -77,29 +78,37 @@ def _make_sections(found: Findings) -> Iterator[tuple[str, str, list[Element]]]:
 
 
 def _describe_alarms(found: Findings) -> list[Element]:
-    if found.reasons is None:
+    explained = found.explained
+    if explained is None:
         return [new("p", "No rows were explained.")]
     words = "A share is what a column adds to the score; expected is what the model makes of the other columns."
-    if isinstance(found.reasons, HeatMaps):
+    if isinstance(explained.reasons, HeatMaps):
         words = "As given, as the model expects it, and where the score comes from."
-        if not found.reasons.is_rebuilt:
+        if not explained.reasons.is_rebuilt:
             words = "As given, and where the score comes from."
-    return [new("p", words, class_="soft"), *(_describe_alarm(found, row, one) for row, one in enumerate(found.alarms))]
+    worst = range(len(explained.worst.ids))
+    return [new("p", words, class_="soft"), *(_describe_alarm(found, explained, number) for number in worst)]
 
 
-def _describe_alarm(found: Findings, row: int, alarm: Alarm) -> Element:
-    badges = [
-        new("span", "alarm" if alarm.is_alarm else "no alarm", class_=f"badge {'hit' if alarm.is_alarm else 'pass'}")
-    ]
-    if alarm.is_anomaly is not None:
-        kind = "anomaly" if alarm.is_anomaly else "normal"
-        badges.append(new("span", f"truth: {kind}", class_=f"badge {'hit' if alarm.is_anomaly else 'pass'}"))
-    score = f"score {alarm.score:.4g}" + ("" if alarm.p_value is None else f", p-value {alarm.p_value:.2g}")
-    head = new("header", new("h3", alarm.name), new("span", score, " ", *badges))
-    reasons = found.reasons
-    body = _draw_heat_map(reasons, row, alarm) if isinstance(reasons, HeatMaps) else _describe_columns(reasons, row)  # type: ignore[arg-type]
-    near = new("p", f"Nearest labelled: {'; '.join(alarm.cases)}.", class_="soft") if alarm.cases else None
+def _describe_alarm(found: Findings, explained: ExplainedFile, number: int) -> Element:
+    row, reasons, name = int(explained.worst.rows[number]), explained.reasons, explained.name(number)
+    badges = [_draw_badge(found.flagged[row], "alarm", "no alarm")]
+    if found.truth is not None:
+        badges.append(_draw_badge(found.truth[row], "truth: anomaly", "truth: normal"))
+    score = f"score {found.scores[row]:.4g}"
+    score += "" if found.p_values is None else f", p-value {found.p_values[row]:.2g}"
+    head = new("header", new("h3", name), new("span", score, " ", *badges))
+    if isinstance(reasons, HeatMaps):
+        body = _draw_heat_map(reasons, number, name)
+    else:
+        body = _describe_columns(reasons, number)
+    cases = explained.nearest_cases(number)
+    near = new("p", f"Nearest labelled: {'; '.join(cases)}.", class_="soft") if cases else None
     return new("article", head, body, near, class_="alarm")
+
+
+def _draw_badge(is_hit: bool, hit: str, other: str) -> Element:
+    return new("span", hit if is_hit else other, class_=f"badge {'hit' if is_hit else 'pass'}")
 
 
 def _describe_columns(reasons: Reasons, row: int) -> Element:
@@ -135,11 +144,11 @@ def _fold_text(text: str) -> Element | str:
     return new("details", new("summary", f"{text[:MAX_TEXT]} \N{HORIZONTAL ELLIPSIS} ", more), text[MAX_TEXT:])
 
 
-def _draw_heat_map(maps: HeatMaps, row: int, alarm: Alarm) -> Element:
+def _draw_heat_map(maps: HeatMaps, row: int, name: str) -> Element:
     from esad.explain.drawing import draw, to_data_uri
 
     expected = "as expected, " if maps.is_rebuilt else ""
-    return new("img", src=to_data_uri(draw(maps, row)), alt=f"{alarm.name}: as given, {expected}heat map")
+    return new("img", src=to_data_uri(draw(maps, row)), alt=f"{name}: as given, {expected}heat map")
 
 
 def _draw_tiles(found: Findings) -> Element:
