@@ -6,6 +6,7 @@ from esad import registry
 from esad.cli import inspect as inspect_command
 from esad.detectors.model_file import describe, load
 from esad.io.files import read_table
+from esad.methods.deep_sad import DeepSAD
 from esad.methods.esad import ESAD
 from esad.persist import bundle
 
@@ -164,9 +165,18 @@ def test_data_save_refuses_with_one_line(esad, tmp_path, monkeypatch, args, word
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.fixture
+def quick_demo(monkeypatch):
+    """Trainings of two epochs: the command is tested here, not the methods."""
+    small = {"n_epochs": 2, "pretrain_epochs": 2, "n_members": 1}
+    for method in (ESAD, DeepSAD):
+        usual = method.__init__.__kwdefaults__
+        quick = usual | {name: value for name, value in small.items() if name in usual}
+        monkeypatch.setattr(method.__init__, "__kwdefaults__", quick)
+
+
+@pytest.mark.usefixtures("quick_demo")
 def test_demo_trains_compares_and_leaves_working_files(esad, tmp_path, monkeypatch):
-    quick = ESAD.__init__.__kwdefaults__ | {"n_epochs": 2, "n_members": 1}
-    monkeypatch.setattr(ESAD.__init__, "__kwdefaults__", quick)
     monkeypatch.chdir(tmp_path)
     done = esad("demo")
     assert (done.code, done.err) == (0, "")
@@ -189,6 +199,7 @@ def test_demo_trains_compares_and_leaves_working_files(esad, tmp_path, monkeypat
         )
 
 
+@pytest.mark.usefixtures("quick_demo")
 @pytest.mark.parametrize(
     ("stopped", "words"),
     [
@@ -207,17 +218,14 @@ def test_demo_says_what_it_had_written_when_it_is_stopped(esad, tmp_path, monkey
     def interrupt(*args, **kwargs):
         raise KeyboardInterrupt
 
-    quick = ESAD.__init__.__kwdefaults__ | {"n_epochs": 2, "n_members": 1}
-    monkeypatch.setattr(ESAD.__init__, "__kwdefaults__", quick)
     monkeypatch.setattr(stopped, interrupt)
     monkeypatch.chdir(tmp_path)
     done = esad("demo", "--out", "d")
     assert (done.code, done.err) == (130, f"interrupted: {words}\n")
 
 
-def test_demo_json_and_a_folder_that_cannot_be(esad, tmp_path, monkeypatch):
-    quick = ESAD.__init__.__kwdefaults__ | {"n_epochs": 2, "n_members": 1}
-    monkeypatch.setattr(ESAD.__init__, "__kwdefaults__", quick)
+@pytest.mark.usefixtures("quick_demo")
+def test_demo_json_and_a_folder_that_cannot_be(esad, tmp_path):
     found = esad("demo", "--out", tmp_path / "d", "--json").json
     assert found["results"].keys() == {"esad", "deep_sad", "iforest"}
     (tmp_path / "file").write_text("")
