@@ -331,7 +331,7 @@ class TableFiles:
         """Names of the columns to read and of the label column, all of them in every file."""
         labels = () if label_column is None else (label_column,)
         names = tuple(name for name in self.names if name not in labels) if columns is None else tuple(columns)
-        first, others = self.files[0], dict[str, Path]()
+        first, known_first, others = self.files[0], set(self.names), dict[str, Path]()
         for file, given in self._names.items():
             known = set(given)
             lacking = [name for name in (*names, *labels) if name not in known]
@@ -342,7 +342,7 @@ class TableFiles:
                 )
             if lacking:
                 raise DataFileError(f"{str(file)!r} has no column {lacking[0]!r}, which {str(first)!r} has.")
-            others |= {name: file for name in given if name not in self.names}
+            others |= {name: file for name in given if name not in known_first}
         if others:
             name, file = next(iter(others.items()))
             message = f"Columns that {str(first)!r} does not have are left out: {name!r} of {str(file)!r}"
