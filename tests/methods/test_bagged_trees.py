@@ -82,6 +82,33 @@ def test_unseen_scores_are_those_of_a_walk_tree_by_tree():
     np.testing.assert_allclose(detector.training_scores_, wanted, atol=1e-12)
 
 
+def test_every_second_tree_sees_nothing_but_the_order_of_a_column():
+    X, y = planted()
+    known, stretched = y.astype(np.int8), np.exp(2 * X)
+    plain, other = (BaggedTreesModel(**SETTINGS).fit(rows, known, seed=0) for rows in (X, stretched))
+    used = np.unique(np.concatenate([np.concatenate(bag[:2]) for bag in plain._draw(known, 0)]))
+    values = [np.stack(list(model.trees.values(rows[used]))) for model, rows in ((plain, X), (other, stretched))]
+    np.testing.assert_array_equal(values[0][1::2], values[1][1::2])
+    assert (values[0][::2] != values[1][::2]).any(axis=1).all()
+
+
+def test_cuts_lie_between_the_values_of_their_column():
+    X, y = planted()
+    X[:, 3] = np.round(X[:, 3])  # few values, many rows each
+    arrays = BaggedTreesModel(**SETTINGS).fit(X, y.astype(np.int8), seed=0).trees.arrays
+    inner = arrays["left"] != np.arange(arrays["left"].shape[1])
+    for column, values in enumerate(np.sort(X.astype(np.float32), axis=0).T):
+        cuts = arrays["cut"][inner & (arrays["feature"] == column)]
+        assert len(cuts) and ((values[0] <= cuts) & (cuts < values[-1])).all()
+
+
+def test_with_few_anomalies_no_tree_sees_ranks():
+    X, y = planted(n_known=5)
+    known = y.astype(np.int8)
+    each = [BaggedTreesModel(**SETTINGS, with_ranks=some).fit(X, known, seed=0).score(X) for some in (True, False)]
+    np.testing.assert_array_equal(*each)
+
+
 def test_hidden_anomalies_are_found_and_isolation_forest_does_not_find_them(fitted):
     detector, _, _ = fitted
     X, _ = planted(seed=1)

@@ -1,7 +1,8 @@
 r"""Bagged trees: known anomalies against small draws of the other rows, many times (Mordelet & Vert 2014).
 
     D_t   = P_t + U_t + N_t                                                                             Eq. (1)
-    f_t   = extremely randomised tree, grown on D_t with the weight |U_t + N_t| / |P_t| for anomalies       Eq. (2)
+    f_t   = extremely randomised tree, grown on D_t with the weight |U_t + N_t| / |P_t| for anomalies;      Eq. (2)
+            for every second t on the ranks of its columns, whose cuts become values again
     S(x)  = 1/T sum_t f_t(x)                                                                            Eq. (3)
     S_oob(x_i) = mean of f_t(x_i) over the trees with x_i not in D_t                                      Eq. (4)
 
@@ -15,7 +16,10 @@ N_t        known normal rows; as many as were asked for of the unlabelled ones a
 f_t(v)     weighted share of anomalies among the rows of D_t that reach the node v; f_t(x) that of x's leaf
 =========  ==========================================================================================
 
-Hidden anomalies among the unlabelled rows do little harm: a small draw has few of them, and each draw others. Eq. (5)
+Hidden anomalies among the unlabelled rows do little harm: a small draw has few of them, and each draw others. Cuts are
+drawn evenly between the ends of a column, where few far values leave most of it uncut. Ranks have no far values, but do
+not tell near from far either. So half of the trees see ranks, where six anomalies are known or more; a cut between two
+ranks is one between their values, and a tree that has grown is a tree like the others. Eq. (5)
 gives the reasons: a step belongs to the column that is cut at v (Saabas 2014), so that shares add up exactly.
 `esad.solvers.trees` draws the bags and grows the trees.
 """

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Final, Self
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.stats import rankdata
 from sklearn.ensemble import IsolationForest as _Forest
 from sklearn.tree import ExtraTreeRegressor
 from torch import Tensor, nn
@@ -57,6 +58,17 @@ class Trees:
             arrays["right"][row, here] = np.where(leaf, here, tree.children_right)
             arrays["value"][row, here] = value
         return cls(arrays, trees)
+
+    def cut_at_values(self, which: slice, values: Rows, ranks: NDArray[np.float32]) -> Self:
+        """The trees once more, with those of `which`, which were grown on the `ranks` of `values`, cut at values."""
+        cuts, features = self.arrays["cut"].copy(), self.arrays["feature"][which]
+        is_inner = self.arrays["left"][which] != np.arange(cuts.shape[1])
+        for column in range(values.shape[1]):
+            here = is_inner & (features == column)
+            places = np.sort(ranks[:, column]), np.sort(values[:, column])
+            cuts[which][here] = np.interp(cuts[which][here], *places)
+        arrays = self.arrays | {"cut": cuts}
+        return type(self)(arrays, _to_sklearn(arrays, values.shape[1]))
 
     @classmethod
     def from_arrays(cls, arrays: Arrays, *, n_features: int) -> Self:
@@ -273,7 +285,7 @@ def _find_depths(tree: Any) -> NDArray[np.float64]:
 Numbers = NDArray[np.intp]
 
 BAG_SHARE: Final = 2 / 3  # of the known anomalies, and of the unlabelled rows at most, in a bag
-MIN_ANOMALIES: Final = 6  # with fewer, every bag has all of them
+MIN_ANOMALIES: Final = 6  # with fewer, every bag has all of them, and no tree sees ranks
 MAX_ANOMALIES: Final = 1024  # in a bag: more trees learn more than larger ones
 GROWN_DEPTH: Final = 64
 
@@ -286,11 +298,21 @@ class BaggedTreesModel(RowModel):
     trees : Trees
     out_of_bag : ndarray, (n,)
         After `fit`: scores of the training rows by the trees that have not seen them, NaN where all have.
+    importances : ndarray, (columns,)
+        After `fit`: what share of the impurity the cuts at each column take away; the sum is 1.
     """
 
     jumps: ClassVar[bool] = True
 
-    def __init__(self, *, n_trees: int, unlabelled_ratio: float, min_unlabelled: int, max_features: float) -> None:
+    def __init__(
+        self,
+        *,
+        n_trees: int,
+        unlabelled_ratio: float,
+        min_unlabelled: int,
+        max_features: float,
+        with_ranks: bool = True,
+    ) -> None:
         for name, value in {"n_trees": n_trees, "min_unlabelled": min_unlabelled}.items():
             if not is_whole(value):
                 raise InputError(f"`{name}` must be a whole number above 0. Got {value!r}.")
@@ -300,20 +322,29 @@ class BaggedTreesModel(RowModel):
             raise InputError(f"`max_features` must be a share above 0, at most 1. Got {max_features!r}.")
         self.n_trees, self.min_unlabelled = int(n_trees), int(min_unlabelled)
         self.unlabelled_ratio, self.max_features = float(unlabelled_ratio), float(max_features)
+        self.with_ranks = with_ranks
 
     def fit(self, rows: Rows, y: NDArray[np.int8], *, seed: int) -> Self:
         """Grow the trees of Eqs. (1) and (2), and score every row by those without it, Eq. (4)."""
-        bags, grown = [], []
-        for anomalies, others, own_seed in self._draw(y, seed):
-            bag = np.concatenate([anomalies, others])
+        drawn = list(self._draw(y, seed))
+        bags = [np.concatenate([anomalies, others]) for anomalies, others, _ in drawn]
+        used = np.unique(np.concatenate(bags))
+        values = np.ascontiguousarray(rows[used], dtype=np.float32)
+        with_ranks = self.with_ranks and np.count_nonzero(y == labels.ANOMALY) >= MIN_ANOMALIES
+        ranks = rankdata(values, axis=0).astype(np.float32) if with_ranks else values
+        grown = []
+        for number, (bag, (anomalies, others, own_seed)) in enumerate(zip(bags, drawn, strict=True)):
             is_anomaly = (np.arange(len(bag)) < len(anomalies)).astype(np.float64)
             weight = np.where(is_anomaly, max(1, len(others)) / len(anomalies), 1.0)
             # for two classes the squared error cuts where Gini's index does, and is quicker
             tree = ExtraTreeRegressor(max_features=self.max_features, max_depth=GROWN_DEPTH, random_state=own_seed)
-            X = np.ascontiguousarray(rows[bag], dtype=np.float32)
+            X = (ranks if number % 2 else values)[np.searchsorted(used, bag)]
             grown.append(tree.fit(X, is_anomaly, sample_weight=weight, check_input=False).tree_)
-            bags.append(bag)
         self.trees = Trees.from_sklearn(grown, [tree.value[:, 0, 0] for tree in grown])
+        if with_ranks:
+            self.trees = self.trees.cut_at_values(slice(1, None, 2), values, ranks)
+        taken = np.sum([tree.compute_feature_importances() for tree in grown], axis=0)
+        self.importances = taken / taken.sum() if taken.sum() > 0 else np.full(len(taken), 1 / len(taken))
         self.out_of_bag = _out_of_bag_mean(self.trees, rows, bags)
         return self
 
@@ -339,11 +370,6 @@ class BaggedTreesModel(RowModel):
     def score(self, rows: Rows) -> Scores:
         """Eq. (3)."""
         return self.trees.mean(rows)
-
-    def importances(self) -> NDArray[np.float64]:
-        """What share of the impurity the cuts at each column take away, after `fit`, (columns,); the sum is 1."""
-        total = np.sum([tree.compute_feature_importances() for tree in self.trees.sklearn_trees], axis=0)
-        return np.asarray(total / total.sum()) if total.sum() > 0 else np.full(len(total), 1 / len(total))
 
     def module(self) -> nn.Module:
         """Eq. (3) as a torch module."""
