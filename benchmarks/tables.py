@@ -219,10 +219,20 @@ def summarise(store: Store, options: argparse.Namespace) -> Iterator[Run]:
                 line: Run = {"labels": labels, "collection": collection, "method": method, "n": len(own["auc"])}
                 line |= {m: float(np.mean(list(values.values()))) if values else np.nan for m, values in own.items()}
                 for measure in ("auc", "ap"):
-                    other = by_table(store, options.against, labels, wanted, measure)
-                    both = sorted(own[measure].keys() & other.keys())
-                    line[f"{measure}_paired"] = paired([own[measure][one] - other[one] for one in both])
+                    line[f"{measure}_paired"] = paired(
+                        differences(store, method, options.against, labels, wanted, measure)
+                    )
                 yield line
+
+
+def differences(store: Store, method: str, other: str, labels: str, tables: Sequence[str], measure: str) -> list[float]:
+    """By how much a method is ahead of another on every table, mean over the seeds that both were run with."""
+    found: dict[str, list[float]] = {}
+    for (its_method, table, seed, its_labels), run in store.runs.items():
+        beside = store.runs.get((other, table, seed, labels))
+        if (its_method, its_labels) == (method, labels) and table in tables and beside is not None:
+            found.setdefault(table, []).append(run[measure] - beside[measure])
+    return [float(np.mean(found[table])) for table in sorted(found)]
 
 
 def paired(differences: Sequence[float]) -> Run | None:

@@ -20,7 +20,7 @@ PAGES = (ROOT / "README.md", ROOT / "docs" / "benchmarks.md")
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
 from runs import RESULTS, mean_and_error  # noqa: E402  # the benchmarks are scripts, not a package
-from tables import FOLDER, Store, by_table, paired, part_of  # noqa: E402
+from tables import FOLDER, Store, by_table, differences, paired, part_of  # noqa: E402
 
 # What is compared, and what each has.
 METHODS = {
@@ -91,16 +91,15 @@ def both(method: str, labels: str, tables: Sequence[str]) -> str:
     return text if len(found[0]) == n_known else f"{text} ({len(found[0])} tables)"
 
 
-def n_seeds(method: str, labels: str = "1%") -> str:
-    """How many seeds every table has."""
-    runs = [run for run in STORE.runs.values() if (run["method"], run["labels"]) == (method, labels)]
-    return str(len({run["seed"] for run in runs}))
+def n_seeds(*methods: str, labels: str = "1%") -> str:
+    """How many seeds every table has, with each of some methods."""
+    seeds = [{seed for one, _, seed, its in STORE.runs if (one, its) == (method, labels)} for method in methods]
+    return str(len(set.intersection(*seeds)))
 
 
 def ahead(method: str, labels: str, measure: str, *, of: str = "committee") -> str:
     """By how much a method is beaten over all tables, with a 95 % interval and tables won and lost."""
-    mine, other = means(of, labels, measure), means(method, labels, measure)
-    found = paired([mine[table] - other[table] for table in sorted(mine.keys() & other.keys())])
+    found = paired(differences(STORE, of, method, labels, [table for some in ALL.values() for table in some], measure))
     if method == of or found is None:
         return ""
     return f"{found['mean']:+.2f} ± {found['half']:.2f} ({found['won']} : {found['lost']})"
@@ -137,7 +136,7 @@ def tables_paired() -> str:
         [
             METHODS[method][0],
             LABELS[labels],
-            n_seeds(method, labels),
+            n_seeds(method, "committee", labels=labels),
             *(ahead(method, labels, m) for m in ("auc", "ap")),
         ]
         for labels in LABELS
