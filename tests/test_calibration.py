@@ -7,7 +7,9 @@ from support import methods, small_labels, tiny
 
 import esad
 from esad import IsolationForest
+from esad.detectors.deep import DeepDetector
 from esad.errors import InputError
+from esad.preprocess.inputs import Inputs
 from esad.score.splits import draw_calibration
 
 
@@ -94,6 +96,17 @@ def test_known_anomalies_are_left_out_and_hidden_ones_can_be_cut_off():
     assert forest.calibrate(pollution_ratio=0.1).calibration_.n_rows == 162
 
 
+def counted(method, calls, n_rows):
+    """A method that notes its name whenever it is called with so many rows."""
+
+    def called(self, rows, *args, **kwargs):
+        if (rows.n_rows if hasattr(rows, "n_rows") else len(rows)) == n_rows:
+            calls.append(method.__name__)
+        return method(self, rows, *args, **kwargs)
+
+    return called
+
+
 class TestCross:
     """Nothing is held out: training rows are compared member by member."""
 
@@ -118,6 +131,18 @@ class TestCross:
         detector = tiny(name).fit(*rows).calibrate(alpha=0.5)
         assert detector.calibration_.kind == "cross"
         assert ((detector.p_value(rows[0]) > 0) & (detector.p_value(rows[0]) <= 1)).all()
+
+    @pytest.mark.parametrize("name", ["esad", "committee", "deep_svdd", "ocsvm", "iforest_hybrid"])
+    def test_scores_and_p_values_of_rows_come_from_one_pass(self, name, rows, monkeypatch):
+        X, y = rows
+        detector = tiny(name).fit(X, y).calibrate()
+        wanted = detector.anomaly_score(X), detector.p_value(X)
+        passes = []
+        for owner, method in ((Inputs, "rows_of"), (DeepDetector, "_each_block")):
+            monkeypatch.setattr(owner, method, counted(getattr(owner, method), passes, len(X)))
+        for found, expected in zip(detector.score_with_p_values(X), wanted, strict=True):
+            np.testing.assert_array_equal(found, expected)
+        assert sorted(passes) == sorted(set(passes))
 
     def test_the_level_is_about_the_one_asked_for(self):
         rng = np.random.default_rng(5)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -122,10 +122,7 @@ class CommitteeDetector(Detector):
         numbers = [own.unseen_by for own in found.values() if own.unseen_by is not None]
         unseen_by = np.where(unseen, np.maximum.reduce(numbers), -1) if numbers else None  # a single member is number 0
         members = {name: own.total[None] if own.by_member is None else own.by_member for name, own in found.items()}
-        total: Scores = np.sum(
-            [own.mean(axis=0) for own in self._on_one_scale(members).values()], axis=0, dtype=np.float64
-        )
-        return TrainingScores(total, held_out, unseen_by, unseen)
+        return TrainingScores(_mean_total(self._on_one_scale(members).values()), held_out, unseen_by, unseen)
 
     # ------------------------------------------------------------------ score
 
@@ -142,10 +139,11 @@ class CommitteeDetector(Detector):
             return self._only._contributions(rows)
         return {name: own.mean(axis=0) for name, own in self._by_member(rows).items()}
 
-    def _member_scores(self, rows: Rows) -> Scores:
+    def _score_members(self, rows: Rows) -> tuple[Scores, Scores]:
         if not self.scales_:
-            return self._only._member_scores(rows)
-        return np.asarray(sum(self._by_member(rows).values()))  # a judge without members counts for each
+            return self._only._score_members(rows)
+        by_member = list(self._by_member(rows).values())  # a judge without members counts for each
+        return _mean_total(by_member), np.asarray(sum(by_member))
 
     @property
     def _only(self) -> Detector:
@@ -222,6 +220,12 @@ class CommitteeDetector(Detector):
             raise ModelFileError("its judges are not those of a committee")
         if len(self.scales_) != (len(self.judges_) if len(self.judges_) > 1 else 0):
             raise ModelFileError("its judges lack a common scale")
+
+
+def _mean_total(terms: Iterable[Scores]) -> Scores:
+    """The sum of terms, each the mean of its members, (members, n)."""
+    total: Scores = np.sum([own.mean(axis=0) for own in terms], axis=0, dtype=np.float64)
+    return total
 
 
 _SCALE = "scale."  # what the names of a scale's arrays begin with in a model file

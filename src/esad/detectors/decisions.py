@@ -156,7 +156,12 @@ found (95 %: 69 % to 100 %)
 
     def _member_scores(self, rows: Rows) -> Scores:
         """Scores by each member that may leave rows out of its training, (members, n)."""
-        return self.score_rows(rows)[None]
+        return self._score_members(rows)[1]
+
+    def _score_members(self, rows: Rows) -> tuple[Scores, Scores]:
+        """The scores, (n,), and those by each member, (members, n)."""
+        scores = self.score_rows(rows)
+        return scores, scores[None]
 
     # ------------------------------------------------------------------ threshold
 
@@ -314,9 +319,23 @@ found (95 %: 69 % to 100 %)
         Needs a calibration: `fit(..., calibration_ratio=)` or `calibrate`. Of new rows that are exchangeable with the
         calibration rows, a share of at most alpha has a p-value of at most alpha.
         """
-        rows = self.rows_of(X)
-        calibration = self._calibration()
-        return calibration.p_values(self._member_scores(rows) if calibration.is_cross else self.score_rows(rows))
+        check_is_fitted(self)
+        if self.calibration_ is None:
+            raise InputError(
+                "p-values need a calibration, and this detector has none. Fit with calibration_ratio=, or call "
+                "calibrate(X) with normal rows that training has not seen."
+            )
+        p_values = self.score_with_p_values(X)[1]
+        assert p_values is not None
+        return p_values
+
+    def score_with_p_values(self, X: Any) -> tuple[Scores, Scores | None]:
+        """`anomaly_score` and, where there is a calibration, `p_value` of the same rows, in one pass."""
+        rows, calibration = self.rows_of(X), self.calibration_
+        if calibration is None:
+            return self.score_rows(rows), None
+        scores, by_member = self._score_members(rows) if calibration.is_cross else (self.score_rows(rows), None)
+        return scores, calibration.p_values(scores if by_member is None else by_member)
 
     @property
     def predict_proba(self) -> Callable[[Any], Scores]:
@@ -346,16 +365,9 @@ found (95 %: 69 % to 100 %)
         return self._probabilities
 
     def _probabilities(self, X: Any) -> Scores:
-        anomalous = self._calibration().probabilities(self.anomaly_score(X))
+        assert self.calibration_ is not None  # `predict_proba` has looked
+        anomalous = self.calibration_.probabilities(self.anomaly_score(X))
         return np.stack([anomalous, 1 - anomalous], axis=1)
-
-    def _calibration(self) -> Calibration:
-        if self.calibration_ is None:
-            raise InputError(
-                "p-values need a calibration, and this detector has none. Fit with calibration_ratio=, or call "
-                "calibrate(X) with normal rows that training has not seen."
-            )
-        return self.calibration_
 
     # ------------------------------------------------------------------ drift
 

@@ -163,10 +163,7 @@ class DeepDetector(Detector):
         terms = self._raw_terms(rows)
         reference = torch.from_numpy(reference_rows(y)).to(device)
         self.objective_.calibrate({name: term[:, reference] for name, term in terms.items()})
-        contributions = self.objective_.contributions(terms)
-        by_member = _by_member(contributions)
-        means = {name: _over_members(part) for name, part in contributions.items()}
-        total = np.sum(list(self._exact_near_zero(rows, means).values()), axis=0)
+        total, by_member = self._join_terms(rows, terms)
         unseen = (unseen_by >= 0) & (unseen_by < len(by_member))
         if not unseen.any():
             return TrainingScores(total, total, by_member=by_member)
@@ -183,6 +180,16 @@ class DeepDetector(Detector):
 
     def _member_scores(self, rows: Rows) -> Scores:
         return _by_member(self.objective_.contributions(self._raw_terms(self.network_rows(rows))))
+
+    def _score_members(self, rows: Rows) -> tuple[Scores, Scores]:
+        rows = self.network_rows(rows)
+        return self._join_terms(rows, self._raw_terms(rows))
+
+    def _join_terms(self, rows: Rows, terms: dict[str, Tensor]) -> tuple[Scores, Scores]:
+        """The score by all members, (n,), and by each, (members, n), of raw terms."""
+        contributions = self.objective_.contributions(terms)
+        means = {name: _over_members(part) for name, part in contributions.items()}
+        return np.sum(list(self._exact_near_zero(rows, means).values()), axis=0), _by_member(contributions)
 
     def _repeat_members(self, n_members: int) -> Self:
         """A copy with more members, of the same kinds over and over, once `_phases` has settled the kinds."""

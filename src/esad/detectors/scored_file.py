@@ -66,8 +66,7 @@ class AlarmRule:
     >>> X = np.random.default_rng(0).normal(size=(400, 3))
     >>> forest = IsolationForest(random_state=0).fit(X, calibration_ratio=0.5)
     >>> rule = AlarmRule.of(forest, alpha=0.05)
-    >>> scores = forest.anomaly_score(X)
-    >>> bool(rule.flags(scores, rule.p_values(forest, X, scores)).mean() < 0.1), rule.describe(3)
+    >>> bool(rule.flags(*forest.score_with_p_values(X)).mean() < 0.1), rule.describe(3)
     (True, 'with a p-value of at most 0.05')
     """
 
@@ -107,12 +106,6 @@ class AlarmRule:
             n_by_rank += np.bincount(self.ranks(some), minlength=len(n_by_rank))
         rule = replace(self, last_rank=self.calibration.last_discovery(n_by_rank, self.fdr))
         return rule, int(n_by_rank.sum())
-
-    def p_values(self, detector: "Detector", X: Any, scores: Scores) -> Scores | None:
-        """p-values of scored rows; None without a calibration."""
-        if self.calibration is None:
-            return None
-        return detector.p_value(X) if self.calibration.is_cross else self.calibration.p_values(scores)
 
     def flags(self, scores: Scores, p_values: Scores | None) -> NDArray[np.bool_]:
         """Which rows are alarms."""
@@ -396,9 +389,8 @@ def score_source(
         n_before = None
         if rule.fdr is not None:  # how small p-values must be, all of them tell
             blocks = score_blocks(detector, source, on_progress, word="counting")
-            rule, n_before = rule.for_file(rule.p_values(detector, X, scores) for _, X, scores in blocks)
-        for block, X, scores in score_blocks(detector, source, on_progress):
-            p_values = rule.p_values(detector, X, scores)
+            rule, n_before = rule.for_file(p_values for *_, p_values in blocks)
+        for block, X, scores, p_values in score_blocks(detector, source, on_progress):
             flagged = rule.flags(scores, p_values)
             if writer is not None and block.cells is not None:
                 reasons = _main_reasons(detector, block.X, flagged)
@@ -448,12 +440,12 @@ def _main_reasons(detector: "Detector", X: Any, flagged: NDArray[np.bool_]) -> l
 
 def score_blocks(
     detector: "Detector", source: Source, on_progress: OnProgress | None = None, *, word: str = "scoring"
-) -> Iterator[tuple[Block, Any, Scores]]:
-    """Every block, its rows as a model takes them, their cells parsed once for all uses, and their scores."""
+) -> Iterator[tuple[Block, Any, Scores, Scores | None]]:
+    """Every block, its rows as a model takes them, their cells parsed once for all uses, their scores and p-values."""
     n_done = 0
     for block in source:
         X = read_rows(block.X)
-        yield block, X, detector.anomaly_score(X)
+        yield block, X, *detector.score_with_p_values(X)
         n_done += block.n_rows
         if on_progress is not None:
             on_progress(word, block.n_rows, round(n_done / block.share) if block.share else source.n_rows)
@@ -463,7 +455,7 @@ def score_all(
     detector: "Detector", source: Source, on_progress: OnProgress | None = None
 ) -> tuple[Scores, NDArray[np.object_] | None]:
     """Scores of all rows, and what the file says of each; None where it says nothing."""
-    scored = [(scores, block.truth) for block, _, scores in score_blocks(detector, source, on_progress)]
+    scored = [(scores, block.truth) for block, _, scores, _ in score_blocks(detector, source, on_progress)]
     return np.concatenate([scores for scores, _ in scored]), join_truth(truth for _, truth in scored)
 
 

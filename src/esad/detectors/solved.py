@@ -141,6 +141,9 @@ class HybridDetector(SolvedDetector, StandardDetector):
     def _member_scores(self, rows: Rows) -> Scores:
         return self.score_rows(rows)[None]
 
+    def _score_members(self, rows: Rows) -> tuple[Scores, Scores]:
+        return Detector._score_members(self, rows)
+
     def _attribute(self, rows: Rows, expected: Rows) -> Attribution:
         return Detector._attribute(self, rows, expected)  # the solved model has no gradient
 

@@ -122,7 +122,7 @@ def explain_file(
     """
     source = open_source(data, detector, id_column=id_column, reading=reading, on_remark=on_remark)
     worst = Worst(top)
-    for block, _, scores in score_blocks(detector, source, on_progress):
+    for block, _, scores, _ in score_blocks(detector, source, on_progress):
         worst.add(block, scores)
     return explain_worst(detector, worst, id_name=source.id_name or "row", cases=cases)
 

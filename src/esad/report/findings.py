@@ -184,16 +184,16 @@ def collect_findings(
         reading=reading,
         on_remark=on_remark,
     )
-    worst, monitor, is_calibrated = Worst(top), detector.drift_monitor(), detector.calibration_ is not None
+    worst, monitor = Worst(top), detector.drift_monitor()
     parts: dict[str, list[Any]] = {"scores": [], "p_values": [], "words": [], "kinds": []}
     n_missing: dict[str, int] = {}
-    for block, X, some in score_blocks(detector, source, on_progress):
+    for block, X, some, p_some in score_blocks(detector, source, on_progress):
         worst.add(block, some)
         if monitor is not None:
             monitor.add(X, some)
         is_table = detector.inputs_.kind == "table"
-        found = {"scores": some, "words": block.truth, "kinds": block.kinds if is_table else _folder_kinds(block)}
-        found["p_values"] = detector.p_value(X) if is_calibrated else None
+        kinds_here = block.kinds if is_table else _folder_kinds(block)
+        found = {"scores": some, "p_values": p_some, "words": block.truth, "kinds": kinds_here}
         for name, values in found.items():
             if values is not None:
                 parts[name].append(np.asarray(values, dtype=None if name in ("scores", "p_values") else object))

@@ -45,12 +45,10 @@ class Ranking:
         """Score all rows; p-values where the detector is calibrated."""
         n_rows = len(X)
         size = BLOCK if isinstance(X, np.ndarray) else n_rows  # preprocessed pictures are large
-        blocks = [X[first : first + size] for first in range(0, n_rows, size)]
-        scores = np.concatenate([detector.anomaly_score(block) for block in blocks])
-        p_values = None
-        if detector.calibration_ is not None:
-            p_values = np.concatenate([detector.p_value(block) for block in blocks])
-        return cls(detector, scores, p_values)
+        found = [detector.score_with_p_values(X[first : first + size]) for first in range(0, n_rows, size)]
+        p_values = [own for _, own in found if own is not None]
+        scores = np.concatenate([own for own, _ in found])
+        return cls(detector, scores, np.concatenate(p_values) if p_values else None)
 
     @cached_property
     def order(self) -> NDArray[np.intp]:

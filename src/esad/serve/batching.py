@@ -11,7 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 from numpy.typing import NDArray
 
-from esad.detectors.scored_file import AlarmRule
 from esad.serve.bodies import RequestRows
 from esad.serve.fair_queue import FairQueue
 from esad.serve.metrics import Metrics
@@ -132,8 +131,7 @@ def _score_batch(batch: Sequence[RequestRows]) -> Sequence[RowScores | Exception
 def _run_pass(batch: Sequence[RequestRows]) -> list[RowScores]:
     X = batch[0].X if len(batch) == 1 else _join([rows.X for rows in batch])
     detector = batch[0].served.detector
-    scores = detector.anomaly_score(X)
-    p_values = AlarmRule(detector.threshold_, detector.calibration_).p_values(detector, X, scores)
+    scores, p_values = detector.score_with_p_values(X)
     ends = np.cumsum([rows.n_rows for rows in batch])[:-1]
     parts = [None] * len(batch) if p_values is None else np.split(p_values, ends)
     return list(zip(np.split(scores, ends), parts, strict=True))
