@@ -11,7 +11,7 @@ from esad import ESAD, registry
 from esad.cli.app import run
 from esad.datasets import scenario
 from esad.detectors import streaming
-from esad.detectors.streaming import Portion, Refill, Survey
+from esad.detectors.streaming import Portion, StreamRefill, Survey
 from esad.errors import DataFileError, InputError, LabelError
 from esad.io.stream import open_stream
 from esad.persist.checkpoint import Checkpoint
@@ -57,7 +57,7 @@ def test_longer_fits_draw_every_row_of_csv_too(csv_parts, small_buffer):
     survey = Survey.of(open_stream(csv_parts, label_column="label"), seed=0)
     portion = Portion.of(survey, survey.inputs(scaling="standard"), n_calibration=0)
     x = torch.from_numpy(portion.rows.copy())
-    refill, seen = Refill(portion, x), set()
+    refill, seen = StreamRefill(portion, x), set()
     for _ in range(2 * -(-portion.n_unlabelled // portion.n_slots)):
         refill()
         seen |= {row.tobytes() for row in x[: portion.n_slots].numpy()}
@@ -125,7 +125,7 @@ def test_rows_that_were_held_out_are_never_trained_on(parts, small_buffer):
     kept = {row.tobytes() for row in portion.scored[portion.scored_y == 0]}
     kept |= {row.tobytes() for row in portion.rows[portion.n_slots :]}
     x = torch.from_numpy(portion.rows.copy())
-    refill, seen = Refill(portion, x), set()
+    refill, seen = StreamRefill(portion, x), set()
     for _ in range(2 * -(-portion.n_unlabelled // portion.n_slots)):
         seen |= {row.tobytes() for row in x[: portion.n_slots].numpy()}
         refill()

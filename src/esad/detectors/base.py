@@ -13,7 +13,7 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import narwhals as nw
 import numpy as np
@@ -28,11 +28,13 @@ from esad.core.arguments import is_auto
 from esad.core.random import seed_from
 from esad.detectors import model_file
 from esad.detectors.decisions import Decider, Scores, TrainingScores
+from esad.detectors.streaming import Portion, Survey
 from esad.errors import InputError, LabelError
 from esad.explain.attribution import Attribution, number_patches, occlude_units
 from esad.explain.cases import Cases
 from esad.explain.reasons import HeatMaps, Reasons
 from esad.io.checks import check_texts
+from esad.io.stream import Stream
 from esad.preprocess.inputs import Inputs, Rows, read, reference_rows
 from esad.score.conformal import Calibration
 from esad.score.splits import draw_calibration
@@ -40,10 +42,6 @@ from esad.score.threshold import Threshold, keep_among_scores
 from esad.table.profile import MAX_ROWS, Profile, profiled_rows
 from esad.table.table import Schema, Table, take_rows
 from esad.train.callbacks import Callback
-
-if TYPE_CHECKING:
-    from esad.detectors.streaming import Portion, Survey
-    from esad.io.stream import Stream
 
 __all__ = ["Detector", "Scores", "State", "TrainingScores"]
 
@@ -187,8 +185,6 @@ class Detector(Decider, OutlierMixin, BaseEstimator):  # type: ignore[misc]  # s
         >>> detector.label_counts_.n_unlabelled
         500
         """
-        from esad.detectors.streaming import Portion, Survey  # only here: arrays need no pyarrow
-
         self._forget()
         self.check_stream()
         survey = source if isinstance(source, Survey) else Survey.of(source, seed=seed_from(self.random_state))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -15,14 +15,12 @@ from torch import Tensor, nn
 from esad import labels
 from esad.detectors.base import Detector, Scores, State, TrainingScores
 from esad.detectors.deep import DeepDetector
+from esad.detectors.streaming import Portion
 from esad.errors import ModelFileError
 from esad.explain.attribution import Attribution
 from esad.preprocess.inputs import Rows
 from esad.score.surprisal import Surprisal, SurprisalModule
 from esad.train.callbacks import Callback
-
-if TYPE_CHECKING:
-    from esad.detectors.streaming import Portion
 
 __all__ = ["CommitteeDetector"]
 

@@ -10,7 +10,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -21,6 +21,7 @@ from esad.core import processes
 from esad.core.arguments import is_auto, is_whole
 from esad.core.random import seed_from
 from esad.detectors.base import Detector, Scores, State, TrainingScores
+from esad.detectors.streaming import Portion, StreamRefill
 from esad.errors import InputError
 from esad.explain.attribution import Attribution
 from esad.explain.network import NetworkExplainer
@@ -34,9 +35,6 @@ from esad.train.loop import Phase, Settings, place_objective, train_phases
 from esad.train.objective import HELD_OUT, Objective, Refill, RowPool, Scorer
 from esad.train.progress import show_progress
 from esad.train.runtime import dtype_of, resolve_device, score_blocks
-
-if TYPE_CHECKING:
-    from esad.detectors.streaming import Portion
 
 __all__ = ["DeepDetector", "Phase"]
 
@@ -138,15 +136,13 @@ class DeepDetector(Detector):
 
     def _fit_portion(self, portion: Portion, callbacks: Sequence[Callback]) -> TrainingScores:
         """Train on a stream, and score rows that the training has not seen."""
-        from esad.detectors.streaming import Refill  # only here: arrays need no pyarrow
-
         device, dtype = resolve_device(self.device), dtype_of(self.precision)
         self.seed_ = seed_from(self.random_state)
         x = torch.from_numpy(portion.rows).to(device, dtype)
         phases = self._phases(portion.rows, portion.y, device)
         refill = None
         if not portion.is_whole:
-            refill = Refill(portion, x)
+            refill = StreamRefill(portion, x)
             if not is_auto(getattr(self, "n_epochs", "auto")):  # epochs are passes over all rows
                 phases = [_lengthened(phase, portion.n_unlabelled / portion.n_slots) for phase in phases]
         nobody = np.full(len(portion.y), -1)

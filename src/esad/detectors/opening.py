@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from esad.core.text import hint, list_text
+from esad.detectors.base import Detector
 from esad.errors import DataFileError, InputError, SchemaError
 from esad.io import checks
 from esad.io.checks import OnRemark, Remark
@@ -21,9 +22,6 @@ from esad.io.files import TableFiles, find_tables
 from esad.io.notes import Notes, check_column
 from esad.io.picture_folder import Broken, open_folder
 from esad.io.pictures import is_picture
-
-if TYPE_CHECKING:
-    from esad.detectors.base import Detector
 
 __all__ = ["Block", "Source", "check_unknown", "join_truth", "open_source", "plain_id"]
 
@@ -93,7 +91,7 @@ class Source:
 
 def open_source(
     path: _Path,
-    detector: "Detector",
+    detector: Detector,
     *,
     labels_csv: _Path | None = None,
     reading: Reading | None = None,
@@ -147,7 +145,7 @@ def open_source(
     return Source(read, "file", broken=broken)
 
 
-def _check_kind(path: _Path, detector: "Detector") -> None:
+def _check_kind(path: _Path, detector: Detector) -> None:
     """Refuse a folder or a picture for a model of a table, and a file that is no picture for one of pictures."""
     is_table, what = detector.inputs_.kind == "table", "picture" if is_picture(path) else "file"
     what = "folder" if os.path.isdir(path) else what
@@ -164,7 +162,7 @@ def _check_kind(path: _Path, detector: "Detector") -> None:
 
 def _open_table(
     data: TableFiles,
-    detector: "Detector",
+    detector: Detector,
     *,
     id_column: str | None = None,
     truth_column: str | None = None,
@@ -233,7 +231,7 @@ def _open_table(
     )
 
 
-def _divide_columns(data: TableFiles, detector: "Detector", aside: Iterable[str | None]) -> tuple[list[str], list[str]]:
+def _divide_columns(data: TableFiles, detector: Detector, aside: Iterable[str | None]) -> tuple[list[str], list[str]]:
     """The columns of a file that the model takes, and those that nothing explains; `aside` are known to be neither."""
     schema, names, others = detector.inputs_.schema, data.names, set(aside)
     assert schema is not None  # the model takes tables

@@ -6,15 +6,17 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from esad.core.arguments import check_share
+from esad.detectors.base import Detector
 from esad.detectors.model_file import load
 from esad.detectors.opening import Block, Source, join_truth, open_source, plain_id
 from esad.errors import DataFileError, InputError
+from esad.explain.reasons import MAX_TEXT, Reasons, cell_text
 from esad.io import checks
 from esad.io.checks import OnProgress, OnRemark, Remark
 from esad.io.dialect import Reading
@@ -23,11 +25,8 @@ from esad.io.scores import ScoreWriter
 from esad.preprocess.inputs import read as read_rows
 from esad.score.conformal import Calibration
 from esad.score.drift import LEVEL, Drift
+from esad.score.threshold import Forecast
 from esad.table.table import join_rows, take_rows
-
-if TYPE_CHECKING:
-    from esad.detectors.base import Detector
-    from esad.score.threshold import Forecast
 
 __all__ = [
     "AlarmRule",
@@ -75,10 +74,10 @@ class AlarmRule:
     last_rank: int | None = None
     alpha: float | None = None
     fdr: float | None = None
-    forecast: "Forecast | None" = None
+    forecast: Forecast | None = None
 
     @classmethod
-    def of(cls, detector: "Detector", *, alpha: float | None = None, fdr: float | None = None) -> "AlarmRule":
+    def of(cls, detector: Detector, *, alpha: float | None = None, fdr: float | None = None) -> "AlarmRule":
         """The rule asked for, checked against the model; one with `fdr` is not complete before `for_file`."""
         if alpha is not None and fdr is not None:
             raise InputError("Give `alpha` or `fdr`, not both.")
@@ -266,7 +265,7 @@ class ScoredFile:
 
 
 def score_file(
-    model: "Detector | _Path",
+    model: Detector | _Path,
     data: _Path,
     out: _Path | None = None,
     *,
@@ -359,7 +358,7 @@ def score_file(
 
 
 def score_source(
-    detector: "Detector",
+    detector: Detector,
     source: Source,
     rule: AlarmRule,
     out: _Path | None = None,
@@ -418,10 +417,8 @@ def score_source(
     )
 
 
-def _main_reasons(detector: "Detector", X: Any, flagged: NDArray[np.bool_]) -> list[str | None]:
+def _main_reasons(detector: Detector, X: Any, flagged: NDArray[np.bool_]) -> list[str | None]:
     """For each alarm the columns that add most to its score, with what was expected there; None for other rows."""
-    from esad.explain.reasons import MAX_TEXT, Reasons, cell_text
-
     told: list[str | None] = [None] * len(flagged)
     alarms = np.flatnonzero(flagged)
     if not len(alarms):
@@ -439,7 +436,7 @@ def _main_reasons(detector: "Detector", X: Any, flagged: NDArray[np.bool_]) -> l
 
 
 def score_blocks(
-    detector: "Detector", source: Source, on_progress: OnProgress | None = None, *, word: str = "scoring"
+    detector: Detector, source: Source, on_progress: OnProgress | None = None, *, word: str = "scoring"
 ) -> Iterator[tuple[Block, Any, Scores, Scores | None]]:
     """Every block, its rows as a model takes them, their cells parsed once for all uses, their scores and p-values."""
     n_done = 0
@@ -452,7 +449,7 @@ def score_blocks(
 
 
 def score_all(
-    detector: "Detector", source: Source, on_progress: OnProgress | None = None
+    detector: Detector, source: Source, on_progress: OnProgress | None = None
 ) -> tuple[Scores, NDArray[np.object_] | None]:
     """Scores of all rows, and what the file says of each; None where it says nothing."""
     scored = [(scores, block.truth) for block, _, scores, _ in score_blocks(detector, source, on_progress)]
@@ -460,7 +457,7 @@ def score_all(
 
 
 def calibrate_on_file(
-    detector: "Detector",
+    detector: Detector,
     data: _Path,
     *,
     alpha: float | None = None,

@@ -27,7 +27,7 @@ from esad.table.profile import MAX_ROWS
 from esad.table.statistics import TableStatistics
 from esad.table.table import Table, join_rows, take_rows
 
-__all__ = ["Portion", "Refill", "Survey"]
+__all__ = ["Portion", "StreamRefill", "Survey"]
 
 N_SLOTS = 1 << 17  # rows that are at hand for training at a time: all that a training of 1,000 default steps draws
 N_HELD_OUT = MAX_ROWS  # rows that stay out of the training
@@ -269,7 +269,7 @@ class Portion:
         return self.n_slots >= self.n_unlabelled
 
 
-class Refill:
+class StreamRefill:
     """Puts the next rows of the stream in place of those that were drawn: a shuffle buffer that changes as a whole.
 
     Parameters

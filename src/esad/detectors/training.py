@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +16,7 @@ from esad.core.arguments import check_share
 from esad.core.memory import data_limit
 from esad.core.random import seed_from
 from esad.core.text import count_text, list_text
+from esad.detectors.base import Detector
 from esad.detectors.opening import join_truth, open_source, plain_id
 from esad.detectors.streaming import Survey
 from esad.errors import DataFileError, InputError
@@ -33,16 +34,14 @@ from esad.score.splits import N_PARTS, draw_calibration, n_held_out_rows
 from esad.score.threshold import Threshold
 from esad.table.statistics import TableStatistics
 from esad.table.table import Schema, Table, join_rows
-
-if TYPE_CHECKING:
-    from esad.detectors.base import Detector
-    from esad.train.callbacks import Callback
+from esad.train.callbacks import Callback
+from esad.train.runtime import resolve_device
 
 __all__ = ["TrainingData", "mention_broken"]
 
 LONGEST_SIDE = {"cpu": 128, "gpu": 256}  # pixels of a picture
 
-AnyDetector = TypeVar("AnyDetector", bound="Detector")
+AnyDetector = TypeVar("AnyDetector", bound=Detector)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -123,7 +122,7 @@ class TrainingData:
         skip_broken: bool = False,
         resize: Resize | Literal["auto"] = "auto",
         stream: bool | None = False,
-        detector: "Detector | None" = None,
+        detector: Detector | None = None,
         on_remark: OnRemark = checks.tell,
         on_progress: OnProgress | None = None,
     ) -> "TrainingData":
@@ -207,7 +206,7 @@ class TrainingData:
     def for_model(
         cls,
         path: str | os.PathLike[str],
-        detector: "Detector",
+        detector: Detector,
         *,
         label_column: str | None = None,
         id_column: str | None = None,
@@ -321,7 +320,7 @@ class TrainingData:
         rule: Threshold | None = None,
         calibration_ratio: float | None = None,
         cross_calibration: bool = False,
-        callbacks: "Sequence[Callback]" = (),
+        callbacks: Sequence[Callback] = (),
         on_remark: OnRemark = checks.tell,
     ) -> AnyDetector:
         """Fit a detector, whole or in parts, set its threshold and let it keep the roles of the columns.
@@ -364,7 +363,7 @@ class TrainingData:
             _tell_all(self._check_automatic_threshold(detector), on_remark)
         return detector
 
-    def _check_automatic_threshold(self, detector: "Detector") -> Iterator[Remark]:
+    def _check_automatic_threshold(self, detector: Detector) -> Iterator[Remark]:
         """Look for labelled anomalies that have lowered the threshold, and for a threshold that misses most of them."""
         is_anomaly, applied = detector.training_labels_ < 0, detector.applied_
         n_known = int(is_anomaly.sum())
@@ -380,7 +379,7 @@ class TrainingData:
                 "with `from_labels`, or with `contamination` and the share to flag.",
             )
 
-    def summarize(self, detector: "Detector") -> dict[str, Any]:
+    def summarize(self, detector: Detector) -> dict[str, Any]:
         """What a detector just fitted does on the rows it learned from, those held out for a calibration included."""
         calibration, scores = detector.calibration_, detector.training_totals_
         if self.survey is None and calibration is not None and calibration.kind == "held out":
@@ -405,7 +404,7 @@ class TrainingData:
     def check_rule(
         self,
         rule: Threshold | None,
-        detector: "Detector",
+        detector: Detector,
         *,
         calibration_ratio: float | None = None,
         cross_calibration: bool = False,
@@ -431,7 +430,7 @@ class TrainingData:
         else:
             self._check_false_alarm(rule, detector)
 
-    def _n_calibration(self, detector: "Detector", ratio: float | None) -> int:
+    def _n_calibration(self, detector: Detector, ratio: float | None) -> int:
         """How many rows a calibration will hold out; a share that leaves none is refused."""
         if ratio is None:
             return 0
@@ -440,12 +439,12 @@ class TrainingData:
             return self.survey.n_calibration(ratio)
         return int(draw_calibration(self.labels, ratio, seed_from(detector.random_state)).sum())
 
-    def _n_held_out(self, detector: "Detector") -> int:
+    def _n_held_out(self, detector: Detector) -> int:
         """How many unlabelled rows some member will leave out."""
         n_members = 0 if self.survey is not None else detector.n_leaving_out(self.kind)
         return n_held_out_rows(self.label_counts().n_unlabelled, n_members) if n_members else 0
 
-    def _check_false_alarm(self, rule: Threshold, detector: "Detector") -> None:
+    def _check_false_alarm(self, rule: Threshold, detector: Detector) -> None:
         """Refuse a rate for which too few rows will be left: of the unlabelled, only those a member has not seen."""
         counts = self.label_counts()
         if self.survey is not None:
@@ -498,10 +497,8 @@ def _check_table_options(labels_csv: object, skip_broken: bool, resize: Resize |
         raise InputError("`resize` is for a folder of pictures.")
 
 
-def _longest_side(detector: "Detector | None") -> int:
+def _longest_side(detector: Detector | None) -> int:
     """Pixels that pictures may be long and wide: a training takes as many times longer as they have more of them."""
-    from esad.train.runtime import resolve_device  # torch, which tables that are looked at do not need
-
     device = resolve_device(getattr(detector, "device", "auto"))
     return LONGEST_SIDE["cpu" if device.type == "cpu" else "gpu"]
 
@@ -583,7 +580,7 @@ def _read_parts(
     data: TableFiles | PictureFolder,
     roles: Roles,
     from_csv: bool,
-    detector: "Detector | None",
+    detector: Detector | None,
     on_remark: OnRemark,
     on_progress: OnProgress | None,
 ) -> TrainingData:

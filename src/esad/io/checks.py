@@ -5,19 +5,17 @@ import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from esad.core.text import count_text, list_text
+from esad.io.dialect import Dialect, Reading, looks_like_a_row
+from esad.io.notes import Roles
 from esad.labels import LabelCounts
 from esad.table.parse import DATE_ORDERS, read_numerals
 from esad.table.table import Column, Schema, Table
-
-if TYPE_CHECKING:
-    from esad.io.dialect import Dialect, Reading
-    from esad.io.notes import Roles
 
 __all__ = [
     "OnProgress",
@@ -114,10 +112,8 @@ def check_columns(X: Any, schema: Schema | None = None, *, label_column: str | N
     return (*check_texts(features, known), *check_kinds(features, known, label_column=label_column))
 
 
-def check_dialect(path: object, dialect: "Dialect", roles: "Roles", reading: "Reading") -> Iterator[Remark]:
+def check_dialect(path: object, dialect: Dialect, roles: Roles, reading: Reading) -> Iterator[Remark]:
     """Look for a CSV file whose first line is hardly a header, and for whole numbers that are written like codes."""
-    from esad.io.dialect import looks_like_a_row
-
     if looks_like_a_row(dialect.names):
         yield Remark(
             "warning",
@@ -135,7 +131,7 @@ def check_dialect(path: object, dialect: "Dialect", roles: "Roles", reading: "Re
     yield from check_notation(dialect, reading)
 
 
-def check_notation(dialect: "Dialect", reading: "Reading") -> Iterator[Remark]:
+def check_notation(dialect: Dialect, reading: Reading) -> Iterator[Remark]:
     """Look for what a CSV file leaves open: a comma that may stand before decimals, the order of dates, the letters."""
     mark, example = dialect.decimal.value, dialect.decimal.unclear
     if example and mark == ",":

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,13 +36,11 @@ from numpy.typing import NDArray
 from esad.core.arguments import with_parameters
 from esad.detectors.base import TrainingScores
 from esad.detectors.solved import ShallowDetector
+from esad.detectors.streaming import Portion
 from esad.explain.attribution import Attribution, sum_by_unit
 from esad.preprocess.inputs import Rows
 from esad.solvers.trees import BaggedTreesModel
 from esad.train.callbacks import Callback
-
-if TYPE_CHECKING:
-    from esad.detectors.streaming import Portion
 
 __all__ = ["BaggedTrees"]
 

@@ -20,7 +20,7 @@ from esad.errors import InputError, ModelFileError, SchemaError
 from esad.table.columns import Kind, Values, read_array, read_cells, read_series
 
 if TYPE_CHECKING:
-    from esad.table.statistics import TableStatistics  # which describes the columns by what it count_text
+    from esad.table.statistics import TableStatistics  # which describes the columns by what it counts
 
 __all__ = [
     "KINDS",
@@ -436,7 +436,7 @@ class Schema:
     @classmethod
     def infer(cls, table: Table) -> "Schema":
         """Read off what each column of a training table holds."""
-        from esad.table.statistics import TableStatistics  # which describes the columns by what it count_text
+        from esad.table.statistics import TableStatistics  # which describes the columns by what it counts
 
         return TableStatistics.of(table).schema()
 
