@@ -7,7 +7,8 @@
     │   ├── LabelError                 y holds something other than -1, 0, +1
     │   ├── SchemaError                columns are missing or of another kind than in training
     │   ├── DataFileError              a data file or picture cannot be read
-    │   │   └── LimitError             it would become more than it may
+    │   │   ├── LimitError             it would become more than it may
+    │   │   └── PictureFileError       a picture cannot be read; the others may be
     │   ├── ModelFileError             a model file is damaged, foreign or too new
     │   │   └── SignatureError         it is not signed by somebody who is trusted
     │   ├── OutputError                a result cannot be written
@@ -27,6 +28,7 @@ __all__ = [
     "MissingExtraError",
     "ModelFileError",
     "OutputError",
+    "PictureFileError",
     "RequestError",
     "SchemaError",
     "SignatureError",
@@ -56,6 +58,10 @@ class DataFileError(InputError):
 
 class LimitError(DataFileError):
     """A data file or picture would take more rows, columns, memory or time than it may."""
+
+
+class PictureFileError(DataFileError):
+    """A picture cannot be read; the others of its folder may be."""
 
 
 class ModelFileError(InputError):

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as st_numpy
 
-from esad.errors import InputError, ModelFileError, SchemaError
+from esad.errors import ModelFileError, SchemaError
 from esad.preprocess.image import ImagePreprocessor, as_images
 
 BYTES = np.arange(2 * 3 * 4 * 5, dtype=np.uint8).reshape(2, 3, 4, 5) * 2
@@ -30,7 +30,7 @@ def test_other_floats_are_mapped_by_the_range_of_the_reference_rows() -> None:
     pictures = np.array([-1, 3, 1000], dtype=np.float32).reshape(3, 1, 1, 1)
     rows = ImagePreprocessor().fit(pictures, np.array([True, True, False])).transform(pictures)
     assert rows.ravel().tolist() == [0.0, 1.0, 1.0]
-    everything = ImagePreprocessor().fit(pictures, np.zeros(3, dtype=bool))
+    everything = ImagePreprocessor().fit(pictures)
     assert (everything.low_, everything.high_) == (-1.0, 1000.0)
 
 
@@ -77,18 +77,6 @@ def test_input_is_left_as_it_was() -> None:
 def test_another_size_is_refused_with_both_sizes(shape: tuple[int, ...]) -> None:
     with pytest.raises(SchemaError, match=r"\(3, 4, 5\)\. Got \("):
         ImagePreprocessor().fit(BYTES).transform(np.zeros(shape, dtype=np.uint8))
-
-
-@pytest.mark.parametrize("images", [BYTES[0], BYTES[:0], BYTES.astype(np.int64)])
-def test_other_forms_are_refused(images: np.ndarray) -> None:
-    with pytest.raises(InputError, match="as_images"):
-        ImagePreprocessor().fit(images)
-
-
-@pytest.mark.parametrize("mask", [np.ones(3, dtype=bool), np.ones(2)])
-def test_wrong_reference_mask_is_refused(mask: np.ndarray) -> None:
-    with pytest.raises(InputError, match="`reference_mask` must be 2 truth values"):
-        ImagePreprocessor().fit(BYTES, mask)
 
 
 PICTURES = st_numpy.arrays(

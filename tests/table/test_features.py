@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from esad.errors import InputError
 from esad.table.encode import ColumnFeatures, TabularPreprocessor
 from esad.table.table import Table
 
@@ -21,18 +20,6 @@ def test_numbers_are_standardised_by_the_finite_values_of_the_reference_rows():
     np.testing.assert_allclose(features[1:90].std(axis=0), 1.0, atol=1e-6)
     assert (features[90:] == 10.0).all()
     assert features[0].tolist() == [10.0, -10.0]
-
-
-def test_without_a_reference_row_all_rows_count():
-    table = Table.from_any([[1.0], [3.0]])
-    nobody = TabularPreprocessor().fit(table, np.zeros(2, dtype=bool))
-    assert nobody.transform(table).tolist() == [[-1.0], [1.0]]
-
-
-@pytest.mark.parametrize("mask", [np.ones(3, dtype=bool), np.ones(2), np.ones((2, 1), dtype=bool)])
-def test_a_mask_that_does_not_fit_is_refused(mask):
-    with pytest.raises(InputError, match="`reference_mask` must be 2 truth values"):
-        TabularPreprocessor().fit(Table.from_any([[1.0], [3.0]]), mask)
 
 
 def test_a_constant_column_keeps_its_scale():

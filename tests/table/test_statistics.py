@@ -54,7 +54,7 @@ def test_blocks_tell_what_all_rows_tell(cuts, seed):
     reference = np.random.default_rng(seed).random(len(frame)) < 0.9
     statistics = surveyed(frame, reference, sorted(cuts))
     table = Table.from_any(frame)
-    assert statistics.schema() == Schema.infer(table)
+    assert statistics.schema == Schema.infer(table)
     expected = TabularPreprocessor().fit(table, reference)
     found = TabularPreprocessor.from_statistics(statistics, table.take(reference))
     assert found.feature_names_out() == expected.feature_names_out()

@@ -19,7 +19,7 @@ from esad.core.text import count_text, list_text
 from esad.detectors.base import Detector
 from esad.detectors.opening import join_truth, open_source, plain_id
 from esad.detectors.streaming import Survey
-from esad.errors import DataFileError, InputError
+from esad.errors import DataFileError, InputError, PictureFileError
 from esad.io import checks
 from esad.io.checks import OnProgress, OnRemark, Remark
 from esad.io.dialect import Reading
@@ -519,9 +519,7 @@ def _telling_how_to_skip() -> Iterator[None]:
     """Name what helps where a picture cannot be read."""
     try:
         yield
-    except DataFileError as error:
-        if not str(error).startswith("Cannot read the picture"):
-            raise
+    except PictureFileError as error:
         raise DataFileError(f"{error} Mend or remove it, or leave all such pictures out with `skip_broken`.") from error
 
 
@@ -538,7 +536,7 @@ def _read_table(path: Path, data: TableFiles, roles: Roles, on_remark: OnRemark)
     features = rows.select(columns)
     table = Table.from_any(features)
     statistics = TableStatistics.of(table, reference_rows(np.zeros(len(features), dtype=np.int8) if y is None else y))
-    schema, left_out = _check_columns(path, features, statistics.schema(), roles, on_remark)
+    schema, left_out = _check_columns(path, features, statistics.schema, roles, on_remark)
     if left_out:
         features, table = features.select(schema.names), table.select(schema.names)
         statistics.leave_out(left_out)
@@ -605,7 +603,7 @@ def _read_parts(
     left_out: tuple[str, ...] = ()
     if survey.kind == "table":
         sample = survey.unlabelled.rows(0, len(survey.unlabelled))
-        schema, left_out = _check_columns(path, sample, survey.statistics.schema(), roles, on_remark)
+        schema, left_out = _check_columns(path, sample, survey.statistics.schema, roles, on_remark)
         survey.leave_out(left_out)
     X, y = survey.held_out()
     has_labels = survey.counts.n_anomaly + survey.counts.n_normal > 0

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from esad.core.extras import require
-from esad.errors import DataFileError, EsadError
+from esad.core.text import one_line
+from esad.errors import DataFileError, EsadError, PictureFileError
 
 __all__ = [
     "SUFFIXES",
@@ -74,7 +75,7 @@ def read_header(path: Path) -> Header:
     with _opened(path) as image:
         width, height = reversed(image.size) if _lies_on_its_side(image) else image.size
         if image.mode == "F":
-            raise DataFileError(
+            raise PictureFileError(
                 f"Cannot read the picture {str(path)!r}: its pixels are fractions. Save it with 16 bits."
             )
         return Header(width, height, 1 if image.mode in _GREY_MODES else 3, image.mode.startswith("I"))
@@ -177,5 +178,5 @@ def _opened(path: Path) -> Iterator[Any]:
             f"Refused the picture {str(path)!r}: it has more than {pillow.MAX_IMAGE_PIXELS} pixels."
         ) from error
     except Exception as error:  # decoders raise many kinds on damaged files
-        reason = " ".join(str(error).split())[:200].rstrip(".") or type(error).__name__
-        raise DataFileError(f"Cannot read the picture {str(path)!r}: {reason}.") from error
+        reason = one_line(error) or type(error).__name__
+        raise PictureFileError(f"Cannot read the picture {str(path)!r}: {reason}.") from error

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from esad.core.text import one_line
 from esad.errors import InputError, SchemaError
 from esad.table.table import expect
 
@@ -71,8 +72,7 @@ def _as_array(X: Any) -> NDArray[Any]:
         if array.dtype.kind == "O":
             array = array.astype(np.float64)
     except (TypeError, ValueError, RuntimeError) as error:
-        reason = " ".join(str(error).split())[:200].rstrip(".")
-        raise InputError(f"Pictures must be one array of numbers, all of one size ({reason}).") from error
+        raise InputError(f"Pictures must be one array of numbers, all of one size ({one_line(error)}).") from error
     if array.dtype.kind not in "buif":
         raise InputError(f"Pictures must hold numbers. Got an array of {array.dtype}.")
     return array
@@ -125,25 +125,20 @@ class ImagePreprocessor:
         images : ndarray of uint8 or float32, shape (n, channels, height, width)
             From `as_images`.
         reference_mask : ndarray of bool, shape (n,), optional
-            Pictures whose values set the scale; all when None or when none is true.
+            Pictures whose values set the scale, at least one; all when None.
 
         Returns
         -------
         ImagePreprocessor
             Itself.
         """
-        _check_form(images)
-        if reference_mask is not None:
-            reference_mask = np.asarray(reference_mask)
-            if reference_mask.shape != (len(images),) or reference_mask.dtype != bool:
-                raise InputError(f"`reference_mask` must be {len(images)} truth values. Got {reference_mask.shape}.")
         self.shape_ = (images.shape[1], images.shape[2], images.shape[3])
         if images.dtype == np.uint8:
             self.scale_, self.low_, self.high_ = _BYTES, 0.0, 255.0
         elif images.min() >= 0.0 and images.max() <= 1.0:
             self.scale_, self.low_, self.high_ = _UNIT, 0.0, 1.0
         else:
-            chosen = images if reference_mask is None or not reference_mask.any() else images[reference_mask]
+            chosen = images if reference_mask is None else images[reference_mask]
             self.scale_, self.low_, self.high_ = _RANGE, float(chosen.min()), float(chosen.max())
         return self
 
@@ -165,7 +160,6 @@ class ImagePreprocessor:
         SchemaError
             Another size or number of channels than in training, or values on another scale.
         """
-        _check_form(images)
         if images.shape[1:] != self.shape_:
             raise SchemaError(
                 f"Pictures must have the training pictures' (channels, height, width) = {self.shape_}. "
@@ -230,11 +224,3 @@ class ImagePreprocessor:
         preprocessor.shape_ = (shape[0], shape[1], shape[2])
         preprocessor.scale_, preprocessor.low_, preprocessor.high_ = scale, low, high
         return preprocessor
-
-
-def _check_form(images: NDArray[Any]) -> None:
-    if images.ndim != 4 or len(images) == 0 or images.dtype not in (np.uint8, np.float32):
-        raise InputError(
-            "Pictures must be uint8 or float32 of shape (n, channels, height, width), as as_images "
-            f"gives them. Got {images.dtype} of shape {images.shape}."
-        )

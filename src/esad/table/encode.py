@@ -10,7 +10,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from esad.errors import InputError
 from esad.table.columns import Kind, Values, as_texts, text_of_number
 from esad.table.parse import parse_numbers
 from esad.table.statistics import (
@@ -264,20 +263,14 @@ class TabularPreprocessor:
         table : Table
             Training rows.
         reference_mask : ndarray of bool, shape (n_rows,), optional
-            Rows whose mean and standard deviation count; all rows when None or when none is true.
+            Rows whose mean and standard deviation count, at least one; all rows when None.
 
         Returns
         -------
         TabularPreprocessor
             Itself.
         """
-        if reference_mask is None:
-            reference_mask = np.ones(table.n_rows, dtype=bool)
-        reference_mask = np.asarray(reference_mask)
-        if reference_mask.shape != (table.n_rows,) or reference_mask.dtype != bool:
-            raise InputError(f"`reference_mask` must be {table.n_rows} truth values. Got {reference_mask.shape}.")
-        if not reference_mask.any():
-            reference_mask = ~reference_mask
+        reference_mask = np.ones(table.n_rows, dtype=bool) if reference_mask is None else reference_mask
         return self._learn(TableStatistics.of(table, reference_mask), table, reference_mask)
 
     @classmethod
@@ -301,7 +294,7 @@ class TabularPreprocessor:
         self, statistics: TableStatistics, table: Table, reference_mask: NDArray[np.bool_]
     ) -> "TabularPreprocessor":
         """Take columns, categories and scales from statistics; rows at hand serve columns that need a closer look."""
-        self._set(statistics.schema(), tuple(map(_features_of, statistics.columns)))
+        self._set(statistics.schema, tuple(map(_features_of, statistics.columns)))
         values, others = [], []
         for column, part in zip(statistics.columns, self.features_, strict=True):
             scales = np.stack(_scales_of(column, part, statistics.n_reference))  # (mean and std, features)

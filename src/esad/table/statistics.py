@@ -6,7 +6,8 @@ forgotten. Nothing grows with the number of blocks.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Literal, Self, get_args
 
 import numpy as np
@@ -448,7 +449,7 @@ class TableStatistics:
     >>> statistics.add(table.take([0, 1]), np.ones(2, dtype=bool))
     >>> other.add(table.take([2]), np.ones(1, dtype=bool))
     >>> statistics.merge(other)
-    >>> statistics.schema() == TableStatistics.of(table).schema()
+    >>> statistics.schema == TableStatistics.of(table).schema
     True
     """
 
@@ -483,11 +484,15 @@ class TableStatistics:
                 own.merge(its)
         self.n_rows += other.n_rows
         self.n_reference += other.n_reference
+        vars(self).pop("schema", None)
 
     def leave_out(self, names: Sequence[str]) -> None:
         """Forget some columns."""
+        kept = tuple(column for column in self.schema.columns if column.name not in names)
         self.columns = [column for column in self.columns if column.name not in names]
+        self.schema = replace(self.schema, columns=kept)
 
+    @cached_property
     def schema(self) -> Schema:
         """What the columns hold."""
         return Schema(tuple(column.column(self.n_rows) for column in self.columns), self.named, self.n_rows)

@@ -438,7 +438,7 @@ class Schema:
         """Read off what each column of a training table holds."""
         from esad.table.statistics import TableStatistics  # which describes the columns by what it counts
 
-        return TableStatistics.of(table).schema()
+        return TableStatistics.of(table).schema
 
     def align(self, table: Table, *, estimator: str = "ESAD") -> Table:
         """Bring a table into the form of the training table.
