@@ -24,6 +24,7 @@ from esad.core.atomic import unnamed_path
 from esad.core.text import list_text, one_line
 from esad.errors import DataFileError
 from esad.io.dialect import MISSING, Dialect, Notation, not_readable, open_text, show_date_order
+from esad.table.columns import join_chunks
 from esad.table.parse import DATE_ORDERS, PLAIN, Style, parse_amounts, parse_written_dates, read_numerals
 
 __all__ = ["Held", "batches", "find_date_order", "join_types", "read", "spool", "stored_type"]
@@ -193,9 +194,9 @@ def _typed(column: pa.ChunkedArray | pa.Array, dialect: Dialect) -> tuple[Held, 
         typed = None if _as_type(head, type_, dialect) is None else _as_type(column, type_, dialect)
         if typed is not None:
             return type_, typed
-    style = read_numerals(_whole(head), decimal_point=dialect.decimal.value)[1]
+    style = read_numerals(join_chunks(head), decimal_point=dialect.decimal.value)[1]
     if style is not None:
-        style = read_numerals(_whole(column), decimal_point=dialect.decimal.value)[1]
+        style = read_numerals(join_chunks(column), decimal_point=dialect.decimal.value)[1]
     if style is not None and style.is_sound:
         return style, _turned(column, pa.float64(), dialect)
     if style is None and (dates := _as_dates(head, column, dialect)) is not None:
@@ -206,7 +207,7 @@ def _typed(column: pa.ChunkedArray | pa.Array, dialect: Dialect) -> tuple[Held, 
 def _as_dates(head: Any, column: Any, dialect: Dialect) -> pa.Array | None:
     """Texts as dates of the dialect, None if one is none, or if the dialect has no dates of its own."""
     for texts in (head, column) if dialect.dates.value else ():
-        dates, bad_row = parse_written_dates(_whole(texts), dialect.dates.value)
+        dates, bad_row = parse_written_dates(join_chunks(texts), dialect.dates.value)
         if bad_row is not None:
             return None
     return pa.array(dates) if dialect.dates.value else None
@@ -227,10 +228,6 @@ def _as_type(texts: Any, type_: pa.DataType, dialect: Dialect) -> Any:
         return texts.cast(type_)
     except pa.ArrowInvalid:
         return None
-
-
-def _whole(column: pa.ChunkedArray | pa.Array) -> pa.Array:
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
 def stored_type(held: Held) -> pa.DataType:
@@ -265,10 +262,12 @@ def _turned(column: pa.ChunkedArray | pa.Array, type_: pa.DataType, dialect: Dia
     if pa.types.is_string(type_):
         return column
     if pa.types.is_timestamp(type_):
-        return pa.array(parse_written_dates(_whole(column), dialect.dates.value)[0])
+        return pa.array(parse_written_dates(join_chunks(column), dialect.dates.value)[0])
     plain = _as_type(column, type_, dialect)
     return (
-        pa.array(parse_amounts(_whole(column), dialect.decimal.value)[0], from_pandas=True) if plain is None else plain
+        pa.array(parse_amounts(join_chunks(column), dialect.decimal.value)[0], from_pandas=True)
+        if plain is None
+        else plain
     )
 
 

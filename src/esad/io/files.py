@@ -25,7 +25,7 @@ from esad.io import csv, excel, limits, parquet
 from esad.io.dialect import Dialect, Reading, sniff
 from esad.io.picture_folder import Broken, PictureFolder, Resize, open_folder
 from esad.io.pictures import is_picture
-from esad.table.columns import read_arrow
+from esad.table.columns import is_text_type, read_arrow
 from esad.table.table import Schema
 
 __all__ = [
@@ -59,7 +59,6 @@ def open_data(
     *,
     reading: Reading = _PLAINLY,
     labels_csv: _Path | None = None,
-    channels: int | None = None,
     broken: Broken | None = None,
     resize: Resize = None,
 ) -> "TableFiles | PictureFolder":
@@ -72,7 +71,7 @@ def open_data(
         pictures.
     reading : Reading, optional
         What is said about tables.
-    labels_csv, channels, broken, resize
+    labels_csv, broken, resize
         Of a folder of pictures, as for `esad.io.picture_folder.open_folder`; with `labels_csv` it is one.
 
     Returns
@@ -83,7 +82,7 @@ def open_data(
     is_folder = os.path.isdir(path)
     found = () if is_folder and labels_csv is not None else find_tables(path)
     if is_folder and not found:
-        return open_folder(path, labels_csv=labels_csv, channels=channels, broken=broken, resize=resize)
+        return open_folder(path, labels_csv=labels_csv, broken=broken, resize=resize)
     return TableFiles(found or (path,), reading=reading)
 
 
@@ -350,13 +349,13 @@ class TableFiles:
         return names, labels
 
 
-def _cast(rows: pa.Table | pa.RecordBatch, types: Mapping[str, pa.DataType]) -> pa.Table | pa.RecordBatch:
+def _cast(rows: pa.Table, types: Mapping[str, pa.DataType]) -> pa.Table:
     """Rows with columns of these types; columns without one stay as they are."""
     wanted = [types.get(field.name, field.type) for field in rows.schema]
     if wanted == rows.schema.types:
         return rows
     columns = [column.cast(type_, safe=False) for column, type_ in zip(rows.columns, wanted, strict=True)]
-    return type(rows).from_arrays(columns, names=rows.schema.names)
+    return pa.Table.from_arrays(columns, names=rows.schema.names)
 
 
 def _common_type(name: str, found: Mapping[Path, pa.DataType]) -> pa.DataType:
@@ -382,7 +381,7 @@ _TYPES = {"numbers": pa.float64(), "text": pa.string(), "dates": pa.timestamp("u
 def _meaning(type_: pa.DataType) -> str:
     if pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_decimal(type_):
         return "numbers"
-    if pa.types.is_string(type_) or pa.types.is_large_string(type_) or pa.types.is_string_view(type_):
+    if is_text_type(type_):
         return "text"
     return "dates" if pa.types.is_timestamp(type_) or pa.types.is_date(type_) else str(type_)
 

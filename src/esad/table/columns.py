@@ -29,6 +29,8 @@ __all__ = [
     "Kind",
     "Values",
     "as_texts",
+    "is_text_type",
+    "join_chunks",
     "read_array",
     "read_arrow",
     "read_cells",
@@ -122,9 +124,7 @@ class Values:
 
     def take(self, rows: Any) -> "Values":
         """The given rows only: a slice, numbers or a mask."""
-        if self.kind == "category":
-            return Values(self.kind, _taken(self.array, rows), None if self.cells is None else _taken(self.cells, rows))
-        return Values(self.kind, self.array[rows], None if self.cells is None else _taken(self.cells, rows))
+        return Values(self.kind, _taken(self.array, rows), None if self.cells is None else _taken(self.cells, rows))
 
     def as_kind(self, wanted: Kind) -> tuple["Values", int | None]:
         """The same values as another kind where the meaning is certain, and the row of the first that cannot be.
@@ -229,33 +229,34 @@ def read_arrow(column: pa.Array | pa.ChunkedArray, name: str) -> Values:
     if pa.types.is_null(type_):
         return _nothing("category", len(column))
     if pa.types.is_dictionary(type_):
-        encoded = _whole(column)
+        encoded = join_chunks(column)
         return Values("category", _as_text(read_arrow(encoded.dictionary, name)).take(encoded.indices))
-    if _is_text(type_):
+    if is_text_type(type_):
         wide = column.nbytes > _MAX_BYTES
-        return Values("category", _whole(column.cast(pa.large_string() if wide else pa.string())))
+        return Values("category", join_chunks(column.cast(pa.large_string() if wide else pa.string())))
     if pa.types.is_time(type_):
         ticks = pa.int32() if pa.types.is_time32(type_) else pa.int64()
         per_second = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}[type_.unit]
         column = pc.divide(column.cast(ticks).cast(pa.float64(), safe=False), per_second)
     if pa.types.is_boolean(type_) and column.null_count:
-        return Values("boolean", _whole(column).cast(pa.int8()).cast(pa.float64()).to_numpy(zero_copy_only=False))
+        return Values("boolean", join_chunks(column).cast(pa.int8()).cast(pa.float64()).to_numpy(zero_copy_only=False))
     if pa.types.is_decimal(type_):
         column = column.cast(pa.float64(), safe=False)
     plain = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_temporal)
     if any(check(column.type) for check in plain):
-        return read_array(_whole(column).to_numpy(zero_copy_only=False), name)
+        return read_array(join_chunks(column).to_numpy(zero_copy_only=False), name)
     return read_cells(column.to_pylist(), name=name)
 
 
-def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+def join_chunks(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     """A column in one piece."""
     if isinstance(column, pa.Array):
         return column
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
-def _is_text(type_: pa.DataType) -> bool:
+def is_text_type(type_: pa.DataType) -> bool:
+    """Whether arrow has text of any width there."""
     return bool(pa.types.is_string(type_) or pa.types.is_large_string(type_) or pa.types.is_string_view(type_))
 
 
