@@ -25,7 +25,7 @@ from esad.detectors.streaming import Portion, StreamRefill
 from esad.errors import InputError
 from esad.explain.attribution import Attribution
 from esad.explain.network import NetworkExplainer
-from esad.persist.contents import check_weights
+from esad.persist.bundle import check_weights
 from esad.persist.graph import ObjectiveTerms
 from esad.preprocess.inputs import Rows, reference_rows
 from esad.score.splits import draw_held_out

@@ -25,7 +25,7 @@ from esad.datasets.download import Remote, fetch
 from esad.datasets.folder import data_folder, lock_folder
 from esad.errors import DataFileError
 from esad.networks.layers import draw_weights
-from esad.persist.contents import check_weights
+from esad.persist.bundle import check_weights
 from esad.train.runtime import BLOCK_PICTURES
 
 __all__ = [
