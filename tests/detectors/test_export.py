@@ -16,7 +16,7 @@ from esad import DeepSAD, errors
 from esad.detectors.deep import DeepDetector
 from esad.persist.graph import ScoreGraph
 from esad.persist.interface import split_groups
-from esad.preprocess.inputs import read
+from esad.preprocess.inputs import read_rows
 
 CASES = [(kind, name) for kind in ("table", "images") for name in methods(kind)]
 AGAIN = [("images", name) for name in methods("table")]  # the same score behind another front
@@ -37,8 +37,8 @@ EXPORTED = promised()
 @pytest.mark.parametrize(("kind", "name"), EXPORTED)
 def test_the_graph_of_every_method_scores_as_the_library_does(kind, name):
     fit = fitted(name, kind, n_epochs=1, pretrain_epochs=1)
-    data = read(FRAME if kind == "table" else PICTURES)
-    aligned = fit.inputs_.described(data) if kind == "table" else data
+    data = read_rows(FRAME if kind == "table" else PICTURES)
+    aligned = fit.inputs_.describe(data) if kind == "table" else data
     graph = ScoreGraph(fit.inputs_, fit._terms_module().eval(), threshold=fit.threshold_, calibration=fit.calibration_)
     with torch.inference_mode():
         found = graph(*map(torch.from_numpy, split_groups(fit.inputs_, aligned)))

@@ -108,8 +108,8 @@ def test_a_threshold_that_the_rows_cannot_bear_is_refused_before_the_training(pa
 def test_the_rows_of_a_file_are_counted_once(payments, monkeypatch, ids):
     """Also where a column of ids is found and left out; the model is that of the same rows as a table."""
     calls = []
-    count = statistics._columns
-    monkeypatch.setattr(statistics, "_columns", lambda *args, **how: calls.append(1) or count(*args, **how))
+    count = statistics._count_columns
+    monkeypatch.setattr(statistics, "_count_columns", lambda *args, **how: calls.append(1) or count(*args, **how))
     roles = {"label_column": "verdict", "anomaly_value": "fraud", "normal_value": "fine", **ids}
     data = TrainingData.from_file(payments, on_remark=lambda remark: None, **roles)
     forest = data.fit(IsolationForest(random_state=0))

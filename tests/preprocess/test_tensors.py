@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from esad.errors import InputError
 from esad.persist.interface import split_groups
-from esad.preprocess.inputs import Inputs, read
+from esad.preprocess.inputs import Inputs, read_rows
 from esad.preprocess.tensors import PictureRows, TableRows
 
 N = 80
@@ -30,7 +30,7 @@ FRAME.loc[::9, "made"] = pd.NaT
 
 
 def fitted(X, scaling="standard"):
-    data = read(X)
+    data = read_rows(X)
     n_rows = len(data) if isinstance(data, np.ndarray) else data.n_rows
     return Inputs.fit(data, np.zeros(n_rows, dtype=np.int8), scaling=scaling)[0]
 
@@ -40,8 +40,8 @@ INPUTS = {scaling: fitted(FRAME, scaling) for scaling in ("standard", "minmax")}
 
 def both(inputs, X):
     """Rows as the library makes them, as tensors make them, and which of these are marked."""
-    data = read(X)
-    aligned = data if isinstance(data, np.ndarray) else inputs.described(data)
+    data = read_rows(X)
+    aligned = data if isinstance(data, np.ndarray) else inputs.describe(data)
     module = PictureRows(inputs.preprocessor) if isinstance(data, np.ndarray) else TableRows(inputs)
     rows, refused = module(*map(torch.from_numpy, split_groups(inputs, aligned)))
     return inputs.rows_of(data), rows.numpy(), refused.numpy()
@@ -94,8 +94,8 @@ def test_every_new_year_of_four_centuries_and_the_seconds_around_it():
 
 @pytest.mark.parametrize("number", [2.0, -1.0, 0.5, np.inf])
 def test_a_truth_value_that_is_none_is_marked(number):
-    inputs, aligned = INPUTS["standard"], read(FRAME)
-    groups = split_groups(inputs, inputs.described(aligned))
+    inputs, aligned = INPUTS["standard"], read_rows(FRAME)
+    groups = split_groups(inputs, inputs.describe(aligned))
     groups[0][3, 1] = number
     _, refused = TableRows(inputs)(*map(torch.from_numpy, groups))
     assert np.flatnonzero(refused).tolist() == [3]
@@ -106,7 +106,7 @@ def test_a_truth_value_that_is_none_is_marked(number):
 @pytest.mark.parametrize("code", [-1, 5, 10**9])
 def test_a_code_that_nobody_gave_is_marked(code):
     inputs = INPUTS["standard"]
-    groups = split_groups(inputs, inputs.described(read(FRAME)))
+    groups = split_groups(inputs, inputs.describe(read_rows(FRAME)))
     groups[1][2, 0] = code
     _, refused = TableRows(inputs)(*map(torch.from_numpy, groups))
     assert np.flatnonzero(refused).tolist() == [2]

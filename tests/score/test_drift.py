@@ -14,7 +14,7 @@ from esad.errors import InputError, ModelFileError
 from esad.preprocess.inputs import Inputs
 from esad.score.drift import Drift, DriftMonitor, _chi_square, _holm, _kolmogorov_smirnov, _missing
 from esad.table.columns import read_array
-from esad.table.profile import MAX_ROWS, ColumnProfile, Profile, profiled_rows
+from esad.table.profile import MAX_ROWS, ColumnProfile, Profile, draw_profiled_rows
 from esad.table.table import Schema, Table
 
 WAYS: dict[tuple[str, ...], Inputs] = {}  # by column names: the schema of all rows drawn in one way is the same
@@ -26,7 +26,7 @@ def compared(old: object, new: object, **options: float) -> Drift:
     if table.names not in WAYS:
         WAYS[table.names], _ = Inputs.fit(table, np.zeros(table.n_rows, dtype=np.int8), scaling="standard")
     inputs = WAYS[table.names]
-    profile = Profile.fit(inputs.described(table))
+    profile = Profile.fit(inputs.describe(table))
     monitor = DriftMonitor(profile, inputs, held_out=None)
     monitor.add(new, np.zeros(0))
     return monitor.report(**options)
@@ -189,7 +189,7 @@ class TestCounts:
     def test_batches_add_up(self):
         rows = mixed(np.random.default_rng(7), 300)
         inputs, _ = Inputs.fit(Table.from_any(rows), np.zeros(300, dtype=np.int8), scaling="standard")
-        profile = Profile.fit(inputs.described(Table.from_any(rows)))
+        profile = Profile.fit(inputs.describe(Table.from_any(rows)))
         monitor = DriftMonitor(profile, inputs, held_out=None)
         for first in range(0, 300, 70):
             monitor.add(rows[first : first + 70], np.zeros(0))
@@ -254,7 +254,7 @@ class TestDetectors:
 
 
 def test_of_very_many_rows_some_are_summarised():
-    rows = profiled_rows(np.arange(3 * MAX_ROWS) % 2 == 0)
+    rows = draw_profiled_rows(np.arange(3 * MAX_ROWS) % 2 == 0)
     assert len(rows) == len(set(rows.tolist())) == MAX_ROWS
     assert (rows % 2 == 0).all()
 

@@ -20,7 +20,7 @@ from esad.core.markup import new, table, to_html
 from esad.core.text import count_text
 from esad.detectors.solved import ShallowDetector
 from esad.errors import EsadError, InputError
-from esad.preprocess.inputs import read
+from esad.preprocess.inputs import read_rows
 from esad.score.metrics import evaluate
 from esad.score.splits import LabelAwareSplit
 from esad.table.table import Table, take_rows
@@ -208,7 +208,7 @@ def compare(
     """
     for name in methods or ():
         registry.method(name)  # an unknown one is an error before anything is trained
-    data = read(X)  # what no method could use is an error before anything is trained
+    data = read_rows(X)  # what no method could use is an error before anything is trained
     checked = labels.check(y, data.n_rows if isinstance(data, Table) else len(data))
     names = registry.methods_for("table" if isinstance(data, Table) else "images") if methods is None else methods
     if not names:

@@ -18,7 +18,7 @@ from esad.detectors.committee import CommitteeDetector
 from esad.detectors.deep import DeepDetector
 from esad.detectors.stacked import can_stack, fit_stack
 from esad.labels import Labels
-from esad.preprocess.inputs import read
+from esad.preprocess.inputs import read_rows
 from esad.table.table import Table, take_rows
 from esad.train.callbacks import Callback
 
@@ -117,7 +117,7 @@ def check_labels(X: Any, y: ArrayLike | None) -> Labels:
     >>> check_labels(np.zeros((2, 1)), [0, -1])
     array([ 0, -1], dtype=int8)
     """
-    data = read(X)
+    data = read_rows(X)
     return labels.check(y, data.n_rows if isinstance(data, Table) else len(data), warn=False)
 
 

@@ -35,11 +35,11 @@ from esad.explain.cases import Cases
 from esad.explain.reasons import HeatMaps, Reasons
 from esad.io.checks import check_texts
 from esad.io.stream import Stream
-from esad.preprocess.inputs import Inputs, Rows, read, reference_rows
+from esad.preprocess.inputs import Inputs, Rows, read_rows, reference_rows
 from esad.score.conformal import Calibration
 from esad.score.splits import draw_calibration
 from esad.score.threshold import Threshold, keep_among_scores
-from esad.table.profile import MAX_ROWS, Profile, profiled_rows
+from esad.table.profile import MAX_ROWS, Profile, draw_profiled_rows
 from esad.table.table import Schema, Table, take_rows
 from esad.train.callbacks import Callback
 
@@ -193,12 +193,12 @@ class Detector(Decider, OutlierMixin, BaseEstimator):  # type: ignore[misc]  # s
         self.inputs_ = survey.inputs(scaling=self._scaling(), estimator=type(self).__name__)
         portion = Portion.of(survey, self.inputs_, n_calibration=n_calibration)
         self._check_needed(portion.y)
-        described = read(survey.unlabelled.rows(n_calibration, n_calibration + MAX_ROWS))
+        described = read_rows(survey.unlabelled.rows(n_calibration, n_calibration + MAX_ROWS))
         self._describe_inputs(portion.rows, portion.y, described)
         if survey is not source:
             _warn_of_texts(None, described, self.inputs_.schema)
         self.label_counts_ = survey.counts
-        held_out = read(survey.unlabelled.rows(0, n_calibration)) if n_calibration else None
+        held_out = read_rows(survey.unlabelled.rows(0, n_calibration)) if n_calibration else None
         self._decide(self._fit_portion(portion, callbacks), portion.scored_y, held_out)
         return self
 
@@ -236,7 +236,7 @@ class Detector(Decider, OutlierMixin, BaseEstimator):  # type: ignore[misc]  # s
     def _read(self, X: Any, y: ArrayLike | None) -> tuple[Table | NDArray[Any], NDArray[np.int8]]:
         """Check what was given and forget an earlier fit."""
         self._forget()
-        data = read(X)
+        data = read_rows(X)
         n_rows = data.n_rows if isinstance(data, Table) else len(data)
         self._check_kind("table" if isinstance(data, Table) else "images")
         if n_rows < 2:
@@ -260,7 +260,7 @@ class Detector(Decider, OutlierMixin, BaseEstimator):  # type: ignore[misc]  # s
         """Learn the preprocessing from the rows to train on, and give them preprocessed."""
         self._check_needed(checked)
         self.inputs_, rows = Inputs.fit(data, checked, scaling=self._scaling(), estimator=type(self).__name__)
-        self._describe_inputs(rows, checked, take_rows(data, profiled_rows(reference_rows(checked))))
+        self._describe_inputs(rows, checked, take_rows(data, draw_profiled_rows(reference_rows(checked))))
         return rows
 
     def _describe_inputs(self, rows: Rows, y: NDArray[np.int8], profiled: Table | NDArray[Any]) -> None:
@@ -271,7 +271,7 @@ class Detector(Decider, OutlierMixin, BaseEstimator):  # type: ignore[misc]  # s
         self.cases_ = Cases.of(rows, y)
         self.notes_: dict[str, Any] = {}
         self.calibration_ = None
-        self.profile_ = Profile.fit(self.inputs_.described(profiled))
+        self.profile_ = Profile.fit(self.inputs_.describe(profiled))
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "offset_")
@@ -406,7 +406,7 @@ class Detector(Decider, OutlierMixin, BaseEstimator):  # type: ignore[misc]  # s
         parameters = self.get_params(deep=False)
         if isinstance(self.random_state, np.random.RandomState | np.random.Generator):
             parameters["random_state"] = None  # a live generator cannot be saved; the fitted model does not need it
-        return {name: _plain(value) for name, value in parameters.items()}
+        return {name: _to_plain(value) for name, value in parameters.items()}
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -459,10 +459,10 @@ def _fingerprint(rows: Rows, y: NDArray[np.int8]) -> str:
     return digest.hexdigest()[:16]
 
 
-def _plain(value: Any) -> Any:
+def _to_plain(value: Any) -> Any:
     """A constructor argument as JSON."""
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, Sequence | np.ndarray) and not isinstance(value, str):
-        return [_plain(item) for item in value]
+        return [_to_plain(item) for item in value]
     return value

@@ -144,7 +144,7 @@ class DeepDetector(Detector):
         if not portion.is_whole:
             refill = StreamRefill(portion, x)
             if not is_auto(getattr(self, "n_epochs", "auto")):  # epochs are passes over all rows
-                phases = [_lengthened(phase, portion.n_unlabelled / portion.n_slots) for phase in phases]
+                phases = [_lengthen(phase, portion.n_unlabelled / portion.n_slots) for phase in phases]
         nobody = np.full(len(portion.y), -1)
         self._train(phases, x, portion.y, nobody, callbacks=callbacks, refill=refill)
         nobody = np.full(len(portion.scored_y), -1)
@@ -388,7 +388,7 @@ def _over_members(part: Tensor) -> Scores:
     return mean
 
 
-def _lengthened(phase: Phase, factor: float) -> Phase:
+def _lengthen(phase: Phase, factor: float) -> Phase:
     """The phase with more steps."""
     n_steps = math.ceil(phase.settings.n_steps * factor)
     return replace(phase, settings=replace(phase.settings, n_steps=n_steps, halve_every=math.ceil(n_steps / 4)))

@@ -16,7 +16,7 @@ from esad.errors import EsadError, InputError
 from esad.persist import onnx, torch_export
 from esad.persist.graph import ScoreGraph, trace_graph
 from esad.persist.parity import TOLERANCE, Parity, compare, random_data
-from esad.preprocess.inputs import read
+from esad.preprocess.inputs import read_rows
 from esad.table.table import Table
 
 __all__ = ["FORMATS", "describe", "export"]
@@ -82,7 +82,7 @@ def export(
     here = detector._on_cpu()
     graph = ScoreGraph(here.inputs_, here._terms_module(), threshold=here.threshold_, calibration=here.calibration_)
     name = type(detector).__name__
-    rows = [random_data(here.inputs_)] + ([] if X is None else [_aligned(here, X)])
+    rows = [random_data(here.inputs_)] + ([] if X is None else [_align(here, X)])
     tell = on_stage or (lambda stage: None)
     with atomic_path(path) as temporary:
         try:
@@ -92,7 +92,7 @@ def export(
             kind.write(program, here.inputs_, temporary, describe(here, format))
             tell("comparing scores")
             run = kind.reader(temporary, here.inputs_)
-            parity = _together([_compared(here, data, run(data)) for data in rows])
+            parity = _join_parities([_compare_scores(here, data, run(data)) for data in rows])
         except (EsadError, OSError, MemoryError):
             raise
         except Exception as error:  # exporter and runtime raise errors of many kinds, all about what they cannot do
@@ -135,14 +135,14 @@ def _one_row(detector: Detector) -> NDArray[np.float32]:
     return detector.inputs_.typical[None]
 
 
-def _aligned(detector: Detector, X: Any) -> Table | NDArray[Any]:
+def _align(detector: Detector, X: Any) -> Table | NDArray[Any]:
     """Data in the form of training, or an error that says what is wrong with it."""
-    data = read(X)
+    data = read_rows(X)
     detector.inputs_.rows_of(data)
-    return detector.inputs_.described(data) if isinstance(data, Table) else data
+    return detector.inputs_.describe(data) if isinstance(data, Table) else data
 
 
-def _compared(detector: Detector, data: Table | NDArray[Any], found: dict[str, NDArray[Any]]) -> Parity:
+def _compare_scores(detector: Detector, data: Table | NDArray[Any], found: dict[str, NDArray[Any]]) -> Parity:
     rows = detector.inputs_.rows_of(data)
     calibration = detector.calibration_
     is_cross = calibration is not None and calibration.is_cross
@@ -156,7 +156,7 @@ def _compared(detector: Detector, data: Table | NDArray[Any], found: dict[str, N
     )
 
 
-def _together(parts: list[Parity]) -> Parity:
+def _join_parities(parts: list[Parity]) -> Parity:
     return Parity(
         sum(part.n_rows for part in parts),
         max(part.difference for part in parts),

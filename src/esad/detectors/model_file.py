@@ -95,7 +95,7 @@ def _from_state(manifest: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> De
     if not isinstance(parameters, dict):
         raise ModelFileError("its parameters are damaged")
     detector_class = registry.method(str(manifest["method"]))
-    detector: Detector = detector_class(**{name: _restored(value) for name, value in parameters.items()})
+    detector: Detector = detector_class(**{name: _restore_value(value) for name, value in parameters.items()})
     groups: dict[str, dict[str, NDArray[Any]]] = {name: {} for name in _GROUPS}
     for name, value in arrays.items():
         group, _, rest = name.partition(".")
@@ -127,9 +127,9 @@ def _from_state(manifest: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> De
     return detector
 
 
-def _restored(value: Any) -> Any:
+def _restore_value(value: Any) -> Any:
     """Undo `_plain`: lists were tuples."""
-    return tuple(_restored(item) for item in value) if isinstance(value, list) else value
+    return tuple(_restore_value(item) for item in value) if isinstance(value, list) else value
 
 
 def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -152,7 +152,7 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
         "format_version": manifest["format_version"],
         "parameters": manifest["parameters"],
         "why": manifest["model"].get("why"),
-        "changed_parameters": _changed_parameters(detector, manifest["parameters"]),
+        "changed_parameters": _find_changed_parameters(detector, manifest["parameters"]),
         "recipe": _recipe_of(manifest["model"]),
         "n_weights": sum(tensor.size for name, tensor in tensors.items() if ".weights." in name),
         "takes": inputs.kind,
@@ -185,7 +185,7 @@ def _rule_of(detector: Detector) -> str | None:
     return "set by hand"
 
 
-def _changed_parameters(detector: Detector, parameters: dict[str, Any]) -> dict[str, Any]:
+def _find_changed_parameters(detector: Detector, parameters: dict[str, Any]) -> dict[str, Any]:
     """Parameters that were given, not left at their defaults."""
     default = type(detector)().plain_parameters()
     return {name: value for name, value in parameters.items() if value != default.get(name)}

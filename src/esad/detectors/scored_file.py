@@ -22,7 +22,7 @@ from esad.io.checks import OnProgress, OnRemark, Remark
 from esad.io.dialect import Reading
 from esad.io.notes import Notes, Roles
 from esad.io.scores import ScoreWriter
-from esad.preprocess.inputs import read as read_rows
+from esad.preprocess.inputs import read_rows
 from esad.score.conformal import Calibration
 from esad.score.drift import LEVEL, Drift
 from esad.score.threshold import Forecast

@@ -61,7 +61,7 @@ def fit_stack(
 
     Loss curves are means over the stack. No threshold is set.
     """
-    parts = [_part(detector, one) for detector, one in zip(detectors, drawn, strict=True)]
+    parts = [_make_part(detector, one) for detector, one in zip(detectors, drawn, strict=True)]
     if len({part.rows.shape for part in parts}) > 1:  # a column may be constant in one split alone
         return False
     whole = parts[0].detector._repeat_members(parts[0].n_members * len(parts))
@@ -71,7 +71,7 @@ def fit_stack(
     seeds = [part.detector.seed_ for part in parts]
     curves = train_phases(
         phases,
-        lambda number: _side_by_side([part.data_of(number) for part in parts]),
+        lambda number: _join_rows([part.data_of(number) for part in parts]),
         seed=seeds,
         callbacks=callbacks,
     )
@@ -83,13 +83,13 @@ def fit_stack(
     return True
 
 
-def _part(detector: DeepDetector, drawn: Scenario) -> _Part:
+def _make_part(detector: DeepDetector, drawn: Scenario) -> _Part:
     rows, y = detector._prepare(drawn.X_train, drawn.y_train)
     detector.seed_ = seed_from(detector.random_state)
     return _Part(detector, rows, y, detector._unseen_by(y), detector._phases(rows, y, torch.device("cpu")))
 
 
-def _side_by_side(parts: Sequence[RowPool]) -> RowPool:
+def _join_rows(parts: Sequence[RowPool]) -> RowPool:
     """The rows of all parts, of which a member draws only those of its own part."""
     first = [number * len(part.x) for number, part in enumerate(parts)]
     return RowPool(

@@ -21,7 +21,7 @@ from esad.errors import InputError, LabelError, SchemaError
 from esad.io.stream import LabelledBlock, Sample, Stream, TableStream, priorities
 from esad.labels import LabelCounts
 from esad.preprocess.image import ImagePreprocessor
-from esad.preprocess.inputs import Inputs, Rows, read
+from esad.preprocess.inputs import Inputs, Rows, read_rows
 from esad.table.encode import TabularPreprocessor
 from esad.table.profile import MAX_ROWS
 from esad.table.statistics import TableStatistics
@@ -91,7 +91,7 @@ class Survey:
     def empty(cls, source: Stream, block: LabelledBlock, *, seed: int) -> Self:
         """A survey of nothing yet, for rows like those of the block."""
         width = block.X.num_columns if isinstance(block.X, pa.Table) else block.X[0].size
-        n_rows = _most(N_SLOTS, width) + 2 * _most(N_HELD_OUT, width)
+        n_rows = _limit_rows(N_SLOTS, width) + 2 * _limit_rows(N_HELD_OUT, width)
         n_labelled = min(MAX_LABELLED, n_rows)
         return cls(
             source,
@@ -161,7 +161,7 @@ class Survey:
 
     def inputs(self, *, scaling: str, estimator: str = "ESAD") -> Inputs:
         """The preprocessing of all rows; "minmax" takes its limits from the sample."""
-        sample = read(self.unlabelled.rows(0, len(self.unlabelled)))
+        sample = read_rows(self.unlabelled.rows(0, len(self.unlabelled)))
         if isinstance(sample, Table):
             preprocessor = TabularPreprocessor.from_statistics(self.statistics, sample)
             return Inputs.of_table(preprocessor, sample, scaling=scaling, estimator=estimator)
@@ -185,7 +185,7 @@ class Survey:
 
     def n_held_out(self) -> int:
         """How many unlabelled rows the training does not see."""
-        return min(_most(N_HELD_OUT, self._width), int(HELD_OUT_RATIO * len(self.unlabelled)))
+        return min(_limit_rows(N_HELD_OUT, self._width), int(HELD_OUT_RATIO * len(self.unlabelled)))
 
     def n_calibration(self, ratio: float | None) -> int:
         """How many more a calibration gets; of very many rows, as many as are held out at most."""
@@ -193,7 +193,7 @@ class Survey:
             return 0
         check_share("`calibration_ratio`", ratio)
         n_most = len(self.unlabelled) - self.n_held_out()
-        n_rows = min(_most(N_HELD_OUT, self._width), round(ratio * len(self.unlabelled)))
+        n_rows = min(_limit_rows(N_HELD_OUT, self._width), round(ratio * len(self.unlabelled)))
         if not 1 <= n_rows < n_most:
             n_left = max(0, n_most - n_rows)
             raise InputError(
@@ -243,11 +243,11 @@ class Portion:
         """Divide the sample: calibration rows, held-out rows, rows to begin with."""
 
         def rows_of(rows: Any) -> Rows:
-            return inputs.rows_of(read(rows))
+            return inputs.rows_of(read_rows(rows))
 
         first = n_calibration + survey.n_held_out()
         n_values = int(np.prod(inputs.shape))
-        begin = rows_of(survey.unlabelled.rows(first, first + _most(N_SLOTS, n_values)))
+        begin = rows_of(survey.unlabelled.rows(first, first + _limit_rows(N_SLOTS, n_values)))
         kept, y = survey.labelled()
         scored, scored_y = survey.held_out(n_calibration=n_calibration)
         numbers = survey.unlabelled.numbers[:first]
@@ -324,9 +324,9 @@ class StreamRefill:
                     wanted &= keys > np.uint64(portion.limit)
                 chosen = np.flatnonzero(wanted)
                 if len(chosen):
-                    yield portion.inputs.rows_of(read(take_rows(block.X, chosen)))
+                    yield portion.inputs.rows_of(read_rows(take_rows(block.X, chosen)))
 
 
-def _most(n_rows: int, width: int) -> int:
+def _limit_rows(n_rows: int, width: int) -> int:
     """So many rows, fewer where they are very wide."""
     return max(1, min(n_rows, MAX_VALUES // max(1, width)))

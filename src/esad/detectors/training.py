@@ -172,8 +172,8 @@ class TrainingData:
             normal_value=normal_value,
             unlabelled_value=unlabelled_value,
         )
-        with _telling_how_to_skip():
-            size = resize if resize != "auto" else _longest_side(detector) if os.path.isdir(path) else None
+        with _tell_how_to_skip():
+            size = resize if resize != "auto" else _choose_longest_side(detector) if os.path.isdir(path) else None
             reading = Reading(
                 decimal=decimal, date_format=date_format, encoding=encoding, sheet=sheet, max_unpacked=max_unpacked
             )
@@ -236,7 +236,7 @@ class TrainingData:
             _check_table_options(labels_csv, skip_broken)
         else:
             roles.check_folder()
-        with _telling_how_to_skip():
+        with _tell_how_to_skip():
             source = open_source(
                 path,
                 detector,
@@ -448,11 +448,11 @@ class TrainingData:
         """Refuse a rate for which too few rows will be left: of the unlabelled, only those a member has not seen."""
         counts = self.label_counts()
         if self.survey is not None:
-            if error := _refusal(rule, LabelCounts(0, self.survey.n_held_out(), 0)):
+            if error := _find_refusal(rule, LabelCounts(0, self.survey.n_held_out(), 0)):
                 raise error
             return
         n_members, n_held_out = detector.n_leaving_out(self.kind), self._n_held_out(detector)
-        error = _refusal(rule, replace(counts, n_unlabelled=n_held_out or counts.n_unlabelled))
+        error = _find_refusal(rule, replace(counts, n_unlabelled=n_held_out or counts.n_unlabelled))
         if error is None:  # too few to hold any out: all of them are taken
             return
         if not n_members or not n_held_out:
@@ -461,13 +461,13 @@ class TrainingData:
         advice += f"{n_held_out:,} of {counts.n_unlabelled:,} with {count_text(n_members, 'member')}."
         most = n_members if "n_members" not in detector.get_params() else N_PARTS
         for number in range(n_members + 1, most + 1):
-            if _refusal(rule, replace(counts, n_unlabelled=n_held_out_rows(counts.n_unlabelled, number))) is None:
+            if _find_refusal(rule, replace(counts, n_unlabelled=n_held_out_rows(counts.n_unlabelled, number))) is None:
                 advice += f" `n_members={number}` would do."
                 break
         raise InputError(f"{error} {advice}") from error
 
 
-def _refusal(rule: Threshold, counts: LabelCounts) -> InputError | None:
+def _find_refusal(rule: Threshold, counts: LabelCounts) -> InputError | None:
     """Why the rule cannot be used with so many rows of each kind, if so."""
     numbers = [counts.n_unlabelled, counts.n_normal, counts.n_anomaly]
     y = np.repeat(np.array([0, 1, -1], dtype=np.int8), numbers)
@@ -497,7 +497,7 @@ def _check_table_options(labels_csv: object, skip_broken: bool, resize: Resize |
         raise InputError("`resize` is for a folder of pictures.")
 
 
-def _longest_side(detector: Detector | None) -> int:
+def _choose_longest_side(detector: Detector | None) -> int:
     """Pixels that pictures may be long and wide: a training takes as many times longer as they have more of them."""
     device = resolve_device(getattr(detector, "device", "auto"))
     return LONGEST_SIDE["cpu" if device.type == "cpu" else "gpu"]
@@ -515,7 +515,7 @@ def _tell_all(remarks: Iterator[Remark] | Sequence[Remark], on_remark: OnRemark)
 
 
 @contextmanager
-def _telling_how_to_skip() -> Iterator[None]:
+def _tell_how_to_skip() -> Iterator[None]:
     """Name what helps where a picture cannot be read."""
     try:
         yield
@@ -560,7 +560,7 @@ def _check_columns(
 def _read_pictures(
     path: Path, folder: PictureFolder, roles: Roles, from_csv: bool, on_remark: OnRemark
 ) -> TrainingData:
-    with _telling_how_to_skip():
+    with _tell_how_to_skip():
         pictures = folder.read()
     _check_enough(path, len(pictures.images), "picture")
     broken = folder.broken or {}
@@ -595,7 +595,7 @@ def _read_parts(
     if detector is not None:
         detector.check_stream()
     seed = 0 if detector is None else seed_from(detector.random_state)
-    with _telling_how_to_skip():
+    with _tell_how_to_skip():
         survey = Survey.of(stream, seed=seed, on_block=lambda n_rows: tell("reading", n_rows, stream.n_rows))
     broken = (data.broken if isinstance(data, PictureFolder) else None) or {}
     mention_broken(broken, on_remark)

@@ -59,18 +59,22 @@ def read(dialects: Mapping[Path, Dialect], names: Sequence[str], *, text: Sequen
     {'name': ['x', 'y'], 'size': [1.0, 2.5]}
     """
     as_text = pa.schema([(name, pa.string()) for name in names])
-    texts = {path: pa.Table.from_batches(_texts(path, dialect, names), as_text) for path, dialect in dialects.items()}
+    texts = {
+        path: pa.Table.from_batches(_read_texts(path, dialect, names), as_text) for path, dialect in dialects.items()
+    }
     columns: dict[Path, list[Any]] = {path: [] for path in texts}
     written = []
     for name in names:
         found = {path: (pa.string(), rows[name]) for path, rows in texts.items()}
         if name not in text:
-            found = {path: _typed(rows[name], dialects[path]) for path, rows in texts.items()}
+            found = {path: _read_column(rows[name], dialects[path]) for path, rows in texts.items()}
         held = functools.reduce(join_types, (held for held, _ in found.values()), pa.null())
         written += [name] if isinstance(held, Style) and held.is_sound else []
         for path, (_, typed) in found.items():
             is_right = typed.type == stored_type(held)
-            columns[path].append(typed if is_right else _turned(texts[path][name], stored_type(held), dialects[path]))
+            columns[path].append(
+                typed if is_right else _turn_texts(texts[path][name], stored_type(held), dialects[path])
+            )
     _mention_written(written)
     return {path: pa.Table.from_arrays(own, names=list(names)) for path, own in columns.items()}
 
@@ -89,16 +93,16 @@ def batches(
     share of the file has been read.
     """
     n_before = 0
-    for batch in _texts(path, dialect, names, on_share):
+    for batch in _read_texts(path, dialect, names, on_share):
         columns = [
-            _of_kind(path, dialect, name, column, kinds.get(name), n_before)
+            _read_kind(path, dialect, name, column, kinds.get(name), n_before)
             for name, column in zip(names, batch.columns, strict=True)
         ]
         yield pa.RecordBatch.from_arrays(columns, names=list(names))
         n_before += batch.num_rows
 
 
-def _of_kind(path: Path, dialect: Dialect, name: str, texts: pa.Array, kind: str | None, n_before: int) -> pa.Array:
+def _read_kind(path: Path, dialect: Dialect, name: str, texts: pa.Array, kind: str | None, n_before: int) -> pa.Array:
     """Text as numbers or dates; what spells none is an error that names the column, the value and the line."""
     values: Any
     if kind == "number":
@@ -121,14 +125,14 @@ def _of_kind(path: Path, dialect: Dialect, name: str, texts: pa.Array, kind: str
 
 def find_date_order(path: Path, dialect: Dialect) -> Notation | None:
     """The order of dates that the first lines left open, by all rows, if one shows it."""
-    for batch in _texts(path, dialect, dialect.date_columns):
+    for batch in _read_texts(path, dialect, dialect.date_columns):
         for column in batch.columns:
             if found := show_date_order(column.drop_null()):
                 return found
     return None
 
 
-def _texts(
+def _read_texts(
     path: Path, dialect: Dialect, names: Sequence[str], on_share: Callable[[float], None] | None = None
 ) -> Generator[pa.RecordBatch]:
     """All rows, block by block, every column as text: null where nothing stands."""
@@ -173,16 +177,16 @@ def _texts(
                         on_share(raw.tell() / raw.size())
                     yield batch.select(list(names))
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise _fault(path, dialect, error, ragged) from error
+        raise _explain_fault(path, dialect, error, ragged) from error
     is_long = last is not None and re.search(r"[\r\n]", last)  # arrow takes a quote that never closes for a long value
-    if is_long and (wrong := _quote_fault(path, dialect)):
+    if is_long and (wrong := _find_quote_fault(path, dialect)):
         raise wrong
 
 
 # ---------------------------------------------------------------------- what a column holds
 
 
-def _typed(column: pa.ChunkedArray | pa.Array, dialect: Dialect) -> tuple[Held, Any]:
+def _read_column(column: pa.ChunkedArray | pa.Array, dialect: Dialect) -> tuple[Held, Any]:
     """What all texts of a column agree on, and the column in that type."""
     if column.null_count == len(column):
         return pa.null(), column.cast(pa.float64())
@@ -198,7 +202,7 @@ def _typed(column: pa.ChunkedArray | pa.Array, dialect: Dialect) -> tuple[Held, 
     if style is not None:
         style = read_numerals(join_chunks(column), decimal_point=dialect.decimal.value)[1]
     if style is not None and style.is_sound:
-        return style, _turned(column, pa.float64(), dialect)
+        return style, _turn_texts(column, pa.float64(), dialect)
     if style is None and (dates := _as_dates(head, column, dialect)) is not None:
         return pa.timestamp("us"), dates
     return style or pa.string(), column
@@ -257,7 +261,7 @@ def join_types(one: Held, other: Held) -> Held:
     return pa.string()
 
 
-def _turned(column: pa.ChunkedArray | pa.Array, type_: pa.DataType, dialect: Dialect) -> Any:
+def _turn_texts(column: pa.ChunkedArray | pa.Array, type_: pa.DataType, dialect: Dialect) -> Any:
     """Texts as a type that holds all of them."""
     if pa.types.is_string(type_):
         return column
@@ -332,8 +336,8 @@ def _write_rows(
     writer: pq.ParquetWriter | None = None
     is_whole = True
     with contextlib.ExitStack() as stack:
-        for batch in _texts(path, dialect, names):
-            typed = {name: _typed(batch.column(name), dialect) for name in names}
+        for batch in _read_texts(path, dialect, names):
+            typed = {name: _read_column(batch.column(name), dialect) for name in names}
             own = {name: known.get(name, typed[name][0]) for name in names}
             found = {name: join_types(found.get(name, own[name]), own[name]) for name in names}
             schema = pa.schema([(name, stored_type(found[name])) for name in names])
@@ -341,7 +345,7 @@ def _write_rows(
             is_whole = is_whole and schema == writer.schema
             if is_whole:
                 columns = [
-                    typed[name][1] if typed[name][1].type == type_ else _turned(batch.column(name), type_, dialect)
+                    typed[name][1] if typed[name][1].type == type_ else _turn_texts(batch.column(name), type_, dialect)
                     for name, type_ in zip(names, schema.types, strict=True)
                 ]
                 n_parts = max(1, -(-batch.nbytes // PART_BYTES))
@@ -359,7 +363,9 @@ def _write_rows(
 # ---------------------------------------------------------------------- what is wrong with a file
 
 
-def _fault(path: Path, dialect: Dialect, error: Exception, ragged: Sequence[pa_csv.InvalidRow]) -> DataFileError:
+def _explain_fault(
+    path: Path, dialect: Dialect, error: Exception, ragged: Sequence[pa_csv.InvalidRow]
+) -> DataFileError:
     """What is wrong with a file that arrow refuses, in one line that names the file and the line."""
     if ragged:
         row = ragged[0]
@@ -371,17 +377,17 @@ def _fault(path: Path, dialect: Dialect, error: Exception, ragged: Sequence[pa_c
             fix = "The first line must name every column; no title may stand before it."
         return DataFileError(f"Cannot read {str(path)!r}: {reason}{fix}")
     with contextlib.suppress(pa.ArrowException, OSError):  # the file itself is damaged, as `error` says
-        if wrong := not_readable(path, dialect.encoding.value) or _quote_fault(path, dialect):
+        if wrong := not_readable(path, dialect.encoding.value) or _find_quote_fault(path, dialect):
             return wrong
     return DataFileError(f"Cannot read {str(path)!r}: {one_line(error)}.")
 
 
-def _quote_fault(path: Path, dialect: Dialect) -> DataFileError | None:
+def _find_quote_fault(path: Path, dialect: Dialect) -> DataFileError | None:
     """Quotes that never close or close too late, as arrow reads them: they mean something only where a field begins."""
     mark = re.escape(dialect.delimiter)
     closing, plain = re.compile(r'[^"]*(?:""[^"]*)*"'), re.compile(rf"[^{mark}]*{mark}?")
     opened_in, start, length, longest, line_of_longest = None, 1, 0, 0, 1
-    for number, line in enumerate(_lines(path, dialect), 1):
+    for number, line in enumerate(_read_lines(path, dialect), 1):
         place = 0
         if opened_in is None:
             start, length = number, 0
@@ -410,7 +416,7 @@ def _quote_fault(path: Path, dialect: Dialect) -> DataFileError | None:
     return None
 
 
-def _lines(path: Path, dialect: Dialect) -> Iterator[str]:
+def _read_lines(path: Path, dialect: Dialect) -> Iterator[str]:
     with open_text(path, dialect) as text:
         yield from text
 
@@ -419,7 +425,7 @@ def _line_of_record(path: Path, dialect: Dialect, record: int) -> int:
     """Line in which a record starts, where the header is record 1; arrow counts records, people count lines or rows."""
     if dialect.text is not None:
         return record
-    rows = csv.reader(_lines(path, dialect), delimiter=dialect.delimiter)
+    rows = csv.reader(_read_lines(path, dialect), delimiter=dialect.delimiter)
     number, start = 0, 1
     with contextlib.suppress(csv.Error):  # a field too long to look at
         for fields in rows:

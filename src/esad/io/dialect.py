@@ -171,7 +171,7 @@ def sniff(path: Path, *, encoding: str | None = None, is_sure: bool = True, text
     >>> dialect.names, dialect.delimiter, dialect.decimal
     (('name', 'size'), ';', Notation(value=',', example='1,5', unclear=''))
     """
-    lines, encoding = _decode(path, _sample(path, text), encoding, is_sure)
+    lines, encoding = _decode(path, _read_sample(path, text), encoding, is_sure)
     noted = _EXCEL_SEPARATOR.match(lines)
     lines = (lines[noted.end() :] if noted else lines).lstrip("\r\n")
     header = re.split(r"[\r\n]", lines, maxsplit=1)[0]
@@ -185,9 +185,9 @@ def sniff(path: Path, *, encoding: str | None = None, is_sure: bool = True, text
     except csv.Error as error:
         raise DataFileError(f"Cannot read {str(path)!r}: its first line is not CSV ({error}).") from error
     check_names(path, names, hint=_NO_HEADER if looks_like_a_row(names) else "")
-    columns = _columns(rows)
+    columns = _read_columns(rows)
     bare = [_without_units(column, all_cells=delimiter != ",") for column in columns]
-    decimal = _decimal_notation(bare)
+    decimal = _find_decimal_notation(bare)
     if delimiter == ",":
         dotted = (cell for column in columns for cell in column if "." in cell)
         point = next((cell for cell in dotted if _DECIMAL["."].fullmatch(cell)), "")
@@ -196,7 +196,7 @@ def sniff(path: Path, *, encoding: str | None = None, is_sure: bool = True, text
     elif delimiter == ";" and decimal == Notation("."):
         dotted = (cell for column in bare for cell in column)
         decimal = Notation(".", unclear=next(filter(_UNCLEAR_POINT.fullmatch, dotted), ""))
-    dates, date_columns = _date_notation(
+    dates, date_columns = _find_date_notation(
         names, columns, "day-first" if delimiter == ";" or decimal.value == "," else "month-first"
     )
     other_letters = None if lines.isascii() else _NOT_ASCII.search(lines)
@@ -209,12 +209,12 @@ def sniff(path: Path, *, encoding: str | None = None, is_sure: bool = True, text
         date_columns=date_columns,
         n_header_bytes=len(header.encode()),
         n_lines_before=int(bool(noted)),
-        codes=_codes(names, columns),
+        codes=_find_codes(names, columns),
         text=text,
     )
 
 
-def _date_notation(
+def _find_date_notation(
     names: Sequence[str], columns: Sequence[Sequence[str]], guess: str
 ) -> tuple[Notation, tuple[str, ...]]:
     """The order of dates with the year last; a guess where none tells it, and the columns to look at further."""
@@ -263,17 +263,17 @@ def not_readable(path: Path, encoding: str) -> DataFileError | None:
             try:
                 collections.deque(io.TextIOWrapper(source, encoding=encoding), maxlen=0)
             except UnicodeDecodeError:
-                return _not_text(path, "it", encoding)
+                return _not_text_error(path, "it", encoding)
             return None
         for number, line in enumerate(io.BufferedReader(source), 1):
             try:
                 line.decode(encoding)
             except UnicodeDecodeError:
-                return _not_text(path, f"line {number}", encoding)
+                return _not_text_error(path, f"line {number}", encoding)
     return None
 
 
-def _not_text(path: Path, where: str, encoding: str) -> DataFileError:
+def _not_text_error(path: Path, where: str, encoding: str) -> DataFileError:
     name = {"utf8": "UTF-8", "utf-16": "UTF-16", "utf-32": "UTF-32"}.get(encoding, encoding)
     return DataFileError(
         f"Cannot read {str(path)!r}: {where} is not {name} text. Say how it is written, such as `encoding='cp1252'`, "
@@ -308,7 +308,7 @@ def _decode(path: Path, sample: bytes, encoding: str | None, is_sure: bool) -> t
             decoder = codecs.getincrementaldecoder("utf-8-sig" if codec == "utf8" else codec)()
             text = decoder.decode(sample, final=not codec.startswith(_WIDE))
             return text, asked if text.isascii() and codec == "utf8" else codec
-    raise not_readable(path, asked) or _not_text(path, "it", asked)
+    raise not_readable(path, asked) or _not_text_error(path, "it", asked)
 
 
 def looks_like_a_row(names: Iterable[str]) -> bool:
@@ -330,7 +330,7 @@ def looks_like_a_row(names: Iterable[str]) -> bool:
     return not (rises and is_scale)
 
 
-def _columns(rows: Iterator[list[str]]) -> list[list[str]]:
+def _read_columns(rows: Iterator[list[str]]) -> list[list[str]]:
     """Fields of the first rows, column by column, without blanks around them."""
     first: list[list[str]] = []
     with contextlib.suppress(csv.Error):  # a field too long to look at
@@ -338,7 +338,7 @@ def _columns(rows: Iterator[list[str]]) -> list[list[str]]:
     return [[text.strip() for text in column] for column in itertools.zip_longest(*first, fillvalue="")]
 
 
-def _sample(path: Path, text: pa.Buffer | None) -> bytes:
+def _read_sample(path: Path, text: pa.Buffer | None) -> bytes:
     """First lines of the file, none of them cut."""
     try:
         with open_bytes(path, text) as source:
@@ -364,7 +364,7 @@ def _without_units(column: Sequence[str], *, all_cells: bool) -> list[str]:
     return [_UNIT.sub("", text) for text in column if "," in text and _UNIT.search(text)]
 
 
-def _decimal_notation(columns: Iterable[Sequence[str]]) -> Notation:
+def _find_decimal_notation(columns: Iterable[Sequence[str]]) -> Notation:
     """Point or comma before decimals; 1.500 beside 1,5 is 1500."""
     comma, unclear = "", ""
     for column in columns:
@@ -380,7 +380,7 @@ def _decimal_notation(columns: Iterable[Sequence[str]]) -> Notation:
     return Notation("," if comma or unclear else ".", comma, "" if comma else unclear)
 
 
-def _codes(names: Sequence[str], columns: Sequence[Sequence[str]]) -> frozenset[str]:
+def _find_codes(names: Sequence[str], columns: Sequence[Sequence[str]]) -> frozenset[str]:
     """Columns of whole numbers some of which have leading zeros."""
     return frozenset(
         name
@@ -471,7 +471,7 @@ class Reading:
             dialect = replace(dialect, decimal=dialect.decimal.settle(self.decimal))
         if self.date_format is not None:
             if self.date_format in DATE_ORDERS and dialect.dates.shown not in (None, self.date_format):
-                raise self._other_dates(file, dialect.dates, self._said("date_format", _words(self.date_format)))
+                raise self._other_dates_error(file, dialect.dates, self._said("date_format", _words(self.date_format)))
             dialect = replace(dialect, dates=dialect.dates.settle(self.date_format), date_columns=())
         return dialect
 
@@ -485,10 +485,10 @@ class Reading:
         first, order = next((file, dates.value) for file, dates in showing.items())
         for file, dates in showing.items():
             if dates.value != order:
-                raise self._other_dates(file, dates, f"those of {str(first)!r} {_words(order)}")
+                raise self._other_dates_error(file, dates, f"those of {str(first)!r} {_words(order)}")
         return {file: replace(each, dates=each.dates.settle(order)) for file, each in found.items()}
 
-    def _other_dates(self, file: Path, dates: Notation, others: str) -> DataFileError:
+    def _other_dates_error(self, file: Path, dates: Notation, others: str) -> DataFileError:
         return DataFileError(
             f"Cannot read {str(file)!r}: its dates have {_words(dates.value)}, such as {dates.example}, "
             f"and {others}. Write them alike, or pass `date_format={dates.value!r}` if this file is meant so."

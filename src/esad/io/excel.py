@@ -45,7 +45,7 @@ def read_sheet(
     max_bytes : int, optional
         That the file may take when it is unpacked.
     """
-    with _opened(path, max_bytes) as book, unnamed_path(path, "rows.tsv", instead="CSV") as target:
+    with _open(path, max_bytes) as book, unnamed_path(path, "rows.tsv", instead="CSV") as target:
         known = book.sheetnames
         if sheet is not None and sheet not in known:
             raise DataFileError(f"{str(path)!r} has no sheet {sheet!r}.{hint(sheet, known)} It has {list_text(known)}.")
@@ -60,12 +60,12 @@ def read_sheet(
 
 def sheet_names(path: Path) -> list[str]:
     """The sheets of a file."""
-    with _opened(path, None) as book:
+    with _open(path, None) as book:
         return list(book.sheetnames)
 
 
 @contextlib.contextmanager
-def _opened(path: Path, max_bytes: int | None) -> Iterator[Any]:
+def _open(path: Path, max_bytes: int | None) -> Iterator[Any]:
     """A file to read from, with the values of formulas; what is wrong inside is one line."""
     openpyxl = require("openpyxl", extra="excel")
     try:

@@ -147,7 +147,7 @@ class TableFiles:
     """
 
     def __init__(self, paths: Sequence[_Path], *, reading: Reading = _PLAINLY) -> None:
-        self.files = tuple(_checked(path) for path in paths)
+        self.files = tuple(_check_file(path) for path in paths)
         self.reading = reading
         if reading.max_unpacked is not None:
             for file in filter(is_parquet, self.files):
@@ -204,12 +204,12 @@ class TableFiles:
             written like 1,234.50, 12 % or $5; dates stay text; empty fields and NA, NaN, null, None, ? and the like
             are missing.
         """
-        names, labels = self._wanted(columns, label_column)
+        names, labels = self._check_wanted(columns, label_column)
         tables = csv.read(self.dialects, (*names, *labels), text=text)
         for file in self._layouts:
             tables[file] = as_text(parquet.read(file, (*names, *labels)), text)
         if not any(table.num_rows for table in tables.values()):
-            raise _no_rows(self.files[0])
+            raise _no_rows_error(self.files[0])
         held = {file: dict(zip(table.column_names, table.schema.types, strict=True)) for file, table in tables.items()}
         types = {name: _common_type(name, {file: held[file][name] for file in self.files}) for name in names}
         try:
@@ -249,7 +249,7 @@ class TableFiles:
         DataFileError
             Also when a number or date column of `schema` holds something else, with column, value and line.
         """
-        names, _ = self._wanted(columns, None)
+        names, _ = self._check_wanted(columns, None)
         n_rows = max(1, min(batch_rows, _MAX_CELLS // max(1, len(names))))
         kinds = {} if schema is None else dict(zip(schema.names if schema.named else names, schema.kinds, strict=False))
         return self._batches(names, kinds, n_rows, may_be_empty, on_share)
@@ -272,11 +272,11 @@ class TableFiles:
             else:
                 rows = parquet.batches(file, names, n_rows)
             n_given = 0
-            for table in _rebatched(rows, n_rows):
+            for table in _rebatch(rows, n_rows):
                 yield table
                 n_given += 1
             if not n_given and not may_be_empty:
-                raise _no_rows(file)
+                raise _no_rows_error(file)
             n_before += n_own
 
     def parts(
@@ -292,7 +292,7 @@ class TableFiles:
         These are row groups of Parquet; CSV is written to a temporary Parquet file, which `on_bytes` can watch. Columns
         of CSV are text where files do not agree. `columns`, `label_column` and `text` as for `read`.
         """
-        names, labels = self._wanted(columns, label_column)
+        names, labels = self._check_wanted(columns, label_column)
         sources = self._spool((*names, *labels), text, on_bytes)
         layouts = {file: parquet.Layout(file, source) for file, source in sources.items()} | self._layouts
         types = {
@@ -324,7 +324,7 @@ class TableFiles:
                 spools[file] = csv.spool(file, self.dialects[file], names, held=common)
         return {file: source for file, (source, _) in spools.items()}
 
-    def _wanted(
+    def _check_wanted(
         self, columns: Sequence[str] | None, label_column: str | None
     ) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Names of the columns to read and of the label column, all of them in every file."""
@@ -366,7 +366,7 @@ def _common_type(name: str, found: Mapping[Path, pa.DataType]) -> pa.DataType:
     held = {file: type_ for file, type_ in plain.items() if not pa.types.is_null(type_)}
     if len(set(held.values())) < 2:
         return next(iter(held.values()), pa.null())
-    meant = {_meaning(type_): file for file, type_ in reversed(held.items())}
+    meant = {_name_meaning(type_): file for file, type_ in reversed(held.items())}
     if len(meant) > 1:
         (one, its), (other, others) = list(meant.items())[-1:-3:-1]
         raise SchemaError(
@@ -378,7 +378,7 @@ def _common_type(name: str, found: Mapping[Path, pa.DataType]) -> pa.DataType:
 _TYPES = {"numbers": pa.float64(), "text": pa.string(), "dates": pa.timestamp("us")}
 
 
-def _meaning(type_: pa.DataType) -> str:
+def _name_meaning(type_: pa.DataType) -> str:
     if pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_decimal(type_):
         return "numbers"
     if is_text_type(type_):
@@ -401,7 +401,7 @@ def as_text(table: pa.Table, names: Sequence[str]) -> pa.Table:
     return table
 
 
-def _rebatched(batches: Generator[pa.RecordBatch], n_rows: int) -> Iterator[pa.Table]:
+def _rebatch(batches: Generator[pa.RecordBatch], n_rows: int) -> Iterator[pa.Table]:
     """Join and cut batches so that each has `n_rows` rows, the last one the rest."""
     held: list[pa.RecordBatch] = []
     n_held = 0
@@ -433,7 +433,7 @@ def _sniff(file: Path, reading: Reading) -> Dialect:
     return replace(dialect, dates=csv.find_date_order(file, dialect) or dialect.dates)
 
 
-def _no_rows(file: Path) -> DataFileError:
+def _no_rows_error(file: Path) -> DataFileError:
     return DataFileError(f"Cannot read {str(file)!r}: it has columns but no rows. At least one row is needed.")
 
 
@@ -478,7 +478,7 @@ def _has_pictures(folder: Path) -> bool:
     return any(is_picture(path) for path in folder.rglob("*"))
 
 
-def _checked(path: _Path) -> Path:
+def _check_file(path: _Path) -> Path:
     """Path of a regular file of a known format that is not empty."""
     file, shown = Path(path), repr(os.fspath(path))
     try:

@@ -80,7 +80,7 @@ def check_unpacked_size(path: str | os.PathLike[str], unpacked_bytes: int) -> No
         return
     limits = FileLimits(unpacked_bytes=unpacked_bytes, seconds=None)
     try:
-        _kept_readers(unpacked_bytes + 2**28).check_parquet(Path(path), limits)
+        _keep_readers(unpacked_bytes + 2**28).check_parquet(Path(path), limits)
     except LimitError as error:
         raise LimitError(
             f"{os.fspath(path)!r} is refused. {error} Allow more (max_unpacked) if you trust it."
@@ -90,7 +90,7 @@ def check_unpacked_size(path: str | os.PathLike[str], unpacked_bytes: int) -> No
 
 
 @functools.cache
-def _kept_readers(memory_bytes: int) -> "Readers":
+def _keep_readers(memory_bytes: int) -> "Readers":
     """A reader for the rest of the program: its start takes longer than many a file."""
     readers = Readers(memory_bytes=memory_bytes)
     atexit.register(readers.close)
@@ -220,7 +220,7 @@ def _read_parquet(path: str, name: str, known: Sequence[str] | None, limits: Fil
         n_described = int.from_bytes(file.read()[:4], "little")
     if limits.columns is not None and _DESCRIPTION_BYTES * (128 + limits.columns) < n_described < os.path.getsize(path):
         raise LimitError(f"The description in a Parquet file is too long: {n_described:,} bytes.")
-    with _damage_told(name), pq.ParquetFile(path, pre_buffer=False, buffer_size=1 << 16) as source:
+    with _name_damage(name), pq.ParquetFile(path, pre_buffer=False, buffer_size=1 << 16) as source:
         _check_most(source.metadata.num_rows, limits.rows, "rows")
         _check_most(source.metadata.num_columns, limits.columns, "columns")
         wanted = [field for field in source.schema_arrow if known is None or field.name in known]
@@ -241,7 +241,7 @@ def _read_parquet(path: str, name: str, known: Sequence[str] | None, limits: Fil
 
 
 @contextlib.contextmanager
-def _damage_told(name: str) -> Iterator[None]:
+def _name_damage(name: str) -> Iterator[None]:
     try:
         yield
     except (EsadError, MemoryError):

@@ -254,13 +254,13 @@ class Notes:
             raise ModelFileError("its notes name columns by something else than text")
         ignore = [name for name in ignored if name is not None] if isinstance(ignored, list) else ()
         known: dict[str, Any] = {name: value for name in _ROLES if not isinstance(value := notes.get(name), list)}
-        written: dict[str, Any] = {name: _usable(name, notes.get(key)) for name, key in _WRITTEN.items()}
+        written: dict[str, Any] = {name: _keep_usable(name, notes.get(key)) for name, key in _WRITTEN.items()}
         where = notes.get("labels_csv")
         return cls(
             roles=Roles(**known, ignore=tuple(ignore)),
             labels_csv=where if isinstance(where, str) else None,
             written=Reading(**written),
-            sources=_sources_in(notes),
+            sources=_read_sources(notes),
         )
 
     def roles_in(self, names: Sequence[str]) -> Roles:
@@ -297,7 +297,7 @@ def note_sources(notes: Mapping[str, Any], sources: Sequence[DataSource]) -> dic
     return others | {key: values for key, values in found.items() if any(values)}
 
 
-def _sources_in(notes: Mapping[str, Any]) -> tuple[DataSource, ...]:
+def _read_sources(notes: Mapping[str, Any]) -> tuple[DataSource, ...]:
     """What a model learned from; nothing where its lists do not go together."""
     lists = [notes.get(key) for key in _SOURCES.values()]
     paths = lists[0] if isinstance(lists[0], list) else []
@@ -313,7 +313,7 @@ def _is_plain(value: Any) -> bool:
     return all(item is None or isinstance(item, str | int | float | bool) for item in items)
 
 
-def _usable(name: str, value: Any) -> str | None:
+def _keep_usable(name: str, value: Any) -> str | None:
     """What is noted of how files are written, unless none can be written so."""
     given: dict[str, Any] = {name: value}
     try:

@@ -29,7 +29,7 @@ class Layout:
     """
 
     def __init__(self, file: Path, source: pa.NativeFile | None = None) -> None:
-        with _opened(file, source) as opened:
+        with _open(file, source) as opened:
             schema = opened.schema_arrow
             groups = range(opened.metadata.num_row_groups)
             self.group_rows = tuple(opened.metadata.row_group(group).num_rows for group in groups)
@@ -45,7 +45,7 @@ class Layout:
 
 def read(file: Path, names: Sequence[str]) -> pa.Table:
     """All rows."""
-    with _opened(file) as source:
+    with _open(file) as source:
         return source.read(columns=list(names)).select(list(names)).replace_schema_metadata(None)
 
 
@@ -54,13 +54,13 @@ def batches(
 ) -> Generator[pa.RecordBatch]:
     """Rows of one row group, or of all, at most so many at a time; `source` is where the bytes are, if elsewhere."""
     groups = None if group is None else [group]
-    with _opened(file, source) as opened:
+    with _open(file, source) as opened:
         for batch in opened.iter_batches(batch_size=n_rows, columns=list(names), row_groups=groups):
             yield batch.select(list(names)).replace_schema_metadata(None)
 
 
 @contextlib.contextmanager
-def _opened(file: Path, source: pa.NativeFile | None = None) -> Iterator[pq.ParquetFile]:
+def _open(file: Path, source: pa.NativeFile | None = None) -> Iterator[pq.ParquetFile]:
     """A Parquet file to read from; what is wrong inside is one line."""
     given = str(file) if source is None else source
     try:

@@ -97,7 +97,7 @@ def open_folder(
     is_single = folder.is_file() and is_picture(folder)
     ids = (folder.name,) if is_single else _list_names(folder, labels_csv)
     folder = folder.parent if is_single else folder
-    words = _words_of_folders(ids) if labels_csv is None else _words_of_csv(folder, ids, Path(labels_csv))
+    words = _words_of_folders(ids) if labels_csv is None else _read_words_of_csv(folder, ids, Path(labels_csv))
     headers = _read_headers(folder, ids, broken)
     form = _common_form(folder, ids, headers, resize)
     if channels is not None:
@@ -160,7 +160,7 @@ class PictureFolder:
             if numbers:
                 yield Pictures(tuple(self.ids[number] for number in numbers), images, words)
         if not n_read:
-            raise _nothing(self.folder, self.broken)
+            raise _nothing_error(self.folder, self.broken)
 
     def pixels(self, numbers: Sequence[int]) -> tuple[NDArray[Any], list[int]]:
         """The pictures of these numbers, (n, channels, height, width), and the numbers of those that could be read."""
@@ -168,14 +168,14 @@ class PictureFolder:
         images = np.empty(shape, dtype=np.float32 if self.form.is_deep else np.uint8)
         read: list[int] = []
         for number in numbers:
-            with _noted(self.broken, self.ids[number]):
+            with _note_broken(self.broken, self.ids[number]):
                 images[len(read)] = read_pixels(self.folder / self.ids[number], self.form)
                 read.append(number)
         return images[: len(read)], read
 
 
 @contextlib.contextmanager
-def _noted(broken: Broken | None, name: str) -> Iterator[None]:
+def _note_broken(broken: Broken | None, name: str) -> Iterator[None]:
     """Note a picture that cannot be read, where that is wanted."""
     try:
         yield
@@ -185,7 +185,7 @@ def _noted(broken: Broken | None, name: str) -> Iterator[None]:
         broken[name] = str(error)
 
 
-def _nothing(folder: Path, broken: Broken | None) -> DataFileError:
+def _nothing_error(folder: Path, broken: Broken | None) -> DataFileError:
     reason = next(iter((broken or {"": "it is empty."}).values()))
     return DataFileError(f"None of the pictures in {str(folder)!r} can be read. The first: {reason}")
 
@@ -233,10 +233,10 @@ def _read_headers(folder: Path, ids: Sequence[str], broken: Broken | None) -> di
     """What the pictures say of themselves, by number; at least one can be read."""
     headers: dict[int, Header] = {}
     for number, name in enumerate(ids):
-        with _noted(broken, name):
+        with _note_broken(broken, name):
             headers[number] = read_header(folder / name)
     if not headers:
-        raise _nothing(folder, broken)
+        raise _nothing_error(folder, broken)
     return headers
 
 
@@ -266,7 +266,7 @@ def _words_of_folders(ids: Sequence[str]) -> NDArray[np.object_] | None:
     return np.array(words, dtype=object) if any(word is not None for word in words) else None
 
 
-def _words_of_csv(folder: Path, ids: Sequence[str], labels_csv: Path) -> NDArray[np.object_]:
+def _read_words_of_csv(folder: Path, ids: Sequence[str], labels_csv: Path) -> NDArray[np.object_]:
     """Label of each picture in the CSV file, None for pictures that are not in it."""
     from esad.io.files import TableFiles  # only here: arrays of pictures need no pyarrow
 
@@ -279,7 +279,7 @@ def _words_of_csv(folder: Path, ids: Sequence[str], labels_csv: Path) -> NDArray
             f"Cannot read labels from {str(labels_csv)!r}: it needs the columns 'file' and 'label'. Got {names[:10]}."
         )
     known = set(ids)
-    if _relative(folder, names[0]) in known:
+    if _relative_path(folder, names[0]) in known:
         raise DataFileError(
             f"Cannot read labels from {str(labels_csv)!r}: its first line must be the header: file,label."
         )
@@ -288,7 +288,7 @@ def _words_of_csv(folder: Path, ids: Sequence[str], labels_csv: Path) -> NDArray
     for file, label in zip(files, labels, strict=True):
         if file is None:
             raise DataFileError(f"Cannot read labels from {str(labels_csv)!r}: a row names no file.")
-        name = _relative(folder, file)
+        name = _relative_path(folder, file)
         if name in words:
             raise DataFileError(f"Cannot read labels from {str(labels_csv)!r}: {file!r} is there twice.")
         words[name] = label
@@ -301,7 +301,7 @@ def _words_of_csv(folder: Path, ids: Sequence[str], labels_csv: Path) -> NDArray
     return np.array([words.get(name) for name in ids], dtype=object)
 
 
-def _relative(folder: Path, file: str) -> str:
+def _relative_path(folder: Path, file: str) -> str:
     """Path as in `Pictures.ids`: relative, with forward slashes, without ./ and the like."""
     name = os.path.normpath(file.strip().replace("\\", "/"))
     return os.path.relpath(name, os.path.abspath(folder)) if os.path.isabs(name) else name

@@ -18,12 +18,12 @@ from esad.errors import DataFileError, EsadError, PictureFileError
 __all__ = [
     "SUFFIXES",
     "Header",
+    "find_middle",
     "is_picture",
-    "middle",
     "read_bytes",
     "read_header",
     "read_pixels",
-    "shrunk",
+    "shrink",
 ]
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff")
@@ -72,7 +72,7 @@ class Header:
 
 def read_header(path: Path) -> Header:
     """Read size and mode of a picture without decoding it."""
-    with _opened(path) as image:
+    with _open(path) as image:
         width, height = reversed(image.size) if _lies_on_its_side(image) else image.size
         if image.mode == "F":
             raise PictureFileError(
@@ -101,13 +101,13 @@ def read_pixels(path: Path, header: Header) -> NDArray[Any]:
     ndarray of shape (n_channels, height, width)
         uint8, or float32 in [0, 1] if `header.is_deep`.
     """
-    with _opened(path) as image:
+    with _open(path) as image:
         if image.format == "JPEG":
             width, height = reversed(header.size) if _lies_on_its_side(image) else header.size
             image.draft(None, (_DRAFT * width, _DRAFT * height))
             image = require("PIL.ImageOps", extra="image").exif_transpose(image)
         image = _deep_grey(image) if image.mode.startswith("I") else _with_channels(image, header.n_channels)
-        pixels = np.asarray(_scaled(image, header.size))
+        pixels = np.asarray(_scale(image, header.size))
         pixels = pixels[None] if pixels.ndim == 2 else np.moveaxis(pixels, 2, 0)  # (channels, height, width)
         if header.is_deep and pixels.dtype == np.uint8:
             pixels = pixels / np.float32(255.0)
@@ -123,7 +123,7 @@ def read_bytes(path: Path, *, n_channels: int) -> NDArray[np.uint8]:
     return pixels[0] if n_channels == 1 else np.moveaxis(pixels, 0, 2)
 
 
-def middle(pixels: NDArray[Any], size: int) -> tuple[slice, slice]:
+def find_middle(pixels: NDArray[Any], size: int) -> tuple[slice, slice]:
     """Rows and columns of the middle of a picture, so many pixels high and wide."""
     height, width = pixels.shape[:2]
     if min(height, width) < size:
@@ -132,12 +132,12 @@ def middle(pixels: NDArray[Any], size: int) -> tuple[slice, slice]:
     return slice(top, top + size), slice(left, left + size)
 
 
-def shrunk(pixels: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
+def shrink(pixels: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
     """Scale a square picture down, every pixel being the weighted mean of those it replaces."""
-    return np.asarray(_scaled(require("PIL.Image", extra="image").fromarray(pixels), (size, size)))
+    return np.asarray(_scale(require("PIL.Image", extra="image").fromarray(pixels), (size, size)))
 
 
-def _scaled(image: Any, size: tuple[int, int]) -> Any:
+def _scale(image: Any, size: tuple[int, int]) -> Any:
     """The picture with this width and height."""
     return image if image.size == size else image.resize(size, require("PIL.Image", extra="image").Resampling.BILINEAR)
 
@@ -162,7 +162,7 @@ def _with_channels(image: Any, n_channels: int) -> Any:
 
 
 @contextlib.contextmanager
-def _opened(path: Path) -> Iterator[Any]:
+def _open(path: Path) -> Iterator[Any]:
     """Open a picture with the decoders we want; whatever goes wrong with it is a DataFileError."""
     pillow = require("PIL.Image", extra="image")
     try:

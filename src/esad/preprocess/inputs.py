@@ -12,7 +12,7 @@ from esad.preprocess.image import ImagePreprocessor, as_images
 from esad.table.encode import TabularPreprocessor
 from esad.table.table import Schema, Table, expect
 
-__all__ = ["SCALINGS", "Inputs", "is_images", "read", "reference_rows"]
+__all__ = ["SCALINGS", "Inputs", "is_images", "read_rows", "reference_rows"]
 
 Rows = NDArray[np.float32]
 SCALINGS = ("standard", "minmax")
@@ -44,7 +44,7 @@ def is_images(X: Any) -> bool:
     return depth + len(getattr(X, "shape", ())) in (3, 4)
 
 
-def read(X: Any) -> Table | NDArray[Any]:
+def read_rows(X: Any) -> Table | NDArray[Any]:
     """A table, or pictures as an array (n, channels, height, width); what was read as a table stays as it is."""
     if isinstance(X, Table):
         return X
@@ -91,7 +91,7 @@ class Inputs:
     shape : tuple of int
         Of one transformed row: (features,) or (channels, height, width).
     described_names : tuple of str
-        The columns of `described`.
+        The columns of `describe`.
     """
 
     schema: Schema | None
@@ -114,7 +114,7 @@ class Inputs:
             self.described_names = preprocessor.schema_.names
         else:
             self.kind, self.schema, self.shape = "images", None, preprocessor.shape_
-            self.described_names = _measures(n_channels=preprocessor.shape_[0])
+            self.described_names = _name_measures(n_channels=preprocessor.shape_[0])
 
     @property
     def typical(self) -> Rows:
@@ -192,7 +192,7 @@ class Inputs:
 
     def transform(self, X: Any) -> Rows:
         """New data as rows; the wrong kind of data is an error."""
-        return self.rows_of(read(X))
+        return self.rows_of(read_rows(X))
 
     def rows_of(self, data: Table | NDArray[Any]) -> Rows:
         """The same for data that was read already."""
@@ -204,14 +204,14 @@ class Inputs:
         assert isinstance(self.preprocessor, ImagePreprocessor)
         return self.preprocessor.transform(data)
 
-    def described(self, data: Table | NDArray[Any]) -> Table:
+    def describe(self, data: Table | NDArray[Any]) -> Table:
         """What data can be told apart by, column by column: the table itself, or brightness and contrast of pictures.
 
         Examples
         --------
         >>> pictures = np.zeros((3, 1, 4, 4), dtype=np.uint8)
         >>> inputs, _ = Inputs.fit(pictures, np.zeros(3, dtype=np.int8), scaling="standard")
-        >>> inputs.described(pictures).names
+        >>> inputs.describe(pictures).names
         ('brightness', 'contrast')
         """
         if self.schema is not None and isinstance(data, Table):
@@ -257,7 +257,7 @@ class Inputs:
         return cls(tabular, minimum=scales[0], span=scales[1], estimator=estimator)
 
 
-def _measures(n_channels: int) -> tuple[str, ...]:
+def _name_measures(n_channels: int) -> tuple[str, ...]:
     """What pictures are described by."""
     channels = [""] if n_channels == 1 else [f" of channel {channel}" for channel in range(n_channels)]
     return tuple(f"{measure}{channel}" for measure in ("brightness", "contrast") for channel in channels)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from esad.core.arguments import check_share
 from esad.errors import InputError
-from esad.preprocess.inputs import Inputs, read
+from esad.preprocess.inputs import Inputs, read_rows
 from esad.table.columns import read_array
 from esad.table.profile import ColumnCounts, ColumnProfile, Profile
 
@@ -139,7 +139,7 @@ class DriftMonitor:
 
     def add(self, X: Any, scores: NDArray[np.float64]) -> None:
         """Count rows and their scores."""
-        table = self._inputs.described(read(X))
+        table = self._inputs.describe(read_rows(X))
         counted = self._profile.count(table)
         if self._compares_scores:
             counted.append(self._columns[-1].count(read_array(scores, "score")))

@@ -139,4 +139,4 @@ def _run_pass(batch: Sequence[RequestRows]) -> list[RowScores]:
 
 def _join(parts: Sequence[Table | NDArray[np.generic]]) -> Table | NDArray[np.generic]:
     tables = [part for part in parts if isinstance(part, Table)]
-    return Table.joined(tables) if tables else np.concatenate([part for part in parts if not isinstance(part, Table)])
+    return Table.join(tables) if tables else np.concatenate([part for part in parts if not isinstance(part, Table)])

@@ -124,7 +124,7 @@ class Values:
 
     def take(self, rows: Any) -> "Values":
         """The given rows only: a slice, numbers or a mask."""
-        return Values(self.kind, _taken(self.array, rows), None if self.cells is None else _taken(self.cells, rows))
+        return Values(self.kind, _take(self.array, rows), None if self.cells is None else _take(self.cells, rows))
 
     def as_kind(self, wanted: Kind) -> tuple["Values", int | None]:
         """The same values as another kind where the meaning is certain, and the row of the first that cannot be.
@@ -141,16 +141,16 @@ class Values:
         if wanted == "category" and self.cells is not None:
             return Values(wanted, self.cells if isinstance(self.cells, pa.Array) else as_texts(self.cells)), None
         if self.kind == "category":
-            return self._parsed(wanted)
+            return self._parse(wanted)
         if self.kind == "date" or wanted == "date":  # only where there is no value at all
             missing = np.isnat(self.array) if self.kind == "date" else np.isnan(self.array)
-            return _nothing(wanted, len(self)), _first(~missing)
+            return _empty_column(wanted, len(self)), _find_first(~missing)
         if wanted == "category":
             return Values(wanted, _texts_of_numbers(self.array, is_truth=self.kind == "boolean")), None
         is_truth = np.isnan(self.array) | (self.array == 0) | (self.array == 1)
-        return Values(wanted, self.array), None if wanted == "number" else _first(~is_truth)
+        return Values(wanted, self.array), None if wanted == "number" else _find_first(~is_truth)
 
-    def _parsed(self, wanted: Kind) -> tuple["Values", int | None]:
+    def _parse(self, wanted: Kind) -> tuple["Values", int | None]:
         if wanted == "date":
             dates, bad_row = self.dates
             return Values(wanted, dates), bad_row
@@ -163,27 +163,27 @@ class Values:
         return str(value.as_py() if isinstance(value, pa.Scalar) else value)[:40]
 
     @staticmethod
-    def joined(parts: Sequence["Values"]) -> "Values":
+    def join(parts: Sequence["Values"]) -> "Values":
         """Columns of one kind, one below the other."""
         if parts[0].kind == "category":
             return Values("category", pa.concat_arrays([part.array for part in parts]))
         return Values(parts[0].kind, np.concatenate([part.array for part in parts]))
 
 
-def _taken(array: Any, rows: Any) -> Any:
+def _take(array: Any, rows: Any) -> Any:
     if not isinstance(array, pa.Array):
         return array[rows]
     return array.take(pa.array(np.arange(len(array))[rows]))
 
 
-def _nothing(kind: Kind, n_rows: int) -> Values:
+def _empty_column(kind: Kind, n_rows: int) -> Values:
     """A column without any value."""
     if kind == "category":
         return Values(kind, pa.nulls(n_rows, pa.string()))
     return Values(kind, np.full(n_rows, _NOT_A_TIME if kind == "date" else np.nan))
 
 
-def _first(rows: NDArray[np.bool_]) -> int | None:
+def _find_first(rows: NDArray[np.bool_]) -> int | None:
     """First row that is true."""
     return int(rows.argmax()) if rows.any() else None
 
@@ -227,7 +227,7 @@ def read_arrow(column: pa.Array | pa.ChunkedArray, name: str) -> Values:
     """
     type_ = column.type
     if pa.types.is_null(type_):
-        return _nothing("category", len(column))
+        return _empty_column("category", len(column))
     if pa.types.is_dictionary(type_):
         encoded = join_chunks(column)
         return Values("category", _as_text(read_arrow(encoded.dictionary, name)).take(encoded.indices))
@@ -372,9 +372,9 @@ def read_cells(values: Iterable[Any], *, name: str) -> Values:
         cells = [None if families[type(cell)] == "missing" or _is_nan(cell) else cell for cell in cells]
         held = {families[type(cell)] for cell in cells if cell is not None}
     if held and held <= {"number", "boolean"}:
-        return Values("boolean" if held == {"boolean"} else "number", _floats(cells), _objects(loose))
+        return Values("boolean" if held == {"boolean"} else "number", _to_floats(cells), _objects(loose))
     if held == {"date"}:
-        return Values("date", _dates(cells), _objects(loose))
+        return Values("date", _to_dates(cells), _objects(loose))
     if held in ({"duration"}, {"clock"}):
         seconds = _seconds if held == {"duration"} else _clock_seconds
         return Values("number", np.array([seconds(cell) for cell in cells], dtype=np.float64), _objects(loose))
@@ -421,7 +421,7 @@ def text_of(cell: Any) -> str | None:
     if isinstance(cell, numbers.Integral) and abs(int(cell)) < _LONGEST_INTEGER:
         return str(int(cell))
     if isinstance(cell, numbers.Real | Decimal):
-        return text_of_number(_float(cell))
+        return text_of_number(_to_float(cell))
     if isinstance(cell, bytes):
         return text_of(cell.decode("utf-8", errors="replace"))
     text = cell.isoformat() if isinstance(cell, dt.date | dt.time) else str(cell)
@@ -462,7 +462,7 @@ def _is_nan(cell: Any) -> bool:
     return isinstance(cell, numbers.Real | np.datetime64 | np.timedelta64) and bool(cell != cell)
 
 
-def _float(cell: Any) -> float:
+def _to_float(cell: Any) -> float:
     """Nearest float; beyond the range of floats infinite, missing NaN."""
     try:
         return float(cell)
@@ -472,16 +472,16 @@ def _float(cell: Any) -> float:
         return math.nan
 
 
-def _floats(cells: list[Any]) -> NDArray[np.float64]:
+def _to_floats(cells: list[Any]) -> NDArray[np.float64]:
     """Numbers, truth values and missing cells as float64."""
     try:
         with np.errstate(over="ignore"):
             return np.array(cells, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
-        return np.array([_float(cell) for cell in cells], dtype=np.float64)
+        return np.array([_to_float(cell) for cell in cells], dtype=np.float64)
 
 
-def _dates(cells: list[Any]) -> NDArray[np.datetime64]:
+def _to_dates(cells: list[Any]) -> NDArray[np.datetime64]:
     """Dates, moments and missing cells as datetime64[us] in UTC."""
     naive = [_as_utc(cell) if isinstance(cell, dt.datetime) else cell for cell in cells]
     dates = [_as_microseconds(cell) if isinstance(cell, np.datetime64) else np.datetime64(cell, "us") for cell in naive]

@@ -294,10 +294,10 @@ class TabularPreprocessor:
         self, statistics: TableStatistics, table: Table, reference_mask: NDArray[np.bool_]
     ) -> "TabularPreprocessor":
         """Take columns, categories and scales from statistics; rows at hand serve columns that need a closer look."""
-        self._set(statistics.schema, tuple(map(_features_of, statistics.columns)))
+        self._set(statistics.schema, tuple(map(_choose_features, statistics.columns)))
         values, others = [], []
         for column, part in zip(statistics.columns, self.features_, strict=True):
-            scales = np.stack(_scales_of(column, part, statistics.n_reference))  # (mean and std, features)
+            scales = np.stack(_measure_scales(column, part, statistics.n_reference))  # (mean and std, features)
             values.append(scales[:, : int(part.has_value)])
             others.append(scales[:, int(part.has_value) :])
         self.mean_, std = np.concatenate(values + others, axis=1)
@@ -465,7 +465,7 @@ def _reference_values(table: Table, index: int, reference_mask: NDArray[np.bool_
     return table.column(index)[reference_mask]
 
 
-def _features_of(column: ColumnStatistics) -> ColumnFeatures:
+def _choose_features(column: ColumnStatistics) -> ColumnFeatures:
     """The features of a column beside the plain value."""
     kind, marks_missing = column.final_kind, column.n_missing > 0
     if kind == "category":
@@ -476,7 +476,7 @@ def _features_of(column: ColumnStatistics) -> ColumnFeatures:
     return ColumnFeatures(kind, marks_missing, cycles=column.covered_cycles() if kind == "date" else ())
 
 
-def _scales_of(column: ColumnStatistics, features: ColumnFeatures, n_reference: int) -> tuple[Floats, Floats]:
+def _measure_scales(column: ColumnStatistics, features: ColumnFeatures, n_reference: int) -> tuple[Floats, Floats]:
     """Mean and standard deviation of the plain value, if there is one, then of each feature."""
     mean, std = np.zeros(1), np.zeros(1)  # without a value in any reference row
     if features.kind == "category":
@@ -485,18 +485,18 @@ def _scales_of(column: ColumnStatistics, features: ColumnFeatures, n_reference: 
         bands = [column.texts.reference_counts(texts).sum() for texts in features.bands]
         counts = np.append(counts, np.array(bands, dtype=np.int64))
         others = n_reference - counts.sum() - column.n_missing_reference
-        mean, std = _of_shares(np.append(counts, others) / max(1, n_reference))
+        mean, std = _scale_shares(np.append(counts, others) / max(1, n_reference))
     elif column.moments is not None:
         kept = [0]
         if features.kind == "date":
             kept += [1 + 2 * column.cycles.index(cycle) + wave for cycle in features.cycles for wave in (0, 1)]
         mean, std = column.moments.mean[kept], column.moments.std[kept]
     if features.marks_missing:
-        own_mean, own_std = _of_shares(np.array([column.n_missing_reference / max(1, n_reference)]))
+        own_mean, own_std = _scale_shares(np.array([column.n_missing_reference / max(1, n_reference)]))
         mean, std = np.append(mean, own_mean), np.append(std, own_std)
     return mean, std
 
 
-def _of_shares(shares: Floats) -> tuple[Floats, Floats]:
+def _scale_shares(shares: Floats) -> tuple[Floats, Floats]:
     """Mean and standard deviation of marks that so many rows carry."""
     return shares, np.sqrt(np.clip(shares * (1 - shares), 0.0, None))

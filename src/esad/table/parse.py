@@ -60,7 +60,7 @@ def parse_numbers(texts: Texts) -> tuple[Floats, int | None]:
     (array([1000.,   nan,   nan]), 2)
     """
     numbers = _cast(texts, pa.float64())
-    return _each_once(texts, _plain_numbers, np.nan) if numbers is None else (_floats(numbers), None)
+    return _each_once(texts, _parse_plain_numbers, np.nan) if numbers is None else (_to_floats(numbers), None)
 
 
 def _cast(texts: Texts, type_: pa.DataType) -> pa.Array | None:
@@ -72,10 +72,10 @@ def _cast(texts: Texts, type_: pa.DataType) -> pa.Array | None:
         return None
 
 
-def _plain_numbers(texts: Texts) -> tuple[Floats, NDArray[np.bool_]]:
+def _parse_plain_numbers(texts: Texts) -> tuple[Floats, NDArray[np.bool_]]:
     trimmed = trim(texts)
     is_number = pc.match_substring_regex(trimmed, _FLOAT)
-    return _floats(pc.if_else(is_number, trimmed, None).cast(pa.float64())), _truths(is_number)
+    return _to_floats(pc.if_else(is_number, trimmed, None).cast(pa.float64())), _to_mask(is_number)
 
 
 def parse_booleans(texts: Texts) -> tuple[Floats, int | None]:
@@ -86,20 +86,20 @@ def parse_booleans(texts: Texts) -> tuple[Floats, int | None]:
     >>> parse_booleans(pa.array(["True", "0", None]))
     (array([ 1.,  0., nan]), None)
     """
-    return _each_once(texts, _truth_values, np.nan)
+    return _each_once(texts, _parse_truth_values, np.nan)
 
 
-def _truth_values(texts: Texts) -> tuple[Floats, NDArray[np.bool_]]:
+def _parse_truth_values(texts: Texts) -> tuple[Floats, NDArray[np.bool_]]:
     found = pc.index_in(pc.utf8_lower(trim(texts)), value_set=pa.array(list(_TRUTHS)))
-    return _floats(pa.array(list(_TRUTHS.values())).take(found)), _truths(found.is_valid())
+    return _to_floats(pa.array(list(_TRUTHS.values())).take(found)), _to_mask(found.is_valid())
 
 
-def _floats(numbers: pa.Array) -> Floats:
+def _to_floats(numbers: pa.Array) -> Floats:
     """Numbers with NaN where missing."""
     return np.asarray(numbers.to_numpy(zero_copy_only=False), dtype=np.float64)
 
 
-def _truths(mask: pa.Array) -> NDArray[np.bool_]:
+def _to_mask(mask: pa.Array) -> NDArray[np.bool_]:
     """A mask, false where null."""
     return np.asarray(mask.fill_null(False).to_numpy(zero_copy_only=False), dtype=bool)
 
@@ -169,12 +169,12 @@ def parse_dates(texts: Texts, date_format: str = "") -> tuple[NDArray[np.datetim
     """
     nothing = np.datetime64("NaT", "us")
     if date_format not in _DAYS_IN_ORDER:
-        return _each_once(texts, lambda some: _sound(_of_form(trim(some), date_format)[0]), nothing)
+        return _each_once(texts, lambda some: _mark_sound(_read_form(trim(some), date_format)[0]), nothing)
     for zone in (None, "UTC"):
         moments = _cast(texts, pa.timestamp("us", zone))
         if moments is not None:
             return _as_dates(moments), None
-    return _each_once(texts, lambda some: _sound(_spelled_dates(some, date_format)), nothing)
+    return _each_once(texts, lambda some: _mark_sound(_read_spelled_dates(some, date_format)), nothing)
 
 
 def parse_written_dates(texts: Texts, date_format: str) -> tuple[NDArray[np.datetime64], int | None]:
@@ -223,11 +223,11 @@ def _as_dates(moments: pa.Array) -> NDArray[Any]:
     return np.asarray(moments.cast(pa.int64()).fill_null(_NOT_A_DATE)).astype("M8[us]")
 
 
-def _sound(dates: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+def _mark_sound(dates: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
     return dates, ~np.isnat(dates)
 
 
-def _spelled_dates(texts: Texts, order: str) -> NDArray[Any]:
+def _read_spelled_dates(texts: Texts, order: str) -> NDArray[Any]:
     """Dates of several forms, NaT for other texts: the form of the first, of the first that has another, ..."""
     rest, trimmed = np.arange(len(texts)), trim(texts)
     dates = np.full(len(texts), "NaT", dtype="M8[us]")
@@ -237,11 +237,11 @@ def _spelled_dates(texts: Texts, order: str) -> NDArray[Any]:
         form = next((form for form in forms if re.search(_pattern(form), first, re.ASCII)), None)
         if form is None:
             break
-        found, matched = _of_form(trimmed, form)
-        dates[rest[_truths(matched)]] = found[_truths(matched)]
+        found, matched = _read_form(trimmed, form)
+        dates[rest[_to_mask(matched)]] = found[_to_mask(matched)]
         others = pc.invert(matched)
-        rest, trimmed = rest[_truths(others)], trimmed.filter(others)
-    dates[rest] = _of_fields(pc.extract_regex(trimmed, _FIELDS.replace("YEAR_LAST", _YEAR_LAST[order])))
+        rest, trimmed = rest[_to_mask(others)], trimmed.filter(others)
+    dates[rest] = _read_fields(pc.extract_regex(trimmed, _FIELDS.replace("YEAR_LAST", _YEAR_LAST[order])))
     return dates
 
 
@@ -252,7 +252,7 @@ def _pattern(form: str, day: str = _DIRECTIVES["%d"]) -> str:
     return "^" + "".join(known.get(part, re.escape(part)) for part in re.split("( ?%p|%.)", form)) + "$"
 
 
-def _of_form(texts: Texts, form: str) -> tuple[NDArray[Any], pa.Array]:
+def _read_form(texts: Texts, form: str) -> tuple[NDArray[Any], pa.Array]:
     """Dates of one form, and which texts look so; NaT for others, and for days that the calendar does not have."""
     matched = pc.match_substring_regex(texts, _pattern(form))
     found = pc.strptime(pc.if_else(matched, texts, None), format=form, unit="us", error_is_null=True)
@@ -261,7 +261,7 @@ def _of_form(texts: Texts, form: str) -> tuple[NDArray[Any], pa.Array]:
     return _as_dates(pc.if_else(is_wrong, None, found)), matched
 
 
-def _of_fields(fields: pa.StructArray) -> NDArray[Any]:
+def _read_fields(fields: pa.StructArray) -> NDArray[Any]:
     """Dates that are taken apart: with fractions of seconds and time zones, too; NaT where they are none."""
 
     def whole(name: str) -> NDArray[np.int64]:
@@ -272,7 +272,7 @@ def _of_fields(fields: pa.StructArray) -> NDArray[Any]:
     hour, minute, second = map(whole, ("hour", "minute", "second"))
     months = ((year - 1970) * 12 + month - 1).astype("M8[M]")
     days = months.astype("M8[D]") + (day - 1)
-    is_sound = _truths(fields.is_valid()) & _truths(pc.equal(fields.field("mark"), fields.field("other")))
+    is_sound = _to_mask(fields.is_valid()) & _to_mask(pc.equal(fields.field("mark"), fields.field("other")))
     is_sound &= (year >= 1) & (month >= 1) & (month <= 12) & (days.astype("M8[M]") == months)
     is_sound &= (hour < 24) & (minute < 60) & (second < 60)
     fraction = pc.utf8_slice_codeunits(fields.field("fraction").fill_null(""), 0, 6)
@@ -280,7 +280,7 @@ def _of_fields(fields: pa.StructArray) -> NDArray[Any]:
     local += np.asarray(pc.utf8_rpad(fraction, width=6, padding="0").cast(pa.int64()))
     zone = pc.replace_substring_regex(fields.field("zone").fill_null(""), "[Z:]", "")
     digits = np.asarray(pc.utf8_rpad(pc.utf8_ltrim(zone, "+-"), width=4, padding="0").cast(pa.int64()))
-    ahead = np.where(_truths(pc.starts_with(zone, "-")), -1, 1) * (digits // 100 * 60 + digits % 100) * 60_000_000
+    ahead = np.where(_to_mask(pc.starts_with(zone, "-")), -1, 1) * (digits // 100 * 60 + digits % 100) * 60_000_000
     moments = local - ahead
     beyond = (moments < _ENDS[0]) | (moments > _ENDS[1])  # within hours of the first or last year
     moments[beyond] = local[beyond]
@@ -391,18 +391,18 @@ def read_numerals(texts: Texts, *, decimal_point: str = ".") -> tuple[Floats, St
 
     def parse(different: Texts) -> tuple[Floats, NDArray[np.bool_]]:
         nonlocal style
-        values, is_number, style = _numerals(different, decimal_point)
+        values, is_number, style = _parse_numerals(different, decimal_point)
         return values, is_number
 
     values, bad_row = _each_once(texts, parse, np.nan)
     return values, (style if bad_row is None else None), bad_row
 
 
-def _numerals(texts: Texts, decimal_point: str) -> tuple[Floats, NDArray[np.bool_], Style]:
+def _parse_numerals(texts: Texts, decimal_point: str) -> tuple[Floats, NDArray[np.bool_], Style]:
     """Values, which texts are numbers or marks for none, and the style of the numbers."""
     trimmed = trim(texts)
-    is_nothing = _truths(pc.is_in(trimmed, value_set=pa.array(_NOTHING)))
-    is_number = _truths(pc.match_substring_regex(trimmed, _numeral(decimal_point))) & ~is_nothing
+    is_nothing = _to_mask(pc.is_in(trimmed, value_set=pa.array(_NOTHING)))
+    is_number = _to_mask(pc.match_substring_regex(trimmed, _numeral(decimal_point))) & ~is_nothing
     known = trimmed.filter(pa.array(is_number))
     units = pc.extract_regex(known, f"(?P<unit>%|{CASH})").field("unit").fill_null("")
     known = pc.replace_substring_regex(known, CASH, "", max_replacements=1)
@@ -412,20 +412,20 @@ def _numerals(texts: Texts, decimal_point: str) -> tuple[Floats, NDArray[np.bool
         if pc.any(pc.match_substring(digits, mark)).as_py():
             groups.add(mark)
             digits = pc.replace_substring(digits, mark, "")
-    numbers = _hexadecimals_too(pc.replace_substring(digits, decimal_point, "."))
-    is_minus = _truths(pc.match_substring_regex(known, rf"^\(?[{_SPACES}]?[{_MINUS}]"))
-    numbers = np.where(is_minus != _truths(pc.starts_with(known, "(")), -numbers, numbers)
-    numbers = np.where(_truths(pc.equal(units, "%")), numbers / 100, numbers)
+    numbers = _parse_hexadecimals_too(pc.replace_substring(digits, decimal_point, "."))
+    is_minus = _to_mask(pc.match_substring_regex(known, rf"^\(?[{_SPACES}]?[{_MINUS}]"))
+    numbers = np.where(is_minus != _to_mask(pc.starts_with(known, "(")), -numbers, numbers)
+    numbers = np.where(_to_mask(pc.equal(units, "%")), numbers / 100, numbers)
     values = np.full(len(texts), np.nan)
     values[is_number] = numbers
     return values, is_number | is_nothing, Style(frozenset(groups), frozenset(pc.unique(units).to_pylist()))
 
 
-def _hexadecimals_too(texts: Texts) -> Floats:
+def _parse_hexadecimals_too(texts: Texts) -> Floats:
     """Plain numbers, among them such as 0x10."""
     is_hexadecimal = pc.match_substring_regex(texts, "^0[xX]")
     if not pc.any(is_hexadecimal).as_py():
-        return _floats(texts.cast(pa.float64()))
+        return _to_floats(texts.cast(pa.float64()))
     decimal = pc.if_else(is_hexadecimal, "nan", texts).cast(pa.float64())
     whole = [float(int(text, 16)) for text in texts.filter(is_hexadecimal).to_pylist()]
-    return _floats(pc.replace_with_mask(decimal, is_hexadecimal, pa.array(whole)))
+    return _to_floats(pc.replace_with_mask(decimal, is_hexadecimal, pa.array(whole)))

@@ -12,7 +12,7 @@ from esad.table.encode import MAX_CATEGORIES, ColumnFeatures
 from esad.table.statistics import TextCounts
 from esad.table.table import KINDS, Table, expect, expect_fields, expect_texts
 
-__all__ = ["MAX_ROWS", "ColumnCounts", "ColumnProfile", "Profile", "count_between", "profiled_rows"]
+__all__ = ["MAX_ROWS", "ColumnCounts", "ColumnProfile", "Profile", "count_between", "draw_profiled_rows"]
 
 Counts = NDArray[np.int64]
 
@@ -87,7 +87,7 @@ class ColumnProfile:
         elif kind == "boolean":
             edges = np.zeros(1)
         else:
-            edges = _edges(_numbers(values))
+            edges = _choose_edges(_to_numbers(values))
         empty = cls(name, kind, edges, categories, ColumnCounts(0, np.empty(0, dtype=np.int64)))
         return cls(name, kind, edges, categories, empty.count(values))
 
@@ -102,7 +102,7 @@ class ColumnProfile:
             marks = ColumnFeatures("category", marks_missing=True, categories=self.categories)
             counts = np.bincount(marks.codes_of(values), minlength=self.n_cells + 1)
             return ColumnCounts(int(counts[-1]), counts[:-1])
-        numbers = _numbers(values)
+        numbers = _to_numbers(values)
         present = numbers[~np.isnan(numbers)]
         return ColumnCounts(len(values) - len(present), count_between(self.edges, present))
 
@@ -167,12 +167,12 @@ class Profile:
         return cls(columns)
 
 
-def profiled_rows(is_reference: NDArray[np.bool_]) -> NDArray[np.intp]:
+def draw_profiled_rows(is_reference: NDArray[np.bool_]) -> NDArray[np.intp]:
     """Numbers of the rows to summarise: those marked, of very many some drawn at random.
 
     Examples
     --------
-    >>> profiled_rows(np.array([True, False, True])).tolist()
+    >>> draw_profiled_rows(np.array([True, False, True])).tolist()
     [0, 2]
     """
     rows = np.flatnonzero(is_reference)
@@ -200,7 +200,7 @@ def _columns_from_state(edges: NDArray[np.float64], counts: Counts, plain: list[
     expect(first_edge == len(edges) and first_count == len(counts), "arrays of the summary of the training columns")
 
 
-def _numbers(values: Values) -> NDArray[np.float64]:
+def _to_numbers(values: Values) -> NDArray[np.float64]:
     """Numbers and dates as float64, NaN where missing."""
     array = values.to_numpy()
     return array if values.kind != "date" else np.where(np.isnat(array), np.nan, array.astype(np.int64).astype(float))
@@ -249,7 +249,7 @@ def _scale(edges: NDArray[np.float64]) -> float:
         return float((_N_CELLS - 1) / span) if np.isfinite(span) else np.inf
 
 
-def _edges(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
+def _choose_edges(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
     """Percentiles; below one that occurs twice there is an edge too, so that the value has its own cell."""
     present = numbers[~np.isnan(numbers)]
     if not len(present):

@@ -391,7 +391,7 @@ class ColumnStatistics:
                 self.name, self.kind, n_missing=other.n_missing, n_missing_reference=other.n_missing_reference
             )
         if self.kind != other.kind:
-            raise _changes(self.name, self.kind, other.kind)
+            raise _kind_error(self.name, self.kind, other.kind)
         self.n_missing += other.n_missing
         self.n_missing_reference += other.n_missing_reference
         if other.first is not None:
@@ -466,12 +466,12 @@ class TableStatistics:
         known = table.statistics
         if known is not None and known.is_reference is not None and (known.is_reference == is_reference).all():
             return known
-        columns = _columns(table, is_reference, is_all=True)
+        columns = _count_columns(table, is_reference, is_all=True)
         return cls(table.n_rows, int(is_reference.sum()), table.named, columns, is_reference)
 
     def add(self, table: Table, is_reference: Mask) -> None:
         """Take in a block of rows."""
-        columns = _columns(self._in_kinds(table), is_reference, is_all=False)
+        columns = _count_columns(self._convert_kinds(table), is_reference, is_all=False)
         self.merge(type(self)(table.n_rows, int(is_reference.sum()), table.named, columns))
 
     def merge(self, other: "TableStatistics") -> None:
@@ -502,7 +502,7 @@ class TableStatistics:
         if names != own:
             raise SchemaError(f"All parts must have the same columns. Got {list(names)} after {list(own)}.")
 
-    def _in_kinds(self, table: Table) -> Table:
+    def _convert_kinds(self, table: Table) -> Table:
         """A block whose columns are of the kinds of earlier blocks, where that is certain."""
         if not self.columns or table.kinds == tuple(column.kind for column in self.columns):
             return table
@@ -512,18 +512,18 @@ class TableStatistics:
             values = table.values(index)
             converted, bad_row = values.as_kind(column.kind) if column.first is not None else (values, None)
             if bad_row is not None:
-                raise _changes(column.name, column.kind, values.kind)
+                raise _kind_error(column.name, column.kind, values.kind)
             turned.append(converted)
         return Table(names=table.names, named=table.named, columns=tuple(turned))
 
 
-def _changes(name: str, before: str, after: str) -> SchemaError:
+def _kind_error(name: str, before: str, after: str) -> SchemaError:
     return SchemaError(f"Column {name!r} must hold one kind of values in all parts. Got {after} after {before}.")
 
 
-def _columns(table: Table, is_reference: Mask, *, is_all: bool) -> list[ColumnStatistics]:
+def _count_columns(table: Table, is_reference: Mask, *, is_all: bool) -> list[ColumnStatistics]:
     """The statistics of one block."""
-    numbers = iter(_number_columns(table, is_reference))
+    numbers = iter(_count_numbers(table, is_reference))
     columns = []
     for index, (name, kind) in enumerate(zip(table.names, table.kinds, strict=True)):
         if kind == "category":
@@ -535,7 +535,7 @@ def _columns(table: Table, is_reference: Mask, *, is_all: bool) -> list[ColumnSt
     return columns
 
 
-def _number_columns(table: Table, is_reference: Mask) -> list[ColumnStatistics]:
+def _count_numbers(table: Table, is_reference: Mask) -> list[ColumnStatistics]:
     """The statistics of number and boolean columns, all of them together, in blocks of rows that stay in cache."""
     kinds = table.kinds
     indices = np.array([index for index, kind in enumerate(kinds) if kind in ("number", "boolean")], dtype=np.intp)
@@ -555,7 +555,7 @@ def _number_columns(table: Table, is_reference: Mask) -> list[ColumnStatistics]:
             n_missing += missing.sum(axis=0)
             n_missing_reference += missing[is_reference[rows]].sum(axis=0)
         if len(constant):
-            constant = constant[~_varies(block[:, constant], first, constant)]
+            constant = constant[~_find_varying(block[:, constant], first, constant)]
         sums.add(block if is_whole else block[is_reference[rows]])
     n, mean, squares = sums.moments()
     varies = np.ones(n_columns, dtype=bool)
@@ -577,7 +577,7 @@ def _number_columns(table: Table, is_reference: Mask) -> list[ColumnStatistics]:
     ]
 
 
-def _varies(block: Floats, first: Floats, columns: NDArray[np.intp]) -> Mask:
+def _find_varying(block: Floats, first: Floats, columns: NDArray[np.intp]) -> Mask:
     """Whether each of the columns holds a value other than its first one, which is noted in `first` once it comes."""
     present = block == block  # not NaN
     for index in np.flatnonzero(np.isnan(first[columns])):

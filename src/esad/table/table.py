@@ -148,7 +148,7 @@ class Table:
     def _from_series(cls, series: Sequence[Any], labels: Sequence[Any], shape: tuple[int, int]) -> "Table":
         _check_shape(shape)
         named = labels != list(range(len(labels)))
-        names = _as_names(labels) if named else _positions(len(labels))
+        names = _as_names(labels) if named else _number_names(len(labels))
         read = (
             read_series(nw.from_native(one, series_only=True), name) for one, name in zip(series, names, strict=True)
         )
@@ -177,7 +177,7 @@ class Table:
         if array.ndim > 2:
             raise InputError(f"Found array with dim {array.ndim}, while dim <= 2 is required.")
         _check_shape(array.shape)
-        names = _positions(array.shape[1])
+        names = _number_names(array.shape[1])
         if array.dtype.kind in "fiub":
             return cls(names=names, named=False, matrix=array)
         columns = tuple(read_array(array[:, index], name) for index, name in enumerate(names))
@@ -237,19 +237,19 @@ class Table:
         return Table(names=tuple(names), named=self.named, columns=tuple(self.values(place[name]) for name in names))
 
     @classmethod
-    def joined(cls, tables: Sequence["Table"]) -> "Table":
+    def join(cls, tables: Sequence["Table"]) -> "Table":
         """Tables of the same columns and kinds, one below the other.
 
         Examples
         --------
-        >>> Table.joined([Table.from_any([[1.0, "a"]]), Table.from_any([[2.0, "b"]])]).column(0)
+        >>> Table.join([Table.from_any([[1.0, "a"]]), Table.from_any([[2.0, "b"]])]).column(0)
         array([1., 2.])
         """
         first = tables[0]
         matrices = [table.matrix for table in tables if table.matrix is not None]
         if len(matrices) == len(tables):
             return cls(names=first.names, named=first.named, matrix=np.concatenate(matrices))
-        columns = tuple(Values.joined([table.values(index) for table in tables]) for index in range(first.n_columns))
+        columns = tuple(Values.join([table.values(index) for table in tables]) for index in range(first.n_columns))
         return cls(names=first.names, named=first.named, columns=columns)
 
 
@@ -283,7 +283,7 @@ def join_rows(parts: Sequence[Any]) -> Any:
     return np.concatenate(parts)
 
 
-def _positions(n_columns: int) -> tuple[str, ...]:
+def _number_names(n_columns: int) -> tuple[str, ...]:
     """Names of columns that came without any."""
     return tuple(f"x{index}" for index in range(n_columns))
 
@@ -469,7 +469,7 @@ class Schema:
         if picked.kinds == self.kinds or (table.matrix is not None and set(self.kinds) == {"number"}):
             return picked
         columns = tuple(
-            _converted(picked.values(index), column=column, estimator=estimator)
+            _convert(picked.values(index), column=column, estimator=estimator)
             for index, column in enumerate(self.columns)
         )
         return Table(names=self.names, named=self.named, columns=columns)
@@ -481,8 +481,8 @@ class Schema:
         if missing:
             message = "The feature names should match those that were passed during fit.\n"
             if extra:
-                message += f"Feature names unseen at fit time:\n{_listed(extra)}"
-            message += f"Feature names seen at fit time, yet now missing:\n{_listed(missing)}"
+                message += f"Feature names unseen at fit time:\n{_list_names(extra)}"
+            message += f"Feature names seen at fit time, yet now missing:\n{_list_names(missing)}"
             raise SchemaError(message + "Add the missing columns; other order and extra columns are fine.")
         if extra:
             warnings.warn(f"Columns that were not in training are ignored: {extra}.", UserWarning, stacklevel=4)
@@ -546,13 +546,13 @@ def expect_texts(value: Any, n_most: int, what: str) -> None:
     expect(len(value) == len(set(value)) <= n_most, f"number of {what}")
 
 
-def _listed(names: list[str]) -> str:
+def _list_names(names: list[str]) -> str:
     """Names one to a line, at most five, in scikit-learn's form."""
     shown = sorted(names)[:5] + (["..."] if len(names) > 5 else [])
     return "".join(f"- {name}\n" for name in shown)
 
 
-def _converted(values: Values, *, column: Column, estimator: str) -> Values:
+def _convert(values: Values, *, column: Column, estimator: str) -> Values:
     """One column in its kind of training, or a SchemaError naming the first value that has no certain meaning there."""
     if values.kind == column.kind:
         return values

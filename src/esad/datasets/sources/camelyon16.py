@@ -20,7 +20,7 @@ from esad.datasets.folder import write_arrays
 from esad.datasets.picture_sets import Arrays, Split, check_pictures, load_or_make, make_arrays, read_names
 from esad.datasets.stain import find_stain_colours, normalise
 from esad.errors import DataFileError
-from esad.io.pictures import middle, read_bytes, shrunk
+from esad.io.pictures import find_middle, read_bytes, shrink
 
 __all__ = ["GETS", "NAMES", "files", "get", "load", "read_split"]
 
@@ -76,6 +76,6 @@ def _make(folder: Path, report: Report | None = None) -> Arrays:
 
     def read(path: Path) -> NDArray[np.uint8]:
         pixels = read_bytes(path, n_channels=3)
-        return shrunk(normalise(pixels, target, shown=middle(pixels, _CROP)), _SIDE)
+        return shrink(normalise(pixels, target, shown=find_middle(pixels, _CROP)), _SIDE)
 
     return make_arrays(tiles, split, read, advice=_TILES_FROM, report=report)

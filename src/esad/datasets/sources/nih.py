@@ -23,7 +23,7 @@ from esad.datasets.download import Report
 from esad.datasets.folder import read_arrays, write_arrays
 from esad.datasets.picture_sets import Arrays, Split, load_or_make, make_arrays, read_names, to_dataset
 from esad.errors import DataFileError
-from esad.io.pictures import middle, read_bytes, shrunk
+from esad.io.pictures import find_middle, read_bytes, shrink
 
 __all__ = ["GETS", "LABELLED_RATIOS", "NAMES", "files", "get", "load", "read_split"]
 
@@ -131,7 +131,7 @@ def _make(name: str, folder: Path, report: Report | None = None) -> Arrays:
 
 def _read_picture(path: Path) -> NDArray[np.uint8]:
     pixels = read_bytes(path, n_channels=1)
-    return shrunk(pixels[middle(pixels, _CROP)], _SIDE)
+    return shrink(pixels[find_middle(pixels, _CROP)], _SIDE)
 
 
 def _read_part1() -> Arrays:
