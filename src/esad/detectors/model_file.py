@@ -71,10 +71,15 @@ def load(path: str | os.PathLike[str]) -> Detector:
     ...
     esad.errors.ModelFileError: ...
     """
+    return _read(path)[0]
+
+
+def _read(path: str | os.PathLike[str]) -> tuple[Detector, dict[str, Any], dict[str, NDArray[Any]]]:
+    """The detector, and the manifest and arrays that it was made from."""
     refuse_data(path)
     manifest, arrays = bundle.read(path)
     try:
-        return _from_state(manifest, arrays)
+        return _from_state(manifest, arrays), manifest, arrays
     except (MemoryError, ImportError):
         raise
     except Exception as error:  # a forged file may be wrong in any way; all of them are the file's fault
@@ -140,8 +145,7 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
     path : str or path-like
         A `.esad` file.
     """
-    detector = load(path)
-    manifest, tensors = bundle.read(path)
+    detector, manifest, tensors = _read(path)
     inputs = detector.inputs_
     schema, calibration = inputs.schema, detector.calibration_
     return {

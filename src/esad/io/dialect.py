@@ -26,7 +26,6 @@ __all__ = [
     "check_names",
     "looks_like_a_row",
     "not_readable",
-    "open_bytes",
     "open_text",
     "show_date_order",
     "sniff",
@@ -245,7 +244,7 @@ def show_date_order(texts: pa.Array) -> Notation | None:
     return Notation(orders[0], "" if row is None else texts[row].as_py())
 
 
-def open_bytes(path: Path, text: pa.Buffer | None = None) -> pa.NativeFile:
+def _open_bytes(path: Path, text: pa.Buffer | None = None) -> pa.NativeFile:
     """The bytes of a file, unpacked if it is compressed."""
     return pa.input_stream(str(path), compression="detect") if text is None else pa.BufferReader(text)
 
@@ -253,7 +252,7 @@ def open_bytes(path: Path, text: pa.Buffer | None = None) -> pa.NativeFile:
 def open_text(path: Path, dialect: Dialect) -> io.TextIOWrapper:
     """The text of a file, line ends as they are; what cannot be read is replaced."""
     codec = "utf-8-sig" if dialect.encoding.value == "utf8" else dialect.encoding.value
-    return io.TextIOWrapper(open_bytes(path, dialect.text), encoding=codec, errors="replace", newline="")
+    return io.TextIOWrapper(_open_bytes(path, dialect.text), encoding=codec, errors="replace", newline="")
 
 
 def not_readable(path: Path, encoding: str) -> DataFileError | None:
@@ -341,7 +340,7 @@ def _read_columns(rows: Iterator[list[str]]) -> list[list[str]]:
 def _read_sample(path: Path, text: pa.Buffer | None) -> bytes:
     """First lines of the file, none of them cut."""
     try:
-        with open_bytes(path, text) as source:
+        with _open_bytes(path, text) as source:
             sample: bytes = source.read(_SAMPLE_BYTES)
             n_wanted = _SAMPLE_BYTES
             while len(sample) == n_wanted and not re.search(rb"[\r\n]", sample) and n_wanted < _MAX_HEADER_BYTES:

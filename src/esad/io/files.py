@@ -35,7 +35,6 @@ __all__ = [
     "TableFiles",
     "as_text",
     "find_tables",
-    "is_parquet",
     "is_table",
     "open_data",
     "open_tables",
@@ -150,12 +149,12 @@ class TableFiles:
         self.files = tuple(_check_file(path) for path in paths)
         self.reading = reading
         if reading.max_unpacked is not None:
-            for file in filter(is_parquet, self.files):
+            for file in filter(_is_parquet, self.files):
                 limits.check_unpacked_size(file, reading.max_unpacked)
         self.dialects = reading.settle_together(
-            {file: _sniff(file, reading) for file in self.files if not is_parquet(file)}
+            {file: _sniff(file, reading) for file in self.files if not _is_parquet(file)}
         )
-        self._layouts = {file: parquet.Layout(file) for file in self.files if is_parquet(file)}
+        self._layouts = {file: parquet.Layout(file) for file in self.files if _is_parquet(file)}
         self._names = {file: (self.dialects.get(file) or self._layouts[file]).names for file in self.files}
         self.names = self._names[self.files[0]]
 
@@ -449,7 +448,7 @@ def find_tables(path: _Path) -> tuple[Path, ...]:
     place = Path(text)
     if place.is_dir():
         found = tuple(sorted(file for file in place.rglob("*") if is_table(file, place)))
-        return () if not any(map(is_parquet, found)) and _has_pictures(place) else found
+        return () if not any(map(_is_parquet, found)) and _has_pictures(place) else found
     if place.exists() or not glob.has_magic(text):
         return (place,) if text.lower().endswith(SUFFIXES) else ()
     matches = sorted(Path(match) for match in glob.glob(text, recursive=True))
@@ -469,7 +468,7 @@ def is_table(path: Path, folder: Path) -> bool:
     )
 
 
-def is_parquet(file: Path) -> bool:
+def _is_parquet(file: Path) -> bool:
     """Whether a file is Parquet, by its name."""
     return file.name.lower().endswith(_PARQUET)
 
