@@ -15,6 +15,8 @@
     │   └── RequestError               a web request is refused; it carries the HTTP status
     ├── TrainingError (RuntimeError)   training diverged
     └── MissingExtraError (ImportError)  an optional package is not installed
+
+And one warning of a kind of its own, LabelWarning: labels that are allowed are often a mistake.
 """
 
 from collections.abc import Mapping
@@ -24,6 +26,7 @@ __all__ = [
     "EsadError",
     "InputError",
     "LabelError",
+    "LabelWarning",
     "LimitError",
     "MissingExtraError",
     "ModelFileError",
@@ -46,6 +49,10 @@ class InputError(EsadError, ValueError):
 
 class LabelError(InputError):
     """Labels hold something other than -1, 0, +1, or do not fit the rows."""
+
+
+class LabelWarning(UserWarning):
+    """Labels are allowed but often a mistake."""
 
 
 class SchemaError(InputError):

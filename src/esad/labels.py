@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from esad.core import values as _values
 from esad.core.text import hint
 from esad.core.values import Key
-from esad.errors import InputError, LabelError
+from esad.errors import InputError, LabelError, LabelWarning
 
 __all__ = ["ANOMALY", "NORMAL", "UNLABELLED", "LabelCounts", "check", "counts", "from_binary", "from_column", "truth"]
 
@@ -298,4 +298,4 @@ def _warn_if_doubtful(labels: Labels) -> None:
     elif found and UNLABELLED not in found:
         doubt = "labels every row, so no unlabelled row is left to learn from. Mark rows nobody looked at with 0."
     if doubt:
-        warnings.warn(f"`y` {doubt}", UserWarning, stacklevel=3)
+        warnings.warn(f"`y` {doubt}", LabelWarning, stacklevel=3)

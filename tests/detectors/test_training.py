@@ -108,15 +108,26 @@ def test_a_threshold_that_the_rows_cannot_bear_is_refused_before_the_training(pa
 def test_the_rows_of_a_file_are_counted_once(payments, monkeypatch, ids):
     """Also where a column of ids is found and left out; the model is that of the same rows as a table."""
     calls = []
-    count = statistics._count_columns
+    count, infer = statistics._count_columns, statistics.ColumnStatistics.column
     monkeypatch.setattr(statistics, "_count_columns", lambda *args, **how: calls.append(1) or count(*args, **how))
+    inferred = []
+    monkeypatch.setattr(
+        statistics.ColumnStatistics, "column", lambda self, n_rows: inferred.append(self.name) or infer(self, n_rows)
+    )
     roles = {"label_column": "verdict", "anomaly_value": "fraud", "normal_value": "fine", **ids}
     data = TrainingData.from_file(payments, on_remark=lambda remark: None, **roles)
     forest = data.fit(IsolationForest(random_state=0))
     assert len(calls) == 1
+    assert len(inferred) == len(set(inferred))  # each column once
     again = IsolationForest(random_state=0).fit(data.X, data.y)
     assert (forest.anomaly_score(data.X) == again.anomaly_score(data.X)).all()
     assert forest.inputs_.schema == again.inputs_.schema == data.schema
+
+
+def test_known_normal_rows_in_words_are_no_doubt(tmp_path):
+    pd.DataFrame({"a": np.arange(40) % 7, "b": ["normal", *[None] * 39]}).to_csv(tmp_path / "rows.csv", index=False)
+    data = TrainingData.from_file(tmp_path / "rows.csv", label_column="b")
+    assert data.fit(IsolationForest(random_state=0)).label_counts_.n_normal == 1  # warnings are errors here
 
 
 def test_labels_that_leave_little_to_learn_from_are_told_once(tmp_path):

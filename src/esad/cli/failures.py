@@ -22,7 +22,7 @@ from typing import Any
 import typer
 
 from esad.cli import output
-from esad.errors import EsadError, TrainingError
+from esad.errors import EsadError, LabelWarning, TrainingError
 
 __all__ = [
     "OneOfSeveral",
@@ -246,7 +246,7 @@ def warnings_as_lines() -> Iterator[None]:
                 warnings.simplefilter("ignore")
                 warnings.simplefilter("default", UserWarning)
                 # labels are words and blanks here, and commands speak of them as such
-                warnings.filterwarnings("ignore", "`y` (holds only 0 and 1|labels every row)")
+                warnings.simplefilter("ignore", LabelWarning)
             warnings.showwarning = show
             yield
     finally:

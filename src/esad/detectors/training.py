@@ -19,7 +19,7 @@ from esad.core.text import count_text, list_text
 from esad.detectors.base import Detector
 from esad.detectors.opening import join_truth, open_source, plain_id
 from esad.detectors.streaming import Survey
-from esad.errors import DataFileError, InputError, PictureFileError
+from esad.errors import DataFileError, InputError, LabelWarning, PictureFileError
 from esad.io import checks
 from esad.io.checks import OnProgress, OnRemark, Remark
 from esad.io.dialect import Reading
@@ -346,7 +346,7 @@ class TrainingData:
         if self.survey is None:
             X = self.X if self.kind == "images" else self._table or Table.from_any(self.X)  # was looked at
             with warnings.catch_warnings():
-                warnings.filterwarnings("ignore", "`y` labels every row")  # that has been told
+                warnings.simplefilter("ignore", LabelWarning)  # words and blanks were read, and what they lack was told
                 detector.fit(X, self.y, calibration_ratio=calibration_ratio, callbacks=callbacks)
         else:
             detector.fit_stream(self.survey, calibration_ratio=calibration_ratio, callbacks=callbacks)
