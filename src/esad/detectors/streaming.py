@@ -105,7 +105,10 @@ class Survey:
         """Take in some rows."""
         reference = block.y == 0
         if isinstance(block.X, pa.Table):
-            self._add_table(block, reference)
+            try:
+                self.statistics.add(Table.from_any(block.X), reference)
+            except SchemaError as error:
+                raise SchemaError(f"Cannot use {str(block.file)!r}: {error}") from error
         else:
             images = ImagePreprocessor().fit(block.X).transform(block.X)
             total = images[reference].sum(axis=0, dtype=np.float64)
@@ -115,12 +118,6 @@ class Survey:
             self.n_by_label[label] += len(chosen)
             if len(chosen):
                 sample.add(block.numbers[chosen], take_rows(block.X, chosen))
-
-    def _add_table(self, block: LabelledBlock, reference: NDArray[np.bool_]) -> None:
-        try:
-            self.statistics.add(Table.from_any(block.X), reference)
-        except SchemaError as error:
-            raise SchemaError(f"Cannot use {str(block.file)!r}: {error}") from error
 
     def merge(self, other: Self) -> None:
         """Take in the survey of another shard, whose rows have other numbers."""

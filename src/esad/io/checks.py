@@ -245,7 +245,8 @@ def check_kinds(features: pa.Table, schema: Schema, *, label_column: str | None)
         yield Remark("warning", "every column is constant, so there is nothing to learn: all rows will score alike.")
     if label_column is None:
         for column in schema.columns:
-            if column.kind == "category" and _is_mostly_blank(column, schema.n_rows):
+            is_mostly_blank = column.n_missing > schema.n_rows / 2
+            if column.kind == "category" and is_mostly_blank and column.n_distinct in (1, 2):
                 words = features[column.name].drop_null()
                 value = str(words[0]) if len(words) else "WORD"
                 fix = f"`label_column={column.name!r}, anomaly_value={value!r}`"
@@ -261,10 +262,6 @@ def check_kinds(features: pa.Table, schema: Schema, *, label_column: str | None)
     for name in _counting_columns(features):
         fix = f"`id_column={name!r}`"
         yield Remark("note", f"column {name!r} counts up row by row. If it only numbers the rows, pass {fix}.")
-
-
-def _is_mostly_blank(column: Column, n_rows: int) -> bool:
-    return column.n_missing > n_rows / 2 and column.n_distinct in (1, 2)
 
 
 def _counting_columns(features: pa.Table) -> Iterable[str]:

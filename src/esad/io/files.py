@@ -448,7 +448,7 @@ def find_tables(path: _Path) -> tuple[Path, ...]:
     place = Path(text)
     if place.is_dir():
         found = tuple(sorted(file for file in place.rglob("*") if is_table(file, place)))
-        return () if not any(map(_is_parquet, found)) and _has_pictures(place) else found
+        return () if not any(map(_is_parquet, found)) and any(map(is_picture, place.rglob("*"))) else found
     if place.exists() or not glob.has_magic(text):
         return (place,) if text.lower().endswith(SUFFIXES) else ()
     matches = sorted(Path(match) for match in glob.glob(text, recursive=True))
@@ -471,10 +471,6 @@ def is_table(path: Path, folder: Path) -> bool:
 def _is_parquet(file: Path) -> bool:
     """Whether a file is Parquet, by its name."""
     return file.name.lower().endswith(_PARQUET)
-
-
-def _has_pictures(folder: Path) -> bool:
-    return any(is_picture(path) for path in folder.rglob("*"))
 
 
 def _check_file(path: _Path) -> Path:

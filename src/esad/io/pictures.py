@@ -106,7 +106,11 @@ def read_pixels(path: Path, header: Header) -> NDArray[Any]:
             width, height = reversed(header.size) if _lies_on_its_side(image) else header.size
             image.draft(None, (_DRAFT * width, _DRAFT * height))
             image = require("PIL.ImageOps", extra="image").exif_transpose(image)
-        image = _deep_grey(image) if image.mode.startswith("I") else _with_channels(image, header.n_channels)
+        if image.mode.startswith("I"):  # grey of 16 bits, as fractions
+            fractions = np.asarray(image).astype(np.float32) / _DEEP_MAX
+            image = require("PIL.Image", extra="image").fromarray(fractions)
+        else:
+            image = _with_channels(image, header.n_channels)
         pixels = np.asarray(_scale(image, header.size))
         pixels = pixels[None] if pixels.ndim == 2 else np.moveaxis(pixels, 2, 0)  # (channels, height, width)
         if header.is_deep and pixels.dtype == np.uint8:
@@ -145,11 +149,6 @@ def _scale(image: Any, size: tuple[int, int]) -> Any:
 def _lies_on_its_side(image: Any) -> bool:
     """Whether the camera was held so that width and height change places; Pillow turns TIFF by itself."""
     return image.format == "JPEG" and image.getexif().get(_ORIENTATION) in _SIDEWAYS
-
-
-def _deep_grey(image: Any) -> Any:
-    """Grey of 16 bits as fractions."""
-    return require("PIL.Image", extra="image").fromarray(np.asarray(image).astype(np.float32) / _DEEP_MAX)
 
 
 def _with_channels(image: Any, n_channels: int) -> Any:

@@ -64,10 +64,6 @@ def _check_scaling(scaling: str) -> None:
         raise InputError(f"`scaling` must be one of {', '.join(SCALINGS)}. Got {scaling!r}.")
 
 
-def _shape(data: Table | NDArray[Any]) -> tuple[int, ...]:
-    return (data.n_rows, data.n_columns) if isinstance(data, Table) else data.shape
-
-
 class Inputs:
     """The fitted way from a user's data to float32 rows.
 
@@ -198,7 +194,8 @@ class Inputs:
         """The same for data that was read already."""
         if isinstance(data, Table) != (self.kind == "table"):
             wanted, came = ("a table", "pictures") if self.kind == "table" else ("pictures", "a table")
-            raise SchemaError(f"This {self.estimator} was trained on {wanted}. Got {came} of shape {_shape(data)}.")
+            shape = (data.n_rows, data.n_columns) if isinstance(data, Table) else data.shape
+            raise SchemaError(f"This {self.estimator} was trained on {wanted}. Got {came} of shape {shape}.")
         if isinstance(data, Table):
             return self._rescale(self._tabular.transform(data, estimator=self.estimator))
         assert isinstance(self.preprocessor, ImagePreprocessor)

@@ -351,7 +351,7 @@ class ColumnStatistics:
         dates, bad_row = values.dates
         self.spells_dates = bad_row is None
         if self.spells_dates:
-            self._add_dates(dates, is_reference, is_all=is_all)
+            self.add_dates(dates, is_reference, is_all=is_all)
         if not (is_all and self.spells_dates and self.first is not None):
             self.texts = TextCounts.of(values, is_reference)
             self.n_missing = len(values) - int(self.texts.counts[0].sum())
@@ -360,14 +360,8 @@ class ColumnStatistics:
             self.varies = len(self.texts.texts) > 1
         return self
 
-    @classmethod
-    def of_dates(cls, name: str, values: Values, is_reference: Mask, *, is_all: bool) -> Self:
-        """A column of dates."""
-        self = cls(name, "date")
-        self._add_dates(values.array, is_reference, is_all=is_all)
-        return self
-
-    def _add_dates(self, dates: NDArray[Any], is_reference: Mask, *, is_all: bool) -> None:
+    def add_dates(self, dates: NDArray[Any], is_reference: Mask, *, is_all: bool) -> None:
+        """Take in dates, or text that spells dates."""
         missing = np.isnat(dates)
         self.n_missing, self.n_missing_reference = int(missing.sum()), int((missing & is_reference).sum())
         times = dates[~missing].astype(np.int64) if self.n_missing else dates.astype(np.int64)
@@ -529,7 +523,8 @@ def _count_columns(table: Table, is_reference: Mask, *, is_all: bool) -> list[Co
         if kind == "category":
             columns.append(ColumnStatistics.of_text(name, table.values(index), is_reference, is_all=is_all))
         elif kind == "date":
-            columns.append(ColumnStatistics.of_dates(name, table.values(index), is_reference, is_all=is_all))
+            columns.append(ColumnStatistics(name, kind))
+            columns[-1].add_dates(table.values(index).array, is_reference, is_all=is_all)
         else:
             columns.append(next(numbers))
     return columns
