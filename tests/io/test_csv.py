@@ -319,6 +319,7 @@ def test_a_line_of_another_encoding_deep_in_the_file_is_named(tmp_path: Path) ->
         (b"", "empty"),
         (b"\n\r\n", "empty"),
         (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "binary"),
+        ("a,b\n1,2\n".encode("utf-16-be"), "Or is it UTF-16 without a mark? Then pass `encoding='utf-16-be'`"),
         (b"\xff\xfe" + b"\x00\xd8" * 9, "not UTF-16"),
         (bytes(range(1, 256)) * 10, "not UTF-8"),
         (b"a,b,a,b,c\n1,2,3,4,5\n", "doubled column names 'a', 'b'"),

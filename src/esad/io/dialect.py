@@ -40,6 +40,7 @@ _BYTE_ORDER_MARKS = {  # the longer ones first: one of them begins like another
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
+_HALVES = {"utf-16-le": slice(1, None, 2), "utf-16-be": slice(0, None, 2)}  # where the zeros of ASCII letters are
 _EXCEL_SEPARATOR = re.compile(r'("?)sep=([,;\t|])\1[,;\t|]*(?:\r\n|\r|\n)')
 _NO_HEADER = " Or is the first line a row? Then put a line of names before it."
 _ENOUGH_NAMES = 4  # numbers in order: so many are a scale, such as wavelengths; fewer may be chance
@@ -301,7 +302,9 @@ def _decode(path: Path, sample: bytes, encoding: str | None, is_sure: bool) -> t
     elif encoding is None or not is_sure:
         is_sure, asked = False, "utf8" if asked.startswith(_WIDE) else asked
     if b"\0" in sample and not (is_sure and asked.startswith(_WIDE)):
-        raise DataFileError(f"Cannot read {str(path)!r}: it is binary, not CSV text.")
+        wide = next((name for name, half in _HALVES.items() if sample[half].count(0) > len(sample) / 4), None)
+        hint = f" Or is it UTF-16 without a mark? Then pass `encoding={wide!r}`." if wide else ""
+        raise DataFileError(f"Cannot read {str(path)!r}: it is binary, not CSV text.{hint}")
     for codec in (asked,) if is_sure else dict.fromkeys(("utf8", asked, "cp1252")):
         with contextlib.suppress(UnicodeDecodeError):
             decoder = codecs.getincrementaldecoder("utf-8-sig" if codec == "utf8" else codec)()
