@@ -218,7 +218,7 @@ class TestRefused:
     def test_scores_that_cannot_be_written_are_known_before_anything_is_scored(
         self, refused, data, tmp_path, monkeypatch
     ):
-        monkeypatch.setattr(type(load(data.held_out)), "anomaly_score", lambda *_: pytest.fail("scored"))
+        monkeypatch.setattr(type(load(data.held_out)), "score_rows", lambda *_: pytest.fail("scored"))
         line = refused("score", data.held_out, data.normal, "--fdr", 0.1, "--out", tmp_path / "no" / "s.csv")
         assert "Cannot write" in line
 

@@ -167,4 +167,4 @@ def test_saved_labels_come_from_the_anomalies_that_may_be_labelled(esad, tmp_pat
         official_test=np.arange(40) >= 30,
     )
     assert esad("data", "save", "nih_part1", "--out", tmp_path / "d", "--labels", 4).code == 0
-    assert "at most 4" in esad("data", "save", "nih_part1", "--out", tmp_path / "e", "--labels", 5).err
+    assert "from 0 to 4" in esad("data", "save", "nih_part1", "--out", tmp_path / "e", "--labels", 5).err

@@ -151,7 +151,7 @@ def test_pictures_are_saved_as_folders(esad, tmp_path):
     [
         (("brest_cancer", "--out", "a.csv"), "Did you mean 'breast_cancer'?"),
         (("breast_cancer", "--out", "a.txt"), ".csv or .parquet"),
-        (("breast_cancer", "--out", "a.csv", "--labels", 999), "at most 212"),
+        (("breast_cancer", "--out", "a.csv", "--labels", 999), "from 0 to 212"),
         (("breast_cancer", "--out", "a.csv", "--test-out", "./a.csv"), "must differ"),
         (("breast_cancer", "--out", "no/a.csv"), "does not exist"),
     ],

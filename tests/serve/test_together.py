@@ -65,7 +65,7 @@ def test_numbers_and_mixed_rows_are_merged_too(numbers):
 def test_nobody_pays_for_rows_of_another(numbers, monkeypatch):
     service = Service(numbers)
     detector = service.model_file.current.detector
-    score = detector.anomaly_score
+    score = detector.score_with_p_values
 
     def fails(X):
         time.sleep(0.05)
@@ -73,7 +73,7 @@ def test_nobody_pays_for_rows_of_another(numbers, monkeypatch):
             raise RuntimeError("secret")
         return score(X)
 
-    monkeypatch.setattr(detector, "anomaly_score", fails)
+    monkeypatch.setattr(detector, "score_with_p_values", fails)
     sent = [("/score", {"rows": [[value, 0, 0]]}) for value in (1, 2, 3, 1000, 4)]
     statuses = [answer.status_code for answer in crowd(service, sent)]
     assert statuses == [200, 200, 200, 500, 200]
@@ -83,8 +83,8 @@ def test_who_would_wait_too_long_is_refused_at_once_and_the_others_keep_their_tu
     service = Service(numbers)
     service._batcher._queue._max_seconds = 1.0
     detector = service.model_file.current.detector
-    score = detector.anomaly_score
-    monkeypatch.setattr(detector, "anomaly_score", lambda X: (time.sleep(0.3), score(X))[1])
+    score = detector.score_with_p_values
+    monkeypatch.setattr(detector, "score_with_p_values", lambda X: (time.sleep(0.3), score(X))[1])
     body = {"rows": [[1, 2, 3]] * 5000}
     for _ in range(8):  # until it is known how long a row takes
         crowd(service, [("/score", body)])
@@ -110,10 +110,10 @@ def test_a_service_that_is_full_is_not_ready(asking, numbers, monkeypatch):
 def test_a_slow_model_is_told(numbers, monkeypatch):
     service = Service(numbers, ServiceSettings(seconds=0.3))
     detector = service.model_file.current.detector
-    score = detector.anomaly_score
-    monkeypatch.setattr(detector, "anomaly_score", lambda X: (time.sleep(0.6), score(X))[1])
+    score = detector.score_with_p_values
+    monkeypatch.setattr(detector, "score_with_p_values", lambda X: (time.sleep(0.6), score(X))[1])
     assert "longer than 0.3 s" in refused(crowd(service, [("/score", {"rows": [[1, 2, 3]]})])[0], 503)
-    monkeypatch.setattr(detector, "anomaly_score", score)
+    monkeypatch.setattr(detector, "score_with_p_values", score)
     time.sleep(0.5)
     assert crowd(service, [("/score", {"rows": [[1, 2, 3]]})])[0].status_code == 200
 
