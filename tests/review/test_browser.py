@@ -235,7 +235,7 @@ def test_reasons_both_ways_with_digits_that_can_be_compared(make_session, serve)
         page.select_option("#filter", "all")
         page.wait_for_selector("#list [aria-current=true]")
         assert page.evaluate("scrollY") == 0  # the list is scrolled by itself
-        page.locator("#list button").last.click()  # the lowest score of all
+        page.locator(f'#list button[data-row="{session.ranking.order[-1]}"]').click()  # the lowest score of all
         page.wait_for_selector(f'#item[data-row="{session.ranking.order[-1]}"] td.value')
         adds = page.locator("#item tr:has(.bar) .number").all_inner_texts()
         sizes = [abs(float(text.replace("\N{MINUS SIGN}", "-"))) for text in adds]

@@ -17,6 +17,7 @@ from esad.review.store import JudgementStore
 pytestmark = pytest.mark.extra
 
 BENCHMARK = Path(__file__).resolve().parents[2] / "benchmarks" / "review_latency.py"
+SOON = 2000  # milliseconds; benchmarks/review_latency.py measures, this finds what holds a page up
 MAX_ROUNDS = 6
 
 
@@ -50,7 +51,7 @@ def test_many_stay_smooth(serve, latency, kind, tmp_path):
     try:
         with serve(session) as site:
             first = [first_item(site)]
-            while min(first) >= 1000 and len(first) < MAX_ROUNDS:
+            while min(first) >= SOON and len(first) < MAX_ROUNDS:
                 first.append(first_item(site))
             page = site.enter("bob", intercepted=False)
             page.wait_for_selector(READY)
@@ -61,7 +62,7 @@ def test_many_stay_smooth(serve, latency, kind, tmp_path):
             page.wait_for_selector("#saved:text-is('saved')")
             assert len(session.store.judgements.verdicts()) == BATCH * len(rounds)
             assert np.min(rounds, axis=0).max() < 100, rounds
-            assert min(first) < 1000, first
+            assert min(first) < SOON, first
             assert page.problems == []
     finally:
         session.close()
