@@ -162,7 +162,11 @@ def test_every_method_is_in_the_readme(name):
 
 
 @pytest.mark.parametrize(
-    ("name", "pages"), [("methods_docs", ["docs/methods.md"]), ("numbers_docs", ["README.md", "docs/benchmarks.md"])]
+    ("name", "pages"),
+    [
+        ("methods_docs", ["docs/methods.md"]),
+        ("numbers_docs", ["README.md", "docs/benchmarks.md", "docs/images/labels.svg"]),
+    ],
 )
 def test_the_tables_of_numbers_are_what_the_registry_and_the_stored_runs_say(name, pages):
     specification = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")

@@ -1,7 +1,7 @@
-"""Writes the tables of numbers in README.md and docs/benchmarks.md from the stored runs and what the paper prints.
+"""Writes the numbers in README.md, its picture and docs/benchmarks.md from the stored runs and what the paper prints.
 
-Run it after measuring: `python tools/numbers_docs.py`. A test compares. A table stands between `<!-- numbers: NAME -->`
-and `<!-- end -->`, where NAME is that of a function below.
+Run it after measuring: `python tools/numbers_docs.py`. A test compares. A table, or the curves of the picture, stands
+between `<!-- numbers: NAME -->` and `<!-- end -->`, where NAME is that of a function below.
 """
 
 import functools
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = (ROOT / "README.md", ROOT / "docs" / "benchmarks.md")
+PAGES = (ROOT / "README.md", ROOT / "docs" / "benchmarks.md", ROOT / "docs" / "images" / "labels.svg")
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
 from runs import RESULTS, mean_and_error  # noqa: E402  # the benchmarks are scripts, not a package
@@ -38,6 +38,7 @@ METHODS = {
     "iforest": ("IsolationForest", "100 trees, no labels"),
 }
 IN_README = [name for name in METHODS if name not in ("random_forest", "rosas", "deepsad")]
+CURVES = {"committee": ("esad fit", -10), "extra_trees": ("extra trees", 22), "iforest": ("IsolationForest", 0)}
 LABELS = {"1%": "1 % labelled", "3": "3 labelled", "10": "10 labelled", "30": "30 labelled"}
 ODDS = ("arrhythmia", "cardio", "satellite", "satimage-2", "shuttle", "thyroid")
 ODDS_BARS = (82.5, 98.8, 92.0, 99.8, 99.5, 99.5)
@@ -116,18 +117,10 @@ def tables_readme() -> str:
     return lines(["AUC / average precision, %", "100 tables of OddBench", "50 of these", "12 of ADBench"], rows)
 
 
-def seconds(method: str) -> str:
-    """Median time to fit and to score, over the tables that were run for the time alone."""
-    runs = [run for run in Store(RESULTS / "tables_seconds").runs.values() if run["method"] == method]
-    return " / ".join(f"{np.median([run[time] for run in runs]):.2f}" for time in ("fit_s", "score_s")) if runs else ""
-
-
 def tables_all() -> str:
     """All methods with one per cent labelled."""
-    rows = [
-        [*METHODS[m], n_seeds(m), *(both(m, "1%", some) for some in SETS.values()), seconds(m)] for m in measured("1%")
-    ]
-    return lines(["AUC / AP, %", "has", "seeds", *SETS, "fit / score, s"], rows)
+    rows = [[*METHODS[m], n_seeds(m), *(both(m, "1%", some) for some in SETS.values())] for m in measured("1%")]
+    return lines(["AUC / AP, %", "has", "seeds", *SETS], rows)
 
 
 def tables_paired() -> str:
@@ -156,6 +149,33 @@ def tables_by_labels() -> str:
         if any(both(method, labels, SETS[name]) for labels, name in columns)
     ]
     return lines(["AUC / AP, %", *head], rows)
+
+
+def labels_curves() -> str:
+    """The curves of docs/images/labels.svg: mean average precision on OddBench by the number of labelled anomalies."""
+    drawn = ""
+    for name, (title, below) in CURVES.items():
+        known = [(number, means(name, labels, "ap")) for number, labels in enumerate(("none", "3", "10", "30"))]
+        aps = [(number, np.mean([found[table] for table in SETS["OddBench"]])) for number, found in known if found]
+        marks = "".join(
+            f'<circle cx="{_x(number)}" cy="{_y(ap)}" r="4"/>'
+            f'<text x="{_x(number)}" y="{_y(ap, below)}">{ap:.0f} %</text>'
+            for number, ap in aps
+        )
+        if len(aps) == 1:  # learns nothing from labels
+            aps, marks, title = [*aps, (3, aps[0][1])], "", f"{title} {aps[0][1]:.0f} %"
+        line = " ".join(f"{_x(number)},{_y(ap)}" for number, ap in aps)
+        end = f'<text class="name" x="{_x(3) + 20}" y="{_y(aps[-1][1], 5)}">{title}</text>'
+        drawn += f'<g class="{name}"><polyline points="{line}"/>{marks}{end}</g>\n'
+    return drawn
+
+
+def _x(number: int) -> int:
+    return 90 + 155 * number
+
+
+def _y(ap: float, below: float = 0) -> str:
+    return f"{300 - 3.5 * ap + below:.1f}"
 
 
 # ---------------------------------------------------------------------- the paper's data
@@ -263,6 +283,7 @@ TABLES: dict[str, Callable[[], str]] = {
         tables_all,
         tables_paired,
         tables_by_labels,
+        labels_curves,
         odds,
         pictures_on_a_cpu,
         pictures_readme,
