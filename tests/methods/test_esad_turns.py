@@ -7,7 +7,7 @@ import pytest
 import torch
 from sklearn.datasets import load_digits
 
-from esad import load
+from esad import export, load
 from esad.core.processes import BatchShare
 from esad.core.random import MemberRandom
 from esad.errors import InputError
@@ -226,10 +226,22 @@ def test_it_saves_and_loads(fitted, tmp_path):
     assert np.array_equal(load(tmp_path / "turns.esad").anomaly_score(images[:20]), detector.anomaly_score(images[:20]))
 
 
+def test_codes_that_are_nearly_alike_are_told_apart_in_float32(tmp_path):
+    """After a short training they differ in their third digit; another runtime must find the same distances."""
+    pytest.importorskip("onnxruntime")
+    images, target = digits()
+    normal, known = images[target == 3][:100], images[target == 5][:8]
+    y = np.r_[np.zeros(92, dtype=int), np.ones(8, dtype=int), np.full(8, -1)]
+    detector = small(n_epochs=10, mutual_information="both").fit(np.r_[normal, known], y)
+    assert export(detector, tmp_path / "turns.onnx", X=images[:200]).difference < 5e-5
+
+
 def test_reasons_add_up(fitted):
     detector, images, _ = fitted
     maps = detector.explain(images[:2])
     assert np.isfinite(maps.heat).all()
+    shares = sum(share.sum((1, 2)) for share in maps.shares.values())
+    np.testing.assert_allclose(shares + sum(maps.base.values()), maps.score, atol=1e-3)
 
 
 def test_two_members_are_the_mean_of_two(fitted):

@@ -11,9 +11,9 @@ and can be told from the code of the changed picture bounds it too:
 
     I(X, Z) >= log N - L_contrast,    L_contrast = - mean log exp(s_ii'/tau) / sum_k exp(s_ik/tau)           Eq. (13)
 
-T is a quarter turn, and for grey pictures a shift besides. Where Eq. (13) counts too, two pictures made of one in the
-same turn are to have codes more alike (s: cosine of their projections) than those of the N - 1 others of the batch,
-turned copies of the same picture among them. Every picture is seen in all its turns, each of them cut out
+T is a quarter turn, and for grey pictures a shift besides. Where Eq. (13) counts too, two pictures made of each of N (a
+picture in each of its turns) are to have codes more alike (s: cosine of their projections) than those of the 2 N - 2
+others of the batch, turned copies of the same picture among them. Every picture is seen in all its turns, each of them cut out
 and brightened at random. What q was never taught to tell, it tells badly, and its code is unlike those it knows. Of a
 picture in all turns r, with logits l and pooled codes p, the score takes
 
@@ -211,18 +211,26 @@ class Turns(nn.Module):
     def raw_terms(self, x: Tensor) -> dict[str, Tensor]:
         """Eq. (12) of pictures (batch, C, H, W), each (members, batch)."""
         pictures = x.expand(self.n_members, *x.shape)
-        logits, cosines, lengths = [], [], []
+        logits, distances, lengths = [], [], []
         for number, turn in enumerate(self.turns):
             pooled = self._pool_levels(torch.rot90(pictures, turn, dims=(-2, -1)) if turn else pictures)
             logits.append(self._logits(pooled[-1])[..., number])
             with without_autocast(x.device):
-                cosine = self._features(pooled) @ self.known[:, number].transpose(1, 2)
-            nearest = cosine.topk(N_NEAREST + 1, dim=2).values[..., 1:]
-            cosines.append(nearest.mean(2))
+                distances.append(self._measure_nearest(self._features(pooled), self.known[:, number]))
             if turn == 0:
                 lengths.append(torch.linalg.vector_norm(pooled[-1], dim=2))
-        logit, cosine = (torch.stack(values).mean(0) for values in (logits, cosines))
-        return {"turn": -logit, "length": -lengths[0], "nearest": 1 - cosine}
+        logit, distance = (torch.stack(values).mean(0) for values in (logits, distances))
+        return {"turn": -logit, "length": -lengths[0], "nearest": distance}
+
+    def _measure_nearest(self, own: Tensor, known: Tensor) -> Tensor:
+        """1 minus the mean cosine to the 2nd to 6th nearest of the known codes, (members, batch).
+
+        Codes a and b are nearly alike: a . (a - b) has many more digits than 1 - a . b, where a has length 1.
+        """
+        nearest = (own @ known.transpose(1, 2)).topk(N_NEAREST + 1, dim=2).indices[..., 1:]
+        member = torch.arange(len(known), device=known.device)[:, None, None]
+        found = known[member, nearest]  # (members, batch, nearest, features)
+        return (own[:, :, None] * (own[:, :, None] - found)).sum(3).mean(2)
 
     def calibrate(self, terms: dict[str, Tensor]) -> None:
         """Mean and spread of the terms over presumed normal pictures."""
