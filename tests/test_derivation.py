@@ -235,3 +235,44 @@ def test_a_change_that_can_be_told_from_the_code_bounds_its_information(seed, n_
     assert mutual_information(x_and_z) >= mutual_information(t_and_z) - 1e-12
     assert math.isclose(bounds[0], mutual_information(t_and_z), abs_tol=1e-9)
     assert bounds[1] <= bounds[0] + 1e-12
+
+
+def contrast(p_x: Array, channel: Array, alike: Array, n_pictures: int) -> float:
+    """The mean of L_contrast, Eq. (13), over all batches of so many pictures; `channel` is p(z | x, t), (x, t, z)."""
+    n_turns, n_z = channel.shape[1:]
+    n = n_pictures * n_turns
+    codes = np.array(list(itertools.product(range(n_z), repeat=2 * n)))  # the first of each pair, then the second
+    logits = alike[codes[:, :, None], codes[:, None, :]]
+    right = logits[:, np.arange(2 * n), np.roll(np.arange(2 * n), n)]
+    logits[:, np.arange(2 * n), np.arange(2 * n)] = -np.inf
+    losses = (np.log(np.exp(logits).sum(2)) - right).mean(1)
+    chances = np.zeros(len(codes))
+    for drawn in itertools.product(range(len(p_x)), repeat=n_pictures):
+        chance = np.full(len(codes), np.prod(p_x[list(drawn)]))
+        for place in range(2 * n):
+            picture, turn = divmod(place % n, n_turns)
+            chance *= channel[drawn[picture], turn][codes[:, place]]
+        chances += chance
+    assert chances.sum() == pytest.approx(1.0)
+    return float(chances @ losses)
+
+
+@settings(deadline=None, max_examples=15)
+@given(seeds, st.integers(1, 2), concentrations, st.sampled_from([0.5, 2.0, 8.0]))
+def test_pairs_that_are_told_from_turned_copies_bound_the_information(seed, n_pictures, concentration, sharpness):
+    """Eq. (13): whatever codes are alike, and though copies of a picture depend on each other."""
+    rng = np.random.default_rng(seed)
+    p_x, channel = rng.dirichlet(np.ones(3)), rng.gamma(concentration, size=(3, 2, 3)) + 1e-9
+    channel /= channel.sum(2, keepdims=True)
+    information = mutual_information((p_x[:, None, None] * channel / 2).reshape(6, 3))
+    codes = (p_x[:, None, None] * channel / 2).reshape(6, 3)
+    pairs = np.einsum("ga,gb->ab", codes, codes / codes.sum(1, keepdims=True))
+    best = np.log(pairs / np.outer(pairs.sum(0), pairs.sum(1)))
+    for alike in (best, sharpness * rng.normal(size=(3, 3))):
+        assert math.log(2 * n_pictures) - contrast(p_x, channel, alike, n_pictures) <= information + 1e-9
+
+
+def test_the_logarithm_of_all_choices_would_claim_too_much():
+    """Codes that tell the turn and nothing else: log 2 is all they hold."""
+    loss = contrast(np.ones(1), np.eye(2)[None], 50 * np.eye(2), 1)
+    assert math.log(2) - loss <= math.log(2) < math.log(3) - loss

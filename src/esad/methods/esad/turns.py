@@ -13,9 +13,9 @@ and can be told from the code of the changed picture bounds it too:
 
 T is a quarter turn, and for grey pictures a shift besides. Where Eq. (13) counts too, two pictures made of each of N (a
 picture in each of its turns) are to have codes more alike (s: cosine of their projections) than those of the 2 N - 2
-others of the batch, turned copies of the same picture among them. Every picture is seen in all its turns, each of them cut out
-and brightened at random. What q was never taught to tell, it tells badly, and its code is unlike those it knows. Of a
-picture in all turns r, with logits l and pooled codes p, the score takes
+others of the batch, turned copies of the same picture among them. Every picture is seen in all its turns, each of them
+cut out and brightened at random. What q was never taught to tell, it tells badly, and its code is unlike those it
+knows. Of a picture in all turns r, with logits l and pooled codes p, the score takes
 
     turn    = - 1/R sum_r l_r(p_r)             the logit of the right turn
     length  = - ||p_0||                        the entropy side: codes of what is known are long
