@@ -1,6 +1,8 @@
 """CSV files as they come are read right, or refused with one line that says where."""
 
 import gzip
+import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -286,6 +288,23 @@ def test_ragged_line_is_named_counting_blank_and_quoted_lines(tmp_path: Path, ra
 def test_ragged_line_deep_in_the_file_is_named(tmp_path: Path) -> None:
     file = write(tmp_path / "t.csv", "a,b\n" + "1,2\n" * 600_000 + "3\n" + "1,2\n" * 600_000)
     assert "line 600002 has 1 fields" in refusal(file)
+
+
+def test_a_last_line_inside_quotes_is_known_by_them(tmp_path: Path) -> None:
+    file = write(tmp_path / "t.csv", 'a,b\n1,2\n3,4\n"5,6\n')
+    assert "ends inside quotes that were opened in line 4" in refusal(file)
+
+
+def test_a_process_that_ends_upon_a_refusal_is_not_aborted(tmp_path: Path) -> None:
+    file = write(tmp_path / "t.csv", "a,b\n1,2\n3,4,5\n")
+    script = (
+        "import sys, torch\n"  # torch makes the end of Python long
+        "from esad.io.files import read_table\n"
+        "try: read_table(sys.argv[1])\n"
+        "except ValueError as error: sys.kept = error"  # with the frames that hold arrow's reader
+    )
+    done = subprocess.run([sys.executable, "-c", script, file], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_text_in_a_number_column_names_column_value_and_line(tmp_path: Path) -> None:

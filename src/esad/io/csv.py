@@ -8,6 +8,7 @@ an error. What does not fit into memory is written to a Parquet file of its own 
 import contextlib
 import csv
 import functools
+import itertools
 import logging
 import operator
 import re
@@ -116,7 +117,8 @@ def _read_kind(path: Path, dialect: Dialect, name: str, texts: pa.Array, kind: s
         return texts
     if bad_row is None:
         return pa.array(values, from_pandas=True)
-    line = _line_of_record(path, dialect, dialect.n_lines_before + 2 + n_before + bad_row)
+    n_records_before = dialect.n_lines_before + 1 + n_before + bad_row
+    line, _ = next(itertools.islice(_read_records(path, dialect), n_records_before, None), (n_records_before + 1, ()))
     raise DataFileError(
         f"Cannot read {str(path)!r}: column {name!r} holds {texts[bad_row].as_py()[:40]!r} in line {line}, which is no "
         f"{what}. Correct the value or leave it empty{fix}."
@@ -138,12 +140,6 @@ def _read_texts(
     """All rows, block by block, every column as text: null where nothing stands."""
     if not names:
         return
-    ragged: list[pa_csv.InvalidRow] = []
-
-    def note(row: pa_csv.InvalidRow) -> str:
-        ragged.append(row)
-        return "error"
-
     read_names = list(dict.fromkeys((*names, dialect.names[-1])))  # the last one tells whether quotes close
     last = None
     try:
@@ -154,14 +150,13 @@ def _read_texts(
             pa_csv.open_csv(
                 pa.CompressedInputStream(raw, "gzip") if is_packed else raw,
                 read_options=pa_csv.ReadOptions(
-                    use_threads=False,  # only so arrow knows the row of a fault
+                    use_threads=False,
                     block_size=dialect.n_block_bytes,
                     skip_rows=dialect.n_lines_before,
                     encoding=dialect.encoding.value,
                 ),
-                parse_options=pa_csv.ParseOptions(
-                    delimiter=dialect.delimiter, newlines_in_values=True, invalid_row_handler=note
-                ),
+                # no `invalid_row_handler`: arrow's threads may let go of it when Python is gone, which aborts us
+                parse_options=pa_csv.ParseOptions(delimiter=dialect.delimiter, newlines_in_values=True),
                 convert_options=pa_csv.ConvertOptions(
                     column_types=dict.fromkeys(read_names, pa.string()),
                     include_columns=read_names,
@@ -177,7 +172,7 @@ def _read_texts(
                         on_share(raw.tell() / raw.size())
                     yield batch.select(list(names))
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise _explain_fault(path, dialect, error, ragged) from error
+        raise _explain_fault(path, dialect, error) from error
     is_long = last is not None and re.search(r"[\r\n]", last)  # arrow takes a quote that never closes for a long value
     if is_long and (wrong := _find_quote_fault(path, dialect)):
         raise wrong
@@ -363,23 +358,29 @@ def _write_rows(
 # ---------------------------------------------------------------------- what is wrong with a file
 
 
-def _explain_fault(
-    path: Path, dialect: Dialect, error: Exception, ragged: Sequence[pa_csv.InvalidRow]
-) -> DataFileError:
+def _explain_fault(path: Path, dialect: Dialect, error: Exception) -> DataFileError:
     """What is wrong with a file that arrow refuses, in one line that names the file and the line."""
-    if ragged:
-        row = ragged[0]
-        line = _line_of_record(path, dialect, row.number)
-        reason = f"line {line} has {row.actual_columns} fields, the header has {row.expected_columns}. "
-        is_first_row = row.number == dialect.n_lines_before + 2
-        fix = "Fix or remove that line."
-        if is_first_row and row.actual_columns > row.expected_columns:
-            fix = "The first line must name every column; no title may stand before it."
-        return DataFileError(f"Cannot read {str(path)!r}: {reason}{fix}")
     with contextlib.suppress(pa.ArrowException, OSError):  # the file itself is damaged, as `error` says
-        if wrong := not_readable(path, dialect.encoding.value) or _find_quote_fault(path, dialect):
+        ragged, is_last = _find_ragged_line(path, dialect)
+        if ragged and not is_last:
+            return ragged
+        if wrong := not_readable(path, dialect.encoding.value) or _find_quote_fault(path, dialect) or ragged:
             return wrong
     return DataFileError(f"Cannot read {str(path)!r}: {one_line(error)}.")
+
+
+def _find_ragged_line(path: Path, dialect: Dialect) -> tuple[DataFileError | None, bool]:
+    """The first line with more or fewer fields than the header; and whether it is the last, as quotes may make it."""
+    n_names = len(dialect.names)
+    records = _read_records(path, dialect)
+    for number, (line, fields) in enumerate(records, 1 - dialect.n_lines_before):
+        if number > 1 and len(fields) != n_names:
+            fix = "Fix or remove that line."
+            if number == 2 and len(fields) > n_names:  # the first row
+                fix = "The first line must name every column; no title may stand before it."
+            reason = f"line {line} has {len(fields)} fields, the header has {n_names}. "
+            return DataFileError(f"Cannot read {str(path)!r}: {reason}{fix}"), next(records, None) is None
+    return None, False
 
 
 def _find_quote_fault(path: Path, dialect: Dialect) -> DataFileError | None:
@@ -421,16 +422,12 @@ def _read_lines(path: Path, dialect: Dialect) -> Iterator[str]:
         yield from text
 
 
-def _line_of_record(path: Path, dialect: Dialect, record: int) -> int:
-    """Line in which a record starts, where the header is record 1; arrow counts records, people count lines or rows."""
-    if dialect.text is not None:
-        return record
+def _read_records(path: Path, dialect: Dialect) -> Iterator[tuple[int, list[str]]]:
+    """All records, blank lines left out, with the line in which each starts; in a sheet that is its row."""
     rows = csv.reader(_read_lines(path, dialect), delimiter=dialect.delimiter)
-    number, start = 0, 1
+    start = 1
     with contextlib.suppress(csv.Error):  # a field too long to look at
         for fields in rows:
-            number += bool(fields)
-            if number == record:
-                return start
-            start = rows.line_num + 1
-    return record
+            if fields:
+                yield start, fields
+            start = start + 1 if dialect.text is not None else rows.line_num + 1
