@@ -10,11 +10,12 @@ from sklearn.datasets import load_digits
 from esad import export, load
 from esad.core.processes import BatchShare
 from esad.core.random import MemberRandom
-from esad.errors import InputError
+from esad.errors import InputError, ModelFileError
 from esad.methods.esad import ESAD
 from esad.methods.esad.loss import LossSettings
 from esad.methods.esad.turns import N_NEAREST, TEMPERATURE, TERMS, Turns, TurnsObjective, have_upper_side
 from esad.networks.spec import NetworkSpec
+from esad.persist import bundle
 from esad.train.objective import Batch, RowPool
 
 SPEC = NetworkSpec("conv", in_shape=(1, 8, 8), hidden=(2, 3), latent=4, n_members=2)
@@ -224,6 +225,19 @@ def test_it_saves_and_loads(fitted, tmp_path):
     detector, images, _ = fitted
     detector.save(tmp_path / "turns.esad")
     assert np.array_equal(load(tmp_path / "turns.esad").anomaly_score(images[:20]), detector.anomaly_score(images[:20]))
+
+
+def test_a_file_with_too_few_known_codes_is_refused(fitted, tmp_path):
+    """Else there are no six of which to leave the nearest out."""
+    path = tmp_path / "turns.esad"
+    fitted[0].save(path)
+    manifest, tensors = bundle.read(path)
+    manifest = {key: value for key, value in manifest.items() if key not in bundle._STATED}
+    manifest["model"]["objective"]["loss"]["n_codes"] = N_NEAREST
+    name = "model.weights.view.turns.known"
+    bundle.write(path, manifest, {**tensors, name: tensors[name][:, :, :N_NEAREST]})
+    with pytest.raises(ModelFileError, match="n_codes"):
+        load(path)
 
 
 def test_codes_that_are_nearly_alike_are_told_apart_in_float32(tmp_path):

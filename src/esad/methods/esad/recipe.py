@@ -106,6 +106,8 @@ class Recipe:
             raise InputError("The recipe's 'bins' must hold one whole number per member, for a table.")
         if (loss.turns or loss.skips) and network.kind != "conv":
             raise InputError("The recipe's 'turns' and 'skips' need the network 'conv'.")
+        if loss.turns and loss.n_codes <= N_NEAREST:
+            raise InputError(f"The recipe's 'n_codes' must be more than {N_NEAREST} where turns are told.")
         return cls(network, loss, _build_exactly(Settings, values["settings"]))
 
 
