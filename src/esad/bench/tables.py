@@ -145,10 +145,10 @@ def count_printed(found: Iterable[Figure]) -> str:
     n_whole = sum(0 < figure.n_cells == len(figure.aucs) for figure in printed)
     if not printed:
         return ""
-    return (
-        f"Of {len(printed)} values that the paper prints here, {n_run} have trainings of ours beside them, {n_whole} "
-        f"all trainings of their point; {len(printed) - n_run} have not been measured, and say so.\n"
-    )
+    text = f"The paper prints {len(printed)} values for these experiments. {n_run} of them were measured here, {n_whole} "
+    text += "with every training that the experiment asks for"
+    n_missing = len(printed) - n_run
+    return text + (f"; the other {n_missing} were not measured, and are marked.\n" if n_missing else ".\n")
 
 
 def name_axis(name: str) -> str:

@@ -298,7 +298,7 @@ def _describe_training(found: Findings) -> list[Element]:
     try:
         LossDisplay.from_estimator(found.detector, ax=axes)
     except InputError:
-        return [new("p", "This method is solved for, not trained step by step: there are no curves.")]
+        return [new("p", "There are no curves: this method is not one network that is trained step by step.")]
     return [axes.to_element("Each term of the loss, weighted as it is trained on; mean over the members.")]
 
 
