@@ -145,8 +145,8 @@ def count_printed(found: Iterable[Figure]) -> str:
     n_whole = sum(0 < figure.n_cells == len(figure.aucs) for figure in printed)
     if not printed:
         return ""
-    text = f"The paper prints {len(printed)} values for these experiments. {n_run} of them were measured here, {n_whole} "
-    text += "with every training that the experiment asks for"
+    text = f"The paper prints {len(printed)} values for these experiments. {n_run} of them were measured here, "
+    text += f"{n_whole} with every training that the experiment asks for"
     n_missing = len(printed) - n_run
     return text + (f"; the other {n_missing} were not measured, and are marked.\n" if n_missing else ".\n")
 

@@ -332,7 +332,8 @@ class LossDisplay(Display):
         sound = {name: curve for name, curve in curves.items() if curve.ndim == 1 and len(curve)}
         sound = {name: curve for name, curve in sound.items() if np.isfinite(curve).all()}
         if not sound:
-            raise InputError(f"{type(estimator).__name__} has no curves of loss: it is not one network that is trained step by step.")
+            name = type(estimator).__name__
+            raise InputError(f"{name} has no curves of loss: it is not one network that is trained step by step.")
         return cls(sound).plot(ax)
 
     def _draw(self, ax: Any) -> None:
