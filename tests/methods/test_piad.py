@@ -13,7 +13,7 @@ from esad.methods.piad import PIAD, PIADObjective
 from esad.networks.pretrained import fill_weights
 from esad.networks.spec import NetworkSpec
 from esad.networks.vgg import WEIGHTS
-from esad.train.critics import critic_loss
+from esad.train.adversarial import critic_loss
 from esad.train.objective import RowPool
 
 N, SHAPE = 6, (1, 12, 9)

@@ -34,12 +34,11 @@ from torch.func import functional_call
 
 from esad.core.arguments import NOT_NEGATIVE, parameter, with_parameters
 from esad.core.random import MemberRandom
-from esad.detectors.adversarial import GAME, AdversarialDetector
+from esad.detectors.standard import GAME, AdversarialDetector
 from esad.networks.dcgan import DCGANEncoder
 from esad.networks.spec import NetworkSpec
-from esad.train.critics import gradient_penalty
+from esad.train.adversarial import BOUNDED, enable_gradients, gradient_penalty, log_steps
 from esad.train.objective import Batch, Move, Objective, Scorer, mean_over_rows
-from esad.train.search import BOUNDED, enable_gradients, log_steps
 
 __all__ = ["ADGAN", "ADGANObjective"]
 

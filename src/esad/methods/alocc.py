@@ -35,11 +35,11 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from esad.core.arguments import NOT_NEGATIVE, parameter, with_parameters
-from esad.detectors.adversarial import GAME, AdversarialDetector
+from esad.detectors.standard import GAME, AdversarialDetector
 from esad.networks.dcgan import DCGANDecoder, DCGANEncoder
-from esad.networks.inference import inference
+from esad.networks.layers import inference
 from esad.networks.spec import NetworkSpec
-from esad.train.critics import deception_loss, judge_loss
+from esad.train.adversarial import deception_loss, judge_loss
 from esad.train.objective import Batch, Move, Objective, Scorer
 
 __all__ = ["ALOCC", "ALOCCObjective"]

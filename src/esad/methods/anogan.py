@@ -32,7 +32,7 @@ The score is a search and no forward pass: such models cannot be exported.
 import copy
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -41,15 +41,13 @@ from torch import Tensor, nn
 
 from esad.core.arguments import Rule, is_not_negative, parameter, with_parameters
 from esad.core.random import MemberRandom
-from esad.detectors.adversarial import AdversarialDetector
 from esad.detectors.deep import Phase
-from esad.errors import ModelFileError
+from esad.detectors.standard import AdversarialDetector
 from esad.networks.dcgan import DCGANEncoder
 from esad.networks.spec import NetworkSpec
 from esad.preprocess.inputs import Rows
-from esad.train.critics import deception_loss, judge_loss
+from esad.train.adversarial import BOUNDED, deception_loss, enable_gradients, judge_loss, log_steps
 from esad.train.objective import Batch, Move, Objective, Scorer
-from esad.train.search import BOUNDED, enable_gradients, log_steps
 
 __all__ = ["AnoGAN", "AnoGANObjective"]
 
@@ -95,6 +93,7 @@ class AnoGAN(AdversarialDetector):
     dense = (1024,)
     auto_epochs = 100
     learning_rates: ClassVar[dict[str, float]] = {"images": 2e-4}
+    settled: ClassVar[dict[str, Rule]] = {"search_steps": BOUNDED}
 
     feature_weight: float = parameter(default=0.1, allowed=_SHARE)
     search_steps: int | str = parameter(default="auto", allowed=_STEPS)
@@ -107,15 +106,6 @@ class AnoGAN(AdversarialDetector):
         auto = 50 if device.type == "cpu" else 500
         self.search_steps_ = auto if isinstance(self.search_steps, str) else int(self.search_steps)
         return super()._phases(rows, y, device)
-
-    def _describe(self) -> dict[str, Any]:
-        return super()._describe() | {"search_steps": self.search_steps_}
-
-    def _rebuild(self, plain: Any) -> Objective:
-        if not BOUNDED.permits(plain["search_steps"]):
-            raise ModelFileError("its number of search steps is damaged")
-        self.search_steps_ = int(plain["search_steps"])
-        return super()._rebuild(plain)
 
 
 class AnoGANObjective(Objective):

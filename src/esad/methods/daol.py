@@ -35,11 +35,11 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from esad.core.arguments import NOT_NEGATIVE, parameter, with_parameters
-from esad.detectors.adversarial import AdversarialDetector
+from esad.detectors.standard import AdversarialDetector
 from esad.networks.dcgan import DCGANEncoder
 from esad.networks.layers import DenseLayers
 from esad.networks.spec import NetworkSpec
-from esad.train.critics import deception_loss, judge_loss
+from esad.train.adversarial import deception_loss, judge_loss
 from esad.train.objective import Batch, Move, Objective, Scorer, mean_over_rows
 
 __all__ = ["DAOL", "DAOLObjective"]

@@ -37,7 +37,7 @@ from torch import Tensor
 
 from esad.core.arguments import Rule, is_auto, is_truth, parameter, with_parameters
 from esad.detectors.deep import Phase
-from esad.detectors.perceptual import PerceptualDetector, layer_for
+from esad.detectors.standard import PerceptualDetector, layer_for
 from esad.networks.layers import crop, fold_members, pad_to_multiple, unfold_members
 from esad.networks.residual import ResidualDecoder, ResidualEncoder
 from esad.networks.spec import NetworkSpec

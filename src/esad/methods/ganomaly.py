@@ -41,13 +41,12 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from esad.core.arguments import NOT_NEGATIVE, parameter, with_parameters
-from esad.detectors.adversarial import GAME
-from esad.detectors.standard import StandardDetector
+from esad.detectors.standard import GAME, StandardDetector
 from esad.networks.dcgan import DCGANEncoder
 from esad.networks.layers import map_size
 from esad.networks.mlp import StackedMLP
 from esad.networks.spec import NetworkSpec
-from esad.train.critics import judge_loss
+from esad.train.adversarial import judge_loss
 from esad.train.loop import Settings
 from esad.train.objective import Batch, Objective, Scorer
 

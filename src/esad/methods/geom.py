@@ -32,7 +32,7 @@ from torch import Tensor
 
 from esad.core.arguments import Rule, is_whole, parameter, with_parameters
 from esad.detectors.standard import StandardDetector
-from esad.networks.inference import inference
+from esad.networks.layers import inference
 from esad.networks.mlp import StackedMLP
 from esad.networks.spec import NetworkSpec
 from esad.train.objective import Batch, Objective, RowPool, Scorer

@@ -41,14 +41,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from esad.core.arguments import NOT_NEGATIVE, parameter, with_parameters
-from esad.detectors.adversarial import AdversarialDetector
 from esad.detectors.deep import Phase
+from esad.detectors.standard import AdversarialDetector
 from esad.networks.dcgan import DCGANEncoder
-from esad.networks.inference import inference
-from esad.networks.layers import DenseLayers
+from esad.networks.layers import DenseLayers, inference
 from esad.networks.spec import NetworkSpec
 from esad.preprocess.inputs import Rows
-from esad.train.critics import deception_loss, judge_loss
+from esad.train.adversarial import deception_loss, judge_loss
 from esad.train.objective import Batch, Move, Objective, Scorer, mean_over_rows
 
 __all__ = ["OCGAN", "OCGANObjective"]

@@ -35,12 +35,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from esad.core.arguments import NOT_NEGATIVE, parameter, with_parameters
-from esad.detectors.adversarial import AdversarialDetector
 from esad.detectors.deep import Phase
+from esad.detectors.standard import AdversarialDetector
 from esad.networks.dcgan import DCGANEncoder
 from esad.networks.spec import NetworkSpec
 from esad.preprocess.inputs import Rows
-from esad.train.critics import judge_loss
+from esad.train.adversarial import judge_loss
 from esad.train.objective import Batch, Move, Objective, Scorer
 
 __all__ = ["PKDGAN", "PKDGANObjective"]

@@ -35,15 +35,14 @@ from torch import Tensor, nn
 
 from esad.core.arguments import NOT_NEGATIVE, parameter, with_parameters
 from esad.core.processes import Processes
-from esad.detectors.adversarial import GAME
 from esad.detectors.deep import Phase
-from esad.detectors.perceptual import PerceptualDetector
+from esad.detectors.standard import GAME, PerceptualDetector
 from esad.networks.layers import DenseLayers
 from esad.networks.residual import ResidualDecoder, ResidualEncoder
 from esad.networks.spec import NetworkSpec
 from esad.networks.vgg import PerceptualDistance
 from esad.preprocess.inputs import Rows
-from esad.train.critics import critic_loss
+from esad.train.adversarial import critic_loss
 from esad.train.objective import Batch, Move, Objective, RowPool, Scorer, mean_over_rows
 
 __all__ = ["PIAD", "PIADObjective"]

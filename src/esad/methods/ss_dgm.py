@@ -52,7 +52,7 @@ from esad.core.arguments import NOT_NEGATIVE, Rule, is_positive, parameter, with
 from esad.core.random import MemberRandom
 from esad.detectors.deep import Phase
 from esad.detectors.standard import StandardDetector
-from esad.networks.inference import inference
+from esad.networks.layers import inference
 from esad.networks.spec import NetworkSpec
 from esad.preprocess.inputs import Rows
 from esad.train.objective import Batch, Objective, Scorer, all_unlabelled, mean_over_rows

@@ -46,11 +46,11 @@ import torch.nn.functional as F  # noqa: N812
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from esad.core.arguments import NOT_NEGATIVE, TRUTH, is_whole, parameter, with_parameters
+from esad.core.arguments import NOT_NEGATIVE, TRUTH, Rule, is_whole, parameter, with_parameters
 from esad.core.random import MemberRandom
 from esad.detectors.base import State, TrainingScores
 from esad.detectors.standard import StandardDetector
-from esad.errors import InputError, ModelFileError
+from esad.errors import InputError
 from esad.io.picture_folder import open_folder
 from esad.networks.mlp import StackedMLP
 from esad.networks.pretrained import BACKBONE, extract_features, fixed_arrays, read_weights, restore_fixed
@@ -68,6 +68,7 @@ from esad.train.transforms import quarter_turns, random_turns, rotate
 __all__ = ["TLSAD", "Reference", "TLSADObjective", "TransferAutoencoder"]
 
 MAX_CLASSES = 2**20  # of a reference that a model file may claim
+_CLASSES = Rule(f"a whole number below {MAX_CLASSES:,}", lambda number: is_whole(number, 0) and number < MAX_CLASSES)
 
 
 @with_parameters
@@ -118,6 +119,7 @@ class TLSAD(StandardDetector):
     takes = ("images",)
     can_stream = False
     learning_rates: ClassVar[dict[str, float]] = {"table": 1e-3, "images": 1e-4}
+    settled: ClassVar[dict[str, Rule]] = {"n_classes": _CLASSES}
 
     reference: Any = None
     reference_classes: Any = None
@@ -186,15 +188,6 @@ class TLSAD(StandardDetector):
     def plain_parameters(self) -> dict[str, Any]:
         """Without the reference pictures, which are not part of the model, and without paths of this machine."""
         return super().plain_parameters() | {"reference": None, "reference_classes": None, "weights": None}
-
-    def _describe(self) -> dict[str, Any]:
-        return super()._describe() | {"n_classes": self.n_classes_}
-
-    def _rebuild(self, plain: Any) -> Objective:
-        self.n_classes_ = plain["n_classes"]
-        if not is_whole(self.n_classes_, 0) or self.n_classes_ >= MAX_CLASSES:
-            raise ModelFileError(f"its number of reference classes must be a whole number. Got {self.n_classes_!r}")
-        return super()._rebuild(plain)
 
     def _state(self) -> State:
         arrays, plain = super()._state()

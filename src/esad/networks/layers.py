@@ -4,7 +4,7 @@ Inside a network pictures are (batch, members * channels, height, width); with o
 convolution.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
 from typing import ClassVar
@@ -26,6 +26,7 @@ __all__ = [
     "crop",
     "draw_weights",
     "fold_members",
+    "inference",
     "map_size",
     "pad_to_multiple",
     "unfold_members",
@@ -222,3 +223,20 @@ def crop(x: Tensor, height: int, width: int) -> Tensor:
     """Undo `pad_to_multiple`."""
     top, left = (x.shape[-2] - height) // 2, (x.shape[-1] - width) // 2
     return x[..., top : top + height, left : left + width]
+
+
+def inference(network: nn.Module) -> Callable[[Tensor], Tensor]:
+    """A function (members or 1, batch, *features) -> (members, batch, *out); the network must be in evaluation mode.
+
+    One leading row means that all members see the same rows. Batch norm of perceptrons is folded into the weights.
+    """
+    if isinstance(network, StackedMLP):
+        frozen = network.freeze()
+        return lambda x: frozen(x.transpose(1, 2)).transpose(1, 2)
+    n_members = int(network.n_members)  # type: ignore[arg-type]
+
+    def run(x: Tensor) -> Tensor:
+        out: Tensor = network(x.expand(n_members, *x.shape[1:]))
+        return out
+
+    return run

@@ -9,7 +9,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from esad.core.random import MemberRandom
-from esad.networks.inference import inference
+from esad.networks.layers import inference
 from esad.networks.spec import NetworkSpec
 from esad.train.objective import Batch, Objective, Scorer
 

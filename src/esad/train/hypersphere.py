@@ -10,7 +10,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from esad.networks.inference import inference
+from esad.networks.layers import inference
 from esad.networks.spec import NetworkSpec
 from esad.train.autoencoder import AutoencoderObjective
 from esad.train.objective import Batch, Objective, RowPool, Scorer

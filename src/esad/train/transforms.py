@@ -1,4 +1,4 @@
-"""Random changes of rows and pictures, per member: noise, permutation, rotation, grey, cut-outs, light."""
+"""Random changes of pictures, per member: turns, shifts, mirrors, grey, cut-outs, light."""
 
 import math
 from collections.abc import Callable
@@ -12,12 +12,10 @@ from esad.core.random import MemberRandom
 __all__ = [
     "LEAST_AREA",
     "LIGHT",
-    "add_noise",
     "augment_pictures",
     "change_light",
     "cut_out",
     "move",
-    "permute_features",
     "quarter_turns",
     "random_turns",
     "rotate",
@@ -27,16 +25,6 @@ __all__ = [
 
 LEAST_AREA = {"grey": 0.75, "colour": 0.54}  # of a picture that is cut out
 LIGHT = 0.4  # how much brighter or darker pictures get
-
-
-def add_noise(x: Tensor, sigma: float, random: MemberRandom) -> Tensor:
-    """x + sigma N(0, 1)."""
-    return x + sigma * random.normal(*x.shape[1:]) if sigma else x
-
-
-def permute_features(x: Tensor, random: MemberRandom) -> Tensor:
-    """Shuffle the features of every row by a permutation of its own; x is (members, batch, features)."""
-    return x.gather(2, random.uniform(*x.shape[1:]).argsort(dim=2))
 
 
 def quarter_turns(shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -17,7 +17,7 @@ from esad.networks.layers import unfold_members
 from esad.networks.spec import NetworkSpec
 from esad.score.threshold import ONE_SIGMA_BELOW
 from esad.train.objective import Batch, Objective, Scorer, mean_over_rows
-from esad.train.transforms import add_noise, quarter_turns
+from esad.train.transforms import quarter_turns
 
 __all__ = ["WORDS", "ESADObjective", "LossSettings"]
 
@@ -181,12 +181,12 @@ class ESADObjective(Objective):
         return torch.where(is_anomaly, self._phi(batch), x)
 
     def _phi(self, batch: Batch) -> Tensor:
-        phi, x, random = self.settings.phi, batch.labelled, batch.random
+        phi, noise, x, random = self.settings.phi, self.settings.noise, batch.labelled, batch.random
         if phi == "normal":
             return self._normal_rows(batch)
         if phi in ("permute", "rotate", "both"):
             x = self.view.rearrange(x, random)
-        return add_noise(x, self.settings.noise, random) if phi in ("noise", "both") else x
+        return x + noise * random.normal(*x.shape[1:]) if noise and phi in ("noise", "both") else x
 
     def _normal_rows(self, batch: Batch) -> Tensor:
         """One presumed normal row for every labelled row: unlabelled ones, or the labelled rows if there are none."""

@@ -43,7 +43,7 @@ from esad.networks.mlp import FrozenMLP, StackedMLP
 from esad.networks.spec import NetworkSpec
 from esad.solvers.trees import BaggedTreesModel
 from esad.train.objective import Batch
-from esad.train.transforms import permute_features, quarter_turns, random_turns, rotate, shift_and_flip, to_grey
+from esad.train.transforms import quarter_turns, random_turns, rotate, shift_and_flip, to_grey
 
 if TYPE_CHECKING:
     from esad.methods.esad.loss import LossSettings
@@ -137,8 +137,8 @@ class ColumnView(nn.Module):
         return batch
 
     def rearrange(self, x: Tensor, random: MemberRandom) -> Tensor:
-        """The part of phi that is not noise."""
-        return permute_features(x, random)
+        """The part of phi that is not noise: the columns of every row shuffled by a permutation of its own."""
+        return x.gather(2, random.uniform(*x.shape[1:]).argsort(dim=2))
 
     def disturb(self, x: Tensor, n_unlabelled: int, random: MemberRandom) -> Tensor:
         """What Enc1 sees while training: rows with noise, labelled ones with less of it."""

@@ -5,7 +5,7 @@ import torch
 
 from esad.core.random import MemberRandom
 from esad.networks.spec import NetworkSpec
-from esad.train.critics import deception_loss, judge_loss
+from esad.train.adversarial import deception_loss, judge_loss
 from esad.train.objective import Objective
 
 SPEC = NetworkSpec("mlp", in_shape=(3,), hidden=(4,), latent=2, n_members=2)

@@ -1,4 +1,4 @@
-"""Losses of GANs and of Wasserstein GANs: for the network that judges, and for the one that is judged.
+"""What GANs need beside the loop: losses of networks that judge and of those that are judged, and scoring by search.
 
 A judge D gives logits (Goodfellow et al. 2014), of real rows a and made ones b:
 
@@ -10,14 +10,34 @@ A critic C is large where rows are real, with gradients of length 1 in between (
     c_i = t_i a_i + (1 - t_i) b_i,   t_i uniform in [0, 1]
 """
 
+import contextlib
+import logging
+import time
+from collections.abc import Iterator
+
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
+from esad.core.arguments import Rule, is_whole
 from esad.core.random import MemberRandom
 from esad.train.objective import mean_over_rows
 
-__all__ = ["critic_loss", "deception_loss", "gradient_penalty", "judge_loss"]
+__all__ = [
+    "BOUNDED",
+    "MAX_STEPS",
+    "critic_loss",
+    "deception_loss",
+    "enable_gradients",
+    "gradient_penalty",
+    "judge_loss",
+    "log_steps",
+]
+
+MAX_STEPS = 10_000  # a file that claims more would have a picture searched for without end
+BOUNDED = Rule(f"a whole number from 1 to {MAX_STEPS:,}", lambda value: is_whole(value) and value <= MAX_STEPS)
+LOG_SECONDS = 10.0  # seconds
+logger = logging.getLogger("esad")
 
 
 def judge_loss(on_real: Tensor, on_made: Tensor) -> Tensor:
@@ -47,3 +67,38 @@ def gradient_penalty(critic: nn.Module, real: Tensor, made: Tensor, random: Memb
     (slope,) = torch.autograd.grad(critic(between).sum(), between, create_graph=True)
     excess: Tensor = torch.linalg.vector_norm(slope.flatten(2), dim=2) - 1
     return excess.square().mean(1)
+
+
+# ---------------------------------------------------------------------- scoring by search
+
+
+@contextlib.contextmanager
+def enable_gradients() -> Iterator[None]:
+    """Compute gradients inside a scoring pass, which has none; tensors from outside must be cloned first.
+
+    Examples
+    --------
+    >>> with torch.inference_mode(), enable_gradients():
+    ...     x = torch.ones(2, requires_grad=True)
+    ...     x.sum().backward()
+    >>> x.grad
+    tensor([1., 1.])
+    """
+    with torch.inference_mode(False), torch.enable_grad():
+        yield
+
+
+def log_steps(n_steps: int, what: str) -> Iterator[int]:
+    """Count 0 .. n_steps - 1, logging every ten seconds how far it is.
+
+    Examples
+    --------
+    >>> list(log_steps(3, "2 pictures"))
+    [0, 1, 2]
+    """
+    told = time.monotonic()
+    for step in range(n_steps):
+        if time.monotonic() - told > LOG_SECONDS:
+            logger.info("searching for %s: step %d of %d", what, step, n_steps)
+            told = time.monotonic()
+        yield step
