@@ -20,7 +20,7 @@ def benchmark(monkeypatch):
 
 
 def test_the_page_has_the_stored_numbers(benchmark):
-    shown = benchmark("scaling_page")
+    shown = benchmark("scaling")
     page = shown.PAGE.read_text(encoding="utf-8")
     stored = json.loads((SCRIPT.parent / "results" / "scaling.json").read_text())
     assert page == shown.page(page, stored), "Run: python benchmarks/scaling.py plot"

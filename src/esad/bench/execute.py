@@ -83,12 +83,8 @@ def execute_stack(cells: Sequence[Cell]) -> list[Result]:
 
 
 def _make_detector(cell: Cell) -> Any:
-    return registry.method(cell.method)(random_state=cell.seed, **_to_arguments(cell.settings))
-
-
-def _to_arguments(settings: Any) -> dict[str, Any]:
-    """Settings as constructor arguments; lists were tuples."""
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in settings.items()}
+    settings = {name: tuple(value) if isinstance(value, list) else value for name, value in cell.settings.items()}
+    return registry.method(cell.method)(random_state=cell.seed, **settings)
 
 
 def _judge(cell: Cell, rows: Scenario, detector: Any, *, fit_seconds: float, figures: Any = None) -> Result:

@@ -31,9 +31,7 @@ def draw(experiment: Experiment, results: Iterable[Result], folder: Path) -> lis
     """Draw what the results of an experiment give, as PNG files named by the experiment; the paths of the files."""
     by_cell = {result.cell: result for result in results}
     cells = [
-        (drop_averaged_axes(experiment, place), by_cell[cell.name])
-        for place, cell in experiment.cells()
-        if cell.name in by_cell
+        (drop_averaged_axes(place), by_cell[cell.name]) for place, cell in experiment.cells() if cell.name in by_cell
     ]
     drawn = {"training": _plot_over_training(cells), "codes": _draw_maps(cells), "samples": _draw_samples(cells)}
     return [_save(drawing, folder / f"{experiment.name}_{name}.png") for name, drawing in drawn.items() if drawing]

@@ -24,6 +24,9 @@ __all__ = [
 ]
 
 
+AVERAGED = ("scenario.normal_class", "scenario.labelled_offset")  # axes that a table has the mean over
+
+
 @dataclass(frozen=True)
 class Figure:
     """One place of a table: what was measured there, and what the paper prints.
@@ -111,7 +114,7 @@ def collect_figures(experiment: Experiment, results: Iterable[Result], published
     """A figure for every place of the experiment, then those of other systems that the paper prints."""
     cells: dict[Place, list[str]] = {}
     for place, cell in experiment.cells():
-        cells.setdefault(drop_averaged_axes(experiment, place), []).append(cell.name)
+        cells.setdefault(drop_averaged_axes(place), []).append(cell.name)
     by_cell = {result.cell: result for result in results}
     found = [
         _make_figure(place, [by_cell[name] for name in names if name in by_cell], len(names), experiment, published)
@@ -156,12 +159,9 @@ def name_axis(name: str) -> str:
     return name.partition(".")[2].replace("_", " ")
 
 
-def drop_averaged_axes(experiment: Experiment, place: Place) -> Place:
+def drop_averaged_axes(place: Place) -> Place:
     """The place without the axes that a table averages over, such as the normal class."""
     return Place(place.variant, place.data, tuple(axis for axis in place.axes if axis[0] not in AVERAGED))
-
-
-AVERAGED = ("scenario.normal_class", "scenario.labelled_offset")
 
 
 def to_markdown(experiment: Experiment, found: Sequence[Figure]) -> str:
