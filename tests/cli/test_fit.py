@@ -220,6 +220,7 @@ def test_notes_in_the_model_are_plain_json(esad, parts, kit, tmp_path):
         "id_column": "serial",
         "ignored_columns": ["made"],
         "decimal_point": ".",
+        "percent_columns": [],
     }
     assert json.loads(json.dumps(load(out).notes_)) == load(out).notes_
 

@@ -33,6 +33,13 @@ def test_suggestions_are_written_with_an_empty_label_to_fill_in(esad, model, par
     assert all(row["serial"] in done.out for row in found)
 
 
+def test_ids_that_are_there_twice_are_shown_with_the_row(esad, model, kit, tmp_path):
+    table = [["S1", *row[1:]] for row in kit.rows()]
+    data = kit.csv(tmp_path / "twice.csv", kit.header, table)
+    shown = esad("labels", model, data, "--n", 2).out
+    assert [line.split()[:2] for line in shown.splitlines() if "serial" in line] == [["serial", "row"]] * 2
+
+
 def test_curve_and_audit_come_with_enough_labels(esad, model, more):
     shown = esad("labels", model, more, "--n", 3)
     assert "The next 3 labels, of the kinds so far: AUC " in shown.out
@@ -127,6 +134,6 @@ def test_a_file_with_a_label_in_every_row_has_none_to_suggest(refused, model, ki
 
 @pytest.mark.parametrize(("suspicion", "verdict"), [(0.5, "Labels to look at again"), (0.49, "No label looks wrong")])
 def test_an_audit_without_doubts_says_so(capfd, suspicion, verdict):
-    rows = SimpleNamespace(id_name="serial", name_of=str)
+    rows = SimpleNamespace(id_name="serial", name_of=str, ids_tell=True)
     labels._show_doubts((Doubt(3, -1, suspicion, 0.9), Doubt(4, 1, 0.1, 0.2)), rows)
     assert capfd.readouterr().out.startswith(f"{verdict}, most doubtful first")

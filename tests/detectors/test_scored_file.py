@@ -6,9 +6,12 @@ import pyarrow as pa
 import pytest
 
 from esad import IsolationForest, TrainingData, score_file
+from esad.advice.labels import advise_on_labels
+from esad.detectors.model_file import load
 from esad.detectors.opening import Block, Source
 from esad.detectors.scored_file import AlarmRule, Worst, score_source
 from esad.errors import DataFileError, InputError, OutputError
+from esad.report.explained import explain_file
 
 
 @pytest.fixture(scope="module")
@@ -98,6 +101,20 @@ def test_numbers_are_read_as_they_were_written_in_training(tmp_path):
         score_file(model, later)
 
 
+@pytest.mark.parametrize(
+    ("trained", "scored", "told"), [("%", "", "has no %"), ("", " %", "has % signs"), ("%", "%", "")]
+)
+def test_per_cent_in_one_file_and_not_in_the_other_is_told(tmp_path, trained, scored, told):
+    training, later = tmp_path / "training.csv", tmp_path / "later.csv"
+    training.write_text("\n".join(["share,count", *(f"{row % 50 / 10}{trained},{row % 7}" for row in range(60))]))
+    model = TrainingData.from_file(training).fit(IsolationForest(random_state=0))
+    model.save(tmp_path / "m.esad")
+    later.write_text(f"share,count\n,1\n3.5{scored},2\n")
+    remarks = []
+    score_file(load(tmp_path / "m.esad"), later, on_remark=remarks.append)
+    assert [told in remark.text for remark in remarks] == [True] * bool(told)
+
+
 @pytest.mark.parametrize("ids", [["a", "a", "b"], ["a", "", "b"], ["a", "c", "b"]])
 def test_ids_that_do_not_tell_rows_apart_keep_the_row_number(tmp_path, ids):
     file = tmp_path / "t.csv"
@@ -111,3 +128,10 @@ def test_ids_that_do_not_tell_rows_apart_keep_the_row_number(tmp_path, ids):
     assert header == "name,score,anomaly" + (",row" if is_numbered else "")
     assert first.endswith(",0") == is_numbered
     assert ("row" in found.to_json()["top"][0]) == is_numbered
+    explained = explain_file(detector, file, id_column="name", top=1)
+    explained.write(tmp_path / "why.csv")
+    assert ("(row " in explained.name(0), "row" in explained.to_json()[0]) == (is_numbered, is_numbered)
+    assert ("row" in pd.read_csv(tmp_path / "why.csv").columns) == is_numbered
+    rows = TrainingData.for_model(file, detector, id_column="name")
+    advise_on_labels(detector, rows, n=1, quick=True).write_csv(tmp_path / "next.csv")
+    assert ("row" in pd.read_csv(tmp_path / "next.csv").columns) == is_numbered

@@ -69,12 +69,12 @@ def test_what_is_known_without_reading_rows(sizes, tmp_path):
 def test_decimals_of_the_training_hold_where_a_file_does_not_show_its_own(tmp_path):
     file = tmp_path / "t.csv"
     file.write_text("a;b\n50.000;2\n")
-    assert TableFiles([file]).written == Reading()
+    assert TableFiles([file]).written.decimal is None
     assert TableFiles([file]).read()["a"].to_pylist() == [50.0]
     noted = Notes.from_json({"decimal_point": ","}).add_reading()
     assert TableFiles([file], reading=noted).read()["a"].to_pylist() == [50_000.0]
     file.write_text("a;b\n50.5;2\n")
-    assert TableFiles([file]).written == Reading(decimal=".")
+    assert TableFiles([file]).written.decimal == "."
     with pytest.raises(DataFileError, match=r"decimal points, such as 50\.5, and those of the training had decimal"):
         TableFiles([file], reading=noted)
     said = Notes.from_json({"decimal_point": ","}).add_reading(Reading(decimal="."))

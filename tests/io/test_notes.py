@@ -18,6 +18,7 @@ STORED = {
     "date_format": "day-first",
     "encoding": "cp1250",
     "sheet": "June",
+    "percent_columns": ["share"],
     "training_data": ["/data/a.csv", "/data/b.csv"],
     "training_fingerprints": ["1a", "2b"],
     "training_judgements": ["", "/data/b.esad.review"],
@@ -29,10 +30,13 @@ def test_the_names_by_which_notes_are_stored_stay_what_they_are():
     notes = Notes(
         roles=Roles(label_column="verdict", id_column="serial", ignore=("day", ""), **words),
         labels_csv="/data/labels.csv",
-        written=Reading(decimal=",", date_format="day-first", encoding="cp1250", sheet="June"),
+        written=Reading(
+            decimal=",", date_format="day-first", encoding="cp1250", sheet="June", percents=frozenset({"share"})
+        ),
         sources=(DataSource("/data/a.csv", "1a"), DataSource("/data/b.csv", "2b", "/data/b.esad.review")),
     )
     assert notes.to_json() == STORED
+    assert "percent_columns" not in Notes().to_json()
     assert Notes.from_json(STORED | {"somebody's own": [1, 2]}) == notes
 
 

@@ -51,12 +51,17 @@ class LabelAdvice:
         return {"suggestions": suggestions, "curve": curve, "audit": doubts, "left_out": list(self.left_out)}
 
     def write_csv(self, path: str | os.PathLike[str]) -> None:
-        """Write the suggestions as a CSV file to be filled in: id or row number, score, why, and an empty label."""
+        """Write the suggestions as a CSV file to be filled in: id or row number, score, why, and an empty label.
+
+        Where ids do not tell the rows apart, the row number comes last.
+        """
+        more = [] if self.rows.ids_tell else ["row"]
         with atomic_path(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file, lineterminator="\n")
-            writer.writerow([self.rows.id_name, "score", "why", "label"])
-            named = ((self.rows.name_of(one.row), one) for one in self.suggestions)
-            writer.writerows([name, repr(one.score), one.why, ""] for name, one in named)
+            writer.writerow([self.rows.id_name, "score", "why", "label", *more])
+            for one in self.suggestions:
+                row = [one.row for _ in more]
+                writer.writerow([self.rows.name_of(one.row), repr(one.score), one.why, "", *row])
 
 
 def advise_on_labels(

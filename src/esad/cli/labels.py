@@ -61,9 +61,10 @@ def labels(
 
 def _show(found: "LabelAdvice", out: Path | None) -> None:
     rows = found.rows
-    cells = [(rows.name_of(one.row), f"{one.score:.6g}", one.why) for one in found.suggestions]
+    heads, names = _name_rows(rows, [one.row for one in found.suggestions])
+    cells = [(*name, f"{one.score:.6g}", one.why) for name, one in zip(names, found.suggestions, strict=True)]
     title = f"Label next ({output.count_text(len(cells), 'row')})"
-    output.show_table(title, [rows.id_name, "score", "why"], cells, right=["score"])
+    output.show_table(title, [*heads, "score", "why"], cells, right=["score"])
     if found.curve is not None:
         _show_curve(found.curve)
     if found.doubts:
@@ -72,6 +73,13 @@ def _show(found: "LabelAdvice", out: Path | None) -> None:
         output.say(reason)
     if out is not None:
         output.say(f"Rows to label: {out}")
+
+
+def _name_rows(rows: "TrainingData", numbers: Sequence[int]) -> tuple[list[str], list[tuple[object, ...]]]:
+    """Heads and cells for what rows go by: their ids, and their numbers where ids do not tell rows apart."""
+    if rows.ids_tell:
+        return [rows.id_name], [(rows.name_of(row),) for row in numbers]
+    return [rows.id_name, "row"], [(rows.name_of(row), row) for row in numbers]
 
 
 def _show_curve(curve: "LearningCurve") -> None:
@@ -89,10 +97,12 @@ def _show_curve(curve: "LearningCurve") -> None:
 
 
 def _show_doubts(doubts: "Sequence[Doubt]", rows: "TrainingData") -> None:
+    doubtful = doubts[:_DOUBTS_SHOWN]
+    heads, names = _name_rows(rows, [one.row for one in doubtful])
     cells = [
-        (rows.name_of(one.row), one.to_json()["label"], f"{one.suspicion:.3f}", output.percent(one.rank))
-        for one in doubts[:_DOUBTS_SHOWN]
+        (*name, one.to_json()["label"], f"{one.suspicion:.3f}", output.percent(one.rank))
+        for name, one in zip(names, doubtful, strict=True)
     ]
-    heads = [rows.id_name, "label", "suspicion", "unlabelled rows below it"]
+    heads += ["label", "suspicion", "unlabelled rows below it"]
     verdict = "Labels to look at again" if doubts[0].suspicion >= _LOOKS_WRONG else "No label looks wrong"
-    output.show_table(f"{verdict}, most doubtful first", heads, cells, right=heads[2:])
+    output.show_table(f"{verdict}, most doubtful first", heads, cells, right=heads[-2:])

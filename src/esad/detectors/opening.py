@@ -85,6 +85,10 @@ class Source:
     files: tuple[Path, ...] = ()
     ids_tell: Callable[[], bool] = lambda: True
 
+    def needs_row_numbers(self) -> bool:
+        """Whether rows must be numbered beside their ids, since these do not tell them apart."""
+        return self.id_name != "row" and not self.ids_tell()
+
     def __iter__(self) -> Iterator[Block]:
         return self.read()
 
@@ -204,7 +208,7 @@ def _open_table(
     named = (id_name, truth_name, kind_column)
     wanted = list(data.names if with_cells else dict.fromkeys([*features, *filter(None, named)]))
     if on_remark is not None:
-        _tell_odd(data, unknown, lost_id, on_remark)
+        _tell_odd(data, detector, unknown, lost_id, on_remark)
 
     def read() -> Iterator[Block]:
         share = None if data.n_rows is not None else 0.0
@@ -249,11 +253,15 @@ def _divide_columns(data: TableFiles, detector: Detector, aside: Iterable[str | 
     return list(schema.names), [name for name in names if name not in trained and name not in others]
 
 
-def _tell_odd(data: TableFiles, unknown: Iterable[str], lost_id: str | None, on_remark: OnRemark) -> None:
+def _tell_odd(
+    data: TableFiles, detector: Detector, unknown: Iterable[str], lost_id: str | None, on_remark: OnRemark
+) -> None:
     for remark in check_unknown(unknown):
         on_remark(remark)
     if data.dialect is not None:
-        for remark in checks.check_notation(data.dialect, data.reading):
+        assert detector.inputs_.schema is not None  # the model takes tables
+        percents = checks.check_percents(data.dialect, data.reading, detector.inputs_.schema)
+        for remark in (*checks.check_notation(data.dialect, data.reading), *percents):
             on_remark(remark)
     if lost_id is not None:
         on_remark(Remark("note", f"there is no id column {lost_id!r} here: rows are numbered from 0."))

@@ -372,7 +372,7 @@ def score_source(
     """Score what is open already; `before_end` may still refuse, before the scores file takes its place."""
     worst, monitor = Worst(top), detector.drift_monitor()
     n_rows = n_flagged = 0
-    numbered = (out is not None or top > 0) and source.id_name not in (None, "row") and not source.ids_tell()
+    numbered = (out is not None or top > 0) and source.needs_row_numbers()
     with ExitStack() as opened:
         writer = None
         if out is not None:

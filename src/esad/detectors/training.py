@@ -288,6 +288,12 @@ class TrainingData:
         return row if self.ids is None else self.ids[row]
 
     @property
+    def ids_tell(self) -> bool:
+        """Whether the ids tell the rows apart: none is blank or there twice."""
+        ids = self.ids or ()
+        return len(set(ids)) == len(ids) and not any(cell is None or not str(cell).strip() for cell in ids)
+
+    @property
     def notes(self) -> dict[str, Any]:
         """What a model keeps; see `esad.io.notes.Notes`."""
         roles = replace(self.roles, ignore=(*self.roles.ignore, *self.left_out))

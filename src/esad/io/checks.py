@@ -26,6 +26,7 @@ __all__ = [
     "check_kinds",
     "check_labels",
     "check_notation",
+    "check_percents",
     "check_texts",
     "names_the_answer",
     "tell",
@@ -162,6 +163,20 @@ def check_notation(dialect: Dialect, reading: Reading) -> Iterator[Remark]:
             f"the letters are not UTF-8{noted}, and read as cp1252: {dialect.encoding.example!r}. If that is wrong, "
             "say how they are written, such as `encoding='cp1250'`.",
         )
+
+
+def check_percents(dialect: Dialect, reading: Reading, schema: Schema) -> Iterator[Remark]:
+    """Look for numbers that are per cent in a file and were not in the training, or the other way round."""
+    numbers = {column.name for column in schema.columns if column.kind == "number"}
+    noted = reading.percents
+    for name, is_percent in dialect.percents.items():
+        if noted is not None and name in numbers and is_percent != (name in noted):
+            here, there = ("has", "had none") if is_percent else ("has no", "had them")
+            yield Remark(
+                "warning",
+                f"column {name!r} {here} % signs, and {there} in the training. 5 % is read as 0.05 and 5 as 5, so "
+                "write it as in the training unless that is meant.",
+            )
 
 
 def check_texts(features: pa.Table, schema: Schema) -> Iterator[Remark]:

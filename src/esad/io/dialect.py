@@ -45,6 +45,7 @@ _EXCEL_SEPARATOR = re.compile(r'("?)sep=([,;\t|])\1[,;\t|]*(?:\r\n|\r|\n)')
 _NO_HEADER = " Or is the first line a row? Then put a line of names before it."
 _ENOUGH_NAMES = 4  # numbers in order: so many are a scale, such as wavelengths; fewer may be chance
 _CODE = re.compile(r"0\d+")
+_NUMBER = re.compile(r"[-+]?[\d.,]*\d\s?(%?)")
 _UNIT = re.compile(rf"^{CASH}\s?|\s?(?:%|{CASH})$")
 _BELOW_THOUSAND = re.compile(r"[+-]?\d{1,3}")
 _UNCLEAR = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}")  # 1,500
@@ -127,6 +128,8 @@ class Dialect:
         Lines before the header: 1 where spreadsheets note the separator (`sep=;`), else 0.
     codes : frozenset of str
         Columns with whole numbers such as 007: codes, not quantities.
+    percents : dict of str to bool
+        Columns of numbers, and whether these are per cent.
     text : pyarrow.Buffer, optional
         Where the text is, if not in the file itself: of a sheet, with tabs.
     """
@@ -140,6 +143,7 @@ class Dialect:
     n_header_bytes: int
     n_lines_before: int = 0
     codes: frozenset[str] = frozenset()
+    percents: Mapping[str, bool] = field(default_factory=dict)
     text: pa.Buffer | None = field(default=None, compare=False, repr=False)
 
     @property
@@ -210,6 +214,7 @@ def sniff(path: Path, *, encoding: str | None = None, is_sure: bool = True, text
         n_header_bytes=len(header.encode()),
         n_lines_before=int(bool(noted)),
         codes=_find_codes(names, columns),
+        percents=_find_percents(names, columns),
         text=text,
     )
 
@@ -392,6 +397,16 @@ def _find_codes(names: Sequence[str], columns: Sequence[Sequence[str]]) -> froze
     )
 
 
+def _find_percents(names: Sequence[str], columns: Sequence[Sequence[str]]) -> dict[str, bool]:
+    """Columns of numbers that are all per cent, or all not."""
+    found = {}
+    for name, column in zip(names, columns, strict=False):
+        signs = {number[1] for cell in column if cell not in MISSING and (number := _NUMBER.fullmatch(cell))}
+        if len(signs) == 1:
+            found[name] = signs == {"%"}
+    return found
+
+
 # ---------------------------------------------------------------------- what is said
 
 _DECIMALS = {".": "decimal points", ",": "decimal commas"}
@@ -414,6 +429,8 @@ class Reading:
         The sheet of an Excel file; the first by default.
     max_unpacked : int, optional
         Bytes that 65,536 rows of a Parquet file, or an Excel file, may take when they are unpacked.
+    percents : frozenset of str, optional
+        Columns that were in per cent in the training; only a model says so, and old ones do not.
     noted : frozenset of str
         Which of these a model has noted, and nobody said.
 
@@ -430,11 +447,12 @@ class Reading:
     encoding: str | None = None
     sheet: str | None = None
     max_unpacked: int | None = None
+    percents: frozenset[str] | None = None
     noted: frozenset[str] = frozenset()
 
     def said(self) -> dict[str, Any]:
         """What the user says, as arguments."""
-        return {name: value for name, value in vars(self).items() if name not in ("noted", *self.noted)}
+        return {name: value for name, value in vars(self).items() if name not in ("noted", "percents", *self.noted)}
 
     def __post_init__(self) -> None:
         if self.decimal not in (None, *_DECIMALS):
@@ -451,6 +469,8 @@ class Reading:
         """What is said, and what files show where nothing is."""
         found = self
         for dialect in dialects:
+            percents = {name for name, is_percent in dialect.percents.items() if is_percent}
+            found = replace(found, percents=(found.percents or frozenset()) | percents)
             shown = {
                 "decimal": dialect.decimal.shown,
                 "date_format": dialect.dates.value or None,  # a guess too: the user was told of it

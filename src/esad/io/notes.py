@@ -214,7 +214,7 @@ class Notes:
         Where the labels of pictures lay, if not in sub-folders.
     written : Reading
         How numbers, dates and letters are written, and on which sheet: `decimal_point`, `date_format`, `encoding` and
-        `sheet`.
+        `sheet`, and `percent_columns`, those whose numbers were per cent.
     sources : tuple of DataSource
         Where the data lay and what it was like, as lists: `training_data`, `training_fingerprints` and, after a
         review, `training_judgements`.
@@ -240,6 +240,8 @@ class Notes:
         stored = {name: getattr(self.roles, name) for name in _ROLES}
         stored |= {"ignored_columns": list(self.roles.ignore), "labels_csv": self.labels_csv}
         stored |= {key: getattr(self.written, name) for name, key in _WRITTEN.items()}
+        percents = self.written.percents
+        stored["percent_columns"] = None if percents is None else sorted(percents)
         return note_sources({key: value for key, value in stored.items() if value is not None}, self.sources)
 
     @classmethod
@@ -255,6 +257,8 @@ class Notes:
         ignore = [name for name in ignored if name is not None] if isinstance(ignored, list) else ()
         known: dict[str, Any] = {name: value for name in _ROLES if not isinstance(value := notes.get(name), list)}
         written: dict[str, Any] = {name: _keep_usable(name, notes.get(key)) for name, key in _WRITTEN.items()}
+        if isinstance(percents := notes.get("percent_columns"), list):
+            written["percents"] = frozenset(map(str, percents))
         where = notes.get("labels_csv")
         return cls(
             roles=Roles(**known, ignore=tuple(ignore)),
@@ -287,7 +291,7 @@ class Notes:
         said = reading or Reading()
         known = {name: getattr(self.written, name) for name in _WRITTEN if getattr(said, name) is None}
         noted: dict[str, Any] = {name: value for name, value in known.items() if value is not None}
-        return replace(said, **noted, noted=said.noted | noted.keys())
+        return replace(said, **noted, percents=self.written.percents, noted=said.noted | noted.keys())
 
 
 def note_sources(notes: Mapping[str, Any], sources: Sequence[DataSource]) -> dict[str, Any]:

@@ -37,6 +37,8 @@ class ExplainedFile:
         What the rows go by; "row" where they are numbered from 0.
     case_names : sequence or None
         What the labelled cases are called, where they were given.
+    row_numbers : bool
+        Whether the rows are numbered beside their ids, since these do not tell them apart.
     """
 
     worst: Worst
@@ -44,11 +46,13 @@ class ExplainedFile:
     threshold: float
     id_name: str = "row"
     case_names: Any = None
+    row_numbers: bool = False
 
     def name(self, number: int) -> str:
-        """What people call a row: "serial S007"."""
+        """What people call a row: "serial S007"; "serial S007 (row 12)" where ids do not tell rows apart."""
         name = self.worst.ids[number]
-        return f"{self.id_name} {'' if name is None else name}"
+        row = f" (row {self.worst.rows[number]})" if self.row_numbers else ""
+        return f"{self.id_name} {'' if name is None else name}{row}"
 
     def nearest_cases(self, number: int) -> list[str]:
         """The labelled cases nearest to a row, in words; none where no case is known."""
@@ -62,7 +66,8 @@ class ExplainedFile:
             if self.case_names is not None and self.reasons.cases:
                 for case, plain in zip(self.reasons.cases[number], reasons["cases"], strict=True):
                     plain["id"] = self.case_names[case.row]
-            rows.append({self.id_name: name, "score": score, "anomaly": score > self.threshold} | reasons)
+            row = {"row": int(self.worst.rows[number])} if self.row_numbers else {}
+            rows.append({self.id_name: name, "score": score, "anomaly": score > self.threshold} | row | reasons)
         return rows
 
     def write(self, out: str | os.PathLike[str]) -> None:
@@ -78,7 +83,11 @@ class ExplainedFile:
         elif path.suffix == ".json":
             write_json(path, self.to_json())
         else:
-            write_arrow(path, self.reasons.to_frame(self.worst.ids, id_name=self.id_name))
+            lines = self.reasons.to_frame(self.worst.ids, id_name=self.id_name)
+            if self.row_numbers:
+                numbers = self.worst.rows.repeat(len(self.reasons.columns))
+                lines = lines.append_column("row", [numbers])
+            write_arrow(path, lines)
 
 
 def explain_file(
@@ -124,11 +133,18 @@ def explain_file(
     worst = Worst(top)
     for block, _, scores, _ in score_blocks(detector, source, on_progress):
         worst.add(block, scores)
-    return explain_worst(detector, worst, id_name=source.id_name or "row", cases=cases)
+    return explain_worst(
+        detector, worst, id_name=source.id_name or "row", cases=cases, row_numbers=source.needs_row_numbers()
+    )
 
 
 def explain_worst(
-    detector: "Detector", worst: Worst, *, id_name: str = "row", cases: "TrainingData | None" = None
+    detector: "Detector",
+    worst: Worst,
+    *,
+    id_name: str = "row",
+    cases: "TrainingData | None" = None,
+    row_numbers: bool = False,
 ) -> ExplainedFile:
     """Explain the worst of rows that are scored."""
     return ExplainedFile(
@@ -137,4 +153,5 @@ def explain_worst(
         threshold=detector.threshold_,
         id_name=id_name,
         case_names=None if cases is None else cases.ids,
+        row_numbers=row_numbers,
     )
