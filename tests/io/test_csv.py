@@ -344,6 +344,10 @@ def test_a_line_of_another_encoding_deep_in_the_file_is_named(tmp_path: Path) ->
         (b"a,b,a,b,c\n1,2,3,4,5\n", "doubled column names 'a', 'b'"),
         (b"a,,\n1,2,3\n", "doubled column names ''"),
         (b"1.5,1.5,x\n2.5,3,y\n", "Or is the first line a row?"),
+        (
+            "a,b\nk\u016f\u0148,\u0165\n".encode("cp1250"),
+            "line 2 is not UTF-8 text. Say how it is written, such as `encoding='cp1250'`",
+        ),
         (b"# a title\na,b\n1,2\n", "line 2 has 2 fields, the header has 1. The first line must name every column"),
         (b'a,b\n1,2\n1,"' + b"2\n" * 9, "ends inside quotes that were opened in line 3"),
         (b'a,b\n1,"' + LONG_LINE * 20_000, "ends inside quotes that were opened in line 2"),

@@ -169,7 +169,7 @@ def check_percents(dialect: Dialect, reading: Reading, schema: Schema) -> Iterat
     """Look for numbers that are per cent in a file and were not in the training, or the other way round."""
     numbers = {column.name for column in schema.columns if column.kind == "number"}
     noted = reading.percents
-    for name, is_percent in dialect.percents.items():
+    for name, is_percent in (dialect.percents or {}).items():
         if noted is not None and name in numbers and is_percent != (name in noted):
             here, there = ("has", "had none") if is_percent else ("has no", "had them")
             yield Remark(

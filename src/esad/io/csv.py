@@ -376,7 +376,7 @@ def _find_ragged_line(path: Path, dialect: Dialect) -> tuple[DataFileError | Non
     for number, (line, fields) in enumerate(records, 1 - dialect.n_lines_before):
         if number > 1 and len(fields) != n_names:
             fix = "Fix or remove that line."
-            if number == 2 and len(fields) > n_names:  # the first row
+            if len(fields) > n_names and (number == 2 or n_names == 1):  # a blank row may stand below a title
                 fix = "The first line must name every column; no title may stand before it."
             reason = f"line {line} has {len(fields)} fields, the header has {n_names}. "
             return DataFileError(f"Cannot read {str(path)!r}: {reason}{fix}"), next(records, None) is None

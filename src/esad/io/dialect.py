@@ -128,8 +128,8 @@ class Dialect:
         Lines before the header: 1 where spreadsheets note the separator (`sep=;`), else 0.
     codes : frozenset of str
         Columns with whole numbers such as 007: codes, not quantities.
-    percents : dict of str to bool
-        Columns of numbers, and whether these are per cent.
+    percents : dict of str to bool, optional
+        Columns of numbers, and whether these are per cent; None where it is not seen, as in a sheet.
     text : pyarrow.Buffer, optional
         Where the text is, if not in the file itself: of a sheet, with tabs.
     """
@@ -143,7 +143,7 @@ class Dialect:
     n_header_bytes: int
     n_lines_before: int = 0
     codes: frozenset[str] = frozenset()
-    percents: Mapping[str, bool] = field(default_factory=dict)
+    percents: Mapping[str, bool] | None = None
     text: pa.Buffer | None = field(default=None, compare=False, repr=False)
 
     @property
@@ -261,27 +261,28 @@ def open_text(path: Path, dialect: Dialect) -> io.TextIOWrapper:
     return io.TextIOWrapper(_open_bytes(path, dialect.text), encoding=codec, errors="replace", newline="")
 
 
-def not_readable(path: Path, encoding: str) -> DataFileError | None:
-    """Error that names the first line which is not text of this encoding; None if there is none."""
+def not_readable(path: Path, encoding: str, other: str = "cp1252") -> DataFileError | None:
+    """Error that names the first line which is not text of this encoding, and another; None if there is none."""
+    other = "cp1250" if encoding == other else other
     with pa.input_stream(str(path), compression="detect") as source:
         if encoding.startswith(_WIDE):  # whose lines cannot be told apart before they are read
             try:
                 collections.deque(io.TextIOWrapper(source, encoding=encoding), maxlen=0)
             except UnicodeDecodeError:
-                return _not_text_error(path, "it", encoding)
+                return _not_text_error(path, "it", encoding, other)
             return None
         for number, line in enumerate(io.BufferedReader(source), 1):
             try:
                 line.decode(encoding)
             except UnicodeDecodeError:
-                return _not_text_error(path, f"line {number}", encoding)
+                return _not_text_error(path, f"line {number}", encoding, other)
     return None
 
 
-def _not_text_error(path: Path, where: str, encoding: str) -> DataFileError:
+def _not_text_error(path: Path, where: str, encoding: str, other: str) -> DataFileError:
     name = {"utf8": "UTF-8", "utf-16": "UTF-16", "utf-32": "UTF-32"}.get(encoding, encoding)
     return DataFileError(
-        f"Cannot read {str(path)!r}: {where} is not {name} text. Say how it is written, such as `encoding='cp1252'`, "
+        f"Cannot read {str(path)!r}: {where} is not {name} text. Say how it is written, such as `encoding={other!r}`, "
         "or save the file as UTF-8."
     )
 
@@ -315,7 +316,8 @@ def _decode(path: Path, sample: bytes, encoding: str | None, is_sure: bool) -> t
             decoder = codecs.getincrementaldecoder("utf-8-sig" if codec == "utf8" else codec)()
             text = decoder.decode(sample, final=not codec.startswith(_WIDE))
             return text, asked if text.isascii() and codec == "utf8" else codec
-    raise not_readable(path, asked) or _not_text_error(path, "it", asked)
+    other = "cp1252" if is_sure else "cp1250"  # the first was tried
+    raise not_readable(path, asked, other) or _not_text_error(path, "it", asked, other)
 
 
 def looks_like_a_row(names: Iterable[str]) -> bool:
@@ -469,8 +471,9 @@ class Reading:
         """What is said, and what files show where nothing is."""
         found = self
         for dialect in dialects:
-            percents = {name for name, is_percent in dialect.percents.items() if is_percent}
-            found = replace(found, percents=(found.percents or frozenset()) | percents)
+            if dialect.percents is not None:
+                percents = {name for name, is_percent in dialect.percents.items() if is_percent}
+                found = replace(found, percents=(found.percents or frozenset()) | percents)
             shown = {
                 "decimal": dialect.decimal.shown,
                 "date_format": dialect.dates.value or None,  # a guess too: the user was told of it

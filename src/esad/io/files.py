@@ -424,7 +424,7 @@ def _sniff(file: Path, reading: Reading) -> Dialect:
         text = excel.read_sheet(file, sheet, decimal=reading.decimal, max_bytes=reading.max_unpacked)
         dialect = sniff(file, text=text)
         numbers, letters = (replace(own, example="") for own in (dialect.decimal, dialect.encoding))  # our own writing
-        dialect = replace(dialect, decimal=numbers, encoding=letters)
+        dialect = replace(dialect, decimal=numbers, encoding=letters, percents=None)
     else:
         dialect = sniff(file, encoding=reading.encoding, is_sure="encoding" not in reading.noted)
     if not dialect.date_columns or reading.date_format is not None:
