@@ -12,6 +12,7 @@ from contextlib import closing, contextmanager, suppress
 from types import SimpleNamespace
 
 import httpx
+import numpy as np
 import pytest
 
 from esad import registry
@@ -299,10 +300,11 @@ class Tumours:
         done = esad("fit", self.train, "--label-column", "label", "--out", self.model, "--quiet", *settings)
         assert done.code == 0, done.err
 
-    def judge(self, client, n):
+    def judge(self, client, n, truth=None):
+        truth = self.truth if truth is None else truth
         items = client.get(f"/api/next?n={n}").json()["items"]
         for item in items:
-            verdict = "anomaly" if self.truth[item["row"]] else "normal"
+            verdict = "anomaly" if truth[item["row"]] else "normal"
             said = {"request": str(item["row"]), "row": item["row"], "verdict": verdict}
             assert client.post("/api/judgements", json=said).status_code == 200
         return items
@@ -348,9 +350,10 @@ FAST = ("--method", "iforest")
 
 
 @contextmanager
-def opened(tumours, data, **options):
+def opened(tumours, data, judgements=None, **options):
     """The page of a review as the command makes it, in this process."""
-    session, access = ReviewSession.open(data, tumours.model, f"{data}.labels.db", **options), Access()
+    session = ReviewSession.open(data, tumours.model, judgements or f"{data}.labels.db", **options)
+    access = Access()
     with closing(session), TestClient(guard_app(review_app(session, access)), base_url="http://127.0.0.1") as client:
         assert client.get("/", params={"token": access.new_link("ann")}).status_code == 200
         yield client
@@ -374,6 +377,35 @@ def test_what_cannot_be_kept_is_said_and_asked_about(esad, tmp_path):
     with opened(tumours, tumours.test, training=moved) as ann:
         assert ann.get("/api/state").json()["training"] == {"n_rows": 236, "n_labelled": 11, "lost": ""}
         assert tumours.refit(ann)["n_labelled"] == 14
+
+
+def test_labels_in_another_file_of_judgements_are_not_forgotten_unasked(esad, tmp_path):
+    tumours = Tumours(esad, tmp_path, *FAST)
+    for data, n_known in ((tumours.train, 11), (tumours.test, 14)):
+        with opened(tumours, data) as ann:
+            tumours.judge(ann, 3, truth=np.zeros(250))
+            assert tumours.refit(ann)["n_labelled"] == n_known + 3
+        with opened(tumours, data) as ann:
+            assert ann.get("/api/state").json()["training"]["lost"] == ""
+        with opened(tumours, data, judgements=tmp_path / "others.db") as ann:
+            refused = ann.post("/api/refit").text
+            assert f"{n_known + 3} labels, which are not all here: 3 labels neither" in refused
+        (tmp_path / "others.db").unlink()
+
+
+def test_unlabelled_rows_of_the_first_data_stay_whatever_is_reviewed(esad, tmp_path):
+    tumours = Tumours(esad, tmp_path, *FAST)
+    with opened(tumours, tumours.train) as ann:
+        tumours.judge(ann, 3, truth=tumours.y)
+        assert tumours.refit(ann)["n_rows"] == 236
+    with opened(tumours, tumours.test) as ann:
+        assert ann.get("/api/state").json()["training"] == {"n_rows": 236, "n_labelled": 14, "lost": ""}
+        tumours.judge(ann, 3)
+        assert tumours.refit(ann)["n_rows"] == 239
+    with opened(tumours, tumours.train) as ann:
+        assert ann.get("/api/state").json()["training"] == {"n_rows": 3, "n_labelled": 3, "lost": ""}
+        found = tumours.refit(ann, "drop")
+    assert (found["n_rows"], found["n_labelled"]) == (239, 17)
 
 
 def test_the_data_that_the_model_learned_from_needs_nothing_else(esad, tmp_path):

@@ -146,7 +146,8 @@ class DataSource:
     fingerprint : str
         Of its bytes.
     judgements : str
-        The file of judgements of a review, where only the rows judged in it were learned from; else empty.
+        The file of judgements of a review of this data, else empty. Unless it is the first data that the model learned
+        from, only the rows judged there were learned from.
 
     Examples
     --------

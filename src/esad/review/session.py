@@ -3,7 +3,7 @@
 import os
 import secrets
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
@@ -12,11 +12,10 @@ import numpy as np
 
 from esad import labels
 from esad.advice.suggest import find_border
-from esad.detectors.base import Detector
 from esad.detectors.model_file import load
 from esad.errors import InputError
 from esad.explain.drawing import to_pixels, to_png
-from esad.io.notes import DataSource, Notes, note_sources
+from esad.io.notes import DataSource, note_sources
 from esad.labels import Labels
 from esad.review.dataset import ReviewDataset
 from esad.review.gain import JOIN_SECONDS, GainEstimator
@@ -32,7 +31,7 @@ from esad.review.refit import (
     restore_previous,
 )
 from esad.review.store import JudgementStore
-from esad.review.training import RefitData, TrainingRows, make_training_finder
+from esad.review.training import RefitData, make_training_finder
 
 __all__ = ["ReviewSession"]
 
@@ -54,10 +53,10 @@ class ReviewSession:
         Its file: what is kept goes there, and the model before it beside it.
     warm : bool
         Whether refits begin with the old weights.
-    find_training : callable
-        Finds what a model learned from, where that is other data than the data under review: refits keep it.
     source : DataSource, optional
         Where the data under review lies: noted in the models that are kept.
+    training : Path, optional
+        What the model was trained on, where that is not found at the place noted in the model: refits keep it.
     """
 
     def __init__(
@@ -68,11 +67,12 @@ class ReviewSession:
         model: Path,
         *,
         warm: bool = True,
-        find_training: Callable[[Detector], TrainingRows | None] = lambda detector: None,
         source: DataSource | None = None,
+        training: Path | None = None,
     ) -> None:
         self.dataset, self.store, self.model = dataset, store, model
-        self.warm, self.source, self._find_training = warm, source, find_training
+        self.warm, self.source = warm, source
+        self._find_training = make_training_finder(dataset, store, source, training)
         self.gain_estimator = GainEstimator()
         self.import_progress: tuple[int, int] | None = None  # lines done, of how many
         self.generation = secrets.randbits(40)  # no other run's: browsers keep pictures under it
@@ -108,15 +108,14 @@ class ReviewSession:
         """
         detector = load(model)
         dataset = ReviewDataset.from_file(Path(data), detector, **reading)
-        source, store = DataSource.of(data), JudgementStore.of(Path(labels), dataset)
         return cls(
             dataset,
-            store,
+            JudgementStore.of(Path(labels), dataset),
             Ranking.of(detector, dataset.X),
             Path(model),
             warm=warm,
-            find_training=make_training_finder(dataset, store, source, None if training is None else Path(training)),
-            source=source,
+            source=DataSource.of(data),
+            training=None if training is None else Path(training),
         )
 
     def _use(self, ranking: Ranking) -> None:
@@ -135,8 +134,6 @@ class ReviewSession:
         _ = ranking.histogram, ranking.ranks  # kept from now on: the first page need not wait for them
         self.generation += 1
         self.training = self._find_training(ranking.detector)
-        known = self.store.labels_of_fit(ranking.detector.fingerprint_)
-        self._trained_labels = self.dataset.known if known is None else known
 
     @property
     def explanations(self) -> Explanations:
@@ -206,11 +203,10 @@ class ReviewSession:
     def _update_gain(self) -> None:
         if self._refit is None or self._refit.status != "training":
             y = self.labels()
-            trained = y if self.training is None else np.concatenate([self.training.y, y])
-            self.gain_estimator.update(self.ranking.detector, trained, lambda: self._refit_data(y))
-
-    def _refit_data(self, y: Labels) -> RefitData:
-        return RefitData.of(self.dataset.X, y, self._trained_labels, self.training)
+            trained = np.concatenate([self.training.y, y])
+            self.gain_estimator.update(
+                self.ranking.detector, trained, lambda: RefitData.of(self.dataset.X, y, self.training)
+            )
 
     # ------------------------------------------------------------------ what to show
 
@@ -334,7 +330,7 @@ class ReviewSession:
                 "n_skipped": sum(said.get(reviewer) == "skip" for said in judgements.verdicts().values()),
                 "n_disagreements": len(judgements.disagreements()),
                 "n_alarms_judged": int((ranking.is_alarm & (y != labels.UNLABELLED)).sum()),
-                "n_new": int((y != self._trained_labels).sum()),
+                "n_new": int((y != self.training.y_here).sum()),
                 "gain": None if gain is None else asdict(gain),
                 "estimating": self.gain_estimator.is_busy,
                 "estimated": self.gain_estimator.progress,
@@ -357,8 +353,8 @@ class ReviewSession:
 
     def _describe_training(self) -> dict[str, Any]:
         """Which training data a refit uses beside the review, and which could not be found again."""
-        training = TrainingRows() if self.training is None else self.training
-        return {"n_rows": len(training.y), "n_labelled": int(np.count_nonzero(training.y)), "lost": training.lost}
+        y = self.training.y
+        return {"n_rows": len(y), "n_labelled": int(np.count_nonzero(y)), "lost": self.training.lost}
 
     # ------------------------------------------------------------------ refit
 
@@ -368,8 +364,10 @@ class ReviewSession:
         Where some of that was not found again, `forget` says that it may be lost.
         """
         with self._lock:
-            if self.training is not None and self.training.lost and not forget:
-                raise InputError(f"{self.training.lost} Say that it may be forgotten, or name it with --training.")
+            if self.training.lost and not forget:
+                raise InputError(
+                    f"{self.training.lost} Say that it may be forgotten, or name it with --training or --labels."
+                )
             if self._refit is not None and self._refit.status == "training":
                 raise InputError("A refit is under way.")
             y = self.labels()
@@ -377,7 +375,8 @@ class ReviewSession:
                 raise InputError("Every row is labelled: there is nothing left to find.")
             self.gain_estimator.cancel()
             self._n_refits += 1
-            data, X = self._refit_data(y), self.dataset.X
+            X = self.dataset.X
+            data = RefitData.of(X, y, self.training)
             self._refit = Refit(self.ranking, X, y, data, warm=self.warm, number=self._n_refits)
 
     def stop_refit(self, number: int | None = None) -> None:
@@ -449,10 +448,9 @@ class ReviewSession:
         """The notes of a model that was refitted here: the data under review is among what it learned from."""
         if self.source is None:
             return dict(notes)
-        if self.training is None or self.training.X is None:
-            return note_sources(notes, [self.source])
-        others = [one for one in Notes.from_json(notes).sources if one.path != self.source.path]
-        return note_sources(notes, [*others, replace(self.source, judgements=str(self.store.path.absolute()))])
+        reviewed = replace(self.source, judgements=str(self.store.path.absolute()))
+        others = self.training.sources
+        return note_sources(notes, [reviewed, *others] if self.training.is_first else [*others, reviewed])
 
     def roll_back(self) -> None:
         """Go back to the model before; the one that is given up stays beside it."""

@@ -2,7 +2,7 @@
 
 import glob
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,22 +23,35 @@ from esad.table.table import take_rows
 __all__ = ["RefitData", "TrainingRows", "make_training_finder"]
 
 
+def _no_labels() -> NDArray[np.int8]:
+    return np.zeros(0, dtype=np.int8)
+
+
 @dataclass(frozen=True, eq=False)
 class TrainingRows:
-    """What the model learned from, where that is other data than the data under review.
+    """What a model learned from, beside and among the rows under review.
 
     Attributes
     ----------
+    y_here : ndarray of int8, (n_reviewed,)
+        Labels that it learned of the rows under review.
+    sources : tuple of DataSource
+        Other data that was found again.
     X : arrow table, ndarray or None
-        Rows that were found again, in the form of the data under review; None where there are none.
+        Its rows, in the form of the data under review; None where there are none.
     y : ndarray of int8, (n,)
         Their labels: -1, 0, +1.
+    is_first : bool
+        Whether the data under review is what the model learned from in the first place, also from rows without a label.
     lost : str
         What was not found again, in a sentence; empty where all is here.
     """
 
+    y_here: NDArray[np.int8] = field(default_factory=_no_labels)
+    sources: tuple[DataSource, ...] = ()
     X: Any = None
-    y: NDArray[np.int8] = field(default_factory=lambda: np.zeros(0, dtype=np.int8))
+    y: NDArray[np.int8] = field(default_factory=_no_labels)
+    is_first: bool = True
     lost: str = ""
 
 
@@ -50,7 +63,7 @@ class RefitData:
     ----------
     X : arrow table or ndarray
     y : ndarray of int8, (n,)
-    then : ndarray of int8, (n,)
+    y_before : ndarray of int8, (n,)
         Labels that the old model learned from.
     is_added : ndarray of bool, (n,)
         Rows that the old model did not learn from at all.
@@ -62,27 +75,30 @@ class RefitData:
     is_added: NDArray[np.bool_]
 
     @classmethod
-    def of(cls, X: Any, y: Labels, then: Labels, training: TrainingRows | None = None) -> "RefitData":
-        """The data under review; or what the model learned from elsewhere, and the judged rows of the review.
+    def of(cls, X: Any, y: Labels, training: TrainingRows) -> "RefitData":
+        """The data under review, beside what the model learned from elsewhere.
 
-        Rows of a review that nobody judged stay out of a training that has rows of its own: among rows that are
+        Rows of a review that nobody judged stay out of a training that began with other data: among rows that are
         reviewed since they may be anomalies, many are, and learned from as normal they would hide the others.
 
         Examples
         --------
-        >>> training = TrainingRows(np.zeros((5, 1)), np.array([0, 0, 0, 0, -1], np.int8))
-        >>> data = RefitData.of(np.ones((3, 1)), np.array([0, -1, 0], np.int8), np.zeros(3, np.int8), training)
-        >>> data.y, data.is_added.sum()
-        (array([ 0,  0,  0,  0, -1, -1], dtype=int8), np.int64(1))
+        >>> training = TrainingRows(np.zeros(3), (), np.zeros((2, 1)), np.array([0, -1], np.int8), is_first=False)
+        >>> data = RefitData.of(np.ones((3, 1)), np.array([0, -1, 0]), training)
+        >>> data.y.tolist(), data.is_added.tolist()
+        ([0, -1, -1], [False, False, True])
         """
-        if training is None or training.X is None:
-            return cls(X, y, then, np.zeros(len(y), dtype=bool))
-        judged = np.flatnonzero(y)
-        is_added = np.concatenate([np.zeros(len(training.y), dtype=bool), then[judged] == labels.UNLABELLED])
+        if training.X is None:
+            return cls(X, y, training.y_here, np.zeros(len(y), dtype=bool))
+        chosen = np.arange(len(y)) if training.is_first else np.flatnonzero(y)
+        y_before = training.y_here[chosen]
+        is_added = np.zeros(len(training.y) + len(chosen), dtype=bool)
+        if not training.is_first:
+            is_added[len(training.y) :] = y_before == labels.UNLABELLED
         return cls(
-            _join_rows([training.X, take_rows(X, judged)]),
-            np.concatenate([training.y, y[judged]]),
-            np.concatenate([training.y, then[judged]]),
+            _join_rows([training.X, take_rows(X, chosen)]),
+            np.concatenate([training.y, y[chosen]]),
+            np.concatenate([training.y, y_before]),
             is_added,
         )
 
@@ -97,31 +113,56 @@ def _join_rows(parts: Sequence[Any]) -> Any:
 
 
 def make_training_finder(
-    dataset: ReviewDataset, store: JudgementStore, source: DataSource, given: Path | None
-) -> Callable[[Detector], TrainingRows | None]:
-    """A function that reads what a model learned from, or gives None if that is the data under review; it caches."""
-    found: dict[tuple[DataSource, ...], TrainingRows] = {}
+    dataset: ReviewDataset, store: JudgementStore, source: DataSource | None, given: Path | None
+) -> Callable[[Detector], TrainingRows]:
+    """A function that finds what a model learned from; without a source it was the data under review.
 
-    def learned_here(detector: Detector) -> bool:
-        """Of a model that does not say what it learned from."""
-        known = store.labels_of_fit(detector.fingerprint_)
-        return known is not None or detector.learned_from(dataset.X, dataset.known)
+    Everything is read once. What is given stands for all that a model notes.
+    """
+    read: dict[tuple[DataSource, ...], TrainingRows] = {}
 
-    def find(detector: Detector) -> TrainingRows | None:
+    def find(detector: Detector) -> TrainingRows:
         noted = Notes.from_json(detector.notes_).sources if given is None else (DataSource.of(given),)
-        others = tuple(one for one in noted if source.path != one.path and source.fingerprint != one.fingerprint)
-        if not others and (noted or learned_here(detector)):
-            return None
-        if others not in found:
-            found[others] = _read_training_rows(others, detector)
-        return found[others]
+        others = tuple(
+            one for one in noted if source and source.path != one.path and source.fingerprint != one.fingerprint
+        )
+        y_here = store.labels_of_fit(detector.fingerprint_)
+        here = [one for one in noted if one not in others]
+        if y_here is None and any(one.judgements == str(store.path.absolute()) for one in here):
+            y_here = store.judgements.labels(dataset.known)  # it was fitted in a review of other data
+        elif y_here is None and (source is None or here or detector.learned_from(dataset.X, dataset.known)):
+            y_here = dataset.known
+        is_unknown = y_here is None and not others
+        if y_here is None:
+            y_here = np.zeros(dataset.n_rows, dtype=np.int8)
+        if others not in read:
+            read[others] = _read_sources(others, noted[:1], detector)
+        found = replace(read[others], y_here=y_here)
+        return replace(found, lost=_describe_lost(detector, found, store.path, is_unknown=is_unknown))
 
     return find
 
 
-def _read_training_rows(sources: Sequence[DataSource], detector: Detector) -> TrainingRows:
-    """Rows and labels of all sources that are where they were and as they were."""
-    X, y, lost = [], [], []
+def _describe_lost(detector: Detector, found: TrainingRows, judgements: Path, *, is_unknown: bool) -> str:
+    """What a model learned from and is not here, in a sentence; empty where there is none."""
+    counts = detector.label_counts_
+    n_labels = counts.n_anomaly + counts.n_normal
+    n_gone = n_labels - int(np.count_nonzero(found.y)) - int(np.count_nonzero(found.y_here))
+    missing = found.lost
+    if not missing and not is_unknown:
+        if n_gone <= 0:
+            return ""
+        missing = f": {count_text(n_gone, 'label')} neither in the data nor in {judgements}"
+    learned = f"{count_text(sum(vars(counts).values()), 'row')} with {count_text(n_labels, 'label')}"
+    return f"The model learned from {learned}, which are not all here{missing}."
+
+
+def _read_sources(sources: Sequence[DataSource], first: Sequence[DataSource], detector: Detector) -> TrainingRows:
+    """Rows and labels of all sources that are where they were and as they were; what is wrong with the others.
+
+    Of a review only the judged rows were learned from, unless it was the `first` data.
+    """
+    X, y, found, missing = [], [], [], []
     notes = Notes.from_json(detector.notes_)
     for source in sources:
         try:
@@ -142,20 +183,21 @@ def _read_training_rows(sources: Sequence[DataSource], detector: Detector) -> Tr
             if source.judgements:
                 with JudgementStore.of(Path(source.judgements), dataset) as store:
                     known = store.judgements.labels(known)
-                rows, known = take_rows(rows, np.flatnonzero(known)), known[known != 0]
+                if source not in first:
+                    rows, known = take_rows(rows, np.flatnonzero(known)), known[known != 0]
         except EsadError as error:
-            lost.append(f"{source.path} ({str(error).rstrip('.')})")
+            missing.append(f"{source.path} ({str(error).rstrip('.')})")
             continue
         X.append(rows)
         y.append(known)
-    counts = detector.label_counts_
-    n_rows, n_labels = sum(vars(counts).values()), counts.n_anomaly + counts.n_normal
-    words = ""
-    if lost or not sources:
-        where = ": " + ", ".join(lost) if lost else ""
-        rows_words, labels_words = count_text(n_rows, "row"), count_text(n_labels, "label")
-        words = f"The model learned from {rows_words} with {labels_words}, which are not all here{where}."
-    return TrainingRows(_join_rows(X) if X else None, np.concatenate(y) if y else np.zeros(0, np.int8), words)
+        found.append(source)
+    return TrainingRows(
+        sources=tuple(found),
+        X=_join_rows(X) if X else None,
+        y=np.concatenate([_no_labels(), *y]),
+        is_first=not sources or sources[:1] != first,
+        lost=": " + ", ".join(missing) if missing else "",
+    )
 
 
 def _ignore_remark(remark: Remark) -> None:

@@ -107,7 +107,7 @@ function beginning({ refit, n_labelled, n_new, model, training }) {
     ? `${count(n_labelled, "label")} so far, ${whole(n_new)} of them new to the model ${model.name}.`
     : `The model ${model.name} knows all ${count(n_labelled, "label")} so far.`;
   const kept = `It learned before from ${count(training.n_rows, noun)} with ${count(training.n_labelled, "label")}, which the refit keeps.`;
-  const asked = "A refit would learn from this review alone and forget them. To keep them, start the review with --training and the file they are in.";
+  const asked = "A refit would forget what is missing. To keep it, start the review with --training and the file it is in, or with --labels and the judgements.";
   return [
     ...(refit.status === "failed" ? [el("p", { class: "mark anomaly" }, `The last refit failed: ${refit.message}`)] : []),
     el("p", {}, words),
