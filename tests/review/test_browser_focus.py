@@ -58,6 +58,44 @@ def test_the_main_button_of_the_refit_dialog_has_the_focus(make_session, serve):
         assert page.problems == []
 
 
+def test_a_double_click_is_one_click(make_session, serve):
+    session = make_session()
+    with serve(session) as site:
+        page = site.enter()
+        first = row_of(page)
+        page.dblclick("#anomaly")
+        page.wait_for_selector("#saved:text-is('saved')")
+        page.wait_for_selector(f'#item[data-row]:not([data-row="{first}"])')
+        page.click("#normal")
+        page.wait_for_selector("#recent li:nth-child(2)")
+        assert [said["ann"] for said in session.store.judgements.verdicts().values()] == ["anomaly", "normal"]
+        page.dblclick("#undo")
+        page.wait_for_selector("#recent li:only-child")
+        assert session.store.judgements.verdicts() == {first: {"ann": "anomaly"}}
+        for button, dialog in (("#refit-button", "#refit-dialog"), ("#note", "#note-dialog")):
+            page.dblclick(button)
+            page.wait_for_selector(f"{dialog}[open]")
+            page.keyboard.press("Escape")
+            page.wait_for_selector("#item:focus")
+        assert page.problems == []
+
+
+def test_a_note_that_is_selected_out_of_its_dialog_is_not_lost(make_session, serve):
+    with serve(make_session()) as site:
+        page = site.enter()
+        page.keyboard.press("e")
+        page.keyboard.type(NOTE)
+        box = page.locator("#note-text").bounding_box()
+        page.mouse.move(box["x"] + 200, box["y"] + 20)
+        page.mouse.down()
+        page.mouse.move(5, box["y"] + 20, steps=3)
+        page.mouse.up()
+        assert page.input_value("#note-dialog[open] textarea") == NOTE
+        page.mouse.click(5, 300)
+        page.wait_for_selector("#note-dialog:not([open])", state="attached")
+        assert page.problems == []
+
+
 def test_nothing_but_a_verdict_is_a_verdict(make_session, serve):
     session = make_session()
     with serve(session) as site:

@@ -91,6 +91,9 @@ def test_a_row_is_tried_in_a_browser_with_the_key_and_not_without(chromium, part
         page.reload()
         page.wait_for_selector("#model:visible")
         assert page.locator("#fields input[inputmode=decimal]").first.input_value() == "-0.25"  # as people type it
+        assert page.locator(".field label bdi").count() == page.locator(".field").count()  # a name turns no word around
+        shown = "import('/pages/basics.js').then((basics) => basics.digits(-1.5e-9) + basics.signedBeside(1e-9)(1e-9))"
+        assert page.evaluate(shown) == "\N{MINUS SIGN}1.5e\N{MINUS SIGN}9+1.0e\N{MINUS SIGN}9"
         page.click("#row-form button")
         page.wait_for_selector(".verdict.pass")
         page.route("**/explain*", _lean_against)

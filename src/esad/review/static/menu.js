@@ -35,7 +35,13 @@ export function wireDialogs() {
   for (const button of document.querySelectorAll(".close"))
     button.addEventListener("click", () => button.closest("dialog").close(""));
   for (const dialog of document.querySelectorAll("dialog")) {
-    dialog.addEventListener("click", (event) => event.target === dialog && dialog.close(""));
+    let isBeside = false; // where the press began: text that is selected from the dialog outwards ends beside it
+    dialog.addEventListener("pointerdown", ({ clientX: x, clientY: y }) => {
+      const { left, right, top, bottom } = dialog.getBoundingClientRect();
+      isBeside = x < left || x > right || y < top || y > bottom;
+    });
+    // The second half of a double click that opened the dialog closes nothing.
+    dialog.addEventListener("click", ({ detail }) => isBeside && detail === 1 && dialog.close(""));
     dialog.addEventListener("close", focusItem);
   }
 }

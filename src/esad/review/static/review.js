@@ -19,6 +19,7 @@ import { View } from "./view.js";
 
 const SEARCH_PAUSE = 200; // milliseconds after the last letter
 const PRESSED = 120; // milliseconds for which a button shows that its key was pressed
+const DOUBLE_CLICK = 350; // milliseconds between the two halves of one
 const AFTER_DIALOG = 500; // milliseconds after a dialog in which a key may still be meant for it
 
 history.replaceState(null, "", "/"); // the token has done its work
@@ -63,6 +64,16 @@ async function anew(generation) {
 
 // ------------------------------------------------------------------ buttons
 
+// The second half of a double click is no verdict of the next row, which nobody has seen yet.
+let clicked = -DOUBLE_CLICK;
+document.querySelector(".actions").addEventListener(
+  "click",
+  (event) => {
+    if (event.detail > 1 && event.timeStamp - clicked < DOUBLE_CLICK) event.stopPropagation();
+    clicked = event.timeStamp;
+  },
+  { capture: true },
+);
 for (const verdict of ["anomaly", "normal", "skip"])
   $(verdict).addEventListener("click", () => {
     verdicts.judge(verdict);

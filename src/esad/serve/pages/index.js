@@ -38,7 +38,7 @@ function field(column, number) {
     input = el("input", { id, value, inputMode: numeric ? "decimal" : "text", autocomplete: "off", placeholder: "(missing)" });
   }
   input.dataset.column = number;
-  return el("div", { class: "field" }, el("label", { htmlFor: id, title: column.name }, column.name, el("span", { class: "soft" }, ` ${column.kind}`)), input);
+  return el("div", { class: "field" }, el("label", { htmlFor: id, title: column.name }, el("bdi", {}, column.name), el("span", { class: "soft" }, ` ${column.kind}`)), input);
 }
 
 function pictureField() {

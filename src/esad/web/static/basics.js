@@ -28,14 +28,14 @@ export const part = (title, ...children) => el("section", { class: "part" }, el(
 const grouped = new Intl.NumberFormat("en");
 export const whole = (n) => grouped.format(n);
 export const count = (n, word, plural) => `${whole(n)} ${n === 1 ? word : plural ?? word + "s"}`;
-export const digits = (x, n = 4) => (x === null ? "–" : Number(x.toPrecision(n)).toString().replace("-", "−"));
+export const digits = (x, n = 4) => (x === null ? "–" : Number(x.toPrecision(n)).toString().replaceAll("-", "−"));
 // For numbers below each other: zeros at the end are digits as well.
-export const evenDigits = (x, n = 4) => (Math.abs(x) >= 0.001 && Math.abs(x) < 10 ** n ? x.toPrecision(n).replace("-", "−") : digits(x, n));
+export const evenDigits = (x, n = 4) => (Math.abs(x) >= 0.001 && Math.abs(x) < 10 ** n ? x.toPrecision(n).replaceAll("-", "−") : digits(x, n));
 // For a column of shares: as many decimals as give the largest of them three digits. What is nothing beside it is "0".
 export const signedBeside = (largest) => (x) => {
   const decimals = Math.max(0, 2 - Math.floor(Math.log10(largest)));
   const size = decimals > 8 ? Math.abs(x).toExponential(1) : Math.abs(x).toFixed(decimals);
-  return Number(size) === 0 ? "0" : (x < 0 ? "−" : "+") + (largest >= 1000 ? whole(Number(size)) : size);
+  return Number(size) === 0 ? "0" : (x < 0 ? "−" : "+") + (largest >= 1000 ? whole(Number(size)) : size.replace("-", "−"));
 };
 export const signed = (x, n = 3) => (x < 0 ? "−" : "+") + Math.abs(x).toFixed(n);
 
