@@ -20,7 +20,7 @@ from esad.review.refit import (
     path_beside,
     refit_detector,
 )
-from esad.review.training import RefitData
+from esad.review.training import RefitData, TrainingRows
 from esad.train.callbacks import WarmStart
 
 FOREST = IsolationForest(random_state=0).fit(np.random.default_rng(0).normal(size=(20, 1)))
@@ -226,12 +226,12 @@ def test_cross_validation_sees_what_labels_bring():
     X[odd, 0] = 0.0
     now = labelled(300, *odd)
     detector = esad.ESAD(n_members=1, hidden=[16], latent=4, n_epochs=40, random_state=0).fit(X)
-    found = cross_validate(detector, RefitData.of(X, now, np.zeros(300, np.int8)))
+    found = cross_validate(detector, RefitData.of(X, now, TrainingRows(np.zeros(300, np.int8))))
     assert found["n_folds"] == 5
     assert found["now"]["auc"] > found["then"]["auc"] + 0.1
     assert found["now"]["auc_normal"] is None
     with pytest.raises(InputError, match="two labelled anomalies"):
-        cross_validate(detector, RefitData.of(X, labelled(300, 1), now))
+        cross_validate(detector, RefitData.of(X, labelled(300, 1), TrainingRows(now)))
 
 
 @pytest.mark.parametrize("method", [pytest.param("forest", marks=pytest.mark.extra), "esad"])
