@@ -41,7 +41,7 @@ from esad import ESAD
 from esad.advice.audit import audit_labels
 from esad.advice.curve import learning_curve
 from esad.advice.suggest import suggest_labels
-from esad.datasets.draws import draw_natural, split
+from esad.datasets.scenario import draw_natural, split
 from esad.datasets.sources import adbench
 
 FOLDER = RESULTS / "labels"

@@ -35,7 +35,7 @@ from sklearn.metrics import precision_recall_curve, roc_auc_score
 from tables import MAX_TRAIN, MIN_TEST_ANOMALIES, drawn, load, part_of, table_names
 
 from esad import IsolationForest, Threshold, registry
-from esad.datasets.draws import draw_natural, split
+from esad.datasets.scenario import draw_natural, split
 from esad.detectors.decisions import TrainingScores
 
 PATH = RESULTS / "thresholds.jsonl"

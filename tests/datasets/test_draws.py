@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from esad.datasets.draws import counts, draw, draw_natural, pick_classes, split
+from esad.datasets.scenario import counts, draw, draw_natural, pick_classes, split
 from esad.errors import InputError
 
 ratios = st.floats(0.0, 0.3)

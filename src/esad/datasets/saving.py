@@ -12,7 +12,7 @@ from esad import registry
 from esad.core.atomic import new_folder
 from esad.core.extras import require
 from esad.datasets.dataset import Dataset
-from esad.datasets.draws import split
+from esad.datasets.scenario import split
 from esad.errors import InputError
 from esad.io.scores import write_arrow
 
