@@ -1,6 +1,8 @@
 """Steps as CUDA graphs; most of it needs a GPU and is left out where there is none."""
 
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -8,7 +10,7 @@ import torch
 
 from esad import ESAD
 from esad.methods.esad.loss import ESADObjective
-from esad.train.graphs import use_own_stream
+from esad.train.graphs import Recording, use_own_stream
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 
@@ -24,6 +26,24 @@ def rows(n: int = 400) -> tuple[np.ndarray, np.ndarray]:
 def test_without_a_gpu_there_is_no_stream():
     with use_own_stream(torch.device("cpu")):
         assert torch.zeros(1).device.type == "cpu"
+
+
+def test_losses_are_noted_under_their_names(monkeypatch):
+    """A checkpoint gives the curves back in another order than the loss has its terms in."""
+    for name in ("CUDAGraph", "graph", "current_stream"):
+        monkeypatch.setattr(torch.cuda, name, lambda *_, **__: nullcontext())
+    state = SimpleNamespace(
+        data=SimpleNamespace(x=torch.zeros(4, 2), n_unlabelled=4, n_members=1),
+        settings=SimpleNamespace(batch_size=2, lr_at=lambda step: 0.1),
+        optimizer=SimpleNamespace(zero_grad=lambda **_: None, param_groups=[]),
+        random=SimpleNamespace(register=lambda graph: None),
+        losses={"norm": torch.zeros(5), "reconstruction": torch.zeros(5)},
+        order=torch.zeros(1, 200, dtype=torch.int64),
+        step=3,
+        n_steps=5,
+    )
+    Recording(state, lambda rows: {"reconstruction": torch.tensor(2.0), "norm": torch.tensor(1.0)}, lambda n: None)
+    assert {name: float(curve[3]) for name, curve in state.losses.items()} == {"norm": 1.0, "reconstruction": 2.0}
 
 
 @needs_gpu

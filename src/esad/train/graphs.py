@@ -80,7 +80,7 @@ class Recording:
             for group in state.optimizer.param_groups:
                 group["lr"].copy_(self._rates[self._step][0])
             terms = update(self._rows.index_select(1, self._step % N_AHEAD)[:, 0])
-            noted = torch.stack(list(terms.values()))[:, None].to(self._losses.dtype)
+            noted = torch.stack([terms[name] for name in state.losses])[:, None].to(self._losses.dtype)
             self._losses.index_copy_(1, self._step, noted)
             self._step += 1
         return graph
