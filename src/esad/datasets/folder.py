@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from esad import registry
 from esad.core.atomic import atomic_path
-from esad.core.folders import user_folder
+from esad.core.machine import user_folder
 from esad.errors import DataFileError, InputError, OutputError
 
 if TYPE_CHECKING:

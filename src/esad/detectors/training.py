@@ -13,7 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from esad.core.arguments import check_share
-from esad.core.memory import data_limit
+from esad.core.machine import data_limit
 from esad.core.random import seed_from
 from esad.core.text import count_text, list_text
 from esad.detectors.base import Detector

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from esad.core.atomic import write_json, write_text
 from esad.core.extras import require
-from esad.core.folders import user_folder
+from esad.core.machine import user_folder
 from esad.core.text import list_text
 from esad.errors import InputError, OutputError, SignatureError
 

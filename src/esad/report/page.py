@@ -13,7 +13,7 @@ from esad.report.explained import ExplainedFile
 from esad.report.figures import SvgAxes
 from esad.report.findings import Findings
 from esad.report.style import CSS
-from esad.score.curves import precision_recall, roc
+from esad.score.bootstrap import precision_recall, roc
 from esad.score.displays import (
     CalibrationDisplay,
     LossDisplay,

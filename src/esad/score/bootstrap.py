@@ -1,6 +1,6 @@
-"""Resampled AUC and average precision, quick enough for a million rows.
+"""Resampled AUC, average precision and curves, quick enough for a million rows.
 
-AUC and average precision depend only on how anomalies and normal rows alternate along the ranking, so the rows are
+They all depend only on how anomalies and normal rows alternate along the ranking, so the rows are
 first folded into cells: one per distinct score that an anomaly has, and one for each stretch of normal rows between
 them. A resample of all rows, anomalies and normal rows apart, then is one multinomial draw per class over the cells:
 the exact bootstrap, at a price that depends on the number of anomalies only.
@@ -9,15 +9,17 @@ Beyond `MAX_CELLS` cells, neighbours are merged and count as ties. Then the valu
 resamples, which is why this module gives differences from the value on the same cells without resampling.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["MAX_CELLS", "Differences", "count_by_cell", "draw_differences", "draw_resamples"]
+__all__ = ["MAX_CELLS", "Curve", "Differences", "count_by_cell", "draw_differences", "precision_recall", "roc"]
 
 MAX_CELLS: Final = 4096
+GRID: Final = np.linspace(0.0, 1.0, 101)  # of curves
 _BLOCK: Final = 64  # resamples drawn together: 2 x 64 x 4096 counts fit into cache
 
 Counts = NDArray[np.int64]
@@ -45,7 +47,7 @@ def draw_differences(
     """
     n_anomalies, n_normals = count_by_cell(scores, is_anomaly)
     centre = _measure_resamples(n_anomalies[None], n_normals[None])
-    drawn = [_measure_resamples(a, b) for a, b in draw_resamples(n_anomalies, n_normals, n_bootstrap, rng)]
+    drawn = [_measure_resamples(a, b) for a, b in _draw_resamples(n_anomalies, n_normals, n_bootstrap, rng)]
     auc, average_precision = (np.concatenate(values) for values in zip(*drawn, strict=True))
     return Differences(auc - centre[0], average_precision - centre[1])
 
@@ -65,7 +67,7 @@ def count_by_cell(scores: Values, is_anomaly: NDArray[np.bool_]) -> tuple[Counts
     return np.add.reduceat(n_anomalies, first), np.add.reduceat(n_normals, first)
 
 
-def draw_resamples(
+def _draw_resamples(
     n_anomalies: Counts, n_normals: Counts, n_bootstrap: int, rng: np.random.Generator
 ) -> Iterator[tuple[Counts, Counts]]:
     """Draw blocks of counts, each of shape (resamples, cells)."""
@@ -93,3 +95,89 @@ def _measure_resamples(n_anomalies: Counts, n_normals: Counts) -> tuple[Values, 
     precision = anomalies_so_far / np.maximum(anomalies_so_far + normals_so_far, 1)
     average_precision = (n_anomalies * precision).sum(axis=1) / n_anomaly
     return auc, average_precision
+
+
+# ---------------------------------------------------------------------- curves
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """A curve over a grid, with the middle 95 % of its resamples at every point.
+
+    Attributes
+    ----------
+    x, y, low, high : ndarray, (points,)
+    """
+
+    x: Values
+    y: Values
+    low: Values
+    high: Values
+
+
+def roc(scores: Values, is_anomaly: NDArray[np.bool_], *, n_bootstrap: int = 500) -> Curve:
+    """Share of the anomalies found over the share of false alarms, interpolated.
+
+    Examples
+    --------
+    >>> curve = roc(np.array([0.1, 0.2, 0.3, 0.4]), np.array([False, False, True, True]), n_bootstrap=0)
+    >>> curve.y[0], curve.y[-1]
+    (np.float64(1.0), np.float64(1.0))
+    """
+
+    def measure(n_anomalies: Counts, n_normals: Counts) -> Values:
+        found, false = _shares(n_anomalies), _shares(n_normals)
+        return np.stack([_highest_at_grid(*pair) for pair in zip(false, found, strict=True)])
+
+    return _with_band(scores, is_anomaly, measure, n_bootstrap)
+
+
+def precision_recall(scores: Values, is_anomaly: NDArray[np.bool_], *, n_bootstrap: int = 500) -> Curve:
+    """Share of anomalies among the alarms, at the threshold that finds a share of the anomalies; steps, not lines.
+
+    Examples
+    --------
+    >>> curve = precision_recall(np.array([0.1, 0.2, 0.3, 0.4]), np.array([False, True, False, True]), n_bootstrap=0)
+    >>> curve.y[[0, 50, 51, 100]].round(2).tolist()
+    [1.0, 1.0, 0.67, 0.67]
+    """
+
+    def measure(n_anomalies: Counts, n_normals: Counts) -> Values:
+        found = n_anomalies.cumsum(axis=1)
+        precision = found / np.maximum(found + n_normals.cumsum(axis=1), 1)
+        recall = found / found[:, -1:]
+        rows = []
+        for one_recall, one_precision in zip(recall, precision, strict=True):
+            first = np.searchsorted(one_recall, np.maximum(GRID - 1e-12, 1e-12))  # the first cut that finds so many
+            rows.append(one_precision[np.minimum(first, len(one_precision) - 1)])
+        return np.stack(rows)
+
+    return _with_band(scores, is_anomaly, measure, n_bootstrap)
+
+
+def _with_band(
+    scores: Values,
+    is_anomaly: NDArray[np.bool_],
+    measure: Callable[[Counts, Counts], Values],
+    n_bootstrap: int,
+) -> Curve:
+    n_anomalies, n_normals = count_by_cell(scores, is_anomaly)
+    y = measure(n_anomalies[None], n_normals[None])[0]
+    if not n_bootstrap:
+        return Curve(GRID, y, y, y)
+    rng = np.random.default_rng(0)
+    drawn = np.concatenate([measure(a, b) for a, b in _draw_resamples(n_anomalies, n_normals, n_bootstrap, rng)])
+    low, high = np.quantile(drawn, [0.025, 0.975], axis=0)
+    return Curve(GRID, y, low, high)
+
+
+def _shares(counts: Counts) -> Values:
+    """Cumulated shares, from 0, (resamples, cells + 1)."""
+    total = counts.cumsum(axis=1)
+    return np.concatenate([np.zeros((len(counts), 1)), total / total[:, -1:]], axis=1)
+
+
+def _highest_at_grid(x: Values, y: Values) -> Values:
+    """Interpolate, taking the top of vertical steps."""
+    last = np.append(x[1:] > x[:-1], True)  # of points with one x, the highest
+    return np.asarray(np.interp(GRID, x[last], y[last]))

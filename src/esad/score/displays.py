@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from esad import labels
 from esad.core.display import Display
 from esad.errors import InputError
-from esad.score.curves import Curve, precision_recall, roc
+from esad.score.bootstrap import Curve, precision_recall, roc
 from esad.score.drift import Drift
 from esad.score.metrics import Evaluation, evaluate
 

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from esad.core.memory import data_limit
+from esad.core.machine import data_limit
 from esad.errors import InputError, ModelFileError, SchemaError
 from esad.table.columns import Kind, Values, read_array, read_cells, read_series
 

@@ -1,11 +1,13 @@
-"""Folders of this user: one that a variable names, or where the XDG standard puts it."""
+"""What this machine has for its user: folders, and memory for data."""
 
 import os
 from pathlib import Path
 
 from esad.errors import InputError
 
-__all__ = ["user_folder"]
+__all__ = ["data_limit", "user_folder"]
+
+_SHARE = 0.125  # of the machine's memory; a fit takes several times what its rows take
 
 
 def user_folder(variable: str, kind: str, purpose: str) -> Path:
@@ -28,3 +30,17 @@ def user_folder(variable: str, kind: str, purpose: str) -> Path:
         return Path.home() / f".{kind}" / "esad"
     except RuntimeError as error:
         raise InputError(f"There is no home folder to keep {purpose} in. Set {variable} to a folder.") from error
+
+
+def data_limit() -> float:
+    """Bytes that rows to learn from may take at once: more are read in parts, or refused.
+
+    Examples
+    --------
+    >>> data_limit() > 2**20
+    True
+    """
+    try:
+        return _SHARE * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):
+        return _SHARE * 8 * 2**30
