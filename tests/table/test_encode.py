@@ -136,6 +136,15 @@ def test_one_number_has_one_feature_whatever_its_type_and_library(dtype, order):
         assert TabularPreprocessor().fit(table).transform(table).tobytes() == expected.tobytes()
 
 
+@pytest.mark.parametrize("n_texts", [3, 100], ids=["categories", "bands"])
+def test_a_code_finds_its_category_when_written_with_a_point(n_texts):
+    codes = [str(1 + row % (1 + row % n_texts)) for row in range(400)]
+    preprocessor = TabularPreprocessor().fit(Table.from_any(pa.table({"region": codes})))
+    later = [preprocessor.transform(Table.from_any(pa.table({"region": [text]}))) for text in ("2", "2.0", "2.5")]
+    assert (later[0] == later[1]).all()
+    assert (later[0] != later[2]).any()
+
+
 def test_nothing_given_is_changed():
     values = np.array([[1.0, np.nan], [np.inf, 2.0]])
     before = values.copy()

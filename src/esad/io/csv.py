@@ -37,7 +37,6 @@ _TRUTHS = {"true": True, "True": True, "TRUE": True, "false": False, "False": Fa
 _N_TRIED = 100  # cells that tell whether a column is worth reading as numbers
 
 Held: TypeAlias = pa.DataType | Style  # what a column holds: a style where numbers are not written plainly
-Types = Mapping[str, pa.DataType]
 
 
 # ---------------------------------------------------------------------- rows

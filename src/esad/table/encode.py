@@ -1,5 +1,6 @@
 """From a table to the numbers a network sees: scaled values, category marks, calendar cycles, missing marks."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -33,6 +34,7 @@ _SAMPLE_ROWS = 4096  # to look for extreme values
 _MARK_STD_FLOOR = 0.1  # a mark seen in fewer than 1 % of the rows weighs at most 10
 _BLOCK_BYTES = 1 << 20  # working memory of one block of rows, so that it stays in cache
 _FORMAT = 1
+_WHOLE = re.compile(r"-?(?:0|[1-9]\d*)")
 _YEARS = tuple(np.array(["0001-01-01", "9999-12-31"], dtype="M8[s]").astype(float))  # that a date can be shown of
 
 Floats = NDArray[np.float64]
@@ -172,7 +174,8 @@ class ColumnFeatures:
     def codes(self) -> dict[str | None, int]:
         """The feature of each text, `other_code` for all that are not here; None is a missing cell.
 
-        A number finds the one category that spells it otherwise: 7 finds "7.0" or "007".
+        A number finds the one category that spells it otherwise: 7 finds "7.0" or "007". So does 7.0, as which a table
+        with gaps is often written.
 
         Examples
         --------
@@ -188,6 +191,8 @@ class ColumnFeatures:
         codes.update((category, index) for index, category in enumerate(self.categories))
         for index, texts in enumerate(self.bands, len(self.categories)):
             codes.update(dict.fromkeys(texts, index))
+        for text in [text for text in codes if _WHOLE.fullmatch(text or "")]:
+            codes.setdefault(f"{text}.0", codes[text])
         if self.marks_missing:
             codes[None] = self.other_code + 1
         return codes
