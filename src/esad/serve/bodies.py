@@ -26,7 +26,6 @@ from esad.detectors.opening import Block, open_source, plain_id
 from esad.errors import InputError, LimitError, RequestError, SchemaError
 from esad.io.dialect import Reading
 from esad.io.limits import FileLimits, Readers
-from esad.io.notes import Notes
 from esad.preprocess.image import as_images
 from esad.serve.model import ServedModel
 from esad.table.columns import Values, read_array
@@ -106,7 +105,7 @@ class BodyReader:
             NPY: lambda: _read_npy(body, served, max_rows),
             **dict.fromkeys((CSV, TSV), lambda: _read_text(body, _SUFFIXES[media_type], served, max_rows)),
             PARQUET: lambda: self._read_parquet(body, served, max_rows),
-            **dict.fromkeys((PNG, JPEG), lambda: self._read_pictures([("the picture", body)], served, max_rows)),
+            **dict.fromkeys((PNG, JPEG), lambda: self._read_pictures([("'body'", body)], served, max_rows)),
         }
         return readers[media_type]()
 
@@ -120,7 +119,7 @@ class BodyReader:
     def _read_parquet(self, body: bytes, served: ServedModel, max_rows: int) -> RequestRows:
         schema = _schema_of(served)
         limits = FileLimits(rows=max_rows, columns=_max_columns(served), unpacked_bytes=MAX_UNPACKED)
-        id_name = served.detector.notes_.get("id_column")
+        id_name = served.id_name
         known = [*schema.names, *([] if id_name is None else [id_name])] if schema.named else None
         with _write_temporary(body, ".parquet") as path:
             self._readers.check_parquet(path, limits, known=known)
@@ -149,7 +148,7 @@ def read_json(body: bytes, served: ServedModel, max_rows: int) -> RequestRows:
     document = _parse_document(body)
     rows, given = document["rows"], document.get("columns")
     _check_count(len(rows), max_rows)
-    id_name = served.detector.notes_.get("id_column")
+    id_name = served.id_name
     kinds = set(map(type, rows))
     ids = None
     if kinds == {dict}:
@@ -225,9 +224,8 @@ def _make_table(cells: Sequence[Sequence[Any]], served: ServedModel) -> Table:
     if served.takes_numbers and set(map(type, itertools.chain.from_iterable(cells))) <= _NUMBERS:
         with contextlib.suppress(OverflowError):  # an integer beyond all floats
             return Table(names=served.columns, named=schema.named, matrix=np.array(cells, dtype=np.float64))
-    reading = Notes.from_json(served.detector.notes_).add_reading()
     columns = zip(schema.columns, zip(*cells, strict=True), strict=True)
-    read_columns = tuple(_read_column(column, given, reading) for column, given in columns)
+    read_columns = tuple(_read_column(column, given, served.reading) for column, given in columns)
     return schema.align(Table(names=served.columns, named=schema.named, columns=read_columns))
 
 

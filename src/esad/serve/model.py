@@ -19,6 +19,8 @@ from esad.detectors.base import Detector
 from esad.detectors.model_file import load
 from esad.errors import EsadError, ModelFileError, RequestError, SchemaError
 from esad.explain.reasons import plain_cell
+from esad.io.dialect import Reading
+from esad.io.notes import Notes
 from esad.persist.signature import signature_path, verify
 from esad.serve.metrics import Metrics
 
@@ -67,6 +69,17 @@ class ServedModel:
         if inputs.schema is None:
             return (("pictures", " x ".join(map(str, inputs.shape))),)
         return tuple((column.name, column.kind) for column in inputs.schema.columns)
+
+    @functools.cached_property
+    def reading(self) -> Reading:
+        """How the numbers and dates of the training were written; read once, for every request needs it."""
+        return Notes.from_json(self.detector.notes_).add_reading()
+
+    @property
+    def id_name(self) -> str | None:
+        """The column that names rows, where the training had one."""
+        name: str | None = self.detector.notes_.get("id_column")
+        return name
 
     @functools.cached_property
     def takes_numbers(self) -> bool:
