@@ -115,6 +115,18 @@ def test_per_cent_in_one_file_and_not_in_the_other_is_told(tmp_path, trained, sc
     assert [told in remark.text for remark in remarks] == [True] * bool(told)
 
 
+def test_the_index_that_pandas_writes_is_pointed_at_and_names_the_rows_though_it_has_no_name(rows, tmp_path):
+    file, remarks = tmp_path / "t.csv", []
+    rows.sample(frac=1, random_state=0).to_csv(file)
+    TrainingData.from_file(file, on_remark=remarks.append)
+    assert [remark.text[:43] for remark in remarks] == ["column '' is called as pandas calls its ind"]
+    model = TrainingData.from_file(file, id_column="").fit(IsolationForest(random_state=0))
+    found = score_file(model, file, tmp_path / "s.csv", top=1)
+    scores = pd.read_csv(tmp_path / "s.csv", index_col=0)["score"]
+    assert (found.id_name, found.worst.ids) == ("", [str(scores.idxmax())])
+    assert scores.sort_index().tolist() == pytest.approx(model.anomaly_score(rows).tolist())
+
+
 @pytest.mark.parametrize("ids", [["a", "a", "b"], ["a", "", "b"], ["a", "c", "b"]])
 def test_ids_that_do_not_tell_rows_apart_keep_the_row_number(tmp_path, ids):
     file = tmp_path / "t.csv"

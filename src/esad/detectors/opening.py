@@ -85,6 +85,11 @@ class Source:
     files: tuple[Path, ...] = ()
     ids_tell: Callable[[], bool] = lambda: True
 
+    @property
+    def row_name(self) -> str:
+        """What rows go by."""
+        return "row" if self.id_name is None else self.id_name
+
     def needs_row_numbers(self) -> bool:
         """Whether rows must be numbered beside their ids, since these do not tell them apart."""
         return self.id_name != "row" and not self.ids_tell()
@@ -202,11 +207,12 @@ def _open_table(
     features, unknown = _divide_columns(
         data, detector, {*given.values(), known.id_column, known.label_column, *known.ignore}
     )
-    truth_name = truth_column or (known.label_column if noted_labels else None)
-    id_name = id_column or known.id_column
+    truth_name = known.label_column if truth_column is None and noted_labels else truth_column
+    id_name = known.id_column if id_column is None else id_column
     lost_id = notes.roles.id_column if id_name is None and truth_name is None else None
-    named = (id_name, truth_name, kind_column)
-    wanted = list(data.names if with_cells else dict.fromkeys([*features, *filter(None, named)]))
+    named = (id_name, truth_name, kind_column)  # a name may be empty, as that of pandas' index is
+    more = [name for name in named if name is not None]
+    wanted = list(data.names if with_cells else dict.fromkeys([*features, *more]))
     if on_remark is not None:
         _tell_odd(data, detector, unknown, lost_id, on_remark)
 

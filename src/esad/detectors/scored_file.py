@@ -409,7 +409,7 @@ def score_source(
         n_flagged=n_flagged,
         rule=rule,
         worst=worst,
-        id_name=source.id_name or "row",
+        id_name=source.row_name,
         drift=None if monitor is None or not n_rows else monitor.report(level=drift_level),
         out=None if out is None else Path(out),
         broken=source.broken,

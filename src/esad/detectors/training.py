@@ -281,7 +281,9 @@ class TrainingData:
     @property
     def id_name(self) -> str:
         """What the rows go by: the name of the id column, "file" for pictures, else "row"."""
-        return self.roles.id_column or ("file" if self.kind == "images" else "row")
+        if self.roles.id_column is None:
+            return "file" if self.kind == "images" else "row"
+        return self.roles.id_column
 
     def name_of(self, row: int) -> Any:
         """The id of a row, or its number."""

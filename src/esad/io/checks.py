@@ -3,7 +3,7 @@
 import logging
 import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -38,6 +38,7 @@ logger = logging.getLogger("esad")
 _ANSWERS = ("anomaly", "class", "fraud", "ground_truth", "label", "labels", "outlier", "target", "truth", "y")
 _FEW_ROWS = 20  # with fewer unlabelled rows no member can leave some out, and the threshold rests on rows trained on
 _MIN_COUNTED_ROWS = 20
+_PANDAS_INDEX = ("", "Unnamed: 0")
 _MAX_LOOKED_AT = 10_000
 _MAX_MARKS = 3  # words that stand for "no number" in one column
 _PLAIN = re.compile(r"[-+]?\d+(?:\.\d*)?")
@@ -274,20 +275,22 @@ def check_kinds(features: pa.Table, schema: Schema, *, label_column: str | None)
             yield Remark(
                 "warning", f"column {name!r} is learned from like any other. If it holds the answer, pass {fix}."
             )
-    for name in _counting_columns(features):
+    for name, numbering in _numbering_columns(features):
         fix = f"`id_column={name!r}`"
-        yield Remark("note", f"column {name!r} counts up row by row. If it only numbers the rows, pass {fix}.")
+        yield Remark("note", f"column {name!r} {numbering}. If it only numbers the rows, pass {fix}.")
 
 
-def _counting_columns(features: pa.Table) -> Iterable[str]:
-    """Names of whole-number columns that grow from every row to the next."""
+def _numbering_columns(features: pa.Table) -> Iterator[tuple[str, str]]:
+    """Names of whole-number columns that grow from every row to the next, or are pandas' index, and which of these."""
     if features.num_rows <= _MIN_COUNTED_ROWS:
         return
     for column, kind in zip(features.columns, features.schema, strict=True):
         if pa.types.is_integer(kind.type) and column.null_count == 0:
             values = column.combine_chunks()
             if pc.all(pc.greater(values[1:], values[:-1])).as_py():
-                yield kind.name
+                yield kind.name, "counts up row by row"
+            elif kind.name in _PANDAS_INDEX and pc.count_distinct(values).as_py() == len(values):
+                yield kind.name, "is called as pandas calls its index, and differs in every row"
 
 
 def check_labels(counts: LabelCounts) -> Iterator[Remark]:

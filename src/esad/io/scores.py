@@ -152,7 +152,7 @@ class ScoreWriter:
             cells["reasons"] = pa.array(reasons, pa.string())
             cells |= zip(data.column_names, data.columns, strict=True)
         if ids is not None:
-            cells[self.id_name or "row"] = _id_array(ids)
+            cells["row" if self.id_name is None else self.id_name] = _id_array(ids)
         lengths = [len(values), len(alarms), len(cells[next(iter(self._columns))])]
         if len(set(lengths)) > 1:
             raise InputError(f"Scores, alarms and ids must go together. Got {', '.join(map(str, lengths))}.")
@@ -161,7 +161,8 @@ class ScoreWriter:
 
     def _own_columns(self) -> dict[str, pa.DataType]:
         """Columns of the file but for `data`, with their types; that of the ids is only known when some come."""
-        first = {self.id_name or "row": pa.string()} if self.data is None else {"line": pa.int64()}
+        ids = "row" if self.id_name is None else self.id_name
+        first = {ids: pa.string()} if self.data is None else {"line": pa.int64()}
         columns = first | {"score": pa.float64(), "anomaly": pa.bool_()}
         columns |= {"p_value": pa.float64()} if self.p_values else {}
         columns |= {} if self.data is None else {"reasons": pa.string()}

@@ -133,9 +133,7 @@ def explain_file(
     worst = Worst(top)
     for block, _, scores, _ in score_blocks(detector, source, on_progress):
         worst.add(block, scores)
-    return explain_worst(
-        detector, worst, id_name=source.id_name or "row", cases=cases, row_numbers=source.needs_row_numbers()
-    )
+    return explain_worst(detector, worst, id_name=source.row_name, cases=cases, row_numbers=source.needs_row_numbers())
 
 
 def explain_worst(
