@@ -116,29 +116,15 @@ def collect_figures(experiment: Experiment, results: Iterable[Result], published
     for place, cell in experiment.cells():
         cells.setdefault(drop_averaged_axes(place), []).append(cell.name)
     by_cell = {result.cell: result for result in results}
-    found = [
-        _make_figure(place, [by_cell[name] for name in names if name in by_cell], len(names), experiment, published)
-        for place, names in cells.items()
-    ]
+    found = []
+    for place, names in cells.items():
+        done = [by_cell[name] for name in names if name in by_cell]
+        aucs, aps = (tuple(100 * getattr(result, name) for result in done) for name in ("auc", "ap"))
+        seconds = tuple(result.fit_seconds for result in done)
+        found.append(Figure(place, aucs, aps, seconds, len(names), *published.find(experiment.published, place)))
     for place in published.find_other_places(experiment) if experiment.others else ():
-        mean, spread = published.find(experiment.published, place)
-        found.append(Figure(place, (), (), (), 0, mean, spread))
+        found.append(Figure(place, (), (), (), 0, *published.find(experiment.published, place)))
     return found
-
-
-def _make_figure(
-    place: Place, results: Sequence[Result], n_cells: int, experiment: Experiment, published: PaperFigures
-) -> Figure:
-    mean, spread = published.find(experiment.published, place)
-    return Figure(
-        place,
-        aucs=tuple(100 * result.auc for result in results),
-        aps=tuple(100 * result.ap for result in results),
-        seconds=tuple(result.fit_seconds for result in results),
-        n_cells=n_cells,
-        published=mean,
-        published_spread=spread,
-    )
 
 
 def count_printed(found: Iterable[Figure]) -> str:
