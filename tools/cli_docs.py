@@ -10,7 +10,7 @@ from typing import Any
 import typer
 
 from esad.cli.app import app
-from esad.cli.command import EPILOGUE
+from esad.cli.options import EPILOGUE
 
 PAGES = (Path(__file__).resolve().parent.parent / "docs" / "cli.md",)
 

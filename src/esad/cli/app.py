@@ -32,7 +32,7 @@ from esad.cli import (
     serve,
     sign,
 )
-from esad.cli.command import epilogue
+from esad.cli.options import epilogue
 
 __all__ = ["app", "run"]
 

@@ -7,8 +7,7 @@ import typer
 from typer.core import TyperGroup
 
 from esad.cli import options, output
-from esad.cli.command import command
-from esad.cli.options import option, shared_option
+from esad.cli.options import command, option, shared_option
 from esad.errors import InputError
 
 if TYPE_CHECKING:

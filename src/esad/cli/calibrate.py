@@ -4,9 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from esad.cli import options, output
-from esad.cli.command import command
 from esad.cli.fit import check_model_out
-from esad.cli.options import option
+from esad.cli.options import command, option
 
 __all__ = ["calibrate"]
 

@@ -4,8 +4,7 @@ from typing import TYPE_CHECKING
 
 from esad import registry
 from esad.cli import options, output
-from esad.cli.command import command
-from esad.cli.options import option
+from esad.cli.options import command, option
 from esad.errors import InputError, LabelError
 
 if TYPE_CHECKING:

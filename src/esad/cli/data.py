@@ -10,8 +10,7 @@ import typer
 
 from esad import registry
 from esad.cli import options, output
-from esad.cli.command import command
-from esad.cli.options import option, shared_option
+from esad.cli.options import command, option, shared_option
 
 if TYPE_CHECKING:
     from esad.datasets.download import Report

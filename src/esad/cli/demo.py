@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from esad import registry
 from esad.cli import options, output
-from esad.cli.command import command
-from esad.cli.options import option
+from esad.cli.options import command, option
 
 if TYPE_CHECKING:
     import numpy as np

@@ -3,8 +3,7 @@
 from typing import TYPE_CHECKING
 
 from esad.cli import options, output
-from esad.cli.command import command
-from esad.cli.options import option
+from esad.cli.options import command, option
 from esad.errors import InputError
 
 if TYPE_CHECKING:

@@ -4,8 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from esad.cli import options, output
-from esad.cli.command import command
-from esad.cli.options import option
+from esad.cli.options import command, option
 from esad.errors import InputError, OutputError
 
 __all__ = ["export"]

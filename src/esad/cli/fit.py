@@ -14,8 +14,7 @@ import typer
 
 from esad import registry
 from esad.cli import failures, options, output
-from esad.cli.command import command
-from esad.cli.options import option
+from esad.cli.options import command, option
 from esad.errors import EsadError, InputError, OutputError
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from esad.cli import options, output
-from esad.cli.command import command
+from esad.cli.options import command
 
 __all__ = ["inspect"]
 

@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from esad.cli import options, output
-from esad.cli.command import command
-from esad.cli.options import option
+from esad.cli.options import command, option
 
 if TYPE_CHECKING:
     from esad.advice.audit import Doubt

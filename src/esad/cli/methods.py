@@ -4,7 +4,7 @@ from typing import Any
 
 from esad import registry
 from esad.cli import options, output
-from esad.cli.command import command
+from esad.cli.options import command
 
 __all__ = ["methods"]
 

@@ -3,9 +3,8 @@
 from pathlib import Path
 
 from esad.cli import options, output
-from esad.cli.command import command
 from esad.cli.explain import read_cases
-from esad.cli.options import option
+from esad.cli.options import command, option
 from esad.errors import InputError
 
 __all__ = ["report"]

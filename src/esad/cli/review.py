@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from esad.cli import options, output
-from esad.cli.command import command
 from esad.cli.fit import blame_settings, build_detector, check_model_out
-from esad.cli.options import option
+from esad.cli.options import command, option
 from esad.errors import DataFileError, InputError
 
 if TYPE_CHECKING:

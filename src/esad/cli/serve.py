@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from esad.cli import options, output
-from esad.cli.command import command
-from esad.cli.options import option
+from esad.cli.options import command, option
 from esad.errors import InputError, OutputError
 
 __all__ = ["serve"]

@@ -6,8 +6,7 @@ from typing import Annotated
 import typer
 
 from esad.cli import options, output
-from esad.cli.command import command
-from esad.cli.options import option
+from esad.cli.options import command, option
 from esad.errors import InputError
 
 __all__ = ["sign", "trust"]
