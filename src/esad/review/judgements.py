@@ -4,7 +4,7 @@ import csv
 import io
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -24,6 +24,8 @@ __all__ = [
     "Judgements",
     "Opinion",
     "check_reviewer",
+    "is_decided",
+    "is_disputed",
     "parse_csv",
     "write_csv",
 ]
@@ -152,7 +154,7 @@ class Judgements:
 
     def disagreements(self) -> list[int]:
         """Rows that one reviewer finds normal and another an anomaly."""
-        return sorted(row for row, said in self.verdicts().items() if {"anomaly", "normal"} <= set(said.values()))
+        return sorted(row for row, said in self.verdicts().items() if is_disputed(said))
 
     def recent(self, reviewer: str, n: int) -> list[Entry]:
         """The reviewer's last verdicts that were not undone, the newest first."""
@@ -163,6 +165,16 @@ class Judgements:
         """Everybody who has said something."""
         with self._lock:
             return sorted(self._order.keys() | {name for notes in self._notes.values() for name in notes})
+
+
+def is_decided(said: Mapping[str, str]) -> bool:
+    """Whether one of these verdicts, by reviewer, is more than a skip."""
+    return any(verdict != "skip" for verdict in said.values())
+
+
+def is_disputed(said: Mapping[str, str]) -> bool:
+    """Whether one reviewer says anomaly and another normal."""
+    return {"anomaly", "normal"} <= set(said.values())
 
 
 def check_reviewer(name: str) -> str:

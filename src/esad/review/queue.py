@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from esad.advice.suggest import RowsOf, Suggestion, suggest_rows
+from esad.review.judgements import is_decided, is_disputed
 
-__all__ = ["FILTERS", "Queue", "filter_rows"]
+__all__ = ["FILTERS", "Queue", "Verdicts", "filter_rows"]
 
 BATCH: Final = 20  # suggestions found at a time
 LEASE_SECONDS: Final = 300.0
@@ -50,7 +51,8 @@ class Queue:
     --------
     >>> rows = np.arange(50, dtype=np.float32)[:, None]
     >>> queue = Queue(np.arange(50.0), border=45.0, rows_of=rows.__getitem__)
-    >>> ann, bob = (queue.take(name, 3, is_open=lambda row: True) for name in ("ann", "bob"))
+    >>> is_open = np.ones(50, dtype=bool)
+    >>> ann, bob = (queue.take(name, 3, is_open=is_open) for name in ("ann", "bob"))
     >>> len({one.row for one in [*ann, *bob]})
     6
     """
@@ -66,27 +68,24 @@ class Queue:
         self.scores, self.border = scores, border
         self._rows_of, self._clock = rows_of, clock
         self._found: list[Suggestion] = []
-        self._left = np.ones(len(scores), dtype=bool)  # rows that may come into a batch
+        self._is_found = np.zeros(len(scores), dtype=bool)
         self._leases: dict[int, tuple[str, float]] = {}  # by row: to whom, until when
 
-    def take(
-        self, reviewer: str, n: int, *, is_open: Callable[[int], bool], have: Container[int] = ()
-    ) -> list[Suggestion]:
-        """The next rows for a reviewer, leased to them.
+    def take(self, reviewer: str, n: int, *, is_open: NDArray[np.bool_], have: Container[int] = ()) -> list[Suggestion]:
+        """The next open rows for a reviewer who does not have them in hand, leased to them.
 
-        Rows for which `is_open` says no are left out, and rows that the reviewer has in hand. Where all others are
-        leased to somebody else, those come too: nobody waits for somebody who went home.
+        Where all others are leased to somebody else, those come too: nobody waits for somebody who went home.
         """
         now = self._clock()
         free: list[Suggestion] = []
         leased: list[Suggestion] = []
         position = 0
         while len(free) < n:
-            if position == len(self._found) and not self._find_batch():
+            if position == len(self._found) and not self._find_batch(is_open):
                 break
             one = self._found[position]
             position += 1
-            if one.row in have or not is_open(one.row):
+            if one.row in have or not is_open[one.row]:
                 continue
             whom, until = self._leases.get(one.row, (reviewer, now))
             (leased if whom != reviewer and until > now else free).append(one)
@@ -95,28 +94,18 @@ class Queue:
             self._leases[one.row] = reviewer, now + LEASE_SECONDS
         return chosen
 
-    def prepare(self) -> None:
+    def prepare(self, is_open: NDArray[np.bool_]) -> None:
         """Find the first batch now, so that nobody waits for it."""
         if not self._found:
-            self._find_batch()
+            self._find_batch(is_open)
 
-    def close(self, row: int) -> None:
-        """A row was judged: it needs no lease and comes into no further batch."""
-        self._leases.pop(row, None)
-        self._left[row] = False
-
-    def reopen(self, row: int) -> None:
-        """A judgement was undone: the row may come again."""
-        if all(one.row != row for one in self._found):
-            self._left[row] = True
-
-    def _find_batch(self) -> bool:
+    def _find_batch(self, is_open: NDArray[np.bool_]) -> bool:
         """Find another batch; whether there was anything left."""
-        pool = np.flatnonzero(self._left)
+        pool = np.flatnonzero(is_open & ~self._is_found)
         if not len(pool):
             return False
         batch = suggest_rows(self._rows_of, self.scores, pool, where=self.border, n=min(BATCH, len(pool)))
-        self._left[[one.row for one in batch]] = False
+        self._is_found[[one.row for one in batch]] = True
         self._found += _interleave(batch)
         return True
 
@@ -135,7 +124,7 @@ def filter_rows(
     *,
     order: NDArray[np.intp],
     is_alarm: NDArray[np.bool_],
-    known: NDArray[np.int8],
+    is_open: NDArray[np.bool_],
     verdicts: Verdicts,
     reviewer: str,
 ) -> NDArray[np.intp]:
@@ -147,9 +136,8 @@ def filter_rows(
         One of `FILTERS`.
     order : ndarray of int, (n,)
         All rows, the most anomalous first.
-    is_alarm : ndarray of bool, (n,)
-    known : ndarray of int8, (n,)
-        Labels that came with the data.
+    is_alarm, is_open : ndarray of bool, (n,)
+        Which raise an alarm, and which nobody has decided on.
     verdicts : dict
         By row and reviewer.
     reviewer : str
@@ -157,7 +145,7 @@ def filter_rows(
 
     Examples
     --------
-    >>> asked = dict(order=np.array([2, 0, 1]), is_alarm=np.array([True, False, True]), known=np.zeros(3, np.int8))
+    >>> asked = dict(order=np.array([2, 0, 1]), is_alarm=np.array([True, False, True]), is_open=np.arange(3) < 2)
     >>> filter_rows("alarms", verdicts={2: {"ann": "normal"}}, reviewer="bob", **asked)
     array([0])
     >>> filter_rows("second", verdicts={2: {"ann": "normal"}}, reviewer="bob", **asked)
@@ -166,20 +154,14 @@ def filter_rows(
     if name == "all":
         return order
     if name == "alarms":
-        done = known != 0
-        done[[row for row, said in verdicts.items() if _has_verdict(said)]] = True
-        chosen = is_alarm & ~done
-        return np.asarray(order[chosen[order]])
-    tests: dict[str, Callable[[dict[str, str]], bool]] = {
-        "judged": _has_verdict,
-        "second": lambda said: reviewer not in said and _has_verdict(said),
-        "skipped": lambda said: said.get(reviewer) == "skip",
-        "disagreements": lambda said: {"anomaly", "normal"} <= set(said.values()),
-    }
-    chosen = np.zeros(len(order), dtype=bool)
-    chosen[[row for row, said in verdicts.items() if tests[name](said)]] = True
+        chosen = is_alarm & is_open
+    else:
+        tests: dict[str, Callable[[dict[str, str]], bool]] = {
+            "judged": is_decided,
+            "second": lambda said: reviewer not in said and is_decided(said),
+            "skipped": lambda said: said.get(reviewer) == "skip",
+            "disagreements": is_disputed,
+        }
+        chosen = np.zeros(len(order), dtype=bool)
+        chosen[[row for row, said in verdicts.items() if tests[name](said)]] = True
     return np.asarray(order[chosen[order]])
-
-
-def _has_verdict(said: dict[str, str]) -> bool:
-    return any(verdict != "skip" for verdict in said.values())

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from esad import labels
 from esad.advice.suggest import find_border
@@ -19,8 +20,8 @@ from esad.io.notes import DataSource, note_sources
 from esad.labels import Labels
 from esad.review.dataset import ReviewDataset
 from esad.review.gain import JOIN_SECONDS, GainEstimator
-from esad.review.judgements import parse_csv, write_csv
-from esad.review.queue import BATCH, FILTERS, Queue, filter_rows
+from esad.review.judgements import is_decided, is_disputed, parse_csv, write_csv
+from esad.review.queue import BATCH, FILTERS, Queue, Verdicts, filter_rows
 from esad.review.ranking import DRAWINGS, Explanations, Ranking
 from esad.review.refit import (
     Refit,
@@ -128,9 +129,7 @@ class ReviewSession:
         if where is None and ranking.detector.label_counts_.n_anomaly:
             where = threshold  # the anomalies that the model knows are not among these rows
         self.queue = Queue(ranking.scores, border=where, rows_of=self.explanations.rows_of)
-        for row in np.flatnonzero(self.labels()).tolist():
-            self.queue.close(row)
-        self.queue.prepare()
+        self.queue.prepare(self._find_open(self.store.judgements.verdicts()))
         _ = ranking.histogram, ranking.ranks  # kept from now on: the first page need not wait for them
         self.generation += 1
         self.training = self._find_training(ranking.detector)
@@ -164,19 +163,13 @@ class ReviewSession:
         """Enter a verdict."""
         with self._lock:
             self.store.judge(request, row, reviewer, verdict)
-            if verdict != "skip":
-                self.queue.close(row)
             self._update_gain()
 
     def undo(self, request: str, reviewer: str) -> int | None:
         """Take the last verdict back; the row it was about."""
         with self._lock:
             entry = self.store.undo(request, reviewer)
-            if entry is None:
-                return None
-            if self.labels()[entry.row] == labels.UNLABELLED:
-                self.queue.reopen(entry.row)
-            return entry.row
+            return None if entry is None else entry.row
 
     def import_labels(self, text: str, reviewer: str) -> int:
         """Enter the judgements of a CSV file; how many were new."""
@@ -189,8 +182,6 @@ class ReviewSession:
         try:
             with self._lock:
                 n_new = self.store.import_lines(lines, importer=reviewer, tell=tell)
-                for row in np.flatnonzero(self.labels()).tolist():
-                    self.queue.close(row)
                 self._update_gain()
         finally:
             self.import_progress = None
@@ -214,16 +205,17 @@ class ReviewSession:
         """The next items of the queue for a reviewer, beside those in hand."""
         with self._lock:
             verdicts = self.store.judgements.verdicts()
-
-            def is_open(row: int) -> bool:
-                said = verdicts.get(row, {})
-                decided = any(verdict != "skip" for verdict in said.values())
-                return not decided and reviewer not in said and self.dataset.known[row] == labels.UNLABELLED
-
-            taken = self.queue.take(reviewer, n, is_open=is_open, have=have)
+            seen = {*have, *(row for row, said in verdicts.items() if reviewer in said)}
+            taken = self.queue.take(reviewer, n, is_open=self._find_open(verdicts), have=seen)
             self.explanations.request([one.row for one in taken], first=False)
             y = self.labels()
             return [self._describe_row(one.row, reviewer, y, one.why) for one in taken]
+
+    def _find_open(self, verdicts: Verdicts) -> NDArray[np.bool_]:
+        """Which rows nobody has decided on yet, nor the data."""
+        is_open: NDArray[np.bool_] = self.dataset.known == labels.UNLABELLED
+        is_open[[row for row, said in verdicts.items() if is_decided(said)]] = False
+        return is_open
 
     def items(self, rows: Sequence[int], reviewer: str) -> list[dict[str, Any]]:
         """Everything to show about some rows; their reasons are looked for before all others."""
@@ -238,10 +230,10 @@ class ReviewSession:
     def _describe_row(self, row: int, reviewer: str, y: Labels, why: str | None = None) -> dict[str, Any]:
         """Everything about a row: what the model says, why, what people say, the nearest known cases, all cells."""
         ranking, dataset = self.ranking, self.dataset
-        others = {name: asdict(opinion) for name, opinion in self.store.judgements.opinions(row).items()}
+        opinions = self.store.judgements.opinions(row)
+        said = {name: opinion.verdict for name, opinion in opinions.items() if opinion.verdict}
+        others = {name: asdict(opinion) for name, opinion in opinions.items()}
         mine = others.pop(reviewer, None)
-        verdicts = {one["verdict"] for one in others.values()} | {mine["verdict"] if mine else None}
-        visible = (mine is not None and mine["verdict"] is not None) or {"anomaly", "normal"} <= verdicts
         cases = [
             {"row": case.row, "name": dataset.name_of(case.row), "label": _WORDS[case.label], "distance": case.distance}
             for case in self.explanations.nearest(row, y)
@@ -256,7 +248,8 @@ class ReviewSession:
             "is_alarm": bool(ranking.is_alarm[row]),
             "known": _WORDS.get(int(dataset.known[row])),
             "mine": mine,
-            "others": others if visible else {},  # seen only after one's own verdict: a second opinion is one's own
+            # seen only after one's own verdict: a second opinion is one's own
+            "others": others if reviewer in said or is_disputed(said) else {},
             "n_others": len(others),
             "pending": self.explanations.is_pending(row),
             "reasons": None if dataset.cells is None else self.explanations.get(row),
@@ -281,7 +274,7 @@ class ReviewSession:
                     name,
                     order=ranking.order,
                     is_alarm=ranking.is_alarm,
-                    known=self.dataset.known,
+                    is_open=self._find_open(verdicts),
                     verdicts=verdicts,
                     reviewer=reviewer,
                 )
