@@ -1,18 +1,12 @@
 // One item as elements: its scores, its reasons, its notes, its cells, and the labelled cases near it.
 
-import { count, digits, el, noun, part, signedBeside, svg, whole } from "./basics.js";
+import { digits, el, noun, part, svg, whole } from "./basics.js";
 import { pictureOf } from "./pictures.js";
+import { LONG_NAME, columnName, folded, reasonsTable } from "./reasons.js";
 
-const LONG = 160; // characters of a cell that are seen at once
-const LONG_NAME = 60; // of the name of a column, and of a cell among the reasons
-const LONG_TITLE = 80; // of the name of an item
+const LONG_TITLE = 80; // characters of the name of an item
 const N_REASONS = 8; // columns that the server names
 
-// The name of a column; one such as kind_of_payment may go on in the next line after an underscore.
-function columnName(name) {
-  if (name.length > 1.2 * LONG_NAME) return folded(name, LONG_NAME);
-  return (name || "(no name)").split(/(?<=_)/).flatMap((piece, index) => (index ? [el("wbr"), piece] : [piece]));
-}
 const badge = (words, kind = "") => el("span", { class: `badge ${kind}`.trim() }, words);
 
 // `state` is what the server says of the review, null while that is not known.
@@ -81,23 +75,7 @@ function reasons(item) {
     place.style.setProperty("--n-lines", Math.min(item.cells.length, N_REASONS) + 2);
     return part("Why", place);
   }
-  const { columns, n_others, others, base } = item.reasons;
-  const largest = Math.max(...columns.map((one) => Math.abs(one.share)), 1e-12);
-  const adds = signedBeside(largest);
-  const rows = columns.map((one) => {
-    const bar = el("span", { class: one.share >= 0 ? "bar" : "bar against" });
-    bar.style.width = `${(100 * Math.abs(one.share)) / largest}%`;
-    return el("tr", {}, el("td", { class: "column" }, ...columnName(one.column)), el("td", { class: "share" }, bar), el("td", { class: "number" }, adds(one.share)),
-      el("td", { class: "value" }, ...folded(one.observed, LONG_NAME)), el("td", { class: "value soft expected" }, ...folded(one.expected, LONG_NAME)));
-  });
-  const rest = (words, value) => el("tr", { class: "soft" }, el("td", { class: "column" }, words), el("td", { class: "share" }),
-    el("td", { class: "number" }, adds(value)), el("td"), el("td"));
-  if (n_others) rows.push(rest(count(n_others, "other column"), others));
-  rows.push(rest("baseline", base));
-  const scale = el("span", { class: "scale" }, el("span", {}, "0"), el("span", {}, digits(largest, 3)));
-  const heads = [["Column"], [scale, "share"], ["Adds", "number"], ["Observed"], ["Expected"]];
-  const head = el("tr", {}, ...heads.map(([text, name]) => el("th", { class: name ?? "", scope: "col" }, text)));
-  return part("Why", el("table", { class: "reasons" }, el("thead", {}, head), el("tbody", {}, ...rows)));
+  return part("Why", reasonsTable(item.reasons));
 }
 
 function notes(item) {
@@ -121,11 +99,4 @@ function cases(item) {
 function cell([name, text]) {
   const isLong = text.length > LONG_NAME || text.includes("\n");
   return el("div", { class: isLong ? "long" : "" }, el("dt", { title: name }, ...columnName(name)), el("dd", {}, ...(text === "" ? ["–"] : folded(text))));
-}
-
-// Text of a cell: the beginning of a very long one, the rest on demand.
-function folded(text, n_seen = LONG) {
-  if (text.length <= 1.2 * n_seen) return [text];
-  const more = el("summary", {}, `${text.slice(0, n_seen)} … `, el("span", { class: "soft" }, `${whole(text.length - n_seen)} more characters`));
-  return [el("details", { class: "folded" }, more, text.slice(n_seen))];
 }

@@ -1,5 +1,6 @@
 // What the model is, and a form to try a row or a picture.
-import { $, digits, el, part, signedBeside, whole } from "/pages/basics.js";
+import { $, digits, el, part, whole } from "/pages/basics.js";
+import { reasonsTable } from "/pages/reasons.js";
 import { complain, enter, get, send } from "/pages/access.js";
 
 const N_REASONS = 8; // columns that are shown
@@ -102,17 +103,12 @@ async function reasons(request) {
     return el("p", {}, `Look at x ${x}, y ${y}; half as telling or more: ${digits(100 * share, 3)} % of the picture.`);
   }
   const size = ({ share }) => Math.abs(share); // what speaks against an alarm is a reason as well
-  const columns = [...found.columns].sort((a, b) => size(b) - size(a)).slice(0, N_REASONS);
-  const largest = Math.max(...columns.map(size));
-  const lines = columns.map((column) => {
-    const bar = el("i", { class: column.share < 0 ? "bar against" : "bar" });
-    bar.style.width = `${largest ? (100 * Math.abs(column.share)) / largest : 0}%`;
-    const cells = [column.column, signedBeside(largest)(column.share), shown(column.observed), shown(column.expected)];
-    return el("tr", {}, ...cells.map((text, number) => el("td", { class: ["", "number", "value", "value"][number] }, text)), el("td", { class: "share" }, bar));
-  });
-  const heads = ["column", "adds", "given", "expected", ""].map((text, number) => el("th", number === 1 ? { class: "number" } : {}, text));
-  const table = el("table", {}, el("thead", {}, el("tr", {}, ...heads)), el("tbody", {}, ...lines));
-  return part("Why: what each column adds to the score", el("div", { class: "scroll" }, table));
+  const columns = [...found.columns].sort((a, b) => size(b) - size(a)).slice(0, N_REASONS)
+    .map((one) => ({ ...one, observed: cellText(one.observed), expected: cellText(one.expected) }));
+  const base = Object.values(found.terms).reduce((sum, term) => sum + term.base, 0);
+  const others = columns.reduce((rest, { share }) => rest - share, found.score - base); // they add up to the score
+  const table = reasonsTable({ columns, n_others: model.columns.length - columns.length, others, base });
+  return part("Why: what each column adds to the score", table);
 }
 
-const shown = (value) => (value === null ? "(missing)" : typeof value === "number" ? digits(value) : String(value));
+const cellText = (value) => (value === null ? "(missing)" : typeof value === "number" ? digits(value) : String(value));
