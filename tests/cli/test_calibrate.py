@@ -4,6 +4,7 @@ import csv
 from types import SimpleNamespace
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from scipy.stats import false_discovery_control
 
@@ -249,6 +250,11 @@ class TestRefused:
         assert "Missing option '--out'" in refused("calibrate", data.plain, data.normal)
         assert "no model file" in refused("calibrate", tmp_path / "no.esad", data.normal, "--out", tmp_path / "m.esad")
         assert "is data" in refused("calibrate", data.normal, data.normal, "--out", tmp_path / "m.esad")
+
+    def test_a_copy_of_the_training_file_in_another_format(self, refused, data, tmp_path):
+        pq.write_table(TableFiles([data.folder / "train.csv"]).read(), data.folder / "copy.parquet")
+        line = refused("calibrate", data.plain, data.folder / "copy.parquet", "--out", tmp_path / "m.esad")
+        assert "is what the model was trained on" in line
 
     def test_rows_that_are_all_known_anomalies(self, refused, data, tmp_path, kit):
         odd = write(data.folder / "odd.csv", np.ones((5, 3)), verdict=["anomaly"] * 5)

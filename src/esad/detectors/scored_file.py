@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from esad.core.arguments import check_share
+from esad.core.machine import data_limit
 from esad.detectors.base import Detector
 from esad.detectors.model_file import load
 from esad.detectors.opening import Block, Source, join_truth, open_source, plain_id
@@ -22,6 +23,7 @@ from esad.io.checks import OnProgress, OnRemark, Remark
 from esad.io.dialect import Reading
 from esad.io.notes import Notes, Roles
 from esad.io.scores import ScoreWriter
+from esad.labels import counts
 from esad.preprocess.inputs import read_rows
 from esad.score.conformal import Calibration
 from esad.score.drift import LEVEL, Drift
@@ -475,8 +477,8 @@ def calibrate_on_file(
     detector : Detector
         Fitted; its calibration and, given `alpha`, its threshold are set.
     data : str or path-like
-        Normal rows or pictures, or such that are presumed to be. The data of the training is refused: a model scores
-        rows that it has seen lower than new ones.
+        Normal rows or pictures, or such that are presumed to be. The data of the training and copies of it, whatever
+        their format, are refused: a model scores rows that it has seen lower than new ones.
     alpha, pollution_ratio
         As for `Detector.calibrate`.
     roles : Roles, optional
@@ -494,11 +496,12 @@ def calibrate_on_file(
         How many rows there are, and how many known anomalies of them were left out.
     """
     notes = Notes.from_json(detector.notes_)
+    refusal = InputError(
+        f"{os.fspath(data)!r} is what the model was trained on, and such rows score lower than new ones. Give rows "
+        "that were kept apart, or fit with `calibration_ratio` or `cross_calibration`."
+    )
     if any(source.is_unchanged(data) for source in notes.sources):
-        raise InputError(
-            f"{os.fspath(data)!r} is what the model was trained on, and such rows score lower than new ones. Give rows "
-            "that were kept apart, or fit with `calibration_ratio` or `cross_calibration`."
-        )
+        raise refusal
     asked = roles or Roles()
     source = open_source(
         data,
@@ -515,13 +518,17 @@ def calibrate_on_file(
             fix = f"If it marks anomalies, pass `label_column={name!r}`."
             on_remark(Remark("warning", f"all rows are taken as normal, whatever column {name!r} says. {fix}"))
     scores, words = score_all(detector, source, on_progress)
-    is_anomaly = np.zeros(len(scores), dtype=bool)
+    y = np.zeros(len(scores), dtype=np.int8)
     if words is not None:
         known = notes.add_words(asked, words)
         if detector.inputs_.kind == "table":
-            is_anomaly = known.labels(words, name=source.truth_name) < 0
+            y = known.labels(words, name=source.truth_name)
         else:
-            is_anomaly = known.picture_labels(Path(data), words, from_csv=labels_csv is not None) < 0
+            y = known.picture_labels(Path(data), words, from_csv=labels_csv is not None)
+    may_be_copy = counts(y) == detector.label_counts_ and 8 * len(y) * math.prod(detector.inputs_.shape) <= data_limit()
+    if may_be_copy and detector.learned_from(join_rows([block.X for block in source]), y):
+        raise refusal
+    is_anomaly = y < 0
     calibration = Calibration.of([scores[~is_anomaly]], "given", pollution_ratio=pollution_ratio)
     if is_anomaly.any():
         calibration = calibration.with_anomalies(scores[is_anomaly])

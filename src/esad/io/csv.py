@@ -149,7 +149,7 @@ def _read_texts(
             pa_csv.open_csv(
                 pa.CompressedInputStream(raw, "gzip") if is_packed else raw,
                 read_options=pa_csv.ReadOptions(
-                    use_threads=False,
+                    use_threads=False,  # several are no faster, and workers beside need the cores
                     block_size=dialect.n_block_bytes,
                     skip_rows=dialect.n_lines_before,
                     encoding=dialect.encoding.value,
