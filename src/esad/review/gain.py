@@ -19,13 +19,9 @@ __all__ = ["GainEstimator"]
 
 N_NEXT: Final = 10
 JOIN_SECONDS: Final = 5.0
-
-
-# Splits of a table train side by side; pictures one after the other, a minute each on one core.
-N_REPEATS: Final = {
-    "table": 6,
-    "images": 3,
-}  # splits; each is trained on with a third, two thirds and all of its labels
+# Splits, each trained on with a third, two thirds and all of its labels. Those of a table train side by side; pictures
+# one after the other, a minute each on one core.
+N_REPEATS: Final = {"table": 6, "images": 3}
 MAX_TRAINED: Final = {"table": MAX_ROWS, "images": 300}  # rows of each training
 EVERY: Final = {"table": 5, "images": 10}  # labels after which the estimate is made anew
 

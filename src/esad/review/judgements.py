@@ -92,36 +92,40 @@ class Judgements:
     def __init__(self, n_rows: int) -> None:
         self.n_rows = n_rows
         self._lock = threading.RLock()
-        self._opinions: dict[int, dict[str, list[Entry]]] = {}  # by row and reviewer: verdicts that were not undone
+        self._said: dict[str, list[Entry]] = {}  # by reviewer: verdicts that were not undone, oldest first
+        self._latest: dict[int, dict[str, Entry]] = {}  # by row and reviewer: the last of them
         self._notes: dict[int, dict[str, Entry]] = {}  # by row and reviewer
-        self._order: dict[str, list[Entry]] = {}  # by reviewer: the same verdicts, oldest first
+        self._verdicts: dict[int, dict[str, str]] | None = None  # as `verdicts` gave them, while they are so
 
     def enter(self, *entries: Entry) -> None:
         """Take entries in."""
         with self._lock:
+            self._verdicts = None
             for entry in entries:
                 self._enter(entry)
 
     def _enter(self, entry: Entry) -> None:
-        mine, order = self._opinions.setdefault(entry.row, {}), self._order.setdefault(entry.reviewer, [])
+        said, latest = self._said.setdefault(entry.reviewer, []), self._latest.setdefault(entry.row, {})
         if entry.entry == "note":
             self._notes.setdefault(entry.row, {})[entry.reviewer] = entry
         elif entry.entry == "undo":
-            order[:] = [one for one in order if one.number != entry.undoes]
-            mine[entry.reviewer] = [one for one in mine.get(entry.reviewer, []) if one.number != entry.undoes]
+            said[:] = [one for one in said if one.number != entry.undoes]
+            latest.pop(entry.reviewer, None)
+            if before := next((one for one in reversed(said) if one.row == entry.row), None):
+                latest[entry.reviewer] = before
         else:
-            order.append(entry)
-            mine.setdefault(entry.reviewer, []).append(entry)
+            said.append(entry)
+            latest[entry.reviewer] = entry
 
     def rows(self) -> list[int]:
         """Rows that somebody has said something about."""
         with self._lock:
-            return sorted(self._opinions.keys() | self._notes.keys())
+            return sorted(self._latest.keys() | self._notes.keys())
 
     def opinions(self, row: int) -> dict[str, Opinion]:
         """What every reviewer who said something thinks of a row now."""
         with self._lock:
-            found = {name: said[-1] for name, said in self._opinions.get(row, {}).items() if said}
+            found = self._latest.get(row, {})
             notes = {name: one for name, one in self._notes.get(row, {}).items() if one.note}
             opinions = {}
             for name in sorted(found.keys() | notes.keys()):
@@ -132,12 +136,15 @@ class Judgements:
             return opinions
 
     def verdicts(self) -> dict[int, dict[str, str]]:
-        """The verdict of every reviewer on every row that has one, skips included."""
+        """The verdict of every reviewer on every row that has one, skips included; not to be changed."""
         with self._lock:
-            found = (
-                (row, {name: said[-1].entry for name, said in by.items() if said}) for row, by in self._opinions.items()
-            )
-            return {row: verdicts for row, verdicts in found if verdicts}
+            if self._verdicts is None:
+                self._verdicts = {
+                    row: {name: one.entry for name, one in latest.items()}
+                    for row, latest in self._latest.items()
+                    if latest
+                }
+            return self._verdicts
 
     def labels(self, known: NDArray[np.int8] | None = None) -> NDArray[np.int8]:
         """Labels to train with: what the reviewers agree on.
@@ -159,12 +166,12 @@ class Judgements:
     def recent(self, reviewer: str, n: int) -> list[Entry]:
         """The reviewer's last verdicts that were not undone, the newest first."""
         with self._lock:
-            return self._order.get(reviewer, [])[-n:][::-1]
+            return self._said.get(reviewer, [])[-n:][::-1]
 
     def reviewers(self) -> list[str]:
         """Everybody who has said something."""
         with self._lock:
-            return sorted(self._order.keys() | {name for notes in self._notes.values() for name in notes})
+            return sorted(self._said)
 
 
 def is_decided(said: Mapping[str, str]) -> bool:

@@ -146,7 +146,7 @@ def compare_rankings(old: Ranking, new: Ranking, y: Labels) -> dict[str, Any]:
     return {
         "moved": {"anomaly": count_moved(labels.ANOMALY, 1), "normal": count_moved(labels.NORMAL, -1)},
         "alarms": {"old": int(old.is_alarm.sum()), "new": int(new.is_alarm.sum()), "both": int(both.sum())},
-        "correlation": _correlation(old.ranks, new.ranks),
+        "correlation": float(np.corrcoef(old.ranks, new.ranks)[0, 1]) if n_rows > 1 else 1.0,  # Spearman's
         "top": {"old": old.order[:N_SHOWN].tolist(), "new": new.order[:N_SHOWN].tolist()},
         "rose": rose[:N_SHOWN],
         "fell": fell[:N_SHOWN],
@@ -155,11 +155,6 @@ def compare_rankings(old: Ranking, new: Ranking, y: Labels) -> dict[str, Any]:
             for word, label in (("anomaly", labels.ANOMALY), ("normal", labels.NORMAL))
         },
     }
-
-
-def _correlation(a: NDArray[Any], b: NDArray[Any]) -> float:
-    """Of two rankings, Spearman's; 1 for a single row."""
-    return float(np.corrcoef(a, b)[0, 1]) if len(a) > 1 else 1.0
 
 
 def cross_validate(detector: Detector, data: RefitData, *, callbacks: Sequence[Callback] = ()) -> dict[str, Any]:

@@ -339,15 +339,14 @@ class ReviewSession:
                     "calibrated": ranking.p_values is not None,
                     "can_roll_back": has_previous(self.model),
                 },
-                "training": self._describe_training(),
+                "training": {  # what a refit uses beside the review, and what could not be found again
+                    "n_rows": len(self.training.y),
+                    "n_labelled": int(np.count_nonzero(self.training.y)),
+                    "lost": self.training.lost,
+                },
                 "histogram": ranking.histogram,
                 "refit": self.refit_state(),
             }
-
-    def _describe_training(self) -> dict[str, Any]:
-        """Which training data a refit uses beside the review, and which could not be found again."""
-        y = self.training.y
-        return {"n_rows": len(y), "n_labelled": int(np.count_nonzero(y)), "lost": self.training.lost}
 
     # ------------------------------------------------------------------ refit
 

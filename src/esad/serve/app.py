@@ -146,20 +146,15 @@ class Service:
 
     async def _dispatch(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Scores go past FastAPI, whose layers take longer than they do; everything else goes through it."""
-        if scope["type"] == "http" and scope["path"] == "/score" and scope["method"] == "POST":
-            scope["app"] = self._app  # as Starlette's own routes have it
-            app: ASGIApp = self._answer_score
-        else:
-            app = self._app
+        app: ASGIApp = self._app
         try:
+            if scope["type"] == "http" and scope["path"] == "/score" and scope["method"] == "POST":
+                scope["app"] = app  # as Starlette's own routes have it
+                app = await self._score(Request(scope, receive))
             await app(scope, receive, send)
         finally:
             if scope["type"] == "http" and scope["state"].get("has_place"):
                 self._shares.give_back(scope["state"]["key"])
-
-    async def _answer_score(self, scope: Scope, receive: Receive, send: Send) -> None:
-        answer = await self._score(Request(scope, receive))
-        await answer(scope, receive, send)
 
     async def _score(self, request: Request) -> Response:
         """Score rows or pictures: the higher, the more anomalous."""
