@@ -183,6 +183,8 @@ def test_demo_trains_compares_and_leaves_working_files(esad, tmp_path, monkeypat
     names = ["model.esad", "report.html", "scores.csv", "test.csv", "train.csv"]
     assert sorted(path.name for path in (tmp_path / "esad-demo").iterdir()) == names
     assert "iforest" in done.out
+    notes = load("esad-demo/model.esad").notes_  # those of `esad fit`
+    assert (notes["label_column"], notes["decimal_point"]) == ("label", ".")
     commands = [line.split()[1:] for line in done.out.splitlines() if line.startswith("  esad ")]
     assert [command[0] for command in commands] == ["inspect", "score", "evaluate", "explain", "compare", "fit"]
     said = {

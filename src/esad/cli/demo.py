@@ -11,10 +11,12 @@ from esad.cli.options import command, option
 
 if TYPE_CHECKING:
     import numpy as np
+    import pyarrow as pa
     from numpy.typing import NDArray
 
     from esad.datasets.scenario import Scenario
     from esad.detectors.base import Detector
+    from esad.detectors.training import TrainingData
 
 __all__ = ["demo", "result_files"]
 
@@ -35,7 +37,8 @@ def demo(
     """
     from esad.datasets.saving import write_table
     from esad.datasets.scenario import table
-    from esad.io.notes import DataSource, Notes, Roles
+    from esad.detectors.training import TrainingData
+    from esad.io.files import read_table
     from esad.io.scores import ScoreWriter
 
     files = _prepare(out)
@@ -45,10 +48,10 @@ def demo(
         _introduce(scenario)
     write_table(files["train"], scenario.X_train, names=dataset.columns, y=scenario.y_train)
     write_table(files["test"], scenario.X_test, names=dataset.columns, truth=scenario.truth_test)
-    trained = {name: _train(name, files, scenario, seed) for name in _METHODS}
+    training = TrainingData.from_file(files["train"], label_column="label")
+    test = read_table(files["test"]).drop_columns(["truth"])
+    trained = {name: _train(name, training, test, scenario.truth_test, seed) for name in _METHODS}
     model, scores, _ = trained["esad"]
-    roles = Roles(label_column="label", ignore=("truth",))
-    model.notes_ = Notes(roles=roles, sources=(DataSource.of(files["train"]),)).to_json()
     model.save(files["model"], with_cases=True)
     with ScoreWriter(files["scores"]) as writer:
         writer.write(scores, scores > model.threshold_)
@@ -103,20 +106,19 @@ def _introduce(scenario: "Scenario") -> None:
 
 
 def _train(
-    name: str, files: dict[str, Path], scenario: "Scenario", seed: int
+    name: str, training: "TrainingData", test: "pa.Table", truth: "NDArray[np.bool_]", seed: int
 ) -> "tuple[Detector, NDArray[np.float64], dict[str, Any]]":
-    """Fit one method on the training file and measure it on the test file."""
-    from esad.io.files import read_table
+    """Fit one method on the training rows and measure it on the test rows."""
     from esad.score.metrics import evaluate
 
     detector = registry.method(name)(random_state=seed)
     started = time.perf_counter()
     with output.bar() as progress:
         watch = output.TrainingBar(progress, f"training {name}")
-        detector.fit(read_table(files["train"]).drop_columns(["label"]), scenario.y_train, callbacks=[watch])
+        training.fit(detector, callbacks=[watch], on_remark=lambda found: None)  # the table says what is flagged
     seconds = time.perf_counter() - started
-    scores = detector.anomaly_score(read_table(files["test"]).drop_columns(["truth"]))
-    found = evaluate(scores, scenario.truth_test, threshold=detector.threshold_, ks=())
+    scores = detector.anomaly_score(test)
+    found = evaluate(scores, truth, threshold=detector.threshold_, ks=())
     return detector, scores, {"seconds": seconds, **found.to_json()}
 
 
