@@ -91,9 +91,18 @@ def test_known_anomalies_are_left_out_and_hidden_ones_can_be_cut_off():
     cut = forest.calibrate(kept_apart, pollution_ratio=0.1).p_value(odd)[0]
     assert forest.calibration_.n_rows == 180
     assert cleaned == cut == 1 / 181 < polluted
-    with pytest.raises(InputError, match="cut off before"):
-        forest.calibrate(pollution_ratio=0.05)
-    assert forest.calibrate(pollution_ratio=0.1).calibration_.n_rows == 162
+    for other in (0.0, 0.05):
+        with pytest.raises(InputError, match=r"cut off before .* pollution_ratio=0\.1 to keep"):
+            forest.calibrate(pollution_ratio=other)
+
+
+def test_what_was_cut_off_once_is_not_cut_off_again():
+    rng = np.random.default_rng(0)
+    forest = IsolationForest(n_trees=20, random_state=0).fit(rng.normal(size=(300, 3)))
+    forest.calibrate(rng.normal(size=(200, 3)), pollution_ratio=0.1)
+    kept = forest.calibration_.parts[0]
+    forest.calibrate(pollution_ratio=0.1, alpha=0.05)
+    np.testing.assert_array_equal(forest.calibration_.parts[0], kept)
 
 
 def counted(method, calls, n_rows):
@@ -232,3 +241,19 @@ def test_probabilities_need_labelled_anomalies_apart_and_are_kept_in_the_file(ro
     np.testing.assert_array_equal(esad.load(tmp_path / "model.esad").predict_proba(X), found)
     higher = detector.calibrate(X, y, anomaly_ratio=0.5).predict_proba(X)[:, 0]
     assert (higher >= found[:, 0]).all()
+
+
+def test_probabilities_do_not_outlive_the_rows_that_they_were_learned_from(rows):
+    X, y = rows
+    detector = tiny("iforest").fit(X).calibrate(X, y)
+    found = detector.predict_proba(X)
+    np.testing.assert_array_equal(detector.calibrate(alpha=0.1).predict_proba(X), found)  # of the same rows: they stay
+    assert not hasattr(detector.calibrate(pollution_ratio=0.2), "predict_proba")
+
+
+def test_a_share_of_anomalies_that_nothing_is_learned_from_is_refused(rows):
+    X, y = rows
+    detector = tiny("iforest").fit(X)
+    for given in ({"X": X}, {"X": X, "y": np.maximum(y, 0)}, {}):
+        with pytest.raises(InputError, match="`anomaly_ratio` needs labelled anomalies"):
+            detector.calibrate(X, y).calibrate(**given, anomaly_ratio=0.1)

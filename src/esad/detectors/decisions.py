@@ -247,16 +247,18 @@ found (95 %: 69 % to 100 %)
         X, y
             Rows that training has not seen, known or presumed to be normal. Those labelled -1 in `y` are left out of
             the p-values; `predict_proba` needs some.
-            None: the rows that `fit` held out or, where it held out none, the training rows, each compared with the
-            member that has not seen it (cross-conformal).
+            None: the rows that the detector is calibrated on already. Where it is not, the training rows, each
+            compared by the member that has not seen it (cross-conformal).
         alpha : float, optional
             A row is an alarm from now on when its p-value is at most this: the share of false alarms among new normal
             rows, on average over calibration sets. None: the threshold stays.
         pollution_ratio : float, default 0
             Cut this share of the highest calibration scores off: the share of rows that you are sure are hidden
             anomalies. Without it they only make p-values larger, as long as they tend to score higher than normal rows.
+            Cutting without `X` ends `predict_proba`, which was learned from the rows that are cut off, too.
         anomaly_ratio : float, optional
-            For `predict_proba`: how frequent anomalies are among the rows to come; as among these by default.
+            For `predict_proba`: how frequent anomalies are among the rows to come; as among these by default. It needs
+            labelled anomalies among `X`.
 
         Examples
         --------
@@ -268,20 +270,26 @@ found (95 %: 69 % to 100 %)
         array([0.005])
         """
         check_is_fitted(self)
+        known = self.calibration_
         if X is not None:
             scores = self.anomaly_score(X)
-            presumed = labels.check(y, len(scores), warn=False) != labels.ANOMALY
-            calibration = Calibration.of([scores[presumed]], "given", pollution_ratio=pollution_ratio)
-            if not presumed.all():
-                calibration = calibration.with_anomalies(scores[~presumed], anomaly_ratio=anomaly_ratio)
-        elif self.calibration_ is None:
+            is_anomaly = labels.check(y, len(scores), warn=False) == labels.ANOMALY
+            calibration = Calibration.of_given(
+                scores, is_anomaly, pollution_ratio=pollution_ratio, anomaly_ratio=anomaly_ratio
+            )
+        elif anomaly_ratio is not None:
+            raise InputError("`anomaly_ratio` needs labelled anomalies to learn from. Give `X` and `y`.")
+        elif known is None:
             calibration = self._cross_calibration(pollution_ratio)
-        elif pollution_ratio == self.calibration_.pollution_ratio or self.calibration_.pollution_ratio == 0:
-            known = self.calibration_
+        elif pollution_ratio == known.pollution_ratio:  # these scores are cut off already
+            calibration = known
+        elif known.pollution_ratio == 0:
             calibration = Calibration.of(known.parts, known.kind, pollution_ratio=pollution_ratio)
-            calibration = replace(calibration, sigmoid=known.sigmoid)
         else:
-            raise InputError("The highest scores were cut off before and are gone. Give `X` to calibrate anew.")
+            raise InputError(
+                "The highest scores were cut off before and are gone. Give `X` to calibrate anew, or "
+                f"pollution_ratio={known.pollution_ratio:g} to keep the rows that are left."
+            )
         return self.set_calibration(calibration, alpha=alpha)
 
     def set_calibration(self, calibration: Calibration, *, alpha: float | None = None) -> Self:

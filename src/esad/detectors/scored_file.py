@@ -529,8 +529,6 @@ def calibrate_on_file(
     if may_be_copy and detector.learned_from(join_rows([block.X for block in source]), y):
         raise refusal
     is_anomaly = y < 0
-    calibration = Calibration.of([scores[~is_anomaly]], "given", pollution_ratio=pollution_ratio)
-    if is_anomaly.any():
-        calibration = calibration.with_anomalies(scores[is_anomaly])
+    calibration = Calibration.of_given(scores, is_anomaly, pollution_ratio=pollution_ratio)
     detector.set_calibration(calibration, alpha=alpha)
     return len(scores), int(is_anomaly.sum())

@@ -80,6 +80,23 @@ class Calibration:
             raise InputError("Calibration needs one row at least. Got none that is presumed normal.")
         return cls(tuple(kept), kind, float(pollution_ratio))
 
+    @classmethod
+    def of_given(
+        cls,
+        scores: Scores,
+        is_anomaly: NDArray[np.bool_],
+        *,
+        pollution_ratio: float = 0.0,
+        anomaly_ratio: float | None = None,
+    ) -> Self:
+        """Keep the scores of rows given later; from those of labelled anomalies, Eq. (3) is learned."""
+        calibration = cls.of([scores[~is_anomaly]], "given", pollution_ratio=pollution_ratio)
+        if is_anomaly.any():
+            return calibration.with_anomalies(scores[is_anomaly], anomaly_ratio=anomaly_ratio)
+        if anomaly_ratio is not None:
+            raise InputError("`anomaly_ratio` needs labelled anomalies to learn from. Got none in `y`.")
+        return calibration
+
     def with_anomalies(self, scores: ArrayLike, *, anomaly_ratio: float | None = None) -> Self:
         """The same with Eq. (3) learned from the scores of labelled anomalies.
 
