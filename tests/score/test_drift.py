@@ -70,6 +70,15 @@ class TestPromises:
             n_alarms += compared(rows[:300], rows[300:], min_distance=0.0).drifted
         assert n_alarms <= binom.ppf(0.999, n_draws, 0.05)
 
+    def test_columns_of_which_the_training_has_a_single_value_raise_no_more_alarms(self):
+        rng = np.random.default_rng(5)
+        n_draws, n_alarms = 100, 0
+        for _ in range(n_draws):
+            old, new = rng.normal(size=(2, 400, 8))
+            old[1:] = np.nan
+            n_alarms += any(shift.drifted for shift in compared(old, new[:20]).shifts if shift.what == "values")
+        assert n_alarms <= binom.ppf(0.999, n_draws, 0.05)
+
     @pytest.mark.parametrize("name", ["size", "last"])
     def test_a_shift_of_one_standard_deviation_in_one_of_ten_columns_is_found(self, name):
         rng = np.random.default_rng(2)
@@ -156,6 +165,12 @@ class TestCounts:
         column = ColumnProfile.fit("x", column_of(old))
         distance, _ = _kolmogorov_smirnov(column.training.counts, column.count(column_of(new)).counts)
         assert distance == pytest.approx(ks_2samp(old, new).statistic, abs=0.011)
+
+    @pytest.mark.parametrize(("n_old", "n_new"), [(1, 1), (1, 20), (2, 20), (3, 5), (20, 1)])
+    def test_few_values_are_never_surer_than_they_can_be(self, n_old, n_new):
+        old, new = np.array([n_old, 0]), np.array([0, n_new])  # all new values are larger
+        least = ks_2samp(np.arange(n_old), n_old + np.arange(n_new), method="exact").pvalue
+        assert _kolmogorov_smirnov(old, new) == (1.0, pytest.approx(least))
 
     def test_chi_square_is_scipys_where_cells_are_full(self):
         old, new = np.array([50, 30, 20]), np.array([20, 30, 50])

@@ -179,13 +179,19 @@ class DriftMonitor:
 
 
 def _kolmogorov_smirnov(old: Counts, new: Counts) -> tuple[float, float]:
-    """Distance and p-value, the latter as scipy's `ks_2samp` takes it for samples that are not small."""
+    """Distance and p-value, the latter as scipy's `ks_2samp` takes it for samples that are not small.
+
+    It would be 0 where all values of one sample are larger than those of the other, of however few rows. It cannot be
+    smaller than 2 / C(n + m, n), the chance of this in either direction.
+    """
+    from scipy.special import comb
     from scipy.stats import kstwo
 
     n_old, n_new = int(old.sum()), int(new.sum())
     distance = float(np.abs(old.cumsum() / n_old - new.cumsum() / n_new).max())
     n_both = max(round(n_old * n_new / (n_old + n_new)), 1)
-    return distance, float(np.clip(kstwo.sf(distance, n_both), 0.0, 1.0))
+    least = 2.0 / comb(n_old + n_new, n_old)
+    return distance, float(np.clip(kstwo.sf(distance, n_both), min(least, 1.0), 1.0))
 
 
 def _chi_square(old: Counts, new: Counts) -> tuple[float, float]:
