@@ -320,7 +320,7 @@ class DeepDetector(Detector):
     def _rebuilds_pictures(self) -> bool:
         """A decoder that learned to turn labelled anomalies into something else no longer says what is normal."""
         is_bent = self.label_counts_.n_anomaly > 0 and getattr(self, "phi", "none") != "none"
-        return self._explainer().rebuild is not None and not is_bent
+        return not is_bent and self._front_in_double() is None and self.objective_.rebuilder() is not None
 
     def _attribute(self, rows: Rows, expected: Rows) -> Attribution:
         return self._explainer().attribute(rows)

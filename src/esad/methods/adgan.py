@@ -130,7 +130,7 @@ class ADGANObjective(Objective):
 
     def _draw_pictures(self, batch: Batch) -> Tensor:
         """G(z) for as many codes as there are pictures, pixels in [-1, 1]."""
-        made: Tensor = self.generator(batch.random.normal(batch.unlabelled.shape[1], self.spec.latent)).tanh()
+        made: Tensor = self.generator(batch.draw_codes(self.spec.latent)).tanh()
         return made
 
     def scorer(self) -> Scorer:

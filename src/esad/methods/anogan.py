@@ -145,7 +145,7 @@ class AnoGANObjective(Objective):
 
     def _draw_pictures(self, batch: Batch) -> Tensor:
         """G(z) for as many codes as there are pictures."""
-        return self._make(batch.random.normal(batch.unlabelled.shape[1], self.get_buffer("start").shape[1]))
+        return self._make(batch.draw_codes(self.get_buffer("start").shape[1]))
 
     def _make(self, code: Tensor) -> Tensor:
         """G(z), (members, batch, *features), pixels in [-1, 1]."""

@@ -104,7 +104,7 @@ class DAOLObjective(Objective):
 
     def judges_loss(self, batch: Batch) -> dict[str, Tensor]:
         """The two lines of Eq. (6), each (members,)."""
-        x, prior = batch.unlabelled, self._draw(batch)
+        x, prior = batch.unlabelled, batch.draw_codes(self.n_codes)
         with torch.no_grad():
             code = self.encoder_1(x)
             rebuilt, made = self._picture(code), self._picture(prior)
@@ -121,7 +121,7 @@ class DAOLObjective(Objective):
         rebuilt = self._picture(code)
         doubts = {
             "rebuilt": self.judge(rebuilt),  # Eq. (2)
-            "made": self.judge(self._picture(self._draw(batch))),  # Eq. (3)
+            "made": self.judge(self._picture(batch.draw_codes(self.n_codes))),  # Eq. (3)
             "codes": self.code_judge(code),  # Eq. (4)
         }
         terms = {name: self.adversarial * deception_loss(logits) for name, logits in doubts.items()}
@@ -147,7 +147,3 @@ class DAOLObjective(Objective):
     def _picture(self, code: Tensor) -> Tensor:
         picture: Tensor = self.generator(code).sigmoid()
         return picture
-
-    def _draw(self, batch: Batch) -> Tensor:
-        """u, as many as there are pictures."""
-        return batch.random.normal(batch.unlabelled.shape[1], self.n_codes)

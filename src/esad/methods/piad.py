@@ -128,7 +128,7 @@ class PIADObjective(Objective):
     def critics_loss(self, batch: Batch) -> dict[str, Tensor]:
         """Eq. (5) of both critics, each (members,)."""
         x = 2 * batch.unlabelled - 1
-        prior = self._draw(batch)
+        prior = batch.draw_codes(self.n_codes)
         with torch.no_grad():
             made, code = self.generator(prior), self.encoder(x)
         return {
@@ -141,7 +141,7 @@ class PIADObjective(Objective):
         x = batch.unlabelled
         code = self.encoder(2 * x - 1)
         terms = {
-            "pictures": -mean_over_rows(self.game.pictures(self.generator(self._draw(batch)))[..., 0]),
+            "pictures": -mean_over_rows(self.game.pictures(self.generator(batch.draw_codes(self.n_codes)))[..., 0]),
             "codes": -mean_over_rows(self.game.codes(code)[..., 0]),
         }
         of_generator, of_encoder = self.game.gamma.clone()
@@ -162,10 +162,6 @@ class PIADObjective(Objective):
     def rebuilder(self) -> Callable[[Tensor], Tensor]:
         """A function giving Gen(Enc(x)), pixels in [0, 1], (members, batch, *features)."""
         return lambda x: (self.generator(self.encoder((2 * x - 1).expand(self.n_members, *x.shape))) + 1) / 2
-
-    def _draw(self, batch: Batch) -> Tensor:
-        """u, as many as there are pictures."""
-        return batch.random.normal(batch.unlabelled.shape[1], self.n_codes)
 
 
 class _Critics(nn.Module):

@@ -164,6 +164,10 @@ class Batch:
     random: MemberRandom
     processes: Processes = ALONE
 
+    def draw_codes(self, size: int) -> Tensor:
+        """A code of N(0, I) for every unlabelled row, (members, n, size)."""
+        return self.random.normal(self.unlabelled.shape[1], size)
+
 
 @dataclass(frozen=True)
 class Move:
