@@ -74,6 +74,7 @@ class Detector(Decider, OutlierMixin, BaseEstimator):  # type: ignore[misc]  # s
     can_export: ClassVar[bool] = False
     not_exported: ClassVar[str] = "its score is not written as tensor operations"
 
+    scaling = "standard"  # of the columns of a table; an argument where a method makes it one
     contamination: float | str
     random_state: int | np.random.RandomState | None
 
@@ -105,10 +106,6 @@ class Detector(Decider, OutlierMixin, BaseEstimator):  # type: ignore[misc]  # s
     def _on_cpu(self) -> Self:
         """The same detector on the CPU."""
         return self
-
-    def _scaling(self) -> str:
-        """How the columns of a table are scaled."""
-        return "standard"
 
     def n_leaving_out(self, kind: str) -> int:
         """How many members leave a part of the unlabelled rows out of their training on "table" or "images".
@@ -190,7 +187,7 @@ class Detector(Decider, OutlierMixin, BaseEstimator):  # type: ignore[misc]  # s
         survey = source if isinstance(source, Survey) else Survey.of(source, seed=seed_from(self.random_state))
         self._check_kind(survey.kind)
         n_calibration = survey.n_calibration(calibration_ratio)
-        self.inputs_ = survey.inputs(scaling=self._scaling(), estimator=type(self).__name__)
+        self.inputs_ = survey.inputs(scaling=self.scaling, estimator=type(self).__name__)
         portion = Portion.of(survey, self.inputs_, n_calibration=n_calibration)
         self._check_needed(portion.y)
         described = read_rows(survey.unlabelled.rows(n_calibration, n_calibration + MAX_ROWS))
@@ -259,7 +256,7 @@ class Detector(Decider, OutlierMixin, BaseEstimator):  # type: ignore[misc]  # s
     def _learn_inputs(self, data: Table | NDArray[Any], checked: NDArray[np.int8]) -> Rows:
         """Learn the preprocessing from the rows to train on, and give them preprocessed."""
         self._check_needed(checked)
-        self.inputs_, rows = Inputs.fit(data, checked, scaling=self._scaling(), estimator=type(self).__name__)
+        self.inputs_, rows = Inputs.fit(data, checked, scaling=self.scaling, estimator=type(self).__name__)
         self._describe_inputs(rows, checked, take_rows(data, draw_profiled_rows(reference_rows(checked))))
         return rows
 

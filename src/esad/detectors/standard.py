@@ -96,7 +96,6 @@ class StandardDetector(DeepDetector):
 
     # no arguments, unless a method makes them its own
     n_members = 1
-    scaling = "standard"
     pretrain_epochs = cast("int | str", 0)
     schedule = "cosine"
     labelled_batch_size = 32
@@ -122,9 +121,6 @@ class StandardDetector(DeepDetector):
         spec = replace(spec, sigmoid=within_unit and network != "conv")
         self.network_ = spec.with_widths(self.hidden, self.latent)
         return self.network_
-
-    def _scaling(self) -> str:
-        return self.scaling
 
     def _labels_seen(self, y: NDArray[np.int8]) -> NDArray[np.int8]:
         """The labels as the training sees them; a method that uses no known anomalies leaves them out."""

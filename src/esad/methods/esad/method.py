@@ -325,9 +325,6 @@ class ESAD(DeepDetector):
         whole.input_noise, whole.bins = list(self.recipe_.loss.input_noise), list(self.recipe_.loss.bins) or 0
         return whole
 
-    def _scaling(self) -> str:
-        return self.scaling
-
     def _precision_on(self, device: torch.device, in_shape: tuple[int, ...]) -> str:
         low = self.precision == "auto" and device.type == "cuda" and len(in_shape) == 3
         return "bfloat16" if low else self.precision
