@@ -7,9 +7,10 @@ import pytest
 import torch
 
 from esad.core.random import MemberRandom, member_seeds
-from esad.errors import InputError, TrainingError
+from esad.errors import InputError, ModelFileError, TrainingError
 from esad.methods.esad.loss import ESADObjective, LossSettings
 from esad.networks.spec import NetworkSpec
+from esad.persist import bundle
 from esad.persist.checkpoint import Checkpoint
 from esad.train.callbacks import EarlyStopping, StopTraining
 from esad.train.loop import Settings, _draw_labelled, clip_per_member, train
@@ -209,6 +210,37 @@ def test_resuming_gives_the_bits_of_an_uninterrupted_run(tmp_path, optimizer):
     resumed, curves = run([1, 2], settings=settings, callbacks=[Checkpoint(path, resume=True)])
     assert all(torch.equal(whole.state_dict()[k], v) for k, v in resumed.state_dict().items())
     assert all(torch.equal(whole_curves[k], v) for k, v in curves.items())
+
+
+@pytest.mark.parametrize(
+    ("name", "forged"),
+    [
+        ("order", np.zeros((2, 4), dtype=np.float32)),
+        ("order", np.full((2, 4), 10**6)),
+        ("order", np.zeros(4, dtype=np.int64)),
+        ("random", np.zeros((2, 5056), dtype=np.int8)),
+        ("step", np.array(10**6)),
+        ("step", np.array(-1)),
+        ("losses.reconstruction", np.zeros(3, dtype=np.float32)),
+        ("optimizer.0.step", np.zeros(2, dtype=np.float32)),
+        ("optimizer.0.step", np.array(3)),
+        ("optimizer.0.exp_avg", None),
+        ("objective.encoder_1.weights", np.zeros(3, dtype=np.float32)),
+    ],
+)
+def test_a_state_of_another_form_is_refused_in_a_line(tmp_path, name, forged):
+    """However well its checksum fits."""
+    path = tmp_path / "run.checkpoint"
+    with pytest.raises(KeyboardInterrupt):
+        run([1, 2], callbacks=[KillAt(6, Checkpoint(path))])
+    manifest, tensors = bundle.read(path)
+    assert name in tensors
+    kept = {key: value for key, value in tensors.items() if key != name}
+    manifest = {key: manifest[key] for key in ("kind", "identity", "phase", "step")}
+    bundle.write(path, manifest, kept if forged is None else {**kept, name: forged})
+    with pytest.raises(ModelFileError, match="is damaged") as caught:
+        run([1, 2], callbacks=[Checkpoint(path, resume=True)])
+    assert len(str(caught.value).splitlines()) == 1
 
 
 def test_resuming_keeps_what_early_stopping_has_seen(tmp_path):

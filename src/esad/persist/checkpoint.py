@@ -7,6 +7,7 @@ from pathlib import Path
 
 import torch
 
+from esad.core.text import one_line
 from esad.errors import InputError, ModelFileError, OutputError
 from esad.persist import bundle
 from esad.train.callbacks import Callback, StopTraining
@@ -84,6 +85,6 @@ class Checkpoint(Callback):
             return
         try:
             state.load_state_dict({name: torch.from_numpy(value) for name, value in arrays.items()})
-        except (KeyError, ValueError, IndexError, RuntimeError) as error:
-            raise ModelFileError(f"The checkpoint {str(self.path)!r} is damaged: {error}") from error
+        except (ValueError, IndexError, RuntimeError) as error:
+            raise ModelFileError(f"The checkpoint {str(self.path)!r} is damaged: {one_line(error)}") from error
         self.resumed_step = state.step

@@ -154,7 +154,8 @@ class LoopState:
         return {name: value.detach().clone() for name, value in state.items()}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        """Continue from what `state_dict` gave."""
+        """Continue from what `state_dict` gave; a `ValueError` where this training cannot."""
+        self._check(state)
         parts: dict[str, dict[str, Tensor]] = {"objective": {}, "optimizer": {}, "losses": {}, "kept": {}}
         for name, value in state.items():
             group, _, rest = name.partition(".")
@@ -173,6 +174,27 @@ class LoopState:
         self.step = int(state["step"])
         if self.data.refill is not None:
             self.data.refill.restore(int(state["refills"]))
+
+    def _check(self, state: dict[str, Tensor]) -> None:
+        """Refuse what does not have the form of this training's own state."""
+        moments: dict[int, set[str]] = {}
+        wrong = [name for name, own in self.state_dict().items() if name not in state or state[name].dtype != own.dtype]
+        for name, value in state.items():
+            group, _, rest = name.partition(".")
+            if group == "losses":
+                fits = value.shape == (self.n_steps,)
+            elif group == "optimizer":
+                index, _, moment = rest.partition(".")
+                moments.setdefault(int(index), set()).add(moment)
+                fits = value.shape in ((), self.parameters[int(index)].shape) and value.is_floating_point()
+            elif name == "order":
+                fits = value.dim() == 2 and len(value) == self.data.n_members
+                fits = fits and bool(((value >= 0) & (value < self.data.n_unlabelled)).all())
+            else:
+                fits = name != "step" or 0 <= int(value) <= self.n_steps
+            wrong += [] if fits else [name]
+        if wrong or len({frozenset(names) for names in moments.values()}) > 1:
+            raise ValueError(f"of another training are {', '.join(wrong) or 'the moments of the optimiser'}")
 
 
 def train(
