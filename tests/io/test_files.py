@@ -89,6 +89,14 @@ def test_several_files_are_one_table(tmp_path):
     assert data.read(["y"]).column_names == ["y"]
 
 
+@pytest.mark.parametrize("way", ["read", "parts"])
+def test_amounts_in_several_files_are_mentioned_once(tmp_path, caplog, way):
+    for number in range(3):
+        (tmp_path / f"{number}.csv").write_text(f"fee\n${number}\n")
+    getattr(open_tables(tmp_path), way)()
+    assert [record.message for record in caplog.records] == ["read as numbers, though not written plainly: 'fee'"]
+
+
 def test_a_column_that_a_file_lacks_is_named(tmp_path):
     (tmp_path / "a.csv").write_text("size,y\n1,2\n")
     (tmp_path / "b.csv").write_text("size,z\n1,2\n")

@@ -28,7 +28,7 @@ from esad.io.dialect import MISSING, Dialect, Notation, not_readable, open_text,
 from esad.table.columns import join_chunks
 from esad.table.parse import DATE_ORDERS, PLAIN, Style, parse_amounts, parse_written_dates, read_numerals
 
-__all__ = ["Held", "batches", "find_date_order", "join_types", "read", "spool", "stored_type"]
+__all__ = ["Held", "batches", "find_date_order", "join_types", "mention_written", "read", "spool", "stored_type"]
 
 logger = logging.getLogger("esad")
 
@@ -63,19 +63,17 @@ def read(dialects: Mapping[Path, Dialect], names: Sequence[str], *, text: Sequen
         path: pa.Table.from_batches(_read_texts(path, dialect, names), as_text) for path, dialect in dialects.items()
     }
     columns: dict[Path, list[Any]] = {path: [] for path in texts}
-    written = []
+    agreed: dict[str, Held] = {}
     for name in names:
         found = {path: (pa.string(), rows[name]) for path, rows in texts.items()}
         if name not in text:
             found = {path: _read_column(rows[name], dialects[path]) for path, rows in texts.items()}
-        held = functools.reduce(join_types, (held for held, _ in found.values()), pa.null())
-        written += [name] if isinstance(held, Style) and held.is_sound else []
+        agreed[name] = functools.reduce(join_types, (held for held, _ in found.values()), pa.null())
+        type_ = stored_type(agreed[name])
         for path, (_, typed) in found.items():
-            is_right = typed.type == stored_type(held)
-            columns[path].append(
-                typed if is_right else _turn_texts(texts[path][name], stored_type(held), dialects[path])
-            )
-    _mention_written(written)
+            is_right = typed.type == type_
+            columns[path].append(typed if is_right else _turn_texts(texts[path][name], type_, dialects[path]))
+    mention_written(agreed)
     return {path: pa.Table.from_arrays(own, names=list(names)) for path, own in columns.items()}
 
 
@@ -269,9 +267,9 @@ def _turn_texts(column: pa.ChunkedArray | pa.Array, type_: pa.DataType, dialect:
     )
 
 
-def _mention_written(names: Sequence[str]) -> None:
+def mention_written(held: Mapping[str, Held]) -> None:
     """Say in the log which columns of text are read as numbers."""
-    if names:
+    if names := [name for name, style in held.items() if isinstance(style, Style) and style.is_sound]:
         logger.warning("read as numbers, though not written plainly: %s", list_text(names))
 
 
@@ -311,7 +309,6 @@ def spool(
         with unnamed_path(path, "rows.parquet", instead="Parquet") as target:
             found, is_whole = _write_rows(path, dialect, names, known, target, on_bytes)
             if is_whole:
-                _mention_written([name for name, style in found.items() if isinstance(style, Style) and style.is_sound])
                 return pa.OSFile(str(target)), found
         known, on_bytes = found, None
     raise DataFileError(f"Cannot read {str(path)!r}: it changes while it is read.")

@@ -321,6 +321,7 @@ class TableFiles:
         for file, (_, held) in spools.items():
             if any(csv.stored_type(common[name]) == pa.string() != csv.stored_type(held[name]) for name in names):
                 spools[file] = csv.spool(file, self.dialects[file], names, held=common)
+        csv.mention_written(common)
         return {file: source for file, (source, _) in spools.items()}
 
     def _check_wanted(
