@@ -89,6 +89,15 @@ def test_several_files_are_one_table(tmp_path):
     assert data.read(["y"]).column_names == ["y"]
 
 
+@pytest.mark.parametrize("names", ["ab", "ba"])
+def test_decimals_that_one_file_shows_hold_in_the_others(tmp_path, names):
+    for name, amount in zip(names, ("1.234,50", "50.000"), strict=True):
+        (tmp_path / f"{name}.csv").write_text(f"amount;b\n{amount};2\n")
+    assert sorted(open_tables(tmp_path).read()["amount"].to_pylist()) == [1234.5, 50_000.0]
+    (tmp_path / "c.csv").write_text("amount;b\n5.25;2\n")  # which is no doubt either
+    assert open_tables(tmp_path).read()["amount"].to_pylist()[-1] == 5.25
+
+
 @pytest.mark.parametrize("way", ["read", "parts"])
 def test_amounts_in_several_files_are_mentioned_once(tmp_path, caplog, way):
     for number in range(3):

@@ -501,8 +501,13 @@ class Reading:
         return dialect
 
     def settle_together(self, dialects: Mapping[Path, Dialect]) -> dict[Path, Dialect]:
-        """Files whose dates are all written in the order that one of them shows."""
+        """Files whose numbers and dates are written as some of them show; sheets have numbers of our own writing."""
         found = {file: self.settle(file, dialect) for file, dialect in dialects.items()}
+        marks = {mark for dialect in found.values() if (mark := dialect.decimal.shown)}
+        if self.decimal is None and len(marks) == 1:
+            for file, dialect in found.items():
+                if dialect.decimal.shown is None and dialect.text is None:
+                    found[file] = replace(dialect, decimal=dialect.decimal.settle(*marks))
         showing = {file: dialect.dates for file, dialect in found.items() if dialect.dates.example}
         if self.date_format is not None or not showing:
             order = next((dialect.dates.value for dialect in found.values() if dialect.dates.value), "")
