@@ -186,6 +186,14 @@ def test_few_labels_that_were_trained_on_do_not_raise_the_threshold():
     assert (scores[:300] > Threshold().apply(scores, y, unseen=~seen).value).sum() <= 1
 
 
+def test_without_unlabelled_rows_a_forecast_counts_the_known_normal_ones_and_never_anomalies():
+    scores, y = np.arange(100.0), np.repeat([1, -1], [60, 40])
+    found = Threshold("false_alarm", 0.05).apply(scores, y).forecast
+    assert (found.n_rows, found.n_alarms, found.n_anomalies, found.n_found) == (60, 2, 40, 40)
+    alone = Threshold("contamination", 0.1).apply(scores[60:], y[60:]).forecast
+    assert (alone.n_rows, alone.n_anomalies) == (0, 40)
+
+
 def test_a_forecast_counts_what_was_not_trained_on():
     scores = np.r_[np.arange(100.0), 95.0, 200.0, 200.0, 300.0]
     y, unseen = np.r_[np.zeros(100), -np.ones(4)], np.r_[np.ones(102, dtype=bool), False, False]

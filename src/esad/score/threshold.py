@@ -158,8 +158,9 @@ class Forecast:
     Attributes
     ----------
     n_rows, n_alarms : int
-        Unlabelled rows (without any: all), and how many of them score above the threshold. Hidden anomalies are among
-        both, so that the share of normal rows that do is lower, if anything.
+        Unlabelled rows (without any: known normal ones), and how many of them score above the threshold. Some of the
+        unlabelled rows may be hidden anomalies, which score above it more often. So the share among normal rows is
+        lower, if anything.
     n_anomalies, n_found : int
         Labelled anomalies that were not trained on, and how many of them score above it.
     is_hopeful : bool
@@ -190,7 +191,8 @@ class Forecast:
     def of(cls, value: float, scores: Scores, y: NDArray[np.int8], unseen: NDArray[np.bool_]) -> "Forecast":
         """Count what is above the threshold."""
         fresh = unseen & np.isfinite(scores)
-        for rows in (fresh & (y == labels.UNLABELLED), np.isfinite(scores) & (y == labels.UNLABELLED), fresh):
+        unlabelled = np.isfinite(scores) & (y == labels.UNLABELLED)
+        for rows in (fresh & unlabelled, unlabelled, fresh & (y == labels.NORMAL)):
             if rows.any():
                 break
         anomalies = scores[fresh & (y == labels.ANOMALY)]
