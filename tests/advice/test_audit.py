@@ -65,3 +65,10 @@ def test_the_same_seed_gives_the_same_doubts(rows):
 def test_labels_and_unlabelled_rows_are_needed(rows, label, words):
     with pytest.raises(LabelError, match=words):
         audit_labels(tiny("iforest"), rows[0], np.full(210, label))
+
+
+def test_a_single_anomaly_is_not_judged_by_a_method_that_would_have_none_left(rows):
+    X, lone = rows[0], np.repeat([0, -1], [209, 1])
+    with pytest.raises(LabelError, match=r"BaggedTrees cannot learn without a labelled anomaly .* Got one"):
+        audit_labels(tiny("bagged_trees"), X, lone)
+    assert audit_labels(tiny("iforest"), X, lone, n_repeats=1)

@@ -95,6 +95,11 @@ def audit_labels(detector: Detector, X: Any, y: ArrayLike, *, n_repeats: int = 2
         raise LabelError("There are no labels to look into. Label some rows first.")
     if not (checked == labels.UNLABELLED).any():
         raise LabelError("An audit holds labelled rows against unlabelled ones. Got labels for all rows.")
+    if "anomaly" in detector.labels_needed and np.count_nonzero(checked == labels.ANOMALY) == 1:
+        raise LabelError(
+            f"An audit trains without the label that it looks into, and {type(detector).__name__} cannot learn without "
+            "a labelled anomaly (-1). Got one. Label a second anomaly, or take ESAD."
+        )
     rng = np.random.default_rng(seed_from(detector.random_state))
     rows = thin_rows(checked, rng=rng)
     ranks = _compute_ranks(detector, X, checked, rows, n_repeats, rng)
