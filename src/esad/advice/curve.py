@@ -11,9 +11,10 @@ of m bring
     gain = b L, not below 0 nor above 1 - AUC,    L = log(1 + N / m)
     interval = gain +- 1.28 w sqrt(L^2 s^2 (1 / R + q) + noise^2)
 
-with R splits, q = held-out share / training share (Nadeau and Bengio's correction for splits that share rows), and the
-noise that remains beside the lines: the user trains once, not R times. Both are measured on a few held-out anomalies
-with one network, the gain on all rows to come with several, which scatters less: w = 0.6, measured on development
+with R splits, q = held-out share / training share (Nadeau and Bengio's correction for splits that share rows), and
+noise, the standard deviation of the AUCs around the lines, because the user trains once and not R times. Both s and
+noise are measured on a few held-out anomalies with one network. What the user gets is about all rows to come, mostly
+with several networks, and scatters less. So the interval is narrowed by w = 0.6, which was measured on development
 tables.
 """
 
@@ -135,7 +136,7 @@ def learning_curve(
     n_next : int
         How many further labels the estimate is for.
     n_repeats : int
-        How many splits to draw.
+        How many splits to draw. A single one cannot tell how splits differ: its interval is infinite.
     max_rows : int
         Train on so many rows at most, all labelled ones among them.
     callbacks : sequence of Callback

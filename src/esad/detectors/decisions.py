@@ -34,7 +34,8 @@ class TrainingScores:
     total : ndarray, (n,)
         As `anomaly_score` gives them.
     held_out : ndarray, (n,)
-        Rows by the member that has not seen them; where all have, NaN for unlabelled rows, else the score by all.
+        The score by the member that has not seen the row. Where all members have seen it: NaN for an unlabelled row,
+        `total` for a labelled one.
     unseen_by : ndarray of int, (n,), or None
         The member that has not seen the row, -1 where all have; None when every row was seen by all, or by none.
     unseen : ndarray of bool, (n,), or None
@@ -211,7 +212,10 @@ found (95 %: 69 % to 100 %)
         return self
 
     def _applied_to_training(self, rule: Threshold) -> FittedThreshold:
-        """The threshold on scores by members that have not seen the row; of labelled rows as far as they count."""
+        """The threshold that a rule sets on the training rows, each scored by the member that has not seen it.
+
+        Where there are such unlabelled rows, labelled ones count only for the rules that ask for them.
+        """
         scores, y = self.training_scores_, self.training_labels_
         known = np.isfinite(scores)
         unseen = known & (y == labels.UNLABELLED)

@@ -16,11 +16,14 @@ N_t        known normal rows; as many as were asked for of the unlabelled ones a
 f_t(v)     weighted share of anomalies among the rows of D_t that reach the node v; f_t(x) that of x's leaf
 =========  ==========================================================================================
 
-Hidden anomalies among the unlabelled rows do little harm: a small draw has few of them, and each draw others. Cuts are
-drawn evenly between the ends of a column, where few far values leave most of it uncut. Ranks have no far values, but do
-not tell near from far either. So half of the trees see ranks, where six anomalies are known or more; a cut between two
-ranks is one between their values, and a tree that has grown is a tree like the others. Eq. (5)
-gives the reasons: a step belongs to the column that is cut at v (Saabas 2014), so that shares add up exactly.
+Hidden anomalies among the unlabelled rows do little harm: a small draw has few of them, and each draw has others. Cuts
+are drawn evenly between the smallest and the largest value of a column, so that a few extreme values leave most of it
+uncut. Ranks have no extreme values, but they do not say either how far two values are apart. So where six anomalies or
+more are known, every second tree is grown on ranks. Its cuts are then put between the values of those ranks, and it
+scores rows like any other tree. The ranks are those of all rows that are in some bag, also for a tree whose bag lacks
+them, so that Eq. (4) is not entirely without the row.
+
+Eq. (5) gives the reasons: a step belongs to the column that is cut at v (Saabas 2014), so that shares add up exactly.
 `esad.solvers.trees` draws the bags and grows the trees.
 """
 

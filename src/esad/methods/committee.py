@@ -9,7 +9,8 @@ r"""Committee: ESAD and bagged trees judge together, each as far as known anomal
 
 =========  =========================================================================================
 s_jk       score of judge j by its member k; the trees have one
-F_j        distribution of s_j over unlabelled rows that the member, or the tree, had not seen
+F_j        distribution of s_j over unlabelled rows that the member, or the tree, had not seen; of fewer than 20
+           such rows ESAD leaves none out, and its F_j is over rows that it has seen
 x_i        known anomalies that neither judge had seen: out of bag for the trees, for ESAD by the member
            that left it out, as each does with a fifth of them
 c, n       columns, as the networks see them, and known anomalies: among many columns trees find one that

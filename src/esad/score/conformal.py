@@ -15,8 +15,8 @@ Eq. (1) is split conformal: of new normal rows, exchangeable with the calibratio
 p <= alpha, on average over calibration sets. Eq. (2) is cross-conformal: no row is lost for training, and what is
 proven is a share of about 2 alpha at most. Eq. (3) is Platt's scaling of how surprising a score is among the
 calibration rows (v of `Surprisal`; its root grows as the scores would if they were normally distributed), learned from
-these and from labelled anomalies that training has not seen either. It holds where anomalies are as frequent as in that
-sample, or as is said: b moves with the log odds of their share.
+these and from labelled anomalies that training has not seen either. Its probabilities are right if anomalies are as
+frequent among new rows as in that sample. If another share is given, b is moved by the difference of the log odds.
 """
 
 import math
@@ -98,7 +98,7 @@ class Calibration:
         return calibration
 
     def with_anomalies(self, scores: ArrayLike, *, anomaly_ratio: float | None = None) -> Self:
-        """The same with Eq. (3) learned from the scores of labelled anomalies.
+        """A copy with Eq. (3), which is learned from the scores of labelled anomalies and of the calibration rows.
 
         Parameters
         ----------
@@ -187,12 +187,12 @@ class Calibration:
         return level
 
     def threshold(self, alpha: float) -> float:
-        """The score above which p <= alpha; for "cross" about so, since members are pooled."""
+        """The score above which p <= alpha; for "cross" only about so: one number cannot compare member by member."""
         self.check_level(alpha)
         return Threshold("false_alarm", float(alpha)).fit(np.concatenate(self.parts))
 
     def last_rank(self, alpha: float) -> int:
-        """The largest rank whose p-value is at most `alpha`."""
+        """The largest of `ranks` whose p-value is at most `alpha`."""
         return math.floor((self.n_rows + 1) * self.check_level(alpha) + ROUNDING)
 
     def last_discovery(self, n_by_rank: NDArray[np.int64], rate: float) -> int:

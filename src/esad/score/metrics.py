@@ -66,7 +66,10 @@ class Evaluation:
     confusion : Confusion or None
         Alarms at the threshold, where one was given.
     intervals : dict of str to (float, float)
-        Bootstrap intervals of "auc" and "average_precision" at `level`; empty without bootstrap.
+        Bootstrap intervals of "auc" and "average_precision" at `level`; empty without bootstrap. They are too narrow
+        where anomalies are few, and have no width where all anomalies score above all normal rows. On Gaussian scores
+        with an AUC of 0.86, intervals of 95 % held the true AUC in 93 % of the draws with 30 anomalies, in 86 % with
+        ten, in 82 % with five and in 67 % with three; with an AUC of 0.98, in 70 % with ten and in 61 % with five.
     level : float
         Level of the intervals.
     """
