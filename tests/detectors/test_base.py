@@ -131,6 +131,23 @@ def test_saved_and_loaded_is_the_same_detector(name, frame, tmp_path):
     assert (tmp_path / "again.esad").read_bytes() == (tmp_path / "model.esad").read_bytes()
 
 
+COMPUTED = [(kind, name) for kind in ("table", "images") for name in methods(kind) if hasattr(tiny(name), "precision")]
+
+
+@pytest.mark.parametrize("precision", ["float64", "bfloat16"])
+@pytest.mark.parametrize(("kind", "name"), COMPUTED)
+def test_networks_compute_in_other_precisions_too(kind, name, precision, rows, tmp_path):
+    X, y = rows
+    if kind == "images":
+        X, y = np.random.default_rng(0).integers(0, 256, (20, 10, 10, 3), dtype=np.uint8), y[-20:]
+    detector = tiny(name, hidden=(4, 4), n_epochs=1, pretrain_epochs=1, precision=precision).fit(X, y)
+    detector.save(tmp_path / "model.esad")
+    scores = detector.anomaly_score(X)
+    assert np.isfinite(scores).all()
+    np.testing.assert_array_equal(esad.load(tmp_path / "model.esad").anomaly_score(X), scores)
+    assert np.isfinite(detector.explain(X[:1]).total).all()
+
+
 @pytest.mark.parametrize("name", methods())
 def test_saving_an_unfitted_detector_is_refused(name, tmp_path):
     with pytest.raises(Exception, match="not fitted"):

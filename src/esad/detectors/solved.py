@@ -166,7 +166,7 @@ class HybridDetector(SolvedDetector, StandardDetector):
         codes = np.empty((len(rows), self.network_.n_codes), dtype=np.float32)
 
         def keep(here: slice, terms: dict[str, Tensor]) -> None:
-            codes[here] = terms["code"][0, : here.stop - here.start].cpu().numpy()
+            codes[here] = terms["code"][0, : here.stop - here.start].float().cpu().numpy()
 
         # the solved model subtracts or jumps: no digit of a code may depend on the runtime
         objective = self._doubled() if self._can_double(rows) else self.objective_

@@ -483,8 +483,9 @@ class Decoys(nn.Module):
         is above the median of the unlabelled pictures: half of them by chance.
         """
         norms, normal_norms, all_turns = (processes.gather_rows(rows) for rows in (norm, normal_norm, turns))
-        by_turn = (all_turns[..., None] == torch.arange(self.N_TURNS, device=turns.device)).to(norm.dtype)
-        caught = (norms > normal_norms.median(1, keepdim=True).values).to(norm.dtype)  # (members, decoys)
+        dtype = self.told_apart.dtype  # norms may come in the low precision of autocast
+        by_turn = (all_turns[..., None] == torch.arange(self.N_TURNS, device=turns.device)).to(dtype)
+        caught = (norms > normal_norms.median(1, keepdim=True).values).to(dtype)  # (members, decoys)
         count = by_turn.sum(1)
         share = (caught[..., None] * by_turn).sum(1) / count.clamp(min=1)
         found = (2 * share - 1).clamp(min=self.MIN_TOLD_APART)
