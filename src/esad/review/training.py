@@ -130,8 +130,9 @@ def make_training_finder(
         here = [one for one in noted if one not in others]
         if y_here is None and any(one.judgements == str(store.path.absolute()) for one in here):
             y_here = store.judgements.labels(dataset.known)  # it was fitted in a review of other data
-        elif y_here is None and (source is None or here or detector.learned_from(dataset.X, dataset.known)):
-            y_here = dataset.known
+        elif y_here is None:
+            learned_here = source is None or here or (not noted and detector.learned_from(dataset.X, dataset.known))
+            y_here = dataset.known if learned_here else None
         is_unknown = y_here is None and not others
         if y_here is None:
             y_here = np.zeros(dataset.n_rows, dtype=np.int8)
