@@ -105,7 +105,7 @@ class Comparison:
 
     @property
     def shortened(self) -> tuple[MethodResult, ...]:
-        """Methods that there was not time for on every split."""
+        """Methods that were not fitted on all splits, because the time was up."""
         return tuple(result for result in self.results if 0 < len(result.auc) < self.n_repeats)
 
     @property
@@ -236,11 +236,9 @@ def compare(
 
 def _try_order(result: MethodResult) -> tuple[bool, float]:
     """Sort key for what to try first: methods that are solved for, then by the time they took."""
-    return (False, result.mean("fit_seconds")) if result.auc else (not _is_solved(result.method), 0.0)
-
-
-def _is_solved(name: str) -> bool:
-    return issubclass(registry.method(name), ShallowDetector)
+    if result.auc:
+        return False, result.mean("fit_seconds")
+    return not issubclass(registry.method(result.method), ShallowDetector), 0.0
 
 
 class _TimeUp(Exception):  # noqa: N818  a signal, not an error

@@ -55,7 +55,8 @@ def score_held_out(
     Parameters
     ----------
     detector : Detector
-        Its parameters count, not what it has learned. A fitted committee stands back for the judge with most say.
+        Only its parameters are used, with one member in place of several. In place of a fitted committee, the judge
+        with the largest weight is trained.
     X : array or table
         All rows.
     parts : sequence of Fold
@@ -84,9 +85,9 @@ def score_held_out(
 
 
 def _leading_judge(detector: Detector, parts: Sequence[Fold]) -> Detector:
-    """The judge of a fitted committee that makes up most of its score, where every part has an anomaly to learn from.
+    """The judge with the largest weight in a fitted committee, if every part has an anomaly to learn from.
 
-    Many trainings of a whole committee, one after the other, take minutes; its trees take seconds, and its networks
+    Many trainings of a whole committee, one after the other, take minutes. Trees alone take seconds, and networks alone
     train side by side.
     """
     if not isinstance(detector, CommitteeDetector) or not hasattr(detector, "weights_"):

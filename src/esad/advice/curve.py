@@ -128,7 +128,8 @@ def learning_curve(
     Parameters
     ----------
     detector : Detector
-        Fitted or not: only its parameters are used.
+        Fitted or not: copies of it are trained, with one member in place of several. In place of a fitted committee,
+        these are copies of the judge with the largest weight.
     X : array, table or pictures
         All rows, as for `fit`.
     y : array-like of -1, 0, +1

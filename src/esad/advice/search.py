@@ -3,9 +3,9 @@
 Every recipe sees the same repeated splits. With five labelled anomalies or more, the held-out labelled anomalies are
 ranked against all other held-out rows, and the value of a recipe in a split is its AUC. With fewer, no label can be
 spared: all of them train, and the value is how well the recipe's ranking of held-out unlabelled rows agrees with the
-mean ranking by the other recipes (Spearman's correlation). Good recipes tend to agree, bad ones err each in its own
-way; what tells two good ones apart is not known, so a lead in agreement must be 0.1 at least. Values are held against
-the default's, split by split, and a recipe is taken if
+mean ranking by the other recipes (Spearman's correlation). Good recipes tend to agree, and each bad one errs in its own
+way. Agreement does not tell which of two good recipes is better, so a lead in it must be 0.1 at least. The values of a
+recipe are compared with those of the default, split by split, and it is taken if
 
     mean difference > 2 s sqrt(1 / R + q)
 

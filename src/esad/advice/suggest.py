@@ -118,7 +118,9 @@ def find_border(scores: NDArray[np.float64], y: NDArray[np.int8], *, threshold: 
 def suggest_rows(
     rows_of: RowsOf, scores: NDArray[np.float64], pool: Numbers, *, where: float | None, n: int
 ) -> tuple[Suggestion, ...]:
-    """The same from scores and a `border` that are known; `rows_of` gives the preprocessed rows of some numbers.
+    """What `suggest_labels` gives, from scores and a border, `where`, that are known.
+
+    `rows_of` gives the preprocessed rows of some row numbers, `pool` the numbers of the rows to choose from.
 
     Examples
     --------

@@ -52,7 +52,7 @@ class CommitteeDetector(Detector):
 
     @abstractmethod
     def _judges(self, y: NDArray[np.int8] | None) -> dict[str, Detector]:
-        """The judges for rows with such labels, those that may refuse first; None: all there can be."""
+        """The judges for rows with such labels, first those that may refuse the rows. None: all judges there can be."""
 
     @abstractmethod
     def _weigh(self, unseen: Mapping[str, Scores], *, n_anomalies: int, n_columns: int) -> dict[str, float]:

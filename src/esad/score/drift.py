@@ -130,10 +130,7 @@ class DriftMonitor:
 
     def __init__(self, profile: Profile, inputs: Inputs, *, held_out: NDArray[np.float64] | None) -> None:
         self._profile, self._inputs = profile, inputs
-        self._columns = list(profile.columns)
-        if held_out is not None:
-            self._columns.append(ColumnProfile.fit("score", read_array(held_out, "score")))
-        self._compares_scores = held_out is not None
+        self._scores = None if held_out is None else ColumnProfile.fit("score", read_array(held_out, "score"))
         self._counted: list[ColumnCounts] | None = None
         self._n_rows = 0
 
@@ -141,8 +138,8 @@ class DriftMonitor:
         """Count rows and their scores."""
         table = self._inputs.describe(read_rows(X))
         counted = self._profile.count(table)
-        if self._compares_scores:
-            counted.append(self._columns[-1].count(read_array(scores, "score")))
+        if self._scores is not None:
+            counted.append(self._scores.count(read_array(scores, "score")))
         known = self._counted
         self._counted = counted if known is None else [a + b for a, b in zip(known, counted, strict=True)]
         self._n_rows += table.n_rows
@@ -162,11 +159,9 @@ class DriftMonitor:
 
     def _run_tests(self) -> Iterator[tuple[str | None, str, Test, float, float]]:
         """Column, what, test, distance and p-value of every comparison that can be made."""
-        for index, (column, new) in enumerate(zip(self._columns, self._counted or [], strict=True)):
-            name: str | None = column.name
-            what = "values"
-            if index == len(self._profile.columns):
-                name, what = None, "scores"
+        columns = [*self._profile.columns, *([] if self._scores is None else [self._scores])]
+        for column, new in zip(columns, self._counted or [], strict=True):
+            name, what = (None, "scores") if column is self._scores else (column.name, "values")
             old = column.training
             if old.n_missing or new.n_missing:
                 yield name, "missing", "Fisher", *_missing(old, new)

@@ -259,11 +259,11 @@ class FittedThreshold:
     basis : {"training", "calibration", "given"}
         The training rows, those that p-values are calibrated on, or rows given later.
     value : float
-        A detector with another threshold than this had it set by hand.
+        If the threshold of the detector is another one, it was set by hand.
     chosen_by : {"unlabelled", "unseen anomalies", "seen anomalies", "missed anomalies"} or None
-        "auto" only: which rows had the say. Missed anomalies are labelled ones that the usual rule would not flag.
+        "auto" only: which rows decided. Missed anomalies are labelled ones that the usual rule would not flag.
     usual : float or None
-        "auto" only: what it would have been by the unlabelled rows alone. Model files do not have it.
+        "auto" only: the threshold by the unlabelled rows alone. It is not kept in model files.
     forecast : Forecast or None
         None where an older file does not say.
 
