@@ -135,3 +135,15 @@ def test_a_session_that_has_ended_keeps_what_is_not_saved(make_session, serve):
         page.context.add_cookies(cookies)  # as a new link in another tab does
         page.wait_for_selector("#saved:text-is('saved')")
         assert session.store.judgements.verdicts() == {first: {"ann": "anomaly"}}
+
+
+def test_labels_that_are_not_imported_are_told_of_until_seen(make_session, serve):
+    session = make_session()
+    with serve(session) as site:
+        page = site.enter()
+        page.set_input_files("#import-file", {"name": "bad.csv", "mimeType": "text/csv", "buffer": b"row,label,row\n"})
+        page.wait_for_selector("#refused-list li:has-text('labels of bad.csv')")
+        page.wait_for_timeout(5500)  # a toast would be gone
+        page.click("#refused-seen")
+        page.wait_for_selector("#refused", state="hidden")
+        assert len(session.store) == 0

@@ -1,6 +1,7 @@
 // The menu: labels from a file, links for other reviewers, and how dialogs close.
 
 import { $, ask, count, post, toast, whole } from "./basics.js";
+import { showRefused } from "./outbox.js";
 
 // `imported` is called when labels have come in.
 export function wireMenu(imported) {
@@ -59,7 +60,7 @@ async function importLabels(file, imported) {
     toast(`${count(answer.n_new, "new judgement")} from ${file.name}.`);
     imported();
   } catch (error) {
-    toast(`Nothing was imported from ${file.name}: ${error.message}`);
+    showRefused(`labels of ${file.name}: ${error.message}`); // a long import may end while nobody looks
   }
   clearInterval(timer);
   box.hidden = true;

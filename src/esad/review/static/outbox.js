@@ -123,6 +123,10 @@ export class Outbox {
 export function refuse({ body }, error, name = null) {
   const what = body.verdict ?? (body.note === undefined ? "undo" : "note");
   const where = body.row === undefined ? "" : ` of ${name ?? `row ${body.row}`}`;
-  $("refused-list").append(el("li", {}, `${what}${where}: ${error.message}`));
+  showRefused(`${what}${where}: ${error.message}`);
+}
+
+export function showRefused(words) {
+  $("refused-list").append(el("li", {}, words));
   $("refused").hidden = false;
 }
