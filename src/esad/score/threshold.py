@@ -65,7 +65,8 @@ class Threshold:
           median only (median minus 15.87th percentile), where hidden anomalies cannot stretch it. If that would flag
           fewer than half of three to nine labelled anomalies that were trained on, they lower it to the best F1 of
           these against all other rows, though a fifth of those is flagged at most.
-        - "contamination": the share `level` of all rows given is flagged.
+        - "contamination": the share `level` of all rows given is flagged; fewer, or none, where the scores around the
+          threshold are equal.
         - "false_alarm": at most the share `level` of further normal rows is flagged, on average over samples:
           the score of rank ceil((n + 1)(1 - level)) among the n unlabelled and normal rows. Anomalies hidden among
           the unlabelled rows only lower the rate of false alarms.
