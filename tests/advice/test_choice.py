@@ -11,12 +11,12 @@ from esad.labels import LabelCounts
     [
         ("table", 1, (), "committee"),
         ("table", 40, ("n_members", "n_trees"), "committee"),
-        ("table", 0, (), "esad"),
+        ("table", 0, (), "committee"),
         ("images", 40, (), "esad"),
         ("table", 40, ("lambda_norm",), "esad"),
     ],
 )
-def test_labelled_tables_get_the_committee(kind, n_anomaly, parameters, method):
+def test_tables_get_the_committee(kind, n_anomaly, parameters, method):
     counts = LabelCounts(n_anomaly=n_anomaly, n_unlabelled=100, n_normal=0)
     found = choose_method(kind, counts, parameters=parameters)
     assert found.method == method

@@ -336,7 +336,7 @@ def test_usual_words_are_understood_and_a_value_may_mean_that_nobody_looked(esad
     ("options", "method", "reason"),
     [
         (("-l", "verdict"), "committee", "ESAD and trees together rank tables"),
-        (("--ignore", "verdict"), "esad", "Without a labelled anomaly"),
+        (("--ignore", "verdict"), "committee", "Without a labelled anomaly ESAD judges alone"),
         (("-l", "verdict", "--set", "phi=none"), "esad", "The committee has no parameter 'phi'"),
     ],
 )

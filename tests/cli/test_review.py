@@ -126,6 +126,7 @@ def test_a_first_training_that_is_interrupted_leaves_nothing_and_can_be_begun_ag
         assert {path.name for path in tmp_path.iterdir()} == before
     with Review(parts, *options, "--set", "n_epochs=1") as review:
         assert review.found["n_rows"] == 60
+    assert type(load(tmp_path / "parts.esad")).__name__ == "Committee"  # trees can join it
 
 
 @pytest.mark.extra

@@ -234,6 +234,15 @@ def test_cross_validation_sees_what_labels_bring():
         cross_validate(detector, RefitData.of(X, labelled(300, 1), TrainingRows(now)))
 
 
+def test_trees_join_once_an_anomaly_is_known():
+    X = np.random.default_rng(0).normal(size=(120, 3))
+    X[:6] += 4.0
+    first = esad.Committee(n_members=1, hidden=[8], latent=2, n_epochs=2, n_trees=20, random_state=0).fit(X)
+    assert set(first.judges_) == {"esad"}
+    new, _ = refit_detector(first, X, labelled(120, *range(6)), warm=True)
+    assert set(new.judges_) == {"esad", "bagged_trees"}
+
+
 @pytest.mark.parametrize("method", [pytest.param("forest", marks=pytest.mark.extra), "esad"])
 def test_refit_compare_keep_and_roll_back(make_session, open_page, kit, method):
     session = make_session(method)

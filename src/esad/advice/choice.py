@@ -21,6 +21,9 @@ class Choice:
 def choose_method(kind: str, counts: LabelCounts, *, parameters: Collection[str] = ()) -> Choice:
     """The method with the best mean ranking in benchmarks/tables.py on such data: the committee or ESAD.
 
+    Without a labelled anomaly the committee is ESAD alone. It is taken all the same, so that trees join as soon as a
+    refit knows one.
+
     Parameters
     ----------
     kind : {"table", "images"}
@@ -33,16 +36,16 @@ def choose_method(kind: str, counts: LabelCounts, *, parameters: Collection[str]
     --------
     >>> choose_method("table", LabelCounts(n_anomaly=5, n_unlabelled=900, n_normal=0)).method
     'committee'
-    >>> choose_method("table", LabelCounts(n_anomaly=0, n_unlabelled=900, n_normal=0)).reason
-    'Without a labelled anomaly trees cannot learn.'
+    >>> choose_method("images", LabelCounts(n_anomaly=5, n_unlabelled=900, n_normal=0)).reason
+    'Trees cannot see pictures.'
     """
     if kind == "images":
         return Choice("esad", "Trees cannot see pictures.")
     if not processes.current().is_alone:
         return Choice("esad", "Several processes cannot grow trees together.")
-    if not counts.n_anomaly:
-        return Choice("esad", "Without a labelled anomaly trees cannot learn.")
     missing = sorted(set(parameters) - set(registry.method("committee")().get_params()))
     if missing:
         return Choice("esad", f"The committee has no parameter {missing[0]!r}.")
+    if not counts.n_anomaly:
+        return Choice("committee", "Without a labelled anomaly ESAD judges alone; trees join it once one is known.")
     return Choice("committee", "ESAD and trees together rank tables with labelled anomalies better than ESAD alone.")

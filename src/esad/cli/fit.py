@@ -58,7 +58,7 @@ def fit(
     method: str = option(
         AUTO,
         "--method -m NAME",
-        "The method; see: esad methods. auto: the committee for tables with labelled anomalies, else ESAD.",
+        "The method; see: esad methods. auto: the committee for tables, ESAD for pictures.",
         options.TRAINING,
         autocompletion=options.complete_method,
     ),
@@ -144,7 +144,7 @@ def fit(
             )
         reason = ""
         if method == AUTO:
-            method, reason = _choose_method(training, settings or (), search=search)
+            method, reason = choose_method_for(training, settings or (), search=search)
             detector = build_detector(method, settings, **typed)
         rule = _threshold_rule(contamination, false_alarm_rate, threshold_from_labels, settings or ())
         calibration: dict[str, Any] = {"calibration_ratio": calibration_ratio, "cross_calibration": cross_calibration}
@@ -196,8 +196,8 @@ def fit(
 # ---------------------------------------------------------------------- the detector
 
 
-def _choose_method(training: "TrainingData", settings: Sequence[str], *, search: bool) -> tuple[str, str]:
-    """The method for these data and the reason."""
+def choose_method_for(training: "TrainingData", settings: Sequence[str], *, search: bool = False) -> tuple[str, str]:
+    """The method for these data, where --method is auto, and the reason."""
     from esad.advice.choice import choose_method
 
     if search:

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from esad.cli import options, output
-from esad.cli.fit import blame_settings, build_detector, check_model_out
+from esad.cli.fit import AUTO, blame_settings, build_detector, check_model_out, choose_method_for
 from esad.cli.options import command, option
 from esad.errors import DataFileError, InputError
 
 if TYPE_CHECKING:
-    from esad.detectors.base import Detector
     from esad.review.session import ReviewSession
 
 __all__ = ["review"]
@@ -74,9 +73,9 @@ def review(
     ),
     skip_broken: options.SkipBroken = False,
     method: str = option(
-        "esad",
+        AUTO,
         "--method -m NAME",
-        "The method; see: esad methods.",
+        "The method; see: esad methods. auto: the committee for tables, ESAD for pictures.",
         options.TRAINING,
         autocompletion=options.complete_method,
     ),
@@ -110,9 +109,8 @@ def review(
         is_new = len(paths) == 1 and not model.exists()
         if is_new:
             check_model_out(model, [data])
-            detector = build_detector(method, settings, seed=seed, device=device, members=members)
-            with blame_settings(method, settings):
-                _fit_first(detector, data, model, roles | {"text": text} | reading.said())
+            typed: dict[str, Any] = {"seed": seed, "device": device, "members": members}
+            _fit_first(method, settings, typed, data, model, roles | {"text": text} | reading.said())
         elif len(paths) == 1:
             output.note(f"going on with the model {str(model)!r}. To begin anew, name another one with --out.")
         session = ReviewSession.open(
@@ -180,14 +178,25 @@ def _reviewer_names(given: Sequence[str] | None) -> list[str]:
 # ---------------------------------------------------------------------- before the page
 
 
-def _fit_first(detector: "Detector", data: Path, model: Path, read_as: dict[str, Any]) -> None:
+def _fit_first(
+    method: str,
+    settings: Sequence[str] | None,
+    typed: dict[str, Any],
+    data: Path,
+    model: Path,
+    read_as: dict[str, Any],
+) -> None:
     """A model of the labels there are, saved."""
     from esad.detectors.training import TrainingData
     from esad.train.callbacks import GracefulStop
 
+    detector = build_detector("esad" if method == AUTO else method, settings, **typed)
     with GracefulStop() as stop:
         training = TrainingData.from_file(data, on_remark=output.remark, **read_as)
-        with output.bar() as progress:
+        if method == AUTO:
+            method, _ = choose_method_for(training, settings or ())
+            detector = build_detector(method, settings, **typed)
+        with blame_settings(method, settings), output.bar() as progress:
             training.fit(detector, callbacks=[output.TrainingBar(progress, "training a first model"), stop])
         if detector.training_unseen_by_ is not None:
             detector.calibrate()  # p-values for nothing: each member left rows out anyway

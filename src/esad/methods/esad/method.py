@@ -167,8 +167,9 @@ class ESAD(DeepDetector):
     schedule
         "halving" halves the learning rate after every quarter of the epochs.
     n_epochs
-        Passes over the unlabelled rows. Auto: 250 to 1,000 steps on tables, 500 to 1,500 on pictures, by the number of
-        unlabelled rows; where turns are told, half as many for the reconstruction.
+        Passes over the unlabelled rows. Auto: 250 to 1,000 steps on tables, two fifths of that where no anomaly is
+        known; 500 to 1,500 on pictures; by the number of unlabelled rows. Where turns are told, half as many for the
+        reconstruction.
     batch_size
         Unlabelled rows per step. Auto: 128, for pictures on a CPU 64.
     labelled_batch_size

@@ -27,6 +27,7 @@ FEW_ANOMALIES = 5  # with more of them than this, labelled rows get less input n
 SINCE_0_1 = {"accumulate", "beta_1", "bins", "column_weights", "compiled", "contrast", "crop", "decoys", "decoys_alone"}
 SINCE_0_1 |= {"flip", "momentum", "n_codes", "nearest_alone", "places", "shift", "signed", "skips", "turns"}
 MIN_STEPS, MAX_STEPS = 250, 1000  # on a table
+UNTAUGHT_STEPS = 0.4  # of them where no anomaly is known: later steps learn to rebuild the hidden anomalies too
 FEWEST_STEPS = 50  # on pictures
 MAX_PRODUCTS = 2.5e12  # of a training on pictures on a CPU, unless more is asked for
 PRODUCTS_PER_SECOND = 1.5e10  # of one core
@@ -254,6 +255,8 @@ def _settings(chosen: dict[str, Any], y: NDArray[np.int8], kind: str) -> Setting
         n_steps = int(chosen["n_epochs"]) * math.ceil(n_unlabelled / batch_size)
     elif kind == "table":
         n_steps = min(MAX_STEPS, max(MIN_STEPS, n_unlabelled // 25))
+        if not (y < 0).any():
+            n_steps = round(UNTAUGHT_STEPS * n_steps)
     else:
         n_steps = min(1500, max(500, n_unlabelled // 4))
     if chosen["mutual_information"] == "both":
