@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from esad.score.threshold import Threshold
     from esad.table.table import Column
 
-__all__ = ["blame_settings", "build_detector", "check_model_out", "fit"]
+__all__ = ["AUTO", "blame_settings", "build_detector", "check_model_out", "choose_method_for", "fit"]
 
 _THRESHOLD = "Threshold (one of these)"  # where the help shows them
 AUTO = "auto"  # what --method says where the data shall decide
