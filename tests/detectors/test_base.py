@@ -161,6 +161,28 @@ def test_one_row_is_refused(name):
         tiny(name).fit([[1.0, 2.0]])
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"lr": 10**400},
+        {"lr": np.complex64(1)},
+        {"noise": -(10**400)},
+        {"precision": np.array([1, 2])},
+        {"hidden": b"ab"},
+    ],
+    ids=repr,
+)
+def test_odd_arguments_are_refused_in_a_line(wrong, rows):
+    with pytest.raises(InputError, match=f"`{next(iter(wrong))}` must be") as caught:
+        ESAD(n_epochs=1, **wrong).fit(*rows)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize("name", methods())
+def test_a_seed_may_be_any_whole_number(name, rows):
+    assert np.isfinite(tiny(name, random_state=2**40).fit(*rows).anomaly_score(rows[0])).all()
+
+
 @pytest.mark.parametrize("name", methods())
 def test_wrong_labels_are_refused(name, rows):
     with pytest.raises(LabelError, match=r"Got \[2\]"):

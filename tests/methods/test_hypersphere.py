@@ -335,6 +335,8 @@ class TestTLSAD:
             TLSAD(reference=np.zeros((4, 9))).fit(pictures)
         with pytest.raises(InputError, match="one class per picture"):
             TLSAD(reference=pictures, reference_classes=[1, 2]).fit(pictures)
+        with pytest.raises(InputError, match=r"one class per picture\. Got 1"):
+            TLSAD(reference=pictures, reference_classes=7).fit(pictures)
 
     def test_the_model_file_holds_no_reference(self, pictures, tmp_path):
         detector = TLSAD(reference=pictures, n_epochs=1, pretrain_epochs=1, random_state=0).fit(pictures)

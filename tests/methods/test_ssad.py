@@ -73,3 +73,9 @@ def test_the_hybrids_autoencoder_sees_known_anomalies_as_any_row(rows):
 def test_wrong_arguments_are_named(method, wrong, rows):
     with pytest.raises(InputError, match=f"`{next(iter(wrong))}` must be"):
         method(**wrong).fit(*rows)
+
+
+def test_a_kernel_so_narrow_that_no_two_rows_are_alike_is_solved_for():
+    X = np.random.default_rng(0).normal(size=(12, 100))
+    y = np.r_[np.zeros(9), 1, -1, -1]
+    assert np.isfinite(SSAD(gamma=1e300, random_state=0).fit(X, y).anomaly_score(X)).all()

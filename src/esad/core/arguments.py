@@ -2,6 +2,7 @@
 
 import inspect
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar, dataclass_transform
@@ -41,7 +42,8 @@ def is_auto(value: Any) -> bool:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float | np.number) and not isinstance(value, bool) and bool(np.isfinite(value))
+    is_real = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    return is_real and bool(abs(value) <= sys.float_info.max)
 
 
 def is_whole(value: Any, least: int = 1) -> bool:
@@ -69,7 +71,7 @@ def list_of(holds: Callable[[Any], bool]) -> Callable[[Any], bool]:
 
     def is_list(value: Any) -> bool:
         listed = value.ndim > 0 if isinstance(value, np.ndarray) else isinstance(value, Sequence)
-        return listed and not isinstance(value, str) and len(value) > 0 and all(holds(item) for item in value)
+        return listed and not isinstance(value, str | bytes) and len(value) > 0 and all(holds(item) for item in value)
 
     return is_list
 

@@ -254,7 +254,8 @@ def _number_classes(classes: Any, n_rows: int) -> Tensor | None:
     """Classes as numbers from 0 on; one class only has nothing to tell apart."""
     if classes is None:
         return None
-    words: NDArray[Any] = np.asarray(["" if value is None else str(value) for value in classes])
+    listed = classes if np.iterable(classes) else [classes]
+    words: NDArray[Any] = np.asarray(["" if value is None else str(value) for value in listed])
     if words.shape != (n_rows,):
         raise InputError(f"`reference_classes` must hold one class per picture. Got {len(words)} for {n_rows}.")
     names, numbers = np.unique(words, return_inverse=True)

@@ -118,6 +118,6 @@ class SSADModel(SSADArguments, SupportVectors):
         return min(self.kappa, largest)
 
     def _report(self, solution: Solution) -> None:
-        reached = solution.gap / solution.objective
+        reached = solution.gap / max(solution.objective, np.finfo(np.float64).tiny)  # 0 where all kernels are
         say = logger.warning if reached > self.tol else logger.debug
         say("SSAD: relative duality gap %.2g after %d rounds; %.2g asked for", reached, solution.n_rounds, self.tol)

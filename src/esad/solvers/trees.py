@@ -221,7 +221,7 @@ class ForestModel(RowModel):
         """Grow the trees."""
         used = presumed_normal_rows(rows, y)
         self.n_drawn = min(self.n_samples, len(used))
-        forest = _Forest(n_estimators=self.n_trees, max_samples=self.n_drawn, random_state=seed).fit(used)
+        forest = _Forest(n_estimators=self.n_trees, max_samples=self.n_drawn, random_state=seed % 2**32).fit(used)
         grown = [estimator.tree_ for estimator in forest.estimators_]
         self.trees = Trees.from_sklearn(
             grown, [_find_depths(tree) + _average_path(tree.n_node_samples) for tree in grown]

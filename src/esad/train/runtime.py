@@ -72,7 +72,7 @@ def resolve_device(device: str) -> torch.device:
 
 def dtype_of(precision: str) -> torch.dtype:
     """Type of the weights; bfloat16 keeps float32 weights and computes under autocast."""
-    if precision not in PRECISIONS:
+    if not isinstance(precision, str) or precision not in PRECISIONS:
         raise InputError(f"`precision` must be one of {', '.join(PRECISIONS)}. Got {precision!r}.")
     return torch.float64 if precision == "float64" else torch.float32
 
