@@ -96,6 +96,15 @@ def test_known_anomalies_are_left_out_and_hidden_ones_can_be_cut_off():
             forest.calibrate(pollution_ratio=other)
 
 
+def test_rows_that_were_cut_off_are_alarms_in_the_forecast():
+    rng = np.random.default_rng(0)
+    forest = IsolationForest(n_trees=20, random_state=0).fit(rng.normal(size=(300, 3)))
+    forest.calibrate(rng.normal(size=(500, 3)), pollution_ratio=0.1, alpha=0.05)  # though none of them is an anomaly
+    assert (forest.forecast_.n_rows, forest.forecast_.n_alarms) == (500, 50 + 22 - 1)
+    low, high = forest.forecast_.alarm_interval
+    assert low < np.mean(forest.predict(rng.normal(size=(2000, 3))) == -1) < high
+
+
 def test_what_was_cut_off_once_is_not_cut_off_again():
     rng = np.random.default_rng(0)
     forest = IsolationForest(n_trees=20, random_state=0).fit(rng.normal(size=(300, 3)))

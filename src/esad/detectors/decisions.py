@@ -300,7 +300,9 @@ found (95 %: 69 % to 100 %)
         """Take a calibration made of this detector's scores; `alpha` as in `calibrate`."""
         if alpha is not None:
             value = calibration.threshold(alpha)
-            forecast = Forecast(calibration.n_rows, sum(int((part > value).sum()) for part in calibration.parts))
+            n_cut_off = calibration.n_cut_off  # alarms for sure: nobody knows that none of them is normal
+            n_alarms = n_cut_off + sum(int((part > value).sum()) for part in calibration.parts)
+            forecast = Forecast(calibration.n_rows + n_cut_off, n_alarms)
             if hasattr(self, "training_scores_"):
                 known = self._forecast(value)
                 forecast = replace(forecast, n_anomalies=known.n_anomalies, n_found=known.n_found)

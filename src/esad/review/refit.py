@@ -100,7 +100,7 @@ def refit_detector(
     calibration = old.calibration_
     ratio = None
     if calibration is not None and calibration.kind == "held out":
-        n_held_out = calibration.n_rows / (1 - calibration.pollution_ratio)
+        n_held_out = calibration.n_rows + calibration.n_cut_off
         ratio = min(0.5, n_held_out / max(1, int((y == labels.UNLABELLED).sum())))
     watch = watch or TrainingWatch()
     new: Detector = clone(old)

@@ -152,6 +152,11 @@ class Calibration:
         return sum(map(len, self.parts))
 
     @property
+    def n_cut_off(self) -> int:
+        """About how many rows were cut off for `pollution_ratio`."""
+        return round(self.n_rows / (1 - self.pollution_ratio)) - self.n_rows
+
+    @property
     def is_cross(self) -> bool:
         """Whether rows are compared member by member."""
         return self.kind == "cross"
