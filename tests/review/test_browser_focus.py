@@ -80,6 +80,19 @@ def test_a_double_click_is_one_click(make_session, serve):
         assert page.problems == []
 
 
+def test_what_is_said_while_a_dialog_is_open_is_above_it(make_session, serve):
+    session = make_session()
+    with serve(session) as site:
+        page = site.enter()
+        press(page, "a")
+        page.keyboard.press("r")
+        page.wait_for_selector("#start:focus")
+        session.start_refit()
+        page.keyboard.press("Enter")
+        page.wait_for_selector("#toast:has-text('A refit is under way.')")
+        assert page.locator("#toast").evaluate("(toast) => toast.matches(':popover-open')")  # as dialogs are
+
+
 def test_a_note_that_is_selected_out_of_its_dialog_is_not_lost(make_session, serve):
     with serve(make_session()) as site:
         page = site.enter()

@@ -59,8 +59,13 @@ export const pause = (milliseconds) => new Promise((wake) => setTimeout(wake, mi
 
 export function toast(words) {
   const line = $("toast");
+  const show = (isShown) => {
+    line.hidden = !isShown;
+    line.togglePopover?.(false); // shown again, it is above a dialog that was opened since
+    if (isShown) line.showPopover?.();
+  };
   line.textContent = words;
-  line.hidden = false;
+  show(true);
   clearTimeout(Number(line.dataset.timer));
-  line.dataset.timer = setTimeout(() => (line.hidden = true), 5000);
+  line.dataset.timer = setTimeout(() => show(false), 5000);
 }
