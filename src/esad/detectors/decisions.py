@@ -292,7 +292,7 @@ found (95 %: 69 % to 100 %)
         else:
             raise InputError(
                 "The highest scores were cut off before and are gone. Give `X` to calibrate anew, or "
-                f"pollution_ratio={known.pollution_ratio:g} to keep the rows that are left."
+                f"pollution_ratio={known.pollution_ratio} to keep the rows that are left."
             )
         return self.set_calibration(calibration, alpha=alpha)
 
