@@ -336,6 +336,7 @@ def test_usual_words_are_understood_and_a_value_may_mean_that_nobody_looked(esad
     ("options", "method", "reason"),
     [
         (("-l", "verdict"), "committee", "ESAD and trees together rank tables"),
+        (("-l", "verdict", "--set", "n_trees=20"), "committee", "ESAD and trees together rank tables"),
         (("--ignore", "verdict"), "committee", "Without a labelled anomaly ESAD judges alone"),
         (("-l", "verdict", "--set", "phi=none"), "esad", "The committee has no parameter 'phi'"),
     ],

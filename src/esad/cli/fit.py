@@ -25,7 +25,15 @@ if TYPE_CHECKING:
     from esad.score.threshold import Threshold
     from esad.table.table import Column
 
-__all__ = ["AUTO", "blame_settings", "build_detector", "check_model_out", "choose_method_for", "fit"]
+__all__ = [
+    "AUTO",
+    "blame_settings",
+    "build_detector",
+    "build_first_detector",
+    "check_model_out",
+    "choose_method_for",
+    "fit",
+]
 
 _THRESHOLD = "Threshold (one of these)"  # where the help shows them
 AUTO = "auto"  # what --method says where the data shall decide
@@ -129,7 +137,7 @@ def fit(
     check_model_out(out, [data, *([columns["labels_csv"]] if columns["labels_csv"] else [])])
     typed: dict[str, Any] = {"seed": seed, "device": device, "members": members, "contamination": contamination}
     with failures.join_processes():
-        detector = build_detector("esad" if method == AUTO else method, settings, **typed)
+        detector = build_first_detector(method, settings, **typed)
         with output.stages(shown=not quiet) as on_progress:
             training = TrainingData.from_file(
                 data,
@@ -205,6 +213,15 @@ def choose_method_for(training: "TrainingData", settings: Sequence[str], *, sear
     names = [_parse_setting(text)[0] for text in settings]
     choice = choose_method(training.kind, training.label_counts(), parameters=names)
     return choice.method, choice.reason
+
+
+def build_first_detector(method: str, settings: Sequence[str] | None, **typed: Any) -> "Detector":
+    """A detector with these settings, before the data is read, to refuse wrong ones; "auto" may take another later."""
+    if method == AUTO:
+        names = {_parse_setting(text)[0] for text in settings or ()}
+        possible = (name for name in ("esad", "committee") if names <= registry.method(name)().get_params().keys())
+        method = next(possible, "esad")
+    return build_detector(method, settings, **typed)
 
 
 def build_detector(

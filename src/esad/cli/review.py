@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from esad.cli import options, output
-from esad.cli.fit import AUTO, blame_settings, build_detector, check_model_out, choose_method_for
+from esad.cli.fit import (
+    AUTO,
+    blame_settings,
+    build_detector,
+    build_first_detector,
+    check_model_out,
+    choose_method_for,
+)
 from esad.cli.options import command, option
 from esad.errors import DataFileError, InputError
 
@@ -190,7 +197,7 @@ def _fit_first(
     from esad.detectors.training import TrainingData
     from esad.train.callbacks import GracefulStop
 
-    detector = build_detector("esad" if method == AUTO else method, settings, **typed)
+    detector = build_first_detector(method, settings, **typed)
     with GracefulStop() as stop:
         training = TrainingData.from_file(data, on_remark=output.remark, **read_as)
         if method == AUTO:
