@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 from sklearn.ensemble import IsolationForest
 from sklearn.metrics import average_precision_score, roc_auc_score
 from sklearn.pipeline import make_pipeline
@@ -69,30 +70,41 @@ def test_intervals_hold_the_estimate_and_grow_with_the_level(problem):
         assert estimate < narrow.intervals[name][1] < wide.intervals[name][1] <= 1
 
 
-def test_intervals_cover_the_true_auc_about_as_often_as_they_say():
+@pytest.mark.parametrize(("n_anomaly", "shift"), [(4, 1.0), (4, 3.0), (60, 1.0)])
+def test_intervals_cover_the_true_auc_about_as_often_as_they_say_with_few_anomalies_too(n_anomaly, shift):
     rng = np.random.default_rng(1)
-    truth = np.arange(200) < 60
-    true_auc = 0.7602499389065233  # of N(1, 1) against N(0, 1)
+    truth = np.arange(200) < n_anomaly
+    true_auc = norm.cdf(shift / 2**0.5)
     covered = []
-    for seed in range(200):
-        low, high = evaluate(
-            rng.normal(size=200) + truth, truth, n_bootstrap=300, level=0.9, random_state=seed
-        ).intervals["auc"]
+    for _ in range(300):
+        low, high = evaluate(rng.normal(size=200) + shift * truth, truth, level=0.9).intervals["auc"]
         covered.append(low <= true_auc <= high)
-    assert 0.83 < np.mean(covered) < 0.96
+    assert np.mean(covered) > 0.86
 
 
-def test_perfect_scores_have_an_interval_of_one_point():
-    found = evaluate([0, 0.1, 0.2, 1, 2], [0, 0, 0, 1, 1])
-    assert found.intervals == {"auc": (1.0, 1.0), "average_precision": (1.0, 1.0)}
+def test_the_ends_of_an_interval_solve_its_equation():
+    scores, truth = np.arange(12.0), np.isin(np.arange(12), [5, 9, 11])
+    found = evaluate(scores, truth)
+    m, n, z = 3, 9, norm.ppf(0.975)
+    for a in found.intervals["auc"]:
+        variance = a * (1 - a) / (m * n) * (1 + ((m + n) / 2 - 1) * ((1 - a) / (2 - a) + a / (1 + a)))
+        assert abs(found.auc - a) == pytest.approx(z * variance**0.5)
+    share, reach = found.average_precision, z / (m * found.average_precision * (1 - found.average_precision)) ** 0.5
+    odds = share / (1 - share) * np.exp([-reach, reach])
+    assert found.intervals["average_precision"] == pytest.approx(tuple(odds / (1 + odds)))
 
 
-def test_the_same_seed_gives_the_same_intervals(problem):
-    assert evaluate(*problem, random_state=5) == evaluate(*problem, random_state=5)
-    assert evaluate(*problem, random_state=5).intervals != evaluate(*problem, random_state=6).intervals
+@pytest.mark.parametrize(("scores", "best"), [([0, 0.1, 0.2, 1, 2], 1.0), ([5, 4, 3, 1, 2], 0.0)])
+def test_few_rows_never_are_certain(scores, best):
+    found = evaluate(scores, [0, 0, 0, 1, 1])
+    assert found.auc == best
+    for name, estimate in (("auc", found.auc), ("average_precision", found.average_precision)):
+        low, high = found.intervals[name]
+        assert low <= estimate <= high
+        assert high - low > 0.3
 
 
-def test_bootstrap_can_be_left_out(problem):
+def test_intervals_can_be_left_out(problem):
     assert evaluate(*problem, n_bootstrap=0).intervals == {}
 
 

@@ -24,7 +24,7 @@ def evaluate(
     anomaly_value: options.AnomalyValue = None,
     labels_csv: options.LabelsCsv = None,
     k: list[int] | None = option(None, "--k K", "Precision among the K worst; may be repeated. [10, 50, 100]", min=1),
-    resamples: int = option(1000, "--resamples N", "Bootstrap resamples behind the intervals.", min=0),
+    resamples: int = option(1000, "--resamples N", "0 for no intervals; they need no resamples any more.", min=0),
     seed: options.Seed = 0,
     *,
     reading: options.ReadingOptions,

@@ -196,7 +196,7 @@ def _describe_truth(found: Findings) -> list[Element]:
         key, words = display.figure_name
         low, high = result.intervals[key]
         caption = f"{words[0].upper()}{words[1:]} {getattr(result, key):.3f}, "
-        caption += f"{_percent(result.level)} of the resamples lie between {low:.3f} and {high:.3f}."
+        caption += f"between {low:.3f} and {high:.3f} with {_percent(result.level)} confidence."
         axes = SvgAxes(caption, height=360)
         display(curve(found.scores, found.truth), result).plot(axes)
         drawn.append(axes.to_element(caption))

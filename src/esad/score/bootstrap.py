@@ -1,22 +1,21 @@
-"""Resampled AUC, average precision and curves, quick enough for a million rows.
+"""ROC and precision-recall curves with the bands of their resamples, quick enough for a million rows.
 
-They all depend only on how anomalies and normal rows alternate along the ranking, so the rows are
+They depend only on how anomalies and normal rows alternate along the ranking, so the rows are
 first folded into cells: one per distinct score that an anomaly has, and one for each stretch of normal rows between
 them. A resample of all rows, anomalies and normal rows apart, then is one multinomial draw per class over the cells:
 the exact bootstrap, at a price that depends on the number of anomalies only.
 
-Beyond `MAX_CELLS` cells, neighbours are merged and count as ties. Then the values move a little, equally for all
-resamples, which is why this module gives differences from the value on the same cells without resampling.
+Beyond `MAX_CELLS` cells, neighbours are merged and count as ties.
 """
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["MAX_CELLS", "Curve", "Differences", "count_by_cell", "draw_differences", "precision_recall", "roc"]
+__all__ = ["MAX_CELLS", "Curve", "count_by_cell", "precision_recall", "roc"]
 
 MAX_CELLS: Final = 4096
 GRID: Final = np.linspace(0.0, 1.0, 101)  # of curves
@@ -24,32 +23,6 @@ _BLOCK: Final = 64  # resamples drawn together: 2 x 64 x 4096 counts fit into ca
 
 Counts = NDArray[np.int64]
 Values = NDArray[np.float64]
-
-
-class Differences(NamedTuple):
-    """The value of each resample less the value on all rows, shape (n_bootstrap,) each."""
-
-    auc: Values
-    average_precision: Values
-
-
-def draw_differences(
-    scores: Values, is_anomaly: NDArray[np.bool_], *, n_bootstrap: int, rng: np.random.Generator
-) -> Differences:
-    """Differences of resamples of the rows, anomalies and normal rows drawn apart and as many of each as there are.
-
-    Examples
-    --------
-    >>> scores, is_anomaly = np.arange(8.0), np.array([0, 0, 0, 1, 0, 0, 1, 1], dtype=bool)
-    >>> found = draw_differences(scores, is_anomaly, n_bootstrap=200, rng=np.random.default_rng(0))
-    >>> found.auc.shape, bool(abs(found.auc.mean()) < 0.05)
-    ((200,), True)
-    """
-    n_anomalies, n_normals = count_by_cell(scores, is_anomaly)
-    centre = _measure_resamples(n_anomalies[None], n_normals[None])
-    drawn = [_measure_resamples(a, b) for a, b in _draw_resamples(n_anomalies, n_normals, n_bootstrap, rng)]
-    auc, average_precision = (np.concatenate(values) for values in zip(*drawn, strict=True))
-    return Differences(auc - centre[0], average_precision - centre[1])
 
 
 def count_by_cell(scores: Values, is_anomaly: NDArray[np.bool_]) -> tuple[Counts, Counts]:
@@ -82,22 +55,6 @@ def _draw_counts(counts: Counts, size: int, rng: np.random.Generator) -> Counts:
     filled = np.flatnonzero(counts)
     drawn[:, filled] = rng.multinomial(counts.sum(), counts[filled] / counts.sum(), size=size)
     return drawn
-
-
-def _measure_resamples(n_anomalies: Counts, n_normals: Counts) -> tuple[Values, Values]:
-    """Give AUC and average precision of each resample from counts of shape (resamples, cells)."""
-    anomalies_so_far = n_anomalies.cumsum(axis=1)
-    normals_so_far = n_normals.cumsum(axis=1)
-    n_anomaly, n_normal = anomalies_so_far[:, -1], normals_so_far[:, -1]
-    # a pair is in order when the normal row comes later; ties count half
-    normals_later = n_normal[:, None] - normals_so_far + 0.5 * n_normals
-    auc = (n_anomalies * normals_later).sum(axis=1) / (n_anomaly * n_normal)
-    precision = anomalies_so_far / np.maximum(anomalies_so_far + normals_so_far, 1)
-    average_precision = (n_anomalies * precision).sum(axis=1) / n_anomaly
-    return auc, average_precision
-
-
-# ---------------------------------------------------------------------- curves
 
 
 @dataclass(frozen=True, eq=False)

@@ -185,7 +185,7 @@ class PrecisionRecallDisplay(_CurveDisplay):
     --------
     >>> display = PrecisionRecallDisplay.from_predictions([0.1, 0.2, 0.3, 0.4], [0, 0, 1, 1])
     >>> display.caption
-    'average precision 1.000 (1.000 to 1.000)'
+    'average precision 1.000 (0.109 to 1.000)'
     """
 
     measure = staticmethod(precision_recall)
@@ -199,7 +199,7 @@ class RocCurveDisplay(_CurveDisplay):
     Examples
     --------
     >>> RocCurveDisplay.from_predictions([0.1, 0.2, 0.3, 0.4], [0, 0, 1, 1]).caption
-    'AUC 1.000 (1.000 to 1.000)'
+    'AUC 1.000 (0.386 to 1.000)'
     """
 
     measure = staticmethod(roc)

