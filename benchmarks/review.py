@@ -44,9 +44,7 @@ def measure(table: str, seed: int) -> dict[str, object]:
         scores = detector.anomaly_score(drawn.X)
         where = find_border(scores, y, threshold=detector.threshold_, n=BATCH)
         queue = Queue(scores, border=where, rows_of=rows.__getitem__)
-        for row in np.flatnonzero(y):
-            queue.close(int(row))
-        for one in queue.take("oracle", N_EACH, is_open=lambda row: y[row] == 0):
+        for one in queue.take("oracle", N_EACH, is_open=y == 0):
             y[one.row] = -1 if drawn.truth[one.row] else 1
         judged = {}
         for name, warm in (("cold", False), ("warm", True)):
