@@ -63,7 +63,7 @@ def test_every_form_gives_the_scores_of_esad_score(request, send, tmp_path, name
             assert "p_value" not in found["rows"][0]
         assert found["threshold"] == esad.load(model).threshold_
         assert found["n_flagged"] == sum(row["anomaly"] == "true" for row in expected)
-        assert found["model"]["method"] == ("esad" if name == "parts" else "iforest")
+        assert found["model"]["method"] == ("committee" if name == "parts" else "iforest")
 
 
 CELLS = st.none() | st.floats(allow_nan=False, width=64) | st.integers(-(10**30), 10**30)

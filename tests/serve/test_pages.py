@@ -30,7 +30,7 @@ def test_pages_and_what_they_need_are_there_and_say_nothing_of_the_model(asking,
 def test_the_model_is_described_with_an_ordinary_row_that_can_be_sent_back(asking, parts):
     ask = asking(parts)
     model = ask("GET", "/model").json()
-    assert model["model"]["method"] == "esad"
+    assert model["model"]["method"] == "committee"
     assert model["labels"]["unlabelled"] == 140
     assert "held out of the training" in model["calibration"]
     row = {column["name"]: column["typical"] for column in model["columns"]}
