@@ -14,10 +14,10 @@ from sklearn.base import clone
 from esad import labels
 from esad.datasets.scenario import Scenario
 from esad.detectors.base import Detector, Scores
-from esad.detectors.committee import CommitteeDetector
 from esad.detectors.deep import DeepDetector
 from esad.detectors.stacked import can_stack, fit_stack
 from esad.labels import Labels
+from esad.methods.committee import Committee
 from esad.preprocess.inputs import read_rows
 from esad.table.table import Table, take_rows
 from esad.train.callbacks import Callback
@@ -90,7 +90,7 @@ def _leading_judge(detector: Detector, parts: Sequence[Fold]) -> Detector:
     Many trainings of a whole committee, one after the other, take minutes. Trees alone take seconds, and networks alone
     train side by side.
     """
-    if not isinstance(detector, CommitteeDetector) or not hasattr(detector, "weights_"):
+    if not isinstance(detector, Committee) or not hasattr(detector, "weights_"):
         return detector
     if any(labels.ANOMALY not in part.y for part in parts):
         return detector

@@ -24,18 +24,27 @@ the slope of its scale, so that they add up. docs/decisions/0026-committee.md ha
 
 from __future__ import annotations
 
+import copy
 import logging
-from collections.abc import Mapping
-from typing import Any, ClassVar, Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Final, Self
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor, nn
 
 from esad import labels, registry
 from esad.core.arguments import with_parameters
 from esad.core.random import seed_from
-from esad.detectors.base import Detector, Scores
-from esad.detectors.committee import CommitteeDetector
+from esad.detectors.base import Detector, Scores, State, TrainingScores
+from esad.detectors.deep import DeepDetector
+from esad.detectors.streaming import Portion
+from esad.errors import ModelFileError
+from esad.explain.attribution import Attribution
+from esad.preprocess.inputs import Rows
+from esad.score.surprisal import Surprisal, SurprisalModule
+from esad.train.callbacks import Callback
 
 __all__ = ["Committee"]
 
@@ -46,10 +55,11 @@ PRIOR: Final = 1.1  # log odds of the trees where no evidence is at hand: a quar
 MAX_COLUMNS: Final = 4  # for each known anomaly: beyond, trees are trusted less
 TRUST: Final = 0.5  # log odds for each standard error by which one judge is ahead
 MIN_EVIDENCE: Final = 5  # known anomalies that neither has seen
+_SCALE = "scale."  # what the names of a scale's arrays begin with in a model file
 
 
 @with_parameters
-class Committee(CommitteeDetector):
+class Committee(Detector):
     """ESAD and bagged trees judging together; on tables with a few known anomalies the best ranking we know.
 
     Without a labelled anomaly, and for pictures, ESAD judges alone: score, terms and reasons are those of ESAD.
@@ -74,6 +84,8 @@ class Committee(CommitteeDetector):
         "bagged_trees" and "esad", fitted; or "esad" alone.
     weights_ : dict of str to float
         Their say; the sum is 1.
+    scales_ : dict of str to Surprisal
+        What puts their scores on one scale; empty where ESAD judges alone.
     why_ : str
         Who judges with which weight, and on what evidence.
 
@@ -91,6 +103,8 @@ class Committee(CommitteeDetector):
     """
 
     summary: ClassVar[str] = "ESAD and bagged trees together, weighed by known anomalies that neither had seen"
+    can_stream: ClassVar[bool] = True
+    can_export: ClassVar[bool] = True
 
     n_members: int | str = "auto"
     hidden: Any = "auto"
@@ -103,19 +117,78 @@ class Committee(CommitteeDetector):
     random_state: int | np.random.RandomState | None = None
     verbose: int = 0
 
-    def _judges(self, y: NDArray[np.int8] | None) -> dict[str, Detector]:
-        seed = seed_from(self.random_state)
-        judges: dict[str, Detector] = {}
+    # ------------------------------------------------------------------ fit
+
+    def _judges(self) -> dict[str, Detector]:
+        """All judges that there can be; the trees first, for they may refuse the rows."""
+        seed, judges = seed_from(self.random_state), dict[str, Detector]()
         for name in (TREES, NETWORKS):
             method = registry.method(name)
             known = method().get_params()
             own = {key: value for key, value in self.get_params().items() if key in known}
             judges[name] = method(**own | {"random_state": seed})
-        if y is not None and (self.inputs_.kind == "images" or not (y == labels.ANOMALY).any()):
-            del judges[TREES]
+        return judges
+
+    def n_leaving_out(self, kind: str) -> int:
+        """As many as the judge with most members has."""
+        return max(judge.n_leaving_out(kind) for judge in self._judges().values())
+
+    def check_stream(self) -> None:
+        """Refuse what a judge cannot do with a stream."""
+        super().check_stream()
+        for judge in self._judges().values():
+            judge.check_stream()
+
+    def _fit_rows(self, rows: Rows, y: NDArray[np.int8], callbacks: Sequence[Callback]) -> TrainingScores:
+        self._appoint(y)
+        esad = self.judges_[NETWORKS]
+        assert isinstance(esad, DeepDetector)
+        esad.holds_out_anomalies = len(self.judges_) > 1
+        return self._confer(y, lambda judge: judge._fit_rows(rows, y, callbacks))
+
+    def _fit_portion(self, portion: Portion, callbacks: Sequence[Callback]) -> TrainingScores:
+        self._appoint(portion.y)
+        return self._confer(portion.scored_y, lambda judge: judge._fit_portion(portion, callbacks))
+
+    def _appoint(self, y: NDArray[np.int8]) -> None:
+        """Choose the judges for rows with such labels, and tell them what is known of the rows."""
+        self.judges_ = self._judges()
+        if self.inputs_.kind == "images" or not (y == labels.ANOMALY).any():
+            del self.judges_[TREES]
             cannot = "see pictures" if self.inputs_.kind == "images" else "learn without a labelled anomaly"
             self._say(f"ESAD judges alone: trees cannot {cannot}")
-        return judges
+        for judge in self.judges_.values():
+            self._inform(judge)
+
+    def _inform(self, judge: Detector) -> None:
+        judge.inputs_, judge.label_counts_, judge.fingerprint_ = self.inputs_, self.label_counts_, self.fingerprint_
+        judge.notes_, judge.calibration_, judge.profile_, judge.applied_ = {}, None, None, None
+        judge._describe_features()
+
+    def _confer(self, y: NDArray[np.int8], fit: Callable[[Detector], TrainingScores]) -> TrainingScores:
+        """Fit the judges, learn scales and weights from rows that they have not seen, and score the training rows."""
+        found = {}
+        for name, judge in self.judges_.items():
+            found[name] = fit(judge)
+            judge._decide(found[name], y, None)
+        self.scales_ = {}
+        if len(found) == 1:
+            self.weights_ = {NETWORKS: 1.0}
+            return found[NETWORKS]
+        for name, own in found.items():
+            known = np.isfinite(own.held_out)
+            unlabelled = known & (y == labels.UNLABELLED)
+            self.scales_[name] = Surprisal.of(own.held_out[unlabelled if unlabelled.any() else known])
+        each = {name: self.scales_[name](own.held_out) for name, own in found.items()}
+        unseen = np.logical_and.reduce([own.is_unseen() for own in found.values()])
+        is_anomaly = y == labels.ANOMALY
+        evidence = {name: own[unseen & is_anomaly] for name, own in each.items()}
+        self.weights_ = self._weigh(evidence, n_anomalies=int(is_anomaly.sum()), n_columns=self.inputs_.shape[0])
+        held_out = np.sum([self.weights_[name] * own for name, own in each.items()], axis=0)
+        numbers = [own.unseen_by for own in found.values() if own.unseen_by is not None]
+        unseen_by = np.where(unseen, np.maximum.reduce(numbers), -1) if numbers else None  # a single member is number 0
+        members = {name: own.total[None] if own.by_member is None else own.by_member for name, own in found.items()}
+        return TrainingScores(_mean_total(self._on_one_scale(members).values()), held_out, unseen_by, unseen)
 
     def _weigh(self, unseen: Mapping[str, Scores], *, n_anomalies: int, n_columns: int) -> dict[str, float]:
         """Eqs. (3) to (5)."""
@@ -133,3 +206,122 @@ class Committee(CommitteeDetector):
     def _say(self, why: str) -> None:
         self.why_ = why
         logger.info(why)
+
+    # ------------------------------------------------------------------ score
+
+    def _by_member(self, rows: Rows) -> dict[str, Scores]:
+        """The terms by the members of each judge, (members, n) each."""
+        return self._on_one_scale({name: judge._member_scores(rows) for name, judge in self.judges_.items()})
+
+    def _on_one_scale(self, members: Mapping[str, Scores]) -> dict[str, Scores]:
+        """What the scores of the judges' members, (members, n) each, add to the score."""
+        return {name: self.weights_[name] * self.scales_[name](own) for name, own in members.items()}
+
+    def _contributions(self, rows: Rows) -> dict[str, Scores]:
+        if not self.scales_:
+            return self.judges_[NETWORKS]._contributions(rows)
+        return {name: own.mean(axis=0) for name, own in self._by_member(rows).items()}
+
+    def _score_members(self, rows: Rows) -> tuple[Scores, Scores]:
+        if not self.scales_:
+            return self.judges_[NETWORKS]._score_members(rows)
+        by_member = list(self._by_member(rows).values())  # a judge without members counts for each
+        return _mean_total(by_member), np.asarray(sum(by_member))
+
+    # ------------------------------------------------------------------ explain
+
+    def _expected(self, rows: Rows) -> Rows:
+        return self.judges_[NETWORKS]._expected(rows)
+
+    def _attribute(self, rows: Rows, expected: Rows) -> Attribution:
+        """The judges' own shares, each times the slope of its scale between the base and the score."""
+        if not self.scales_:
+            return self.judges_[NETWORKS]._attribute(rows, expected)
+        terms, shares, base = self._contributions(rows), {}, {}
+        for name, judge in self.judges_.items():
+            own = judge._attribute(rows, expected)
+            whole, start = np.sum(list(own.shares.values()), axis=0), np.sum(list(own.base.values()), axis=0)
+            slope = self.weights_[name] * self.scales_[name].secant(start + whole.sum(axis=1), start)
+            shares[name] = whole * slope[:, None]
+            base[name] = terms[name] - shares[name].sum(axis=1)
+        return Attribution(shares, base)
+
+    # ------------------------------------------------------------------ export
+
+    def _terms_module(self) -> nn.Module:
+        if not self.scales_:
+            return self.judges_[NETWORKS]._terms_module()
+        modules = {name: judge._terms_module() for name, judge in self.judges_.items()}
+        return _CommitteeTerms(modules, self.scales_, self.weights_)
+
+    def _on_cpu(self) -> Self:
+        here = copy.copy(self)
+        here.judges_ = {name: judge._on_cpu() for name, judge in self.judges_.items()}
+        return here
+
+    # ------------------------------------------------------------------ state
+
+    def _state(self) -> State:
+        arrays: dict[str, NDArray[Any]] = {}
+        plain: dict[str, Any] = {}
+        for name, judge in self.judges_.items():
+            own, described = judge._state()
+            arrays |= {f"{name}.{key}": value for key, value in own.items()}
+            plain[name] = {"weight": self.weights_[name], "threshold": judge.threshold_, "model": described}
+        for name, scale in self.scales_.items():
+            arrays |= {f"{name}.{_SCALE}{key}": value for key, value in scale.state().items()}
+        return arrays, {"judges": plain, "why": self.why_}
+
+    def _restore(self, arrays: dict[str, NDArray[Any]], plain: Any) -> None:
+        possible = self._judges()
+        described, self.why_ = plain["judges"], plain["why"]
+        if not isinstance(self.why_, str):
+            raise ModelFileError("what it says of its judges is damaged")
+        self.judges_, self.weights_, self.scales_ = {}, {}, {}
+        for name, judge in possible.items():
+            if name not in described:
+                continue
+            own = described[name]
+            numbers = [own["weight"], own["threshold"]]
+            if not all(isinstance(number, int | float) and np.isfinite(number) for number in numbers):
+                raise ModelFileError(f"what it says of its judge {name!r} is damaged")
+            mine = {key.removeprefix(f"{name}."): value for key, value in arrays.items() if key.startswith(f"{name}.")}
+            scale = {key.removeprefix(_SCALE): mine.pop(key) for key in list(mine) if key.startswith(_SCALE)}
+            self._inform(judge)
+            judge.offset_ = -float(own["threshold"])
+            judge._restore(mine, own["model"])
+            self.judges_[name], self.weights_[name] = judge, float(own["weight"])
+            if scale:
+                self.scales_[name] = Surprisal.from_state(scale)
+        of_judges = sum(key.partition(".")[0] in self.judges_ for key in arrays)
+        if NETWORKS not in self.judges_ or self.judges_.keys() != described.keys() or of_judges != len(arrays):
+            raise ModelFileError("its judges are not those of a committee")
+        if len(self.scales_) != (len(self.judges_) if len(self.judges_) > 1 else 0):
+            raise ModelFileError("its judges lack a common scale")
+
+
+def _mean_total(terms: Iterable[Scores]) -> Scores:
+    """The sum of terms, each the mean of its members, (members, n)."""
+    total: Scores = np.sum([own.mean(axis=0) for own in terms], axis=0, dtype=np.float64)
+    return total
+
+
+class _CommitteeTerms(nn.Module):
+    """Rows -> what each judge adds to the score, by member, (members, n) of float64."""
+
+    def __init__(
+        self, judges: Mapping[str, nn.Module], scales: Mapping[str, Surprisal], weights: Mapping[str, float]
+    ) -> None:
+        super().__init__()
+        self.judges = nn.ModuleDict(judges)
+        self.scales = nn.ModuleDict({name: SurprisalModule(scale) for name, scale in scales.items()})
+        self.weights = dict(weights)
+
+    def forward(self, rows: Tensor) -> dict[str, Tensor]:
+        """The terms by name."""
+        terms = {}
+        for name, judge in self.judges.items():
+            score = torch.stack(list(judge(rows).values())).sum(0).double()
+            terms[name] = torch.tensor(self.weights[name], dtype=torch.float64) * self.scales[name](score)
+        n_members = max(len(term) for term in terms.values())
+        return {name: term.expand(n_members, -1) for name, term in terms.items()}
