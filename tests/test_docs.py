@@ -161,6 +161,13 @@ def test_every_method_is_in_the_readme(name):
     assert registry.method_classes()[name] in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
+def load_tool(name: str) -> Any:
+    specification = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
+    tool = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(tool)
+    return tool
+
+
 @pytest.mark.parametrize(
     ("name", "pages"),
     [
@@ -169,12 +176,16 @@ def test_every_method_is_in_the_readme(name):
     ],
 )
 def test_the_tables_of_numbers_are_what_the_registry_and_the_stored_runs_say(name, pages):
-    specification = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
-    tool = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(tool)
+    tool = load_tool(name)
     for page in pages:
         text = (ROOT / page).read_text(encoding="utf-8")
         assert text == tool.render(text), f"Run: python tools/{name}.py"
+
+
+def test_the_page_of_the_architecture_has_the_layers_and_modules_of_today_and_drawings_of_the_walks():
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    assert text == load_tool("walk").render(text, {}), "Run: python tools/walk.py --docs"
+    assert min(map(int, re.findall(r"^(\d+) modules\.$", text, re.MULTILINE))) > 20
 
 
 def test_the_results_are_what_the_stored_runs_say(tmp_path):

@@ -29,6 +29,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "architecture.md"
 SOURCE = str(ROOT / "src" / "esad") + os.sep
+sys.path.insert(0, str(ROOT / "src"))  # the code beside this tool, whatever else is installed
 PYTHON_WALK = """\
 import numpy as np
 from esad import ESAD
