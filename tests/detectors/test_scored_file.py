@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from esad import IsolationForest, TrainingData, score_file
@@ -11,6 +12,7 @@ from esad.detectors.model_file import load
 from esad.detectors.opening import Block, Source
 from esad.detectors.scored_file import AlarmRule, Worst, score_source
 from esad.errors import DataFileError, InputError, OutputError
+from esad.io.files import read_table
 from esad.report.explained import explain_file
 
 
@@ -147,3 +149,26 @@ def test_ids_that_do_not_tell_rows_apart_keep_the_row_number(tmp_path, ids):
     rows = TrainingData.for_model(file, detector, id_column="name")
     advise_on_labels(detector, rows, n=1, quick=True).write_csv(tmp_path / "next.csv")
     assert ("row" in pd.read_csv(tmp_path / "next.csv").columns) == is_numbered
+
+
+@pytest.mark.parametrize(
+    "type_", [pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())], ids=str
+)
+def test_text_of_any_type_names_rows_and_goes_along_with_its_commas(tmp_path, type_):
+    texts = pa.array([f"x, {number}" for number in range(60)])
+    texts = texts.dictionary_encode() if pa.types.is_dictionary(type_) else texts.cast(type_)
+    sizes = np.random.default_rng(0).normal(size=60)
+    pq.write_table(pa.table({"size": sizes, "name": texts}), tmp_path / "rows.parquet")
+    data = TrainingData.from_file(tmp_path / "rows.parquet", id_column="name")
+    forest = data.fit(IsolationForest(random_state=0, contamination=0.01))
+    for with_data in (False, True):
+        found = score_file(forest, tmp_path / "rows.parquet", tmp_path / "scores.csv", top=60, with_data=with_data)
+        assert not found.row_numbers and sorted(found.worst.ids) == sorted(texts.to_pylist())
+        assert read_table(tmp_path / "scores.csv")["name"].to_pylist() == texts.to_pylist()
+
+
+def test_a_blank_id_of_any_type_of_text_has_rows_numbered(tmp_path):
+    names = pa.array([*(f"n{number}" for number in range(30)), " "], pa.large_string())
+    pq.write_table(pa.table({"size": np.arange(31.0), "name": names}), tmp_path / "rows.parquet")
+    forest = IsolationForest(random_state=0).fit(pa.table({"size": np.arange(31.0)}))
+    assert score_file(forest, tmp_path / "rows.parquet", id_column="name", top=1).row_numbers

@@ -22,6 +22,7 @@ from esad.io.files import TableFiles, find_tables
 from esad.io.notes import Notes, check_column
 from esad.io.picture_folder import Broken, open_folder
 from esad.io.pictures import is_picture
+from esad.table.columns import read_arrow
 
 __all__ = ["Block", "Source", "check_unknown", "join_truth", "open_source", "plain_id"]
 
@@ -290,8 +291,9 @@ def _are_distinct(data: TableFiles, name: str) -> bool:
     if not parts:
         return True
     ids = pa.concat_tables(parts, promote_options="permissive")[name]
-    is_blank = pa.types.is_string(ids.type) and pc.any(pc.equal(pc.utf8_trim_whitespace(ids), "")).as_py()
-    return not is_blank and pc.count_distinct(ids).as_py() == len(ids)
+    values = read_arrow(ids, name)
+    n_different = len(values.encoded.texts) if values.kind == "category" else pc.count_distinct(ids).as_py()
+    return bool(n_different == len(ids))
 
 
 def join_truth(parts: Iterable[Any]) -> NDArray[np.object_] | None:

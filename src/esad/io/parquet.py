@@ -4,6 +4,7 @@ import contextlib
 import re
 from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,6 +17,8 @@ __all__ = ["Layout", "batches", "read"]
 
 _DAMAGE = (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError)  # all seen on files with flipped bytes
 _PANDAS_INDEX = re.compile(r"__index_level_\d+__")
+
+Rows = TypeVar("Rows", pa.Table, pa.RecordBatch)
 
 
 class Layout:
@@ -35,7 +38,7 @@ class Layout:
             self.group_rows = tuple(opened.metadata.row_group(group).num_rows for group in groups)
         self.names = tuple(name for name in schema.names if not _PANDAS_INDEX.fullmatch(name))
         check_names(file, self.names)
-        self.types = dict(zip(schema.names, schema.types, strict=True))
+        self.types = {field.name: _plain_type(field.type) for field in schema}
 
     @property
     def n_rows(self) -> int:
@@ -46,7 +49,7 @@ class Layout:
 def read(file: Path, names: Sequence[str]) -> pa.Table:
     """All rows."""
     with _open(file) as source:
-        return source.read(columns=list(names)).select(list(names)).replace_schema_metadata(None)
+        return _with_plain_types(source.read(columns=list(names)).select(list(names)))
 
 
 def batches(
@@ -56,7 +59,16 @@ def batches(
     groups = None if group is None else [group]
     with _open(file, source) as opened:
         for batch in opened.iter_batches(batch_size=n_rows, columns=list(names), row_groups=groups):
-            yield batch.select(list(names)).replace_schema_metadata(None)
+            yield _with_plain_types(batch.select(list(names)))
+
+
+def _plain_type(type_: pa.DataType) -> pa.DataType:
+    """The type that rows are read in: for views of text, which polars writes, hardly a kernel of arrow's is made."""
+    return pa.large_string() if pa.types.is_string_view(type_) else type_
+
+
+def _with_plain_types(rows: Rows) -> Rows:
+    return rows.cast(pa.schema([(field.name, _plain_type(field.type)) for field in rows.schema]))
 
 
 @contextlib.contextmanager
