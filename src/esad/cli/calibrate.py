@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 from esad.cli import options, output
-from esad.cli.fit import check_model_out
 from esad.cli.options import command, option
 
 __all__ = ["calibrate"]
@@ -42,7 +41,7 @@ def calibrate(
 
     detector = load(model)
     labels_csv = labels.pop("labels_csv")
-    check_model_out(out, [data, *([labels_csv] if labels_csv else [])])
+    output.check_model_out(out, [data, *([labels_csv] if labels_csv else [])])
     with output.stages(rows=True) as on_progress:
         n_rows, n_left_out = calibrate_on_file(
             detector,

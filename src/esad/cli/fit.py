@@ -1,12 +1,9 @@
 """`esad fit`: from a file or folder and a few labels to a model file, with checkpoints and a way back after Ctrl-C."""
 
-import json
 import os
-import re
 import shlex
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +11,10 @@ import typer
 
 from esad import registry
 from esad.cli import failures, options, output
+from esad.cli.method import MethodOptions
 from esad.cli.options import command, option
-from esad.errors import EsadError, InputError, OutputError
+from esad.core.arguments import is_auto
+from esad.errors import InputError
 
 if TYPE_CHECKING:
     from esad.advice.search import Search
@@ -25,22 +24,9 @@ if TYPE_CHECKING:
     from esad.score.threshold import Threshold
     from esad.table.table import Column
 
-__all__ = [
-    "AUTO",
-    "blame_settings",
-    "build_detector",
-    "build_first_detector",
-    "check_model_out",
-    "choose_method_for",
-    "fit",
-]
+__all__ = ["fit"]
 
 _THRESHOLD = "Threshold (one of these)"  # where the help shows them
-AUTO = "auto"  # what --method says where the data shall decide
-_OTHER_SUFFIXES = (
-    *(".csv", ".tsv", ".parquet", ".pq", ".gz", ".json", ".npz", ".xlsx", ".html", ".txt"),
-    *(".pkl", ".pickle", ".joblib", ".pt", ".pth", ".pt2", ".onnx", ".safetensors", ".h5", ".zip"),
-)
 
 
 @command(
@@ -55,6 +41,7 @@ def fit(
     data: options.Data,
     out: options.ModelOut,
     columns: options.ColumnOptions,
+    method: MethodOptions,
     resize: Any = option(
         "auto",
         "--resize SIZE",
@@ -63,17 +50,6 @@ def fit(
         options.DATA,
         parser=options.parse_size,
     ),
-    method: str = option(
-        AUTO,
-        "--method -m NAME",
-        "The method; see: esad methods. auto: the committee for tables, ESAD for pictures.",
-        options.TRAINING,
-        autocompletion=options.complete_method,
-    ),
-    members: options.Members = None,
-    seed: options.Seed = 0,
-    device: options.Device = "auto",
-    settings: options.Settings = None,
     search: bool = option(
         False,
         "--search",
@@ -134,10 +110,9 @@ def fit(
     from esad.detectors.training import TrainingData
     from esad.train.callbacks import GracefulStop
 
-    check_model_out(out, [data, *([columns["labels_csv"]] if columns["labels_csv"] else [])])
-    typed: dict[str, Any] = {"seed": seed, "device": device, "members": members, "contamination": contamination}
+    output.check_model_out(out, [data, *([columns["labels_csv"]] if columns["labels_csv"] else [])])
     with failures.join_processes():
-        detector = build_first_detector(method, settings, **typed)
+        first = method.make_first(contamination=contamination)
         with output.stages(shown=not quiet) as on_progress:
             training = TrainingData.from_file(
                 data,
@@ -146,21 +121,18 @@ def fit(
                 skip_broken=skip_broken,
                 resize=resize,
                 stream=stream,
-                detector=detector,
+                detector=first,
                 on_remark=output.remark,
                 on_progress=on_progress,
             )
-        reason = ""
-        if method == AUTO:
-            method, reason = choose_method_for(training, settings or (), search=search)
-            detector = build_detector(method, settings, **typed)
-        rule = _threshold_rule(contamination, false_alarm_rate, threshold_from_labels, settings or ())
+        detector, reason = method.make_for(training, contamination=contamination, search=search)
+        rule = _threshold_rule(detector, false_alarm_rate, threshold_from_labels)
         calibration: dict[str, Any] = {"calibration_ratio": calibration_ratio, "cross_calibration": cross_calibration}
         training.check_rule(rule, detector, **calibration)
         talks = not (quiet or as_json)
         if talks:
             if reason:
-                output.say(f"Method: {method}. {reason}")
+                output.say(f"Method: {registry.method_name(type(detector))}. {reason}")
             _show_reading(data, training)
         searched = _search(detector, training, shown=not quiet) if search else None
         if searched is not None:
@@ -171,7 +143,7 @@ def fit(
         started, results = time.perf_counter(), failures.Results([out])
         try:  # all that takes long is done before the model is saved: an interruption finds none, or a finished command
             with (
-                blame_settings(method, settings),
+                method.blame_settings(detector),
                 output.bar(shown=not quiet) as progress,
                 GracefulStop(checkpoint) as stop,
             ):
@@ -196,114 +168,21 @@ def fit(
     summary |= {"seconds": time.perf_counter() - started, "resumed_step": checkpoint.resumed_step}
     if as_json:
         found = {} if searched is None else {"search": searched.to_json()}
-        output.json_out({"model": str(out), "method": method, "data": training.to_json()} | found | summary)
+        made = {"model": str(out), "method": registry.method_name(type(detector)), "data": training.to_json()}
+        output.json_out(made | found | summary)
     elif talks:
         _show_summary(summary, out)
 
 
-# ---------------------------------------------------------------------- the detector
+# ---------------------------------------------------------------------- before the training
 
 
-def choose_method_for(training: "TrainingData", settings: Sequence[str], *, search: bool = False) -> tuple[str, str]:
-    """The method for these data, where --method is auto, and the reason."""
-    from esad.advice.choice import choose_method
-
-    if search:
-        return "esad", "The search is for a recipe of ESAD."
-    names = [_parse_setting(text)[0] for text in settings]
-    choice = choose_method(training.kind, training.label_counts(), parameters=names)
-    return choice.method, choice.reason
-
-
-def build_first_detector(method: str, settings: Sequence[str] | None, **typed: Any) -> "Detector":
-    """A detector with these settings, before the data is read, to refuse wrong ones; "auto" may take another later."""
-    if method == AUTO:
-        names = {_parse_setting(text)[0] for text in settings or ()}
-        possible = (name for name in ("esad", "committee") if names <= registry.method(name)().get_params().keys())
-        method = next(possible, "esad")
-    return build_detector(method, settings, **typed)
-
-
-def build_detector(
-    method: str,
-    settings: Sequence[str] | None,
-    *,
-    seed: int,
-    device: str,
-    members: int | None,
-    contamination: float | None = None,
-) -> "Detector":
-    """An unfitted detector; a parameter that the method does not have, or that has two values, is an error."""
-    typed = {
-        "random_state": ("--seed", seed or None),
-        "n_members": ("--members", members),
-        "contamination": ("--contamination", contamination),
-        "device": ("--device", None if device == "auto" else device),
-    }
-    given = {name: (f"{option} {value}", value) for name, (option, value) in typed.items() if value is not None}
-    for text in settings or ():
-        name, value = _parse_setting(text)
-        if name in given:
-            raise InputError(f"{given[name][0]} and --set {text} give {name!r} two values. Leave one of them out.")
-        given[name] = f"--set {text}", value
-    wanted = {"random_state": seed} | {name: value for name, (_, value) in given.items()}
-    detector_class: type[Detector] = registry.method(method, parameters=wanted)
-    if "device" in wanted:
-        from esad.train.runtime import resolve_device
-
-        resolve_device(str(wanted["device"]))
-    return detector_class(**wanted)
-
-
-def _parse_setting(text: str) -> tuple[str, Any]:
-    """NAME=VALUE, where the value is JSON (numbers, true, lists) or else a word."""
-    name, equals, value = text.partition("=")
-    if not equals or not name.strip():
-        raise InputError(f"--set must be NAME=VALUE, such as n_epochs=50. Got {text!r}.")
-    try:
-        return name.strip(), json.loads(value)
-    except ValueError:
-        return name.strip(), value.strip()
-
-
-@contextmanager
-def blame_settings(method: str, settings: Sequence[str] | None) -> Iterator[None]:
-    """Blame what was typed after --set for what a method cannot compute with, where it does not say so itself."""
-    try:
-        yield
-    except EsadError:
-        raise
-    except (TypeError, ValueError) as error:
-        if not settings:
-            raise
-        blamed = [text for text in settings if _is_named(*_parse_setting(text), str(error))] or settings
-        one_of = "one of " if len(blamed) > 1 else ""
-        raise InputError(
-            f"The method {method!r} cannot use {one_of}{', '.join(blamed)}: {str(error).rstrip('.')}."
-        ) from error
-
-
-def _is_named(name: str, value: Any, message: str) -> bool:
-    """Whether a message speaks of a parameter or of the value it was given."""
-    words = [name, "NoneType" if value is None else repr(value)]
-    return any(re.search(rf"(?<!\w){re.escape(word)}(?!\w)", message) for word in words)
-
-
-def _threshold_rule(
-    contamination: float | None, false_alarm_rate: float | None, from_labels: bool, settings: Sequence[str]
-) -> "Threshold | None":
+def _threshold_rule(detector: "Detector", false_alarm_rate: float | None, from_labels: bool) -> "Threshold | None":
     """The rule that the options say, None for the method's own."""
     from esad.score.threshold import Threshold
 
-    if contamination is not None and not 0 < contamination <= 0.5:
-        raise InputError(
-            f"--contamination must be a share above 0 and at most 0.5. Got {contamination:g}. For 5 % write 0.05."
-        )
-    by_setting = contamination is None and any(_parse_setting(text)[0] == "contamination" for text in settings)
-    if (contamination is not None) + (false_alarm_rate is not None) + from_labels + by_setting > 1:
+    if (not is_auto(detector.contamination)) + (false_alarm_rate is not None) + from_labels > 1:
         raise InputError("Give one of --contamination, --false-alarm-rate and --threshold-from-labels, not several.")
-    if contamination is not None:
-        return Threshold("contamination", contamination)
     if false_alarm_rate is not None:
         return Threshold("false_alarm", false_alarm_rate)
     return Threshold("labels") if from_labels else None
@@ -329,29 +208,11 @@ def _search(detector: "Detector", training: "TrainingData", *, shown: bool) -> "
 # ---------------------------------------------------------------------- files
 
 
-def check_model_out(out: Path, inputs: Sequence[Path]) -> None:
-    """Find out before the training whether the model can be written after it."""
-    from esad.core.atomic import check_writable
-    from esad.io.pictures import SUFFIXES as PICTURES
-
-    # a slip must not replace another file, nor a model pass for one
-    if out.suffix.lower() in (*_OTHER_SUFFIXES, *PICTURES):
-        raise OutputError(f"Cannot write the model to {str(out)!r}: that is no name for a model. Let it end in .esad.")
-    output.refuse_same_file(out, inputs)
-    check_writable(out)
-    check_writable(_checkpoint_path(out))
-
-
-def _checkpoint_path(out: Path) -> Path:
-    """Where the state of an unfinished training lies."""
-    return out.with_name(f"{out.name}.checkpoint")
-
-
 def _open_checkpoint(out: Path, *, every_seconds: float, resume: bool) -> "Checkpoint":
     """The checkpoint of this training; says what becomes of one that is there already."""
     from esad.persist.checkpoint import Checkpoint
 
-    path = _checkpoint_path(out)
+    path = output.checkpoint_path(out)
     resume = resume or int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0  # by the launcher, after a loss
     if resume and not path.exists():
         output.note(f"there is no checkpoint {str(path)!r} to resume from: training from the beginning.")

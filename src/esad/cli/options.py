@@ -229,16 +229,6 @@ Port = Annotated[int, shared_option("--port -p N", "Port; 0 takes a free one.", 
 # ---------------------------------------------------------------------- training
 
 ModelOut = Annotated[Path, shared_option("--out -o MODEL", "Model file to write; its name ends in .esad.")]
-Members = Annotated[int | None, shared_option("--members N", "Networks trained side by side.", TRAINING, min=1)]
-Settings = Annotated[
-    list[str] | None,
-    shared_option(
-        "--set NAME=VALUE",
-        "Any other parameter of the method, such as n_epochs=50; may be repeated. How to compute, of ESAD: "
-        "precision=bfloat16 (or float64), compiled=true, accumulate=4 (a batch in parts).",
-        TRAINING,
-    ),
-]
 SkipBroken = Annotated[
     bool, shared_option("--skip-broken", "Leave out pictures that cannot be read, and say which.", RUNNING)
 ]

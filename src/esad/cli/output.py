@@ -29,7 +29,9 @@ __all__ = [
     "TrainingBar",
     "answer",
     "bar",
+    "check_model_out",
     "check_out",
+    "checkpoint_path",
     "count_text",
     "fail",
     "hint",
@@ -92,6 +94,10 @@ _OPTIONS = {  # parameters of the library that are options here, some by another
     "n_labels": "--labels",
     "n_members": "--members",
 }
+_NO_MODELS = (  # a slip must not replace another file, nor a model pass for one
+    *(".csv", ".tsv", ".parquet", ".pq", ".gz", ".json", ".npz", ".xlsx", ".html", ".txt"),
+    *(".pkl", ".pickle", ".joblib", ".pt", ".pth", ".pt2", ".onnx", ".safetensors", ".h5", ".zip"),
+)
 
 
 class Interrupted(Exception):  # noqa: N818  not an error: the user asked for it
@@ -152,6 +158,23 @@ def check_out(out: Path, inputs: Iterable[Path], suffixes: Sequence[str], what: 
         raise OutputError(f"Cannot write {what} to {str(out)!r}: its name must end in {', '.join(suffixes)}.")
     refuse_same_file(out, inputs)
     check_writable(out)
+
+
+def check_model_out(out: Path, inputs: Sequence[Path]) -> None:
+    """The same for a model and the checkpoint of its training; any name will do that is not of another kind of file."""
+    from esad.core.atomic import check_writable
+    from esad.io.pictures import SUFFIXES as PICTURES
+
+    if out.suffix.lower() in (*_NO_MODELS, *PICTURES):
+        raise OutputError(f"Cannot write the model to {str(out)!r}: that is no name for a model. Let it end in .esad.")
+    refuse_same_file(out, inputs)
+    check_writable(out)
+    check_writable(checkpoint_path(out))
+
+
+def checkpoint_path(out: Path) -> Path:
+    """Where the state of an unfinished training lies."""
+    return out.with_name(f"{out.name}.checkpoint")
 
 
 def refuse_same_file(out: Path, inputs: Iterable[Path]) -> None:

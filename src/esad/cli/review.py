@@ -11,14 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from esad.cli import options, output
-from esad.cli.fit import (
-    AUTO,
-    blame_settings,
-    build_detector,
-    build_first_detector,
-    check_model_out,
-    choose_method_for,
-)
+from esad.cli.method import AskedMethod, MethodOptions
 from esad.cli.options import command, option
 from esad.errors import DataFileError, InputError
 
@@ -79,18 +72,8 @@ def review(
         _PAGE,
     ),
     skip_broken: options.SkipBroken = False,
-    method: str = option(
-        AUTO,
-        "--method -m NAME",
-        "The method; see: esad methods. auto: the committee for tables, ESAD for pictures.",
-        options.TRAINING,
-        autocompletion=options.complete_method,
-    ),
-    members: options.Members = None,
-    settings: options.Settings = None,
-    seed: options.Seed = 0,
-    device: options.Device = "auto",
     *,
+    method: MethodOptions,
     reading: options.ReadingOptions,
     as_json: options.Json = False,
 ) -> None:
@@ -115,9 +98,8 @@ def review(
     try:
         is_new = len(paths) == 1 and not model.exists()
         if is_new:
-            check_model_out(model, [data])
-            typed: dict[str, Any] = {"seed": seed, "device": device, "members": members}
-            _fit_first(method, settings, typed, data, model, roles | {"text": text} | reading.said())
+            output.check_model_out(model, [data])
+            _fit_first(method, data, model, roles | {"text": text} | reading.said())
         elif len(paths) == 1:
             output.note(f"going on with the model {str(model)!r}. To begin anew, name another one with --out.")
         session = ReviewSession.open(
@@ -185,25 +167,16 @@ def _reviewer_names(given: Sequence[str] | None) -> list[str]:
 # ---------------------------------------------------------------------- before the page
 
 
-def _fit_first(
-    method: str,
-    settings: Sequence[str] | None,
-    typed: dict[str, Any],
-    data: Path,
-    model: Path,
-    read_as: dict[str, Any],
-) -> None:
+def _fit_first(method: AskedMethod, data: Path, model: Path, read_as: dict[str, Any]) -> None:
     """A model of the labels there are, saved."""
     from esad.detectors.training import TrainingData
     from esad.train.callbacks import GracefulStop
 
-    detector = build_first_detector(method, settings, **typed)
+    method.make_first()
     with GracefulStop() as stop:
         training = TrainingData.from_file(data, on_remark=output.remark, **read_as)
-        if method == AUTO:
-            method, _ = choose_method_for(training, settings or ())
-            detector = build_detector(method, settings, **typed)
-        with blame_settings(method, settings), output.bar() as progress:
+        detector, _ = method.make_for(training)
+        with method.blame_settings(detector), output.bar() as progress:
             training.fit(detector, callbacks=[output.TrainingBar(progress, "training a first model"), stop])
         if detector.training_unseen_by_ is not None:
             detector.calibrate()  # p-values for nothing: each member left rows out anyway

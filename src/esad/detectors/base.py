@@ -376,7 +376,10 @@ class Detector(Decider, OutlierMixin, BaseEstimator):  # type: ignore[misc]  # s
         if is_auto(self.contamination):
             return Threshold("auto")
         if not isinstance(self.contamination, int | float | np.number) or not 0 < self.contamination <= 0.5:
-            raise InputError(f"`contamination` must be 'auto' or a share up to 0.5. Got {self.contamination!r}.")
+            raise InputError(
+                f"`contamination` must be 'auto' or a share above 0 and at most 0.5. Got {self.contamination!r}. "
+                "For 5 % write 0.05."
+            )
         return Threshold("contamination", self.contamination)
 
     def _check_needed(self, y: NDArray[np.int8]) -> None:
