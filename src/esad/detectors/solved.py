@@ -37,7 +37,8 @@ class SolvedDetector:
     solver: ClassVar[type[RowModel]]
 
     def _model(self) -> RowModel:
-        return self.solver(**{name: getattr(self, name) for name in inspect.signature(self.solver).parameters})
+        names = [name for name in inspect.signature(self.solver).parameters if hasattr(self, name)]
+        return self.solver(**{name: getattr(self, name) for name in names})
 
 
 @with_parameters

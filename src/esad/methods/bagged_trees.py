@@ -42,29 +42,21 @@ from esad.detectors.solved import ShallowDetector
 from esad.detectors.streaming import Portion
 from esad.explain.attribution import Attribution, sum_by_unit
 from esad.preprocess.inputs import Rows
-from esad.solvers.trees import BaggedTreesModel
+from esad.solvers.trees import BaggedTreesArguments, BaggedTreesModel
 from esad.train.callbacks import Callback
 
 __all__ = ["BaggedTrees"]
 
 
 @with_parameters
-class BaggedTrees(ShallowDetector):
+class BaggedTrees(BaggedTreesArguments, ShallowDetector):
     """Bags of extremely randomised trees that learn from known anomalies and unlabelled rows of a table.
 
     Quick, and hard to beat on tables with a handful of known anomalies; it cannot do without one.
 
     Parameters
     ----------
-    n_trees : int, default 320
-        Trees, each with a bag of its own.
-    unlabelled_ratio : float, default 4
-        Unlabelled rows of a bag for each of its anomalies.
-    min_unlabelled : int, default 32
-        At least so many unlabelled rows in a bag, where there are.
-    max_features : float, default 1
-        Share of the features that each cut is chosen among.
-    ... : those of `ShallowDetector`
+    ... : those of `BaggedTreesArguments` and `ShallowDetector`
 
     Examples
     --------
@@ -86,20 +78,9 @@ class BaggedTrees(ShallowDetector):
     labels_needed: ClassVar[tuple[str, ...]] = ("anomaly",)
     can_stream: ClassVar[bool] = True
 
+    solver = BaggedTreesModel
+
     model_: BaggedTreesModel = field(init=False)
-
-    n_trees: int = 320
-    unlabelled_ratio: float = 4.0
-    min_unlabelled: int = 32
-    max_features: float = 1.0
-
-    def _model(self) -> BaggedTreesModel:
-        return BaggedTreesModel(
-            n_trees=self.n_trees,
-            unlabelled_ratio=self.unlabelled_ratio,
-            min_unlabelled=self.min_unlabelled,
-            max_features=self.max_features,
-        )
 
     def n_leaving_out(self, kind: str) -> int:
         """None: every row has trees without it."""

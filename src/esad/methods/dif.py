@@ -28,7 +28,7 @@ from esad.errors import InputError
 from esad.networks.inception import LAYERS, MAX_SIDE, MIN_SIDE, WEIGHTS, InceptionResNetV2
 from esad.networks.pretrained import FEATURES, extract_features, fill_weights, fixed_arrays, hide_path, restore_fixed
 from esad.preprocess.inputs import Rows
-from esad.solvers.trees import ForestModel
+from esad.solvers.trees import ForestArguments, ForestModel
 from esad.train.callbacks import Callback
 from esad.train.runtime import resolve_device
 
@@ -41,7 +41,7 @@ BLOCK_PICTURES = 16  # at once through the network, which makes much of little
 
 
 @with_parameters
-class DIF(ShallowDetector):
+class DIF(ForestArguments, ShallowDetector):
     """Isolation Forest on fixed features of pictures.
 
     Parameters
@@ -53,12 +53,9 @@ class DIF(ShallowDetector):
         "conv2d_7b", another of the network's layers, or "concat" for all of them.
     side : int
         Pixels a side that pictures are resized to, 75 to 1,024. The published weights expect 299; less is quicker.
-    n_trees : int
-    n_samples : int
-        Pictures per tree, at most all there are.
     device : str
         Of the network: "auto", "cpu", "cuda", ...
-    ... : those of `ShallowDetector`
+    ... : those of `ForestArguments` and `ShallowDetector`
 
     Examples
     --------
@@ -78,8 +75,6 @@ class DIF(ShallowDetector):
     features: Any = parameter(default="imagenet", allowed=FEATURES)
     pooled: str = parameter(default="conv2d_7b", allowed=(*LAYERS, "concat"))
     side: int = parameter(default=299, allowed=_SIDE)
-    n_trees: int = 100
-    n_samples: int = 256
     device: str = "auto"
 
     def n_leaving_out(self, kind: str) -> int:

@@ -14,21 +14,18 @@ the trees.
 
 from esad.core.arguments import with_parameters
 from esad.detectors.solved import ShallowDetector
-from esad.solvers.trees import ForestModel
+from esad.solvers.trees import ForestArguments, ForestModel
 
 __all__ = ["IsolationForest"]
 
 
 @with_parameters
-class IsolationForest(ShallowDetector):
+class IsolationForest(ForestArguments, ShallowDetector):
     """Isolation Forest, the unsupervised yardstick; of pictures it sees the pixels in a row.
 
     Parameters
     ----------
-    n_trees : int, default 100
-    n_samples : int, default 256
-        Rows per tree, at most all there are.
-    ... : those of `ShallowDetector`
+    ... : those of `ForestArguments` and `ShallowDetector`
 
     Examples
     --------
@@ -42,9 +39,6 @@ class IsolationForest(ShallowDetector):
     summary = "Isolation Forest: few random cuts isolate an anomaly (Liu et al. 2008)"
     labels_used = ("unlabelled", "normal")
     solver = ForestModel
-
-    n_trees: int = 100
-    n_samples: int = 256
 
     def n_leaving_out(self, kind: str) -> int:
         """None: most trees have not seen a given row."""

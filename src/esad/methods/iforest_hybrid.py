@@ -14,21 +14,18 @@ Eq. (1) trains first, then the trees are grown on the codes: `esad.solvers.trees
 
 from esad.core.arguments import with_parameters
 from esad.detectors.solved import HybridDetector
-from esad.solvers.trees import ForestModel
+from esad.solvers.trees import ForestArguments, ForestModel
 
 __all__ = ["IFHybrid"]
 
 
 @with_parameters
-class IFHybrid(HybridDetector):
+class IFHybrid(ForestArguments, HybridDetector):
     """Isolation Forest on the codes of an autoencoder, for tables and pictures.
 
     Parameters
     ----------
-    n_trees : int
-    n_samples : int
-        Rows per tree, at most all there are.
-    ... : those of `HybridDetector`
+    ... : those of `ForestArguments` and `HybridDetector`
 
     Examples
     --------
@@ -44,6 +41,3 @@ class IFHybrid(HybridDetector):
     summary = "IF Hybrid: an Isolation Forest on the codes of an autoencoder"
     labels_used = ("unlabelled", "normal")
     solver = ForestModel
-
-    n_trees: int = 100
-    n_samples: int = 256

@@ -7,19 +7,22 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
+from esad.core.arguments import Rule, check, find_parameters, is_positive
 from esad.errors import ModelFileError
 
-__all__ = ["RowModel", "check_arrays", "presumed_normal_rows"]
+__all__ = ["SHARE", "RowModel", "check_arrays", "presumed_normal_rows"]
 
 Rows = NDArray[np.float32]
 Scores = NDArray[np.float64]
 State = tuple[dict[str, NDArray[Any]], dict[str, Any]]
 
+SHARE = Rule("a share above 0 and at most 1", lambda value: is_positive(value) and value <= 1)
+
 
 class RowModel(ABC):
     """A model of plain rows (n, features): a table's, a picture's pixels in a row, or the codes of a network.
 
-    The constructor checks its arguments.
+    A model is a class `with_parameters`, whose arguments are checked when it is made.
 
     Attributes
     ----------
@@ -28,6 +31,9 @@ class RowModel(ABC):
     """
 
     jumps: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        check(vars(self), find_parameters(self))
 
     @abstractmethod
     def fit(self, rows: Rows, y: NDArray[np.int8], *, seed: int) -> Self:

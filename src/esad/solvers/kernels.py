@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from esad.core.arguments import Rule, check, find_parameters, is_positive
+from esad.core.arguments import Rule, is_positive
 from esad.errors import ModelFileError
 from esad.solvers.base import RowModel, Rows, Scores, State, check_arrays
 
@@ -90,9 +90,6 @@ class SupportVectors(RowModel):
     weights: NDArray[np.float64]
     rho: NDArray[np.float64]
     width: float
-
-    def __post_init__(self) -> None:
-        check(vars(self), find_parameters(self))
 
     def _width(self, rows: NDArray[Any], *, seed: int) -> float:
         """The width asked for, or the one that suits the rows."""

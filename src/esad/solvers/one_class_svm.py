@@ -15,15 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.svm import OneClassSVM
 
-from esad.core.arguments import Rule, is_positive, is_whole, parameter, with_parameters
-from esad.solvers.base import Rows, presumed_normal_rows
+from esad.core.arguments import Rule, is_whole, parameter, with_parameters
+from esad.solvers.base import SHARE, Rows, presumed_normal_rows
 from esad.solvers.kernels import POSITIVE_OR_AUTO, SupportVectors
 
 __all__ = ["OneClassSVMArguments", "OneClassSVMModel"]
 
 logger = logging.getLogger("esad")
 CACHE_MB = 500
-_SHARE = Rule("a share above 0 and at most 1", lambda value: is_positive(value) and value <= 1)
 _ROWS = Rule("a whole number, 2 or more", lambda value: is_whole(value, 2))
 
 
@@ -42,7 +41,7 @@ class OneClassSVMArguments:
     """
 
     gamma: float | str = parameter(default="auto", allowed=POSITIVE_OR_AUTO)
-    nu: float = parameter(default=0.1, allowed=_SHARE)
+    nu: float = parameter(default=0.1, allowed=SHARE)
     max_rows: int = parameter(default=30_000, allowed=_ROWS)
 
 

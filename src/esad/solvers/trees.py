@@ -16,11 +16,11 @@ from sklearn.tree import ExtraTreeRegressor
 from torch import Tensor, nn
 
 from esad import labels
-from esad.core.arguments import is_positive, is_whole
-from esad.errors import InputError, ModelFileError
-from esad.solvers.base import RowModel, Rows, Scores, State, presumed_normal_rows
+from esad.core.arguments import POSITIVE, WHOLE, parameter, with_parameters
+from esad.errors import ModelFileError
+from esad.solvers.base import SHARE, RowModel, Rows, Scores, State, presumed_normal_rows
 
-__all__ = ["BaggedTreesModel", "ForestModel", "TreeValues", "Trees"]
+__all__ = ["BaggedTreesArguments", "BaggedTreesModel", "ForestArguments", "ForestModel", "TreeValues", "Trees"]
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -202,7 +202,23 @@ EULER = 0.5772156649015329
 MIN_PATH = 1e-12  # a forest of single rows has a mean path of 0
 
 
-class ForestModel(RowModel):
+@with_parameters
+class ForestArguments:
+    """What an Isolation Forest is asked for, on rows, codes or features.
+
+    Parameters
+    ----------
+    n_trees : int
+    n_samples : int
+        Rows per tree, at most all there are.
+    """
+
+    n_trees: int = parameter(default=100, allowed=WHOLE)
+    n_samples: int = parameter(default=256, allowed=WHOLE)
+
+
+@with_parameters
+class ForestModel(ForestArguments, RowModel):
     """Isolation Forest: `n_trees` trees of `n_samples` rows each, drawn from unlabelled and normal rows.
 
     S(x) = 2^(-E[h(x)] / c(n))                                        Eq. (1)
@@ -211,16 +227,10 @@ class ForestModel(RowModel):
 
     jumps: ClassVar[bool] = True
 
-    def __init__(self, *, n_trees: int, n_samples: int) -> None:
-        for name, value in {"n_trees": n_trees, "n_samples": n_samples}.items():
-            if not is_whole(value):
-                raise InputError(f"`{name}` must be a whole number above 0. Got {value!r}.")
-        self.n_trees, self.n_samples = int(n_trees), int(n_samples)
-
     def fit(self, rows: Rows, y: NDArray[np.int8], *, seed: int) -> Self:
         """Grow the trees."""
         used = presumed_normal_rows(rows, y)
-        self.n_drawn = min(self.n_samples, len(used))
+        self.n_drawn = min(int(self.n_samples), len(used))
         forest = _Forest(n_estimators=self.n_trees, max_samples=self.n_drawn, random_state=seed % 2**32).fit(used)
         grown = [estimator.tree_ for estimator in forest.estimators_]
         self.trees = Trees.from_sklearn(
@@ -290,8 +300,36 @@ MAX_ANOMALIES: Final = 1024  # in a bag: more trees learn more than larger ones
 GROWN_DEPTH: Final = 64
 
 
-class BaggedTreesModel(RowModel):
+@with_parameters
+class BaggedTreesArguments:
+    """What bagged trees are asked for.
+
+    Parameters
+    ----------
+    n_trees : int
+        Trees, each with a bag of its own.
+    unlabelled_ratio : float
+        Unlabelled rows of a bag for each of its anomalies.
+    min_unlabelled : int
+        At least so many unlabelled rows in a bag, where there are.
+    max_features : float
+        Share of the features that each cut is chosen among.
+    """
+
+    n_trees: int = parameter(default=320, allowed=WHOLE)
+    unlabelled_ratio: float = parameter(default=4.0, allowed=POSITIVE)
+    min_unlabelled: int = parameter(default=32, allowed=WHOLE)
+    max_features: float = parameter(default=1.0, allowed=SHARE)
+
+
+@with_parameters
+class BaggedTreesModel(BaggedTreesArguments, RowModel):
     """`n_trees` trees, each grown on a bag of known anomalies and few other rows; the method's file has the equations.
+
+    Parameters
+    ----------
+    with_ranks : bool
+        Whether every second tree is grown on ranks where that is of use.
 
     Attributes
     ----------
@@ -304,25 +342,7 @@ class BaggedTreesModel(RowModel):
 
     jumps: ClassVar[bool] = True
 
-    def __init__(
-        self,
-        *,
-        n_trees: int,
-        unlabelled_ratio: float,
-        min_unlabelled: int,
-        max_features: float,
-        with_ranks: bool = True,
-    ) -> None:
-        for name, value in {"n_trees": n_trees, "min_unlabelled": min_unlabelled}.items():
-            if not is_whole(value):
-                raise InputError(f"`{name}` must be a whole number above 0. Got {value!r}.")
-        if not is_positive(unlabelled_ratio):
-            raise InputError(f"`unlabelled_ratio` must be a number above 0. Got {unlabelled_ratio!r}.")
-        if not is_positive(max_features) or max_features > 1:
-            raise InputError(f"`max_features` must be a share above 0, at most 1. Got {max_features!r}.")
-        self.n_trees, self.min_unlabelled = int(n_trees), int(min_unlabelled)
-        self.unlabelled_ratio, self.max_features = float(unlabelled_ratio), float(max_features)
-        self.with_ranks = with_ranks
+    with_ranks: bool = True
 
     def fit(self, rows: Rows, y: NDArray[np.int8], *, seed: int) -> Self:
         """Grow the trees of Eqs. (1) and (2), and score every row by those without it, Eq. (4)."""
@@ -337,7 +357,8 @@ class BaggedTreesModel(RowModel):
             is_anomaly = (np.arange(len(bag)) < len(anomalies)).astype(np.float64)
             weight = np.where(is_anomaly, max(1, len(others)) / len(anomalies), 1.0)
             # for two classes the squared error cuts where Gini's index does, and is quicker
-            tree = ExtraTreeRegressor(max_features=self.max_features, max_depth=GROWN_DEPTH, random_state=own_seed)
+            share = float(self.max_features)  # a whole number would be one of features
+            tree = ExtraTreeRegressor(max_features=share, max_depth=GROWN_DEPTH, random_state=own_seed)
             X = (ranks if number % 2 else values)[np.searchsorted(used, bag)]
             grown.append(tree.fit(X, is_anomaly, sample_weight=weight, check_input=False).tree_)
         self.trees = Trees.from_sklearn(grown, [tree.value[:, 0, 0] for tree in grown])

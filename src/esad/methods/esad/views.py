@@ -190,9 +190,7 @@ def weigh_columns(
     for member in range(n_members):
         own = unseen_by != member % n_parts
         if (y[own] < 0).any() and (y[own] >= 0).any():
-            trees = BaggedTreesModel(
-                n_trees=N_TREES, unlabelled_ratio=4.0, min_unlabelled=64, max_features=1.0, with_ranks=False
-            )
+            trees = BaggedTreesModel(n_trees=N_TREES, min_unlabelled=64, with_ranks=False)
             importances = trees.fit(rows[own], y[own], seed=seed + member).importances
             weights[member] = np.clip(rows.shape[1] * importances, LEAST_WEIGHT, MOST_WEIGHT) ** power
     return weights
