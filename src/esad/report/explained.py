@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from esad.core.atomic import new_folder, write_json
-from esad.detectors.opening import open_source
+from esad.detectors.opening import Source, open_source
 from esad.detectors.scored_file import Worst, score_blocks
 from esad.explain.reasons import HeatMaps, Reasons
 from esad.io import checks
@@ -44,9 +44,9 @@ class ExplainedFile:
     worst: Worst
     reasons: Reasons | HeatMaps
     threshold: float
-    id_name: str = "row"
-    case_names: Any = None
-    row_numbers: bool = False
+    id_name: str
+    case_names: Any
+    row_numbers: bool
 
     def name(self, number: int) -> str:
         """What people call a row: "serial S007"; "serial S007 (row 12)" where ids do not tell rows apart."""
@@ -133,23 +133,18 @@ def explain_file(
     worst = Worst(top)
     for block, _, scores, _ in score_blocks(detector, source, on_progress):
         worst.add(block, scores)
-    return explain_worst(detector, worst, id_name=source.row_name, cases=cases, row_numbers=source.needs_row_numbers())
+    return explain_worst(detector, worst, source, cases=cases)
 
 
 def explain_worst(
-    detector: "Detector",
-    worst: Worst,
-    *,
-    id_name: str = "row",
-    cases: "TrainingData | None" = None,
-    row_numbers: bool = False,
+    detector: "Detector", worst: Worst, source: Source, *, cases: "TrainingData | None" = None
 ) -> ExplainedFile:
-    """Explain the worst of rows that are scored."""
+    """Explain the worst of the rows of a source, which are scored."""
     return ExplainedFile(
         worst=worst,
         reasons=detector.explain(worst.X, cases=None if cases is None else (cases.X, cases.labels)),
         threshold=detector.threshold_,
-        id_name=id_name,
+        id_name=source.row_name,
         case_names=None if cases is None else cases.ids,
-        row_numbers=row_numbers,
+        row_numbers=source.needs_row_numbers(),
     )

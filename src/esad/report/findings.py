@@ -222,7 +222,7 @@ def collect_findings(
         p_values=whole["p_values"],
         drift=None if monitor is None else monitor.report(),
         n_missing=n_missing,
-        explained=explain_worst(detector, worst, id_name=source.row_name, cases=cases),
+        explained=explain_worst(detector, worst, source, cases=cases),
     )
 
 
