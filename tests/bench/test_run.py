@@ -103,6 +103,15 @@ def test_a_spent_budget_starts_nothing_new(file, tmp_path):
         assert run(cells_of(file), store, budget=600.0).n_done == 8
 
 
+def test_an_interrupted_run_says_what_is_done(file, tmp_path, monkeypatch, capsys):
+    def interrupt(done):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("esad.cli.bench._told", interrupt)  # called when the first cell is done
+    assert esad(["bench", "run", str(file), "--store", str(tmp_path / "s.db")]) == 130
+    assert capsys.readouterr().err == "interrupted: 1 cell of 8 done. The same command goes on.\n"
+
+
 def test_arguments_chosen_on_test_labels_are_judged_by_the_others():
     cell = Cell(data="breast_cancer", seed=0, choose={"n_trees": [1, 20]}, **CELL | {"settings": {}})
     plain = Cell(data="breast_cancer", seed=0, **CELL)

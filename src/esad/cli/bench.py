@@ -76,15 +76,19 @@ def run(
     cells = [cell for experiment in chosen for _, cell in experiment.cells()]
     seconds = None if budget is None else options.seconds_of(budget)
     with ResultStore(store) as results, output.bar(bursts=True, shown=not as_json) as progress:
-        n_cells = len({cell.name for cell in cells})
-        n_there = len({cell.name for cell in cells} & results.finished_cells())
-        task = progress.add_task("running", total=n_cells, completed=n_there, before=n_there, limit=seconds)
+        names = {cell.name for cell in cells}
+        n_there = len(names & results.finished_cells())
+        task = progress.add_task("running", total=len(names), completed=n_there, before=n_there, limit=seconds)
 
         def on_done(done: "Result | CellFailure") -> None:
             progress.update(task, advance=1, description=_told(done))
 
-        outcome = run_cells(cells, results, n_jobs=jobs, backend=backend, budget=seconds, on_done=on_done)
-    _show(outcome, n_cells, n_there, store, as_json=as_json)
+        try:
+            outcome = run_cells(cells, results, n_jobs=jobs, backend=backend, budget=seconds, on_done=on_done)
+        except KeyboardInterrupt as interrupt:
+            n_done = output.count_text(len(names & results.finished_cells()), "cell")
+            raise output.Interrupted(f"{n_done} of {len(names):,} done. The same command goes on.") from interrupt
+    _show(outcome, len(names), n_there, store, as_json=as_json)
 
 
 @command("esad bench report experiments/classic.toml --out results.md")
