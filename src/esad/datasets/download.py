@@ -1,7 +1,7 @@
 """Downloads that are whole and checked, or not there at all.
 
 A file arrives beside its place, as NAME.part. When the connection breaks, the rest is asked for, where the server can
-do that and a checksum will tell whether the pieces fit. Only a file whose checksum and size are right is renamed.
+do that and a checksum will tell whether the pieces fit. Only a file whose checksum is right is renamed.
 """
 
 import contextlib
@@ -28,9 +28,10 @@ Report = Callable[[str, int, int | None], None]
 _SCHEMES: Final = ("http", "https")
 _WORTH_ANOTHER_TRY: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 _ATTEMPTS: Final = 4
+_TIMEOUT: float = 30.0  # seconds without an answer after which an attempt counts as failed
 _PAUSE: float = 1.0  # seconds before the second attempt; doubled before each further one
 _CHUNK: Final = 1 << 16
-_MAX_BYTES: Final = 1 << 30
+_MAX_BYTES: int = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -111,8 +112,6 @@ def fetch(
     *,
     md5: str | None = None,
     sha256: str | None = None,
-    n_bytes: int | None = None,
-    timeout: float = 30.0,
     report: Report | None = None,
 ) -> None:
     """Download one file.
@@ -125,10 +124,6 @@ def fetch(
         Where it shall lie. Its folder must exist.
     md5, sha256 : str, optional
         Checksums it must have. Only with one of them a part left by an earlier run is continued.
-    n_bytes : int, optional
-        Size it must have.
-    timeout : float
-        Seconds without an answer after which an attempt counts as failed.
     report : callable, optional
         Told how far the download is.
 
@@ -148,17 +143,17 @@ def fetch(
         if attempt:
             time.sleep(_PAUSE * 2 ** (attempt - 1))
         try:
-            is_continued = _download_part(url, part, n_bytes, timeout, report)
+            is_continued = _download_part(url, part, report)
         except _FailedAttempt as broken:
             reason = broken
             continue
-        if (n_bytes is None or part.stat().st_size == n_bytes) and _has_checksums(part, md5, sha256):
+        if _has_checksums(part, md5, sha256):
             replace(part, path)
             return
         part.unlink()
         if not is_continued:
             raise DataFileError(
-                f"{url} is not the file it should be: its checksum or size is another one. It was not kept. "
+                f"{url} is not the file it should be: its checksum is another one. It was not kept. "
                 "Try again later, or look for a newer version of esad."
             )
         reason = "the pieces of several attempts did not fit together"
@@ -173,24 +168,23 @@ def _has_checksums(path: Path, md5: str | None, sha256: str | None) -> bool:
     )
 
 
-def _download_part(url: str, part: Path, n_bytes: int | None, timeout: float, report: Report | None) -> bool:
+def _download_part(url: str, part: Path, report: Report | None) -> bool:
     """Download the rest of a partial file, or all of it; whether an earlier part was continued."""
     offset = part.stat().st_size if part.is_file() else 0
-    with _open_url(url, offset, part, timeout) as response:
+    with _open_url(url, offset, part) as response:
         start = offset if response.status == http.client.PARTIAL_CONTENT else 0
         if start and not (response.headers.get("Content-Range") or "").startswith(f"bytes {start}-"):
             part.unlink()
             raise _FailedAttempt("the server continued at another place")
         length = response.headers.get("Content-Length") or ""
-        total = start + int(length) if length.isdecimal() else n_bytes
-        limit = _MAX_BYTES if n_bytes is None else n_bytes
+        total = start + int(length) if length.isdecimal() else None
         done = start
-        _check_size(url, part, total or 0, limit)
+        _check_size(url, part, total or 0)
         try:
             with part.open("ab" if start else "wb") as file:
                 for chunk in _read_chunks(response):
                     done += len(chunk)
-                    _check_size(url, part, done, limit)
+                    _check_size(url, part, done)
                     file.write(chunk)
                     if report is not None:
                         report(part.stem, done, total)
@@ -204,20 +198,20 @@ def _download_part(url: str, part: Path, n_bytes: int | None, timeout: float, re
     return start > 0
 
 
-def _check_size(url: str, part: Path, n_bytes: int, limit: int) -> None:
-    if n_bytes > limit:
+def _check_size(url: str, part: Path, n_bytes: int) -> None:
+    if n_bytes > _MAX_BYTES:
         part.unlink(missing_ok=True)
-        raise DataFileError(f"Refused {url}: it has more than the {limit:,} bytes it may have.")
+        raise DataFileError(f"Refused {url}: it has more than the {_MAX_BYTES:,} bytes it may have.")
 
 
 @contextlib.contextmanager
-def _open_url(url: str, offset: int, part: Path, timeout: float) -> Iterator[Any]:
+def _open_url(url: str, offset: int, part: Path) -> Iterator[Any]:
     """Open an address, from a place in the file on."""
     headers = {"User-Agent": "esad", "Accept-Encoding": "identity"}
     if offset:
         headers["Range"] = f"bytes={offset}-"
     try:
-        response = _opener().open(urllib.request.Request(url, headers=headers), timeout=timeout)
+        response = _opener().open(urllib.request.Request(url, headers=headers), timeout=_TIMEOUT)
     except urllib.error.HTTPError as error:
         error.close()
         answer = f"the server answered {error.code} {error.reason}"

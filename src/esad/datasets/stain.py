@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["find_concentrations", "find_stain_colours", "normalise"]
+__all__ = ["find_concentrations", "find_stain_colours", "normalise", "optical_density"]
 
 Picture = NDArray[np.uint8]
 Floats = NDArray[np.float64]
@@ -47,7 +47,7 @@ def normalise(picture: Picture, target: Floats, *, shown: tuple[slice, slice] = 
     bright = bright[shown]
     if colours is None:
         return bright
-    density = _sparse_code(_optical_density(bright), colours) @ target
+    density = find_concentrations(optical_density(bright), colours) @ target
     return np.round(255 * np.exp(-density)).astype(np.uint8).reshape(bright.shape)
 
 
@@ -62,15 +62,10 @@ def find_stain_colours(picture: Picture) -> Floats | None:
     return _colours(_brighten(picture))
 
 
-def find_concentrations(picture: Picture, colours: Floats) -> Floats:
-    """How much of each stain there is in every pixel, shape (height, width, 2)."""
-    return _sparse_code(_optical_density(_brighten(picture)), colours).reshape(*picture.shape[:2], 2)
-
-
 def _colours(picture: Picture) -> Floats | None:
     from sklearn.decomposition import MiniBatchDictionaryLearning
 
-    density = _optical_density(picture)[_is_tissue(picture)]
+    density = optical_density(picture)[_is_tissue(picture)]
     if len(density) < _MIN_PIXELS:
         return None
     rng = np.random.default_rng(0)
@@ -92,7 +87,7 @@ def _colours(picture: Picture) -> Floats | None:
     return colours[np.argsort(-colours[:, 0])]  # haematoxylin, being blue, absorbs more red
 
 
-def _sparse_code(density: Floats, colours: Floats) -> Floats:
+def find_concentrations(density: Floats, colours: Floats) -> Floats:
     """The non-negative C that minimises 1/2 |V - C D|^2 + l |C|_1, exactly: there are only two stains."""
     gram = colours @ colours.T  # ones on the diagonal
     slope = density @ colours.T - _CODE_PENALTY  # (pixels, 2)
@@ -111,7 +106,8 @@ def _brighten(picture: Picture) -> Picture:
     return scaled
 
 
-def _optical_density(picture: Picture) -> Floats:
+def optical_density(picture: Picture) -> Floats:
+    """What the stains absorb of red, green and blue, (pixels, 3)."""
     return -np.log(np.maximum(picture.reshape(-1, 3), 1) / 255.0)
 
 
