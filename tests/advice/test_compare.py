@@ -122,7 +122,7 @@ def test_a_training_is_broken_off_when_the_time_is_up(rows):
     endless = {"esad": {"n_members": 1, "n_epochs": 10**6, "hidden": (8,), "latent": 2}}
     found = compare(*rows, methods=["esad", "iforest"], n_repeats=1, parameters=endless, max_seconds=4)
     assert [result.method for result in found.results] == ["iforest", "esad"]
-    assert found.results[1].reason == "it was not ready on any split within 4 seconds"
+    assert found.results[1].reason == "it was not ready on any split within 4 seconds."
 
 
 def test_what_there_is_no_time_for_is_said(rows):

@@ -247,6 +247,15 @@ def test_only_the_setting_that_fails_is_blamed(refused, parts, tmp_path, method,
     assert spared not in line
 
 
+def test_the_library_speaks_of_options(refused, parts, model, kit, tmp_path):
+    said = refused("compare", parts, "-l", "verdict", "-i", "serial", "-m", "iforest", "--test-size", 2)
+    assert said == "error: --test-size must be between 0 and 1. Got 2.0.\n"
+    new = kit.csv(tmp_path / "new.csv", kit.header, kit.rows(seed=1))
+    assert "--pollution-ratio must be" in refused(
+        "calibrate", model, new, "-o", tmp_path / "c.esad", "--pollution-ratio", 1
+    )
+
+
 @pytest.mark.parametrize(
     ("message", "blamed"),
     [
@@ -315,6 +324,7 @@ def test_rates_are_refused_exactly_when_training_would(esad, parts, kit, tmp_pat
         (("compare", "x.csv", "--methods", "iforst"), "Did you mean 'iforest'?"),
         (("compare", "x.csv", "--methods", ","), "--methods"),
         (("score", "m.esad", "x.csv", "--top", "many"), "--top"),
+        (("data", "save", "digits", "--out", "d", "--normal-class", 10), "--normal-class must be one of"),
     ],
 )
 def test_typing_mistakes_get_the_nearest_word(refused, args, words):

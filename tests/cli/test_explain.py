@@ -122,7 +122,7 @@ def test_heat_maps_go_to_a_new_folder(esad, kit, tmp_path):
         (("--out", "no/r.csv"), "does not exist"),
         (("--out", "parts.csv"), "file being read"),
         (("--cases", "none.csv"), "none.csv"),
-        (("--cases", "."), "trained on a table"),
+        (("--cases", "empty"), "trained on a table"),
         (("--cases", "parts.csv", "--label-column", "verdikt"), "Did you mean 'verdict'?"),
         (("--cases", "parts.csv", "--label-column", "colour"), "--anomaly-value"),
         (("--label-column", "verdict"), "about --cases FILE"),
@@ -135,6 +135,7 @@ def test_heat_maps_go_to_a_new_folder(esad, kit, tmp_path):
 def test_what_cannot_be_is_refused_with_one_line(esad, model, parts, tmp_path, monkeypatch, options, words):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "m.esad").write_bytes(b"")
+    (tmp_path / "empty").mkdir()
     before = sorted(tmp_path.iterdir())
     done = esad("explain", model, "parts.csv", *options)
     assert (done.code, done.out) == (2, "")

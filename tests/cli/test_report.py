@@ -165,7 +165,12 @@ def test_pictures_come_with_heat_maps_and_kinds_by_folder(esad, kit, tmp_path):
         (("--out", "r.txt"), "'r.txt'"),
         (("--out", "no/r.html"), "does not exist"),
         (("--out", "."), "'.'"),
-        (("--out", "r.html", "--kind-column", "colour"), "give --truth-column too"),
+        (
+            ("--out", "r.html", "--kind-column", "colour"),
+            "--kind-column is about the truth of the rows",
+        ),
+        (("--out", "r.html", "--anomaly-value", "1"), "give --truth-column too"),
+        (("--out", "r.html", "-t", "verdict", "--seen-kind", "dent"), "give --kind-column too"),
         (("--out", "r.html", "-t", "verdikt"), "Did you mean 'verdict'?"),
         (("--out", "r.html", "-t", "made"), "--anomaly-value"),
         (("--out", "r.html", "--top", "0"), "--top"),

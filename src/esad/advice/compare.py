@@ -226,7 +226,7 @@ def compare(
                 on_fit(name, number)
             arguments = {"random_state": random_state, **(parameters or {}).get(name, {})}
             found[name] = _measure(found[name], arguments, X, checked, split, deadline)
-    late = f"it was not ready on any split within {max_seconds or 0:.0f} seconds"
+    late = f"it was not ready on any split within {max_seconds or 0:.0f} seconds."
     results = [one if one.auc or one.reason is not None else replace(one, reason=late) for one in found.values()]
     results.sort(key=lambda one: (one.reason is not None, -one.mean("average_precision") if one.auc else 0.0))
     test = splits[0][1]

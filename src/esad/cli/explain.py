@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from esad.cli import options, output
 from esad.cli.options import command, option
-from esad.errors import DataFileError, InputError
+from esad.errors import InputError
 
 if TYPE_CHECKING:
     from esad.detectors.base import Detector
@@ -83,11 +83,7 @@ def read_cases(path: Path | None, detector: "Detector", **roles: Any) -> "Traini
         if any(option is not None for option in roles.values()):
             raise InputError("--label-column, --anomaly-value, --normal-value and --labels-csv are about --cases FILE.")
         return None
-    is_table = detector.inputs_.kind == "table"
-    if path.is_dir() == is_table and path.exists():
-        wanted = "a table, and --cases a folder" if is_table else "pictures, and --cases a file"
-        raise DataFileError(f"The model was trained on {wanted}: {str(path)!r}. Give labelled data of the same kind.")
-    if is_table and roles["label_column"] is None:
+    if detector.inputs_.kind == "table" and roles["label_column"] is None:
         roles["label_column"] = detector.notes_.get("label_column")
         if roles["label_column"] is None:
             raise InputError(f"Which column of {str(path)!r} holds the labels? Give --label-column NAME.")

@@ -5,7 +5,6 @@ from pathlib import Path
 from esad.cli import options, output
 from esad.cli.explain import read_cases
 from esad.cli.options import command, option
-from esad.errors import InputError
 
 __all__ = ["report"]
 
@@ -48,8 +47,6 @@ def report(
 
     detector = load(model)
     output.check_out(out, [model, data], [".html", ".htm"], "a report")
-    if detector.inputs_.kind == "table" and kind_column is not None and truth_column is None:
-        raise InputError("--kind-column is about anomalies: give --truth-column too.")
     known = read_cases(cases, detector, label_column=label_column)
     with output.stages(rows=True) as on_progress:
         found = collect_findings(

@@ -214,14 +214,13 @@ def _score_many(
         raise output.Interrupted(f"{files} scored into {str(out)!r}. The same command goes on.") from interrupt
     for found in outcome.remarks():
         output.remark(found)
-    document = outcome.to_json() | {"flagged_ratio": outcome.n_flagged / max(outcome.n_rows, 1)}
-    output.answer(as_json, document, lambda: _show_many(outcome))
+    output.answer(as_json, outcome.to_json(), lambda: _show_many(outcome))
     if outcome.failures:
         raise typer.Exit(1)
 
 
 def _show_many(outcome: "Outcome") -> None:
-    share = output.percent(outcome.n_flagged / max(outcome.n_rows, 1))
+    share = output.percent(outcome.flagged_ratio)
     there = f", {outcome.n_there:,} of them by an earlier run" if outcome.n_there else ""
     output.say(f"{len(outcome.records):,} of {output.count_text(outcome.n_shards, 'file')} scored{there}.")
     output.say(f"{output.count_text(outcome.n_rows, 'row')}, {outcome.n_flagged:,} flagged ({share}).")

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from esad.detectors.opening import Block, open_source
 from esad.detectors.scored_file import Worst, score_blocks
-from esad.errors import LabelError
+from esad.errors import InputError, LabelError
 from esad.io import checks
 from esad.io.checks import OnProgress, OnRemark, Remark
 from esad.io.dialect import Reading
@@ -164,7 +164,7 @@ def collect_findings(
     anomaly_value : object, optional
         The value of the truth that marks an anomaly.
     seen_kinds : sequence of str, optional
-        Kinds of anomalies that training had labels of; the others had none.
+        Those of `kind_column` that training had labels of; the others had none.
     cases : TrainingData, optional
         Labelled rows to hold the worst against; by default those that the model keeps.
     top : int
@@ -174,6 +174,8 @@ def collect_findings(
     on_progress, on_remark : callable, optional
         As for `esad.score_file`.
     """
+    if detector.inputs_.kind == "table":
+        _check_columns(truth_column, anomaly_value, kind_column, seen_kinds)
     source = open_source(
         data,
         detector,
@@ -224,6 +226,17 @@ def collect_findings(
         n_missing=n_missing,
         explained=explain_worst(detector, worst, source, cases=cases),
     )
+
+
+def _check_columns(
+    truth_column: str | None, anomaly_value: object, kind_column: str | None, seen_kinds: Sequence[str] | None
+) -> None:
+    """Refuse what says something about a column that is not named."""
+    given = {"anomaly_value": anomaly_value, "kind_column": kind_column}
+    if truth_column is None and (names := [name for name, value in given.items() if value is not None]):
+        raise InputError(f"`{names[0]}` is about the truth of the rows: give `truth_column` too.")
+    if kind_column is None and seen_kinds is not None:
+        raise InputError("`seen_kinds` are among the kinds of anomalies: give `kind_column` too.")
 
 
 def _find_truth(

@@ -58,6 +58,11 @@ class Outcome:
         return sum(record.n_flagged for record in self.records.values())
 
     @property
+    def flagged_ratio(self) -> float:
+        """Share of the rows that are alarms."""
+        return self.n_flagged / max(self.n_rows, 1)
+
+    @property
     def drifted(self) -> dict[str, tuple[str, ...]]:
         """Shards that do not look like the training rows, with the columns that differ."""
         return {name: record.drifted for name, record in sorted(self.records.items()) if record.drifted}
@@ -92,6 +97,7 @@ class Outcome:
             "n_there": self.n_there,
             "n_rows": self.n_rows,
             "n_flagged": self.n_flagged,
+            "flagged_ratio": self.flagged_ratio,
             "failures": [{"shard": name, "reason": reason} for name, reason in sorted(self.failures.items())],
             "drifted": {name: list(columns) for name, columns in self.drifted.items()},
             "leftovers": list(self.leftovers),
