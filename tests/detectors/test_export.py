@@ -14,8 +14,8 @@ from support import methods
 import esad
 from esad import DeepSAD, errors
 from esad.detectors.deep import DeepDetector
+from esad.persist.formats import split_groups
 from esad.persist.graph import ScoreGraph
-from esad.persist.interface import split_groups
 from esad.preprocess.inputs import read_rows
 
 CASES = [(kind, name) for kind in ("table", "images") for name in methods(kind)]

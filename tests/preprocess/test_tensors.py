@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from esad.errors import InputError
-from esad.persist.interface import split_groups
+from esad.persist.formats import split_groups
 from esad.preprocess.inputs import Inputs, read_rows
 from esad.preprocess.tensors import PictureRows, TableRows
 

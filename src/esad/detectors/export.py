@@ -13,7 +13,7 @@ from esad import registry
 from esad.core.atomic import atomic_path, check_writable
 from esad.detectors.base import Detector
 from esad.errors import EsadError, InputError
-from esad.persist import onnx, torch_export
+from esad.persist.formats import FORMATS
 from esad.persist.graph import ScoreGraph, trace_graph
 from esad.persist.parity import TOLERANCE, Parity, compare, random_data
 from esad.preprocess.inputs import read_rows
@@ -21,7 +21,6 @@ from esad.table.table import Table
 
 __all__ = ["FORMATS", "describe", "export"]
 
-FORMATS = {"onnx": onnx, "torch": torch_export}
 FORMAT_VERSION = 1  # of what the files take and give, and of their description
 
 
@@ -91,7 +90,7 @@ def export(
             tell("writing")
             kind.write(program, here.inputs_, temporary, describe(here, format))
             tell("comparing scores")
-            run = kind.reader(temporary, here.inputs_)
+            run = kind.read(temporary, here.inputs_)
             parity = _join_parities([_compare_scores(here, data, run(data)) for data in rows])
         except (EsadError, OSError, MemoryError):
             raise
