@@ -57,6 +57,11 @@ def test_a_shard_whose_worker_died_is_tried_again_and_set_aside_in_the_end(monke
     assert not any(engine.stories.values())
 
 
+def test_workers_that_a_job_has_cost_do_not_count_for_a_later_one_in_its_place():
+    engine, job = Fake({"a": ["killed"] * 6 + ["done"] * 3}), Named("a")
+    assert [answer.state for _, answer in run_jobs(engine, [job] * 3)] == ["done"] * 3
+
+
 @pytest.mark.parametrize("name", ["local", "threads"])
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_every_engine_gives_results_and_raises_what_the_function_raises(name, n_jobs):

@@ -13,7 +13,7 @@ import queue
 import time
 import warnings
 from abc import ABC, abstractmethod
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Final, Generic, Self, TypeVar
@@ -93,34 +93,35 @@ def run_jobs(
     tuple of job and result
         `LostWorker` in place of the result if the job has cost several workers.
     """
-    coming, again, n_lost = iter(jobs), deque[J](), Counter[int]()
-    running: dict[Future[R], J] = {}
+    coming, again = iter(jobs), deque[tuple[J, int]]()  # jobs to try again, and how many workers each has cost
+    running: dict[Future[R], tuple[J, int]] = {}
     while True:
         while len(running) < engine.n_slots:
-            job = next(coming, None)
-            if job is None and not again:
-                break
-            job = again.popleft() if job is None else job
-            running[engine.submit(job)] = job
+            try:
+                job, n_lost = next(coming), 0
+            except StopIteration:
+                if not again:
+                    break
+                job, n_lost = again.popleft()
+            running[engine.submit(job)] = job, n_lost
         if not running:
             return
         ended = wait(running, return_when=FIRST_COMPLETED).done.pop()
-        job = running.pop(ended)
+        job, n_lost = running.pop(ended)
         try:
             result = ended.result()
         except Exception as error:
             lost = engine.find_loss(error)
             if lost is None:
                 raise
-            n_lost[id(job)] += 1
-            if n_lost[id(job)] < MAX_ATTEMPTS:
-                again.append(job)
+            if n_lost + 1 < MAX_ATTEMPTS:
+                again.append((job, n_lost + 1))
             else:
                 yield job, LostWorker(f"It has cost {MAX_ATTEMPTS} workers: {lost}.")
             continue
         if is_busy(result):
             time.sleep(BUSY_SECONDS)
-            again.append(job)
+            again.append((job, n_lost))
         else:
             yield job, result
 
