@@ -59,6 +59,7 @@ def test_a_shard_whose_worker_died_is_tried_again_and_set_aside_in_the_end(monke
 
 def test_workers_that_a_job_has_cost_do_not_count_for_a_later_one_in_its_place():
     engine, job = Fake({"a": ["killed"] * 6 + ["done"] * 3}), Named("a")
+    engine.n_slots = 1
     assert [answer.state for _, answer in run_jobs(engine, [job] * 3)] == ["done"] * 3
 
 
