@@ -233,8 +233,9 @@ def test_counts_add_up():
         pd.Series(["anomaly", None], dtype="category"),
         pl.Series(["anomaly", None], dtype=pl.Categorical),
         pa.array(["anomaly", None]).dictionary_encode(),
+        pa.chunked_array([pa.array(["anomaly", None]).dictionary_encode()]),
     ],
-    ids=["pandas", "polars", "arrow"],
+    ids=["pandas", "polars", "arrow", "arrow in chunks"],
 )
 def test_category_columns_are_read_like_text(column):
     assert labels.from_column(column).tolist() == [-1, 0]

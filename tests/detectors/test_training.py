@@ -8,6 +8,7 @@ import pytest
 
 import esad
 from esad import IsolationForest, TrainingData
+from esad.detectors.opening import join_truth, open_source
 from esad.errors import DataFileError, InputError
 from esad.table import statistics
 
@@ -38,6 +39,19 @@ def test_a_file_gives_features_labels_and_names(payments):
     assert (np.flatnonzero(data.y < 0).tolist(), np.flatnonzero(data.y > 0).tolist()) == ([3, 9], [5])
     assert (data.name_of(9), data.id_name, data.kind, data.n_rows) == ("S009", "serial", "table", N_ROWS)
     assert data.label_counts() == esad.labels.LabelCounts(2, N_ROWS - 3, 1)
+
+
+def test_blank_categories_of_a_parquet_file_are_unlabelled_and_no_truth(payments):
+    file = payments.with_suffix(".parquet")
+    pd.read_csv(payments).astype({"verdict": "category", "serial": "category"}).to_parquet(file)
+    data = TrainingData.from_file(file, **ROLES)
+    forest = data.fit(IsolationForest(random_state=0))
+    for known in (data, TrainingData.for_model(file, forest)):
+        assert known.label_counts() == esad.labels.LabelCounts(2, N_ROWS - 3, 1)
+        assert known.name_of(9) == "S009"
+    source = open_source(file, forest, truth_column="verdict")
+    words = join_truth(block.truth for block in source)
+    assert pd.Series(words).equals(pd.read_parquet(file)["verdict"].astype(object))
 
 
 def test_what_looks_odd_is_a_warning_in_python_and_names_parameters(payments):

@@ -23,7 +23,8 @@ def find_distinct(values: ArrayLike, *, name: str) -> tuple[list[Any], NDArray[n
     Shape (n,), or (n, 1) as a table of one column has it.
     """
     try:
-        column = np.asarray(values)
+        # arrow's chunked categories come out with the first of them where a cell is missing
+        column = np.asarray(values.combine_chunks() if hasattr(values, "combine_chunks") else values)
     except ValueError as error:
         raise LabelError(f"{name!r} must be one column of values. Got a ragged list.") from error
     if column.ndim == 2 and column.shape[1] == 1:

@@ -22,7 +22,7 @@ from esad.io.files import TableFiles, find_tables
 from esad.io.notes import Notes, check_column
 from esad.io.picture_folder import Broken, open_folder
 from esad.io.pictures import is_picture
-from esad.table.columns import read_arrow
+from esad.table.columns import decode_categories, read_arrow
 
 __all__ = ["Block", "Source", "check_unknown", "join_truth", "open_source", "plain_id"]
 
@@ -225,7 +225,7 @@ def _open_table(
             share = now
 
         for batch in data.batches(wanted, schema=detector.inputs_.schema, may_be_empty=may_be_empty, on_share=note):
-            ids, truth, kinds = (None if name is None else batch[name] for name in named)
+            ids, truth, kinds = (None if name is None else decode_categories(batch[name]) for name in named)
             cells = batch if with_cells else None
             yield Block(batch.select(features), ids, truth, batch.num_rows, kinds, cells, share)
 

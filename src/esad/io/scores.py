@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 from esad.core.atomic import atomic_path
 from esad.errors import InputError, OutputError
 from esad.io.excel import ExcelSink
-from esad.table.columns import is_text_type
+from esad.table.columns import decode_categories, is_text_type
 
 __all__ = ["ScoreWriter", "write_arrow"]
 
@@ -185,7 +185,7 @@ class _CsvSink:
         file.write(header.getvalue().encode())
 
     def write(self, rows: pa.Table) -> None:
-        cells = {name: _shorten_dates(_decode(rows[name])) for name in rows.column_names}
+        cells = {name: _shorten_dates(decode_categories(rows[name])) for name in rows.column_names}
         rows = pa.table(cells)
         texts = [column for column in rows.columns if is_text_type(column.type) or pa.types.is_binary(column.type)]
         plain = not any(pc.any(pc.match_substring_regex(column, '[,"\r\n]')).as_py() for column in texts)
@@ -194,11 +194,6 @@ class _CsvSink:
 
     def close(self) -> None:
         pass
-
-
-def _decode(cells: Any) -> Any:
-    """Cells each of which is spelled out."""
-    return cells.cast(cells.type.value_type) if pa.types.is_dictionary(cells.type) else cells
 
 
 def _shorten_dates(cells: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -268,7 +263,7 @@ def _id_array(ids: Any) -> pa.Array | pa.ChunkedArray:
         array = ids if isinstance(ids, pa.Array | pa.ChunkedArray) else pa.array(ids)
     except UnicodeEncodeError:  # names of files that are no text
         array = pa.array([str(each).encode(errors="backslashreplace").decode() for each in ids])
-    array = _decode(array)
+    array = decode_categories(array)
     if pa.types.is_large_string(array.type) or pa.types.is_string_view(array.type) or pa.types.is_null(array.type):
         array = array.cast(pa.string())
     return array

@@ -29,6 +29,7 @@ __all__ = [
     "Kind",
     "Values",
     "as_texts",
+    "decode_categories",
     "is_text_type",
     "join_chunks",
     "read_array",
@@ -253,6 +254,14 @@ def join_chunks(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     if isinstance(column, pa.Array):
         return column
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+def decode_categories(column: Any) -> Any:
+    """An arrow column with the value of every cell in its place.
+
+    Arrow turns chunked categories into a numpy array that holds the first of them where a cell is missing.
+    """
+    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
 
 
 def is_text_type(type_: pa.DataType) -> bool:
