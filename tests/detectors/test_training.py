@@ -51,7 +51,7 @@ def test_blank_categories_of_a_parquet_file_are_unlabelled_and_no_truth(payments
         assert known.name_of(9) == "S009"
     source = open_source(file, forest, truth_column="verdict")
     words = join_truth(block.truth for block in source)
-    assert pd.Series(words).equals(pd.read_parquet(file)["verdict"].astype(object))
+    assert [(row, word) for row, word in enumerate(words) if word] == [(3, "fraud"), (5, "fine"), (9, "fraud")]
 
 
 def test_what_looks_odd_is_a_warning_in_python_and_names_parameters(payments):
