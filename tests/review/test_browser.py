@@ -228,6 +228,43 @@ def test_long_cells_are_folded_what_comes_next_is_listed_and_names_stay_in_view(
         assert page.problems == []
 
 
+def test_text_that_turns_letters_around_turns_no_other_words(make_session, serve, kit):
+    """Names and cells that say to be written from right to left, and are long; words beside them stay."""
+    dataset, turned = kit.rows(), "\u202e" + "backwards_" * 30
+    cells = pa.table({"text": [turned] * kit.n_rows, "word": ["wire_transfer_international"] * kit.n_rows})
+    titles = [f"{row} {turned[: 8 + row]}" for row in range(kit.n_rows)]
+    names = {"titles": titles, "names": None, "cells": cells}
+    runs_on = """(all) => all.filter((one) => {
+      const [text, range] = [one.firstChild, document.createRange()];
+      const left = (at) => (range.setStart(text, at), range.setEnd(text, at + 1), range.getBoundingClientRect().left);
+      return left(0) < left(1);
+    }).length"""
+    with serve(make_session(dataset=replace(dataset, **names))) as site:
+        page = site.enter()
+        press(page, "a")
+        page.wait_for_selector("#item .cases")
+        for size in (WIDE, PHONE):
+            page.set_viewport_size(size)
+            ours = page.locator("#item :is(.place, summary .soft, .mark)")
+            assert ours.count() > 2
+            assert ours.evaluate_all(runs_on) == ours.count()
+            assert page.evaluate("document.documentElement.scrollWidth") <= size["width"]
+            fits = "(all) => all.every((one) => one.getBoundingClientRect().right <= innerWidth - 20)"
+            assert page.locator("#item :is(dd, .cases button)").evaluate_all(fits)
+        page.keyboard.press("r")
+        page.click("#start")
+        page.wait_for_selector("#keep")
+        ours = page.locator("#refit-body :is(.mark, summary .soft)")
+        assert ours.evaluate_all(runs_on) == ours.count() > 2
+        page.keyboard.press("Escape")
+        refusal = {"error": {"status": 422, "code": "x", "message": "No such row."}}
+        page.route("**/api/judgements", lambda route: route.fulfill(status=422, json=refusal))
+        page.wait_for_timeout(AFTER_DIALOG)
+        move(page, "a")
+        page.wait_for_selector("#refused li:has-text('No such row.')")
+        assert page.locator("#refused li").evaluate("(one) => one.lastChild.textContent") == ": No such row."
+
+
 def test_reasons_both_ways_with_digits_that_can_be_compared(make_session, serve):
     session = make_session()
     with serve(session) as site:

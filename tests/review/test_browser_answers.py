@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 import pytest
-from browsing import READY, Held, move, press, row_of
+from browsing import READY, Held, move, press, row_of, settle
 
 pytestmark = pytest.mark.extra
 
@@ -25,6 +25,20 @@ def test_the_last_search_is_shown_whichever_answer_comes_last(make_session, serv
         page.wait_for_selector("#list", state="hidden")
         slow.let_through()
         assert page.locator("#list").is_hidden()
+        assert page.problems == []
+
+
+def test_the_next_item_is_near_what_was_just_judged(make_session, serve):
+    """However long the verdict takes to the server."""
+    with serve(make_session()) as site:
+        page, slow = site.enter(), []
+        page.route("**/api/judgements", lambda route: slow.append(route))
+        judged = page.inner_text("#item h2")
+        with page.expect_response("**/api/items*"):
+            move(page, "a")
+        settle(page)
+        slow[0].continue_()
+        page.wait_for_selector(f"#item .cases button:has-text('{judged}')", timeout=10_000)
         assert page.problems == []
 
 

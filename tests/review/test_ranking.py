@@ -61,6 +61,14 @@ def test_the_axis_is_logarithmic_where_scores_are_skewed(scores, is_log):
     found = Ranking(detector, scores, None).histogram
     assert found["is_log"] == is_log
     assert sum(height > 0 for height in found["heights"]) > 20  # they are spread over the axis
-    assert found["low"] < scores.min() < scores.max() < 1.01 * found["high"]
+    assert found["low"] < scores.min() < scores.max() < found["high"]  # its ends are true
+    assert not found["is_cut"]
     detector.offset_ = 1.0  # below zero there is no logarithm
     assert not Ranking(detector, scores, None).histogram["is_log"]
+
+
+def test_the_axis_ends_before_a_few_among_very_many_and_says_so():
+    detector = IsolationForest(random_state=0).fit(np.random.default_rng(0).normal(size=(20, 1)))
+    found = Ranking(detector, np.append(np.arange(-3000.0, 0.0), 1e9), None).histogram
+    assert found["is_cut"]
+    assert found["high"] < 1e6

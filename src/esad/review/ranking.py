@@ -74,7 +74,9 @@ class Ranking:
         The axis is logarithmic where a few scores are far above all others.
         """
         threshold = self.detector.threshold_
-        low, middle, high = (float(value) for value in np.quantile(self.scores, (0.0, 0.5, 0.999)))
+        low, middle, high = (
+            float(value) for value in np.quantile(self.scores, (0.0, 0.5, 0.999), method="higher")
+        )  # a few among very many may lie beyond the axis
         low, high = min(low, threshold), max(high, threshold)
         is_log = low > 0 and high > SKEWED * middle
         if is_log:
@@ -85,7 +87,9 @@ class Ranking:
             edges = np.linspace(low - pad, high + pad, N_BINS + 1)
         counts = np.histogram(np.clip(self.scores, edges[0], edges[-1]), bins=edges)[0]
         heights = (np.sqrt(counts) / np.sqrt(counts.max())).tolist()
-        return {"low": edges[0], "high": edges[-1], "threshold": threshold, "heights": heights, "is_log": is_log}
+        is_cut = bool(self.scores.max() > edges[-1])
+        ends = {"low": edges[0], "high": edges[-1], "threshold": threshold}
+        return ends | {"heights": heights, "is_log": is_log, "is_cut": is_cut}
 
 
 class Explanations:

@@ -11,7 +11,7 @@ const badge = (words, kind = "") => el("span", { class: `badge ${kind}`.trim() }
 
 // `state` is what the server says of the review, null while that is not known.
 export function itemParts(item, { state, isUnsaved, gallery }) {
-  const title = el("h2", {}, ...folded(item.name, LONG_TITLE), item.is_titled ? el("span", { class: "place" }, `row ${item.row}`) : null);
+  const title = el("h2", {}, el("bdi", {}, ...folded(item.name, LONG_TITLE)), item.is_titled ? el("span", { class: "place" }, `row ${item.row}`) : null);
   const parts = [
     el("div", { class: "head" }, title, el("div", { class: "badges" }, ...badges(item, isUnsaved, state?.n_rows ?? 0))),
     el("div", { class: "score" }, facts(item, state), state ? spread(item.score, state.histogram) : null),
@@ -47,7 +47,7 @@ function facts(item, state) {
   return el("div", { class: "facts" }, ...found.map(([big, small]) => el("div", {}, el("b", {}, big), el("span", {}, small))));
 }
 
-function spread(score, { low, high, threshold, heights, is_log }) {
+function spread(score, { low, high, threshold, heights, is_log, is_cut }) {
   const scale = is_log ? Math.log : (value) => value;
   const [first, last] = [scale(low), scale(high)];
   const across = (value) => (100 * (scale(Math.min(Math.max(value, low), high)) - first)) / (last - first);
@@ -64,7 +64,7 @@ function spread(score, { low, high, threshold, heights, is_log }) {
   const legend = el("p", { class: "legend" }, el("span", { class: "here" }, "this score"), ` among those of all ${noun}s${is_log ? ", on a logarithmic axis" : ""}; `, el("span", { class: "over" }, "alarms"));
   const mark = el("span", { class: "over" }, digits(threshold));
   mark.style.left = `clamp(6.8em, ${across(threshold)}%, 100% - 6.8em)`; // beside the numbers at the ends
-  const ends = el("p", { class: "ends" }, el("span", {}, digits(low)), mark, el("span", {}, digits(high)));
+  const ends = el("p", { class: "ends" }, el("span", {}, digits(low)), mark, el("span", {}, `${is_cut ? "≥ " : ""}${digits(high)}`));
   return el("div", {}, drawing, ends, legend);
 }
 

@@ -1,6 +1,6 @@
 // The menu: labels from a file, links for other reviewers, and how dialogs close.
 
-import { $, ask, count, post, toast, whole } from "./basics.js";
+import { $, ask, count, el, post, toast, whole } from "./basics.js";
 import { showRefused } from "./outbox.js";
 
 // `imported` is called when labels have come in.
@@ -49,6 +49,7 @@ export function wireDialogs() {
 
 async function importLabels(file, imported) {
   const box = $("importing");
+  const name = el("bdi", {}, file.name);
   box.hidden = false;
   const timer = setInterval(async () => {
     const { n_done, n_lines } = await ask("/api/labels").catch(() => ({}));
@@ -57,10 +58,10 @@ async function importLabels(file, imported) {
   }, 300);
   try {
     const answer = await ask("/api/labels", { method: "POST", headers: { "content-type": "text/csv" }, body: await file.text() });
-    toast(`${count(answer.n_new, "new judgement")} from ${file.name}.`);
+    toast(`${count(answer.n_new, "new judgement")} from `, name, ".");
     imported();
   } catch (error) {
-    showRefused(`labels of ${file.name}: ${error.message}`); // a long import may end while nobody looks
+    showRefused("labels of ", name, `: ${error.message}`); // a long import may end while nobody looks
   }
   clearInterval(timer);
   box.hidden = true;

@@ -122,11 +122,11 @@ export class Outbox {
 // Say what the server will never take, until it was seen.
 export function refuse({ body }, error, name = null) {
   const what = body.verdict ?? (body.note === undefined ? "undo" : "note");
-  const where = body.row === undefined ? "" : ` of ${name ?? `row ${body.row}`}`;
-  showRefused(`${what}${where}: ${error.message}`);
+  const where = body.row === undefined ? [] : [" of ", el("bdi", {}, name ?? `row ${body.row}`)];
+  showRefused(what, ...where, `: ${error.message}`);
 }
 
-export function showRefused(words) {
-  $("refused-list").append(el("li", {}, words));
+export function showRefused(...words) {
+  $("refused-list").append(el("li", {}, ...words));
   $("refused").hidden = false;
 }

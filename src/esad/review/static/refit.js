@@ -1,6 +1,7 @@
 // Refit: begin one, follow it, look at what it changes, keep its model or not.
 
 import { $, ask, count, el, noun, part, post, toast, whole } from "./basics.js";
+import { LONG_NAME, folded } from "./reasons.js";
 
 // What can be done: id of the button -> its words, its look, the request, what is said when it is done. A refit that is
 // kept or dropped is the one that was looked at, which another reviewer may have replaced.
@@ -131,7 +132,7 @@ function comparison({ alarms, correlation, median_rank, moved, rose, fell, top }
   tiles.push(tile(correlation.toFixed(3), "rank correlation of old and new"));
   const words = `Trained on ${count(n_rows, noun)} with ${count(n_labelled, "label")}, ${warm ? "from the old weights" : "from the beginning"}.`;
   const lines = (rows) => el("table", {}, el("tbody", {}, ...rows.map((row) =>
-    el("tr", {}, el("td", {}, row.name, " ", row.label ? direction(row) : null),
+    el("tr", {}, el("td", {}, el("bdi", {}, ...folded(row.name, LONG_NAME)), " ", row.label ? direction(row) : null),
       el("td", { class: "number" }, arrow(ranked(row.old), ranked(row.new)))))));
   const side = (title, rows) => part(title, rows.length ? lines(rows) : el("p", { class: "soft" }, "none"));
   return [

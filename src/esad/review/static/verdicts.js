@@ -72,6 +72,7 @@ export class Verdicts {
     }
     this.#saved();
     if (this.#navigation.current === row && this.#items.has(row)) this.#view.show(row); // no longer "not saved yet"
+    else this.#view.refresh(); // what was said may be a known case near it
   }
 
   // Take the server's word on a row for what was said here.

@@ -20,14 +20,22 @@ export class View {
 
   show(row) {
     this.#row = row;
-    const item = this.#items.get(row);
-    if (item) {
+    if (this.#items.has(row)) {
       this.draw();
-      this.#refresh(row, essence(item));
+      this.refresh();
     } else {
       this.#blank(el("p", { class: "wait" }, "Loading …"));
       this.#load(row);
     }
+  }
+
+  // An item that was held ready may not know the latest verdicts, labels near it, nor its reasons.
+  async refresh() {
+    const [row, item] = [this.#row, this.#items.get(this.#row)];
+    if (!item) return;
+    const before = essence(item);
+    const found = await this.#items.fresh(row).catch(() => null);
+    if (found && this.#row === row && essence(found) !== before) this.draw();
   }
 
   // No item: `words` say why, null while the next one loads.
@@ -72,11 +80,5 @@ export class View {
     }
     if (this.#loading === row) this.#loading = null;
     if (this.#row === row) this.draw();
-  }
-
-  // An item that was held ready may not know the latest verdicts, labels near it, nor its reasons.
-  async #refresh(row, before) {
-    const found = await this.#items.fresh(row).catch(() => null);
-    if (found && this.#row === row && essence(found) !== before) this.draw();
   }
 }

@@ -57,14 +57,14 @@ export const post = (path, body = {}) =>
 
 export const pause = (milliseconds) => new Promise((wake) => setTimeout(wake, milliseconds));
 
-export function toast(words) {
+export function toast(...words) {
   const line = $("toast");
   const show = (isShown) => {
     line.hidden = !isShown;
     line.togglePopover?.(false); // shown again, it is above a dialog that was opened since
     if (isShown) line.showPopover?.();
   };
-  line.textContent = words;
+  line.replaceChildren(...words);
   show(true);
   clearTimeout(Number(line.dataset.timer));
   line.dataset.timer = setTimeout(() => show(false), 5000);

@@ -5,18 +5,16 @@ import { count, digits, el, signedBeside, whole } from "./basics.js";
 const LONG = 160; // characters of a text that are seen at once
 export const LONG_NAME = 60; // of the name of a column, and of a cell beside it
 
-// The beginning of a very long text, the rest on demand.
+// A text, such as kind_of_payment, that may go on in the next line after an underscore; of a very long one the beginning,
+// the rest on demand. Whatever turns letters around in it leaves the words beside it alone.
 export function folded(text, n_seen = LONG) {
-  if (text.length <= 1.2 * n_seen) return [text];
-  const more = el("summary", {}, `${text.slice(0, n_seen)} … `, el("span", { class: "soft" }, `${whole(text.length - n_seen)} more characters`));
+  if (text.length <= 1.2 * n_seen) return text.split(/(?<=_)/).flatMap((piece, index) => (index ? [el("wbr"), piece] : [piece]));
+  const rest = el("span", { class: "soft" }, `${whole(text.length - n_seen)} more characters`);
+  const more = el("summary", {}, el("bdi", {}, text.slice(0, n_seen)), " … ", rest);
   return [el("details", { class: "folded" }, more, text.slice(n_seen))];
 }
 
-// The name of a column; one such as kind_of_payment may go on in the next line after an underscore.
-export function columnName(name) {
-  if (name.length > 1.2 * LONG_NAME) return folded(name, LONG_NAME);
-  return (name || "(no name)").split(/(?<=_)/).flatMap((piece, index) => (index ? [el("wbr"), piece] : [piece]));
-}
+export const columnName = (name) => folded(name || "(no name)", LONG_NAME);
 
 // `columns` have the largest shares of the score, for an alarm or against it; `others` is what `n_others` others add.
 export function reasonsTable({ columns, n_others, others, base }) {
