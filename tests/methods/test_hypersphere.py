@@ -10,6 +10,7 @@ from esad.bench.execute import N_LOOKS, execute
 from esad.bench.grid import Cell
 from esad.core.random import MemberRandom
 from esad.errors import DataFileError, InputError
+from esad.methods import deep_svdd
 from esad.methods.deep_sad import DeepSADObjective
 from esad.methods.deep_svdd import OneClassObjective, SoftBoundaryObjective
 from esad.methods.tlsad import Reference, TLSADObjective
@@ -93,6 +94,18 @@ def test_soft_boundary_solves_the_radius_of_each_mini_batch():
         assert total == pytest.approx(loss_at(radius, distance), rel=1e-6)
         others = [loss_at(other, distance) for other in np.linspace(0, distance.max(), 400)]
         assert total <= min(others) + 1e-9  # no other radius gives less
+
+
+def test_the_last_radius_is_of_no_more_rows_than_torch_can_rank(monkeypatch):
+    objective, _ = made(SoftBoundaryObjective(SPEC, nu=0.25))
+    data = training_data()
+    objective.eval().prepare(data)
+    monkeypatch.setattr(deep_svdd, "MAX_RANKED", 40)
+    objective.finish(data)
+    for member, rows in enumerate(data.unlabelled.numpy()):
+        codes = encoded(objective.encoder, data.x.numpy(), member)
+        distance = np.sqrt(((codes - objective.centre[member].numpy()) ** 2).sum(1))
+        assert objective.radius[member].item() == pytest.approx(np.quantile(distance[rows[::2]], 0.75), rel=1e-6)
 
 
 def test_deep_sad_loss_is_the_printed_one():
