@@ -29,7 +29,7 @@ from esad.core.arguments import TRUTH, is_truth, parameter, with_parameters
 from esad.detectors.standard import StandardDetector
 from esad.errors import ModelFileError
 from esad.networks.spec import NetworkSpec
-from esad.train.objective import Batch, Objective, RowPool, Scorer
+from esad.train.objective import Batch, Objective, RebuildingObjective, RowPool
 from esad.train.transforms import quarter_turns, random_turns, rotate, shift_and_flip, to_grey
 
 __all__ = ["ARNet", "ARNetObjective"]
@@ -92,9 +92,10 @@ class ARNet(StandardDetector):
         return super()._rebuild(plain)
 
 
-class ARNetObjective(Objective):
+class ARNetObjective(RebuildingObjective):
     """An encoder and a decoder that undo turns and greyness, and how large their errors usually are."""
 
+    error_name = "restoration"
     usual_errors: Tensor | None
 
     def __init__(self, spec: NetworkSpec, *, skips: bool, normalize: bool) -> None:
@@ -124,13 +125,9 @@ class ARNetObjective(Objective):
             total += torch.stack(errors, dim=1) / rows.shape[1]
         self.usual_errors.copy_(total.clamp(min=torch.finfo(total.dtype).tiny))
 
-    def scorer(self) -> Scorer:
-        """A function giving Eq. (5), (members, batch)."""
-        return lambda x: {"restoration": self._weighted_errors(x).flatten(2).mean(2)}
-
-    def summands(self) -> Scorer:
-        """Eq. (5) pixel by pixel."""
-        return lambda x: {"restoration": self._weighted_errors(x) / x[0].numel()}
+    def errors(self) -> Callable[[Tensor], Tensor]:
+        """A function giving d times Eq. (5) pixel by pixel, (members, batch, *features)."""
+        return self._weighted_errors
 
     def rebuilder(self) -> Callable[[Tensor], Tensor]:
         """A function giving the mean of x^_t over the turns, (members, batch, *features)."""

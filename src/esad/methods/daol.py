@@ -40,7 +40,7 @@ from esad.networks.dcgan import DCGANEncoder
 from esad.networks.layers import DenseLayers
 from esad.networks.spec import NetworkSpec
 from esad.train.adversarial import deception_loss, judge_loss
-from esad.train.objective import Batch, Move, Objective, Scorer, mean_over_rows
+from esad.train.objective import Batch, Move, Objective, RebuildingObjective, mean_over_rows
 
 __all__ = ["DAOL", "DAOLObjective"]
 
@@ -84,9 +84,10 @@ class DAOL(AdversarialDetector):
         return DAOLObjective(spec, self.lambda_adversarial, self.lambda_context, self.lambda_encoding)
 
 
-class DAOLObjective(Objective):
+class DAOLObjective(RebuildingObjective):
     """An encoder and a generator, which score, and until the training has ended what they play against."""
 
+    error_name = "context"
     for_training = ("encoder_2", "judge", "code_judge")
 
     def __init__(self, spec: NetworkSpec, adversarial: float, context: float, encoding: float) -> None:
@@ -130,15 +131,10 @@ class DAOLObjective(Objective):
             "encoding": self.encoding * (self.encoder_2(rebuilt) - code).square().flatten(1).mean(1),
         }
 
-    def scorer(self) -> Scorer:
-        """A function giving Eq. (7), (members, batch)."""
+    def errors(self) -> Callable[[Tensor], Tensor]:
+        """A function giving d times Eq. (7) pixel by pixel, (members, batch, *features)."""
         rebuild = self.rebuilder()
-        return lambda x: {"context": (rebuild(x) - x).abs().flatten(2).mean(2)}
-
-    def summands(self) -> Scorer:
-        """Eq. (7) pixel by pixel."""
-        rebuild = self.rebuilder()
-        return lambda x: {"context": (rebuild(x) - x).abs() / x[0].numel()}
+        return lambda x: (rebuild(x) - x).abs()
 
     def rebuilder(self) -> Callable[[Tensor], Tensor]:
         """A function giving x^, (members, batch, *features)."""

@@ -48,7 +48,7 @@ from esad.networks.layers import DenseLayers, inference
 from esad.networks.spec import NetworkSpec
 from esad.preprocess.inputs import Rows
 from esad.train.adversarial import deception_loss, judge_loss
-from esad.train.objective import Batch, Move, Objective, Scorer, mean_over_rows
+from esad.train.objective import Batch, Move, Objective, RebuildingObjective, mean_over_rows
 
 __all__ = ["OCGAN", "OCGANObjective"]
 
@@ -114,7 +114,7 @@ class OCGAN(AdversarialDetector):
         ]
 
 
-class OCGANObjective(Objective):
+class OCGANObjective(RebuildingObjective):
     """An autoencoder, which scores, and until the training has ended two judges and a classifier.
 
     `mines` says whether this is the phase that mines codes, the last one.
@@ -193,15 +193,10 @@ class OCGANObjective(Objective):
         made: Tensor = self.decoder(code).tanh()
         return made
 
-    def scorer(self) -> Scorer:
-        """A function giving Eq. (7), (members, batch)."""
+    def errors(self) -> Callable[[Tensor], Tensor]:
+        """A function giving d times Eq. (7) pixel by pixel, (members, batch, *features)."""
         rebuild = self.rebuilder()
-        return lambda x: {"reconstruction": 4 * (rebuild(x) - x).square().flatten(2).mean(2)}
-
-    def summands(self) -> Scorer:
-        """Eq. (7) pixel by pixel."""
-        rebuild = self.rebuilder()
-        return lambda x: {"reconstruction": 4 * (rebuild(x) - x).square() / x[0].numel()}
+        return lambda x: 4 * (rebuild(x) - x).square()
 
     def rebuilder(self) -> Callable[[Tensor], Tensor]:
         """A function giving x^ without noise, pixels in [0, 1] again, (members, batch, *features)."""

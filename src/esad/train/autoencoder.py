@@ -11,14 +11,14 @@ from torch import Tensor
 from esad.core.random import MemberRandom
 from esad.networks.layers import inference
 from esad.networks.spec import NetworkSpec
-from esad.train.objective import Batch, Objective, Scorer
+from esad.train.objective import Batch, RebuildingObjective
 
 __all__ = ["AutoencoderObjective", "Change"]
 
 Change = Callable[[Tensor, MemberRandom], Tensor]
 
 
-class AutoencoderObjective(Objective):
+class AutoencoderObjective(RebuildingObjective):
     """Mean squared reconstruction error of the unlabelled rows; labelled rows are not looked at.
 
     A phase chooses which rows count as unlabelled, see `all_unlabelled` and `presumed_normal`. `augment` changes them
@@ -38,15 +38,10 @@ class AutoencoderObjective(Objective):
         x = batch.unlabelled if self.augment is None else self.augment(batch.unlabelled, batch.random)
         return {"reconstruction": (self.decoder(self.encoder(x)) - x).square().flatten(1).mean(1)}
 
-    def scorer(self) -> Scorer:
-        """A function giving the reconstruction error of every row, (members, batch)."""
+    def errors(self) -> Callable[[Tensor], Tensor]:
+        """A function giving the squared error of every feature, (members, batch, *features)."""
         rebuild = self.rebuilder()
-        return lambda x: {"reconstruction": (rebuild(x) - x).square().flatten(2).mean(2)}
-
-    def summands(self) -> Scorer:
-        """The squared error of every feature over their number, (members, batch, *features)."""
-        rebuild = self.rebuilder()
-        return lambda x: {"reconstruction": (rebuild(x) - x).square() / x[0].numel()}
+        return lambda x: (rebuild(x) - x).square()
 
     def rebuilder(self) -> Callable[[Tensor], Tensor]:
         """A function from rows (batch, *features) to their reconstruction (members, batch, *features)."""

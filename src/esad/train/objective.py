@@ -18,6 +18,7 @@ __all__ = [
     "Batch",
     "Move",
     "Objective",
+    "RebuildingObjective",
     "Refill",
     "RowPool",
     "Scorer",
@@ -293,6 +294,32 @@ class Objective(nn.Module, ABC):
     def contributions(self, terms: dict[str, Tensor]) -> dict[str, Tensor]:
         """What each term adds to each member's score, (members, batch); the anomaly score is the mean of members."""
         return {name: term.double() for name, term in terms.items()}
+
+
+class RebuildingObjective(Objective):
+    """An objective whose score is the mean over the features of an error, such as that of what is rebuilt.
+
+    Attributes
+    ----------
+    error_name : str
+        What the only term of the score is called.
+    """
+
+    error_name: ClassVar[str] = "reconstruction"
+
+    @abstractmethod
+    def errors(self) -> Callable[[Tensor], Tensor]:
+        """A function from rows (batch, *features) to the error of every feature (members, batch, *features)."""
+
+    def scorer(self) -> Scorer:
+        """A function giving the mean error of every row, (members, batch)."""
+        errors = self.errors()
+        return lambda x: {self.error_name: errors(x).flatten(2).mean(2)}
+
+    def summands(self) -> Scorer:
+        """The error of every feature over their number, (members, batch, *features)."""
+        errors = self.errors()
+        return lambda x: {self.error_name: errors(x) / x[0].numel()}
 
 
 def _reset_networks(module: nn.Module, random: MemberRandom) -> None:
