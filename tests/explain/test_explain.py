@@ -11,7 +11,7 @@ from esad import registry
 from esad.errors import InputError, LabelError, ModelFileError, SchemaError
 from esad.explain import network
 from esad.explain.cases import MAX_CASES, Cases
-from esad.explain.drawing import draw, draw_parts, to_png
+from esad.explain.displays import draw, draw_parts, to_png
 from esad.explain.network import NetworkExplainer
 from esad.explain.reasons import HeatMaps, Reasons
 from esad.persist import bundle

@@ -247,7 +247,7 @@ class HeatMaps(_Explanation):
 
     def _repr_html_(self) -> str | None:
         """The pictures beside their heat maps, in a notebook; nothing without Pillow."""
-        from esad.explain.drawing import draw, to_data_uri  # which draws what this file holds
+        from esad.explain.displays import draw, to_data_uri  # which draws what this file holds
 
         try:
             parts = [

@@ -14,8 +14,7 @@ from esad.networks.dcgan import DCGANDecoder, DCGANEncoder
 from esad.networks.layers import map_size
 from esad.networks.lenet import LeNetDecoder, LeNetEncoder
 from esad.networks.mlp import StackedMLP
-from esad.networks.residual import ResidualDecoder, ResidualEncoder, n_levels_for
-from esad.networks.wide import WideEncoder
+from esad.networks.residual import ResidualDecoder, ResidualEncoder, WideEncoder, n_levels_for
 
 __all__ = ["CONV_NARROW", "KINDS", "NetworkSpec"]
 

@@ -74,7 +74,7 @@ class ExplainedFile:
         """Write all reasons to a .csv, .parquet or .json file; of pictures, heat maps to a new folder."""
         path = Path(out)
         if isinstance(self.reasons, HeatMaps):
-            from esad.explain.drawing import draw, to_png
+            from esad.explain.displays import draw, to_png
 
             with new_folder(path) as beside:
                 for number, name in enumerate(self.worst.ids):

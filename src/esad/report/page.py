@@ -145,7 +145,7 @@ def _fold_text(text: str) -> Element | str:
 
 
 def _draw_heat_map(maps: HeatMaps, row: int, name: str) -> Element:
-    from esad.explain.drawing import draw, to_data_uri
+    from esad.explain.displays import draw, to_data_uri
 
     expected = "as expected, " if maps.is_rebuilt else ""
     return new("img", src=to_data_uri(draw(maps, row)), alt=f"{name}: as given, {expected}heat map")

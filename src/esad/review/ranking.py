@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from esad.detectors.base import Detector
 from esad.explain.cases import Case, Cases
-from esad.explain.drawing import draw_parts, to_png
+from esad.explain.displays import draw_parts, to_png
 from esad.explain.reasons import HeatMaps, Reasons, cell_text
 from esad.preprocess.inputs import Rows
 from esad.review.dataset import ReviewDataset

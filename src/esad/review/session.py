@@ -15,7 +15,7 @@ from esad import labels
 from esad.advice.suggest import find_border
 from esad.detectors.model_file import load
 from esad.errors import InputError
-from esad.explain.drawing import to_pixels, to_png
+from esad.explain.displays import to_pixels, to_png
 from esad.io.notes import DataSource, note_sources
 from esad.labels import Labels
 from esad.review.dataset import ReviewDataset
