@@ -223,9 +223,13 @@ def test_a_new_fit_forgets_the_calibration(rows):
     assert detector.calibration_ is None
 
 
-def test_solving_anew_forgets_the_calibration(rows):
+def test_solving_anew_forgets_the_calibration_and_the_training_scores(rows):
     X, y = rows
-    assert tiny("ocsvm_hybrid").fit(X, y, calibration_ratio=0.2).solve(X, y).calibration_ is None
+    solved = tiny("ocsvm_hybrid").fit(X, y, calibration_ratio=0.2).solve(X, y)
+    assert solved.calibration_ is None
+    for set_anew in (solved.calibrate, lambda: solved.fit_threshold(contamination=0.1)):
+        with pytest.raises(InputError, match="has no training scores"):
+            set_anew()
 
 
 def test_categories_that_only_held_out_rows_have_do_not_matter():

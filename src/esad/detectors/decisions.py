@@ -204,12 +204,18 @@ found (95 %: 69 % to 100 %)
         if X is not None:
             scores = self.anomaly_score(X)
             self._set_threshold(rule.apply(scores, labels.check(y, len(scores), warn=False)))
-        elif hasattr(self, "training_scores_"):
-            self._set_threshold(self._applied_to_training(rule))
         else:
-            check_is_fitted(self)
-            raise InputError("A detector read from a file has no training scores. Give `X`, rows kept apart.")
+            self._check_training_scores()
+            self._set_threshold(self._applied_to_training(rule))
         return self
+
+    def _check_training_scores(self) -> None:
+        """Refuse what rests on the scores of the training rows where they are gone."""
+        check_is_fitted(self)
+        if not hasattr(self, "training_scores_"):
+            raise InputError(
+                "A detector that was read from a file or solved anew has no training scores. Give `X`, rows kept apart."
+            )
 
     def _applied_to_training(self, rule: Threshold) -> FittedThreshold:
         """The threshold that a rule sets on the training rows, each scored by the member that has not seen it.
@@ -314,8 +320,7 @@ found (95 %: 69 % to 100 %)
 
     def _cross_calibration(self, pollution_ratio: float) -> Calibration:
         """Calibrate on the training rows that some member has not seen, each by that member."""
-        if not hasattr(self, "training_scores_"):
-            raise InputError("A detector read from a file has no training scores. Give `X`, normal rows kept apart.")
+        self._check_training_scores()
         unseen_by = self.training_unseen_by_
         if unseen_by is None:
             raise InputError(

@@ -127,13 +127,16 @@ class HybridDetector(SolvedDetector, StandardDetector):
     def solve(self, X: Any, y: ArrayLike | None = None) -> Self:
         """Fit the solved model anew on the codes of the trained autoencoder, after a change of its arguments.
 
-        `X` and `y` are those of `fit`. The threshold stays; a calibration, which is of other scores, does not.
+        `X` and `y` are those of `fit`. The threshold stays; a calibration and the scores of the training rows, which
+        the model before gave, do not.
         """
         rows = self.rows_of(X)
         checked = labels.check(y, len(rows), warn=False)
         seen = draw_held_out(checked, self.seed_) != 0
         self.model_ = self._model().fit(self._codes(rows)[seen], checked[seen], seed=self.seed_)
         self.calibration_, self.applied_ = None, None
+        for name in [name for name in vars(self) if name.startswith("training_")]:
+            delattr(self, name)
         return self
 
     def _contributions(self, rows: Rows) -> dict[str, Scores]:
