@@ -31,10 +31,10 @@ from esad.preprocess.inputs import Rows, reference_rows
 from esad.score.splits import draw_held_out
 from esad.train import stopping
 from esad.train.callbacks import Callback
-from esad.train.loop import Phase, Settings, place_objective, train_phases
+from esad.train.loop import Phase, Settings, train_phases
 from esad.train.objective import HELD_OUT, Objective, Refill, RowPool, Scorer
 from esad.train.progress import show_progress
-from esad.train.runtime import dtype_of, resolve_device, score_blocks
+from esad.train.runtime import device_for_scoring, dtype_of, place_objective, resolve_device, score_blocks
 
 __all__ = ["DeepDetector", "Phase"]
 
@@ -366,14 +366,7 @@ class DeepDetector(Detector):
                 weights[rest] = torch.from_numpy(value)
         check_weights(objective, weights)
         objective.load_state_dict(weights, assign=True)
-        self.objective_ = place_objective(objective, self._device_here(), dtype_of(self.precision)).eval()
-
-    def _device_here(self) -> torch.device:
-        """The device asked for, or the CPU where a model is loaded on a machine without it."""
-        try:
-            return resolve_device(self.device)
-        except InputError:
-            return torch.device("cpu")
+        self.objective_ = place_objective(objective, device_for_scoring(self.device), dtype_of(self.precision)).eval()
 
 
 def _by_member(contributions: dict[str, Tensor]) -> Scores:

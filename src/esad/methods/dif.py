@@ -30,7 +30,7 @@ from esad.networks.pretrained import FEATURES, extract_features, fill_weights, f
 from esad.preprocess.inputs import Rows
 from esad.solvers.trees import ForestArguments, ForestModel
 from esad.train.callbacks import Callback
-from esad.train.runtime import resolve_device
+from esad.train.runtime import device_for_scoring, resolve_device
 
 __all__ = ["DIF"]
 
@@ -113,9 +113,5 @@ class DIF(ForestArguments, ShallowDetector):
 
     def _restore(self, arrays: dict[str, NDArray[Any]], plain: Any) -> None:
         backbone, solved = restore_fixed(self._backbone, arrays)
-        try:
-            device = resolve_device(self.device)
-        except InputError:  # loaded on a machine without it
-            device = torch.device("cpu")
-        self.backbone_ = backbone.to(device, torch.float32)
+        self.backbone_ = backbone.to(device_for_scoring(self.device), torch.float32)
         self.model_ = self._model().restore(solved, plain, n_features=backbone.n_features)

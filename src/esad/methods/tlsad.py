@@ -63,6 +63,7 @@ from esad.train.callbacks import Callback
 from esad.train.hypersphere import EPS, HypersphereObjective
 from esad.train.loop import Settings
 from esad.train.objective import Batch, Objective, RowPool, mean_over_rows
+from esad.train.runtime import device_for_scoring
 from esad.train.transforms import quarter_turns, random_turns, rotate
 
 __all__ = ["TLSAD", "Reference", "TLSADObjective", "TransferAutoencoder"]
@@ -167,12 +168,17 @@ class TLSAD(StandardDetector):
         """The pictures themselves, or their ResNet-18 features, (n, 512)."""
         if self.backbone_ is None:
             return rows
-        return extract_features(self.backbone_.to(self._device_here()), rows, N_FEATURES)
+        return extract_features(self.backbone_.to(device_for_scoring(self.device)), rows, N_FEATURES)
 
     def _front_in_double(self) -> Callable[[Tensor], Tensor] | None:
         if self.backbone_ is None:
             return None
-        return copy.deepcopy(self.backbone_).to(self._device_here(), torch.float64).eval().requires_grad_(False)
+        return (
+            copy.deepcopy(self.backbone_)
+            .to(device_for_scoring(self.device), torch.float64)
+            .eval()
+            .requires_grad_(False)
+        )
 
     def _terms_module(self) -> nn.Module:
         terms = super()._terms_module()

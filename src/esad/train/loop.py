@@ -25,7 +25,7 @@ from esad.errors import InputError, TrainingError
 from esad.train.callbacks import Callback, StopTraining
 from esad.train.graphs import N_WARM_UP, Recording, use_own_stream
 from esad.train.objective import HELD_OUT, Batch, Move, Objective, RowPool
-from esad.train.runtime import autocast, compile_network, limit_threads
+from esad.train.runtime import autocast, compile_network, limit_threads, place_objective
 from esad.train.sharing import even_batches, make_replica, share_norm
 
 __all__ = [
@@ -35,7 +35,6 @@ __all__ = [
     "Phase",
     "Settings",
     "clip_per_member",
-    "place_objective",
     "train",
     "train_phases",
 ]
@@ -487,12 +486,6 @@ def train_phases(
     if previous is not None:
         previous.keep_for_scoring()
     return curves
-
-
-def place_objective(objective: Objective, device: torch.device, dtype: torch.dtype) -> Objective:
-    """Move an objective to a device; convolutions are quicker with the channels innermost."""
-    moved: Objective = objective.to(device, dtype).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    return moved
 
 
 def _limit_threads(phase: Phase, *, pictures: bool) -> contextlib.AbstractContextManager[None]:

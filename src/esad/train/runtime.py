@@ -22,9 +22,11 @@ __all__ = [
     "PRECISIONS",
     "autocast",
     "compile_network",
+    "device_for_scoring",
     "dtype_of",
     "free_cores",
     "limit_threads",
+    "place_objective",
     "resolve_device",
     "run_in_parallel",
     "run_in_turn",
@@ -68,6 +70,20 @@ def resolve_device(device: str) -> torch.device:
             f"{'' if n_found == 1 else 's'}."
         ) from error
     return resolved
+
+
+def device_for_scoring(device: str) -> torch.device:
+    """The device asked for, or the CPU where a model is loaded on a machine without it."""
+    try:
+        return resolve_device(device)
+    except InputError:
+        return torch.device("cpu")
+
+
+def place_objective(objective: Objective, device: torch.device, dtype: torch.dtype) -> Objective:
+    """Move an objective to a device; convolutions are quicker with the channels innermost."""
+    moved: Objective = objective.to(device, dtype).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return moved
 
 
 def dtype_of(precision: str) -> torch.dtype:
