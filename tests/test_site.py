@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -62,3 +63,17 @@ def test_dead_links_and_pages_that_no_menu_names_stop_it(site):
     assert done.returncode == 1
     for words in ("'gone.md'", "#gone", "unlisted.md"):
         assert words in done.stderr
+
+
+def test_drawings_are_tables_since_nothing_is_loaded_from_elsewhere(site):
+    text = (site.ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    page = SimpleNamespace(file=SimpleNamespace(src_uri="architecture.md"))
+    drawn = site.on_page_markdown(text, page, None, None)
+    assert "flowchart" not in drawn
+    (first,) = [line for line in drawn.splitlines() if line.startswith("| cli |")][:1]
+    assert first.startswith("| cli | app, ")
+    assert "1\u00a0io, " in first
+    for boxes, arrows in zip(text.split("```mermaid")[1:], drawn.split("| box |")[1:], strict=True):
+        drawing = boxes.partition("```")[0]
+        assert drawing.count("<b>") == arrows.partition("<!-- end -->")[0].count("\n| ") - 1
+        assert drawing.count("-->") == arrows.partition("<!-- end -->")[0].count("\u00a0")

@@ -1,8 +1,8 @@
 """What the documentation site has beside the pages in docs/ (a hook of MkDocs).
 
 A page of reference for every public name, the decisions in the menu, README and its neighbours as pages, links to code
-as plain words, and formulas as MathML, so that nothing is loaded from elsewhere. Pages that a tool has to write anew
-stop the build.
+as plain words, and formulas as MathML and drawings as tables, so that nothing is loaded from elsewhere. Pages that a
+tool has to write anew stop the build.
 """
 
 import importlib
@@ -46,6 +46,9 @@ GROUPS = ("Detectors", "Beside detectors", "What they return", "Modules")
 LAST_FOUND = "---\nsearch: { boost: 0.2 }\n---\n"  # thirty detectors have the same methods: guides come first
 FIRST = ("fit", "anomaly_score", "predict", "fit_threshold", "calibrate", "explain", "save")  # on a detector's page
 LINK = re.compile(r"\[([^\[\]]*)\]\((?!https?:|#)([^)#\s]+)(#[^)]*)?\)")
+DRAWING = re.compile(r"```mermaid\n(.*?)```", re.DOTALL)
+BOX = re.compile(r'^ *(\w+)\["<b>.*?</b><br/>(.*)"\]$', re.MULTILINE)
+ARROW = re.compile(r"^ *(\w+) -->\|(\d+)\| (\w+)$", re.MULTILINE)
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
 
 
@@ -113,8 +116,9 @@ def on_files(files: Files, config: Any) -> None:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
-    """Lead links that leave docs/ to the pages of the site, or nowhere."""
+    """Lead links that leave docs/ to the pages of the site, or nowhere; drawings as tables."""
     folder = posixpath.dirname(page.file.src_uri)
+    markdown = DRAWING.sub(lambda found: _as_table(found[1]), markdown)
     return markdown if folder in ("project", "reference") else _relinked(markdown, posixpath.join("docs", folder))
 
 
@@ -150,6 +154,18 @@ def members_of(value: Any) -> list[str]:
 
 def _formula(latex: str, *, is_block: bool) -> str:
     return convert(unescape(latex).strip(), display="block" if is_block else "inline")
+
+
+def _as_table(drawing: str) -> str:
+    """The boxes and arrows of tools/walk.py: browsers would draw them by a script from elsewhere."""
+    calls: dict[str, list[str]] = {}
+    for room, number, called in ARROW.findall(drawing):
+        calls.setdefault(room, []).append(f"{number}\u00a0{called}")
+    rows = [
+        f"| {room} | {modules.replace('<br/>', ', ')} | {', '.join(calls.get(room, []))} |"
+        for room, modules in BOX.findall(drawing)
+    ]
+    return "\n".join(["| box | modules | arrows to |", "| --- | --- | --- |", *rows])
 
 
 def _relinked(text: str, folder: str) -> str:
