@@ -1,5 +1,6 @@
 """The report as one HTML file: its sections, each from what was found to a piece of the page."""
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -114,19 +115,25 @@ def _draw_badge(is_hit: bool, hit: str, other: str) -> Element:
 def _describe_columns(reasons: Reasons, row: int) -> Element:
     total, order = reasons.total[row], reasons.order(row)
     largest = float(abs(total).max()) or 1.0
+    decimals = max(0, 2 - math.floor(math.log10(largest)))  # of all shares: three digits of the largest
+
+    def write(share: float) -> str:
+        text = f"{share:+.{decimals}f}" if decimals <= 8 else f"{share:+.2e}"
+        return "0" if float(text) == 0 else text.replace("-", "\N{MINUS SIGN}")
+
     rows: list[list[Element | str]] = []
     for index in order[:N_COLUMNS]:
         share = float(total[index])
         width = f"width: {100 * abs(share) / largest:.1f}%"
         bar = new("span", "", class_="bar" if share >= 0 else "bar against", style=width)
         observed, expected = reasons.observed[row, index], reasons.expected[row, index]
-        cells = _fold_text(cell_text(observed)), _fold_text(cell_text(expected, n_digits=4))
-        rows.append([break_at_underscores(reasons.columns[index]), bar, f"{share:+.3g}", *cells])
+        cells = _fold_text(cell_text(observed, n_digits=10)), _fold_text(cell_text(expected, n_digits=4))
+        rows.append([break_at_underscores(reasons.columns[index]), bar, write(share), *cells])
     rest = order[N_COLUMNS:]
     base = sum(float(values[row]) for values in reasons.base.values())
     if rest:
-        rows.append([f"({count_text(len(rest), 'other')})", "", f"{float(total[rest].sum()):+.3g}", "", ""])
-    rows.append(["(baseline)", "", f"{base:+.3g}", "", ""])
+        rows.append([count_text(len(rest), "other column"), "", write(float(total[rest].sum())), "", ""])
+    rows.append(["baseline", "", write(base), "", ""])
     drawn = table(["column", "", "share", "observed", "expected"], rows, numbers=("share",))
     for line in drawn.iter("tr"):
         _, share_cell, _, *values = line
@@ -139,7 +146,7 @@ def _describe_columns(reasons: Reasons, row: int) -> Element:
 def _fold_text(text: str) -> Element | str:
     """The text of a cell: the beginning of a very long one, the rest on demand."""
     if len(text) <= 1.2 * MAX_TEXT:
-        return text
+        return break_at_underscores(text)
     more = new("span", f"{len(text) - MAX_TEXT:,} more characters", class_="soft")
     return new("details", new("summary", f"{text[:MAX_TEXT]} \N{HORIZONTAL ELLIPSIS} ", more), text[MAX_TEXT:])
 
@@ -180,7 +187,8 @@ def _describe_distribution(found: Findings) -> list[Element]:
         "Rows right of the line raise an alarm. The vertical axis grows with the square root, so that few rows can be "
         "seen beside many."
     )
-    caption += f" {display.n_beyond:,} higher scores stand in the last bar." if display.n_beyond else ""
+    if n := display.n_beyond:
+        caption += f" {count_text(n, 'higher score')} {'stands' if n == 1 else 'stand'} in the last bar."
     return [axes.to_element(caption)]
 
 

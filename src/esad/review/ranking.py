@@ -201,7 +201,7 @@ def _list_columns(reasons: Reasons, row: int) -> dict[str, Any]:
         {
             "column": reasons.columns[index],
             "share": float(total[index]),
-            "observed": cell_text(reasons.observed[row, index]),
+            "observed": cell_text(reasons.observed[row, index], n_digits=10),
             "expected": cell_text(reasons.expected[row, index], n_digits=4),
         }
         for index in order[:N_COLUMNS]

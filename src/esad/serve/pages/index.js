@@ -104,11 +104,11 @@ async function reasons(request) {
   }
   const size = ({ share }) => Math.abs(share); // what speaks against an alarm is a reason as well
   const columns = [...found.columns].sort((a, b) => size(b) - size(a)).slice(0, N_REASONS)
-    .map((one) => ({ ...one, observed: cellText(one.observed), expected: cellText(one.expected) }));
+    .map((one) => ({ ...one, observed: cellText(one.observed, 10), expected: cellText(one.expected, 4) }));
   const base = Object.values(found.terms).reduce((sum, term) => sum + term.base, 0);
   const others = columns.reduce((rest, { share }) => rest - share, found.score - base); // they add up to the score
   const table = reasonsTable({ columns, n_others: model.columns.length - columns.length, others, base });
   return part("Why: what each column adds to the score", table);
 }
 
-const cellText = (value) => (value === null ? "(missing)" : typeof value === "number" ? digits(value) : String(value));
+const cellText = (value, n) => (value === null ? "(missing)" : typeof value === "number" ? digits(value, n) : String(value));
