@@ -32,7 +32,7 @@ _SOLVED = "solved."  # what the names of the solved model's arrays begin with in
 
 
 class SolvedDetector:
-    """What has a `RowModel`: `solver` makes it, of those arguments of the detector that it has too, and checks them."""
+    """A detector with a `RowModel`, which `solver` makes of the arguments that both have, and checks them."""
 
     solver: ClassVar[type[RowModel]]
 

@@ -278,7 +278,7 @@ class Notes:
         )
 
     def add_words(self, roles: Roles, values: Any) -> Roles:
-        """Roles with the words of the training's labels, as far as these values hold them and no words are given."""
+        """Roles with the words of the training's labels that are among these values, where no words are given."""
         if roles.has_words or roles.label_column not in (None, self.roles.label_column):
             return roles
         found = {to_key(value) for value in find_distinct(values, name=roles.label_column or "label")[0]}

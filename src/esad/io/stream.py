@@ -47,7 +47,7 @@ class Stream(Protocol):
         """How many there are."""
 
     def blocks(self, share: int = 0, n_shares: int = 1) -> Iterator[LabelledBlock]:
-        """All rows, in the order of their numbers; or one of so many shares of them."""
+        """All rows, in the order of their numbers; or share number `share` of `n_shares`, from 0."""
 
     def shuffled(self, rng: np.random.Generator) -> Iterator[LabelledBlock]:
         """All rows, in an order that the generator draws."""
@@ -138,7 +138,7 @@ class TableStream:
         return other
 
     def blocks(self, share: int = 0, n_shares: int = 1) -> Iterator[LabelledBlock]:
-        """All rows, file by file; a share is every so manieth part."""
+        """All rows, file by file; share number k has the parts k, k + n_shares, k + 2 n_shares, ..."""
         for part, first in self._parts[share::n_shares]:
             yield from self._read(part, first)
 
@@ -193,7 +193,7 @@ class PictureStream:
         return len(self.folder.ids) - (len(self.folder.broken or ()) - self._n_left_out)
 
     def blocks(self, share: int = 0, n_shares: int = 1) -> Iterator[LabelledBlock]:
-        """All pictures, by name; a share is every so manieth."""
+        """All pictures, by name; share number k has the pictures k, k + n_shares, k + 2 n_shares, ..."""
         return self._read(np.arange(share, len(self.folder.ids), n_shares))
 
     def shuffled(self, rng: np.random.Generator) -> Iterator[LabelledBlock]:

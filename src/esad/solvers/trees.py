@@ -60,7 +60,7 @@ class Trees:
         return cls(arrays, trees)
 
     def cut_at_values(self, which: slice, values: Rows, ranks: NDArray[np.float32]) -> Self:
-        """The trees once more, with those of `which`, which were grown on the `ranks` of `values`, cut at values."""
+        """The same trees, but those of `which`, grown on the `ranks` of `values`, are cut at the values themselves."""
         cuts, features = self.arrays["cut"].copy(), self.arrays["feature"][which]
         is_inner = self.arrays["left"][which] != np.arange(cuts.shape[1])
         for column in range(values.shape[1]):
@@ -234,7 +234,7 @@ class ForestModel(ForestArguments, RowModel):
         forest = _Forest(n_estimators=self.n_trees, max_samples=self.n_drawn, random_state=seed % 2**32).fit(used)
         grown = [estimator.tree_ for estimator in forest.estimators_]
         self.trees = Trees.from_sklearn(
-            grown, [_find_depths(tree) + _average_path(tree.n_node_samples) for tree in grown]
+            grown, [tree.compute_node_depths() - 1.0 + _average_path(tree.n_node_samples) for tree in grown]
         )
         return self
 
@@ -282,14 +282,6 @@ def _average_path(n: Any) -> Any:
     safe = np.maximum(n, 3.0)
     path = 2.0 * (np.log(safe - 1.0) + EULER) - 2.0 * (safe - 1.0) / safe
     return np.where(n > 2, path, np.where(n == 2, 1.0, 0.0))
-
-
-def _find_depths(tree: Any) -> NDArray[np.float64]:
-    """Depth of every node; children come after their parent."""
-    depths = np.zeros(tree.node_count)
-    for node in np.flatnonzero(tree.children_left >= 0):
-        depths[tree.children_left[node]] = depths[tree.children_right[node]] = depths[node] + 1
-    return depths
 
 
 Numbers = NDArray[np.intp]

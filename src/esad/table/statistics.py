@@ -455,7 +455,7 @@ class TableStatistics:
 
     @classmethod
     def of(cls, table: Table, is_reference: Mask | None = None) -> "TableStatistics":
-        """Statistics of rows that are all there is, unless they are known; all are reference rows by default."""
+        """Statistics of a whole table, or those that it carries of these reference rows; all rows are by default."""
         is_reference = np.ones(table.n_rows, dtype=bool) if is_reference is None else is_reference
         known = table.statistics
         if known is not None and known.is_reference is not None and (known.is_reference == is_reference).all():
