@@ -11,8 +11,8 @@ from esad.cli import labels
 
 @pytest.fixture
 def more(kit, tmp_path):
-    """A file with enough labels for a curve: 5 anomalies and 4 normal rows."""
-    table = kit.rows()
+    """A file with enough labels for a curve, 5 anomalies and 4 normal rows, and with the same id in each row."""
+    table = [["S1", *row[1:]] for row in kit.rows()]
     for row in (10, 30):
         table[row] = [table[row][0], "9.1", "black", *table[row][3:5], "anomaly"]
     for row in (1, 2, 3, 4):
@@ -33,40 +33,21 @@ def test_suggestions_are_written_with_an_empty_label_to_fill_in(esad, model, par
     assert all(row["serial"] in done.out for row in found)
 
 
-def test_ids_that_are_there_twice_are_shown_with_the_row(esad, model, kit, tmp_path):
-    table = [["S1", *row[1:]] for row in kit.rows()]
-    data = kit.csv(tmp_path / "twice.csv", kit.header, table)
-    shown = esad("labels", model, data, "--n", 2).out
-    assert [line.split()[:2] for line in shown.splitlines() if "serial" in line] == [["serial", "row"]] * 2
-
-
-def test_curve_and_audit_come_with_enough_labels(esad, model, more):
+def test_curve_and_audit_come_with_enough_labels_and_ids_there_twice_with_the_row(esad, model, more):
     shown = esad("labels", model, more, "--n", 3)
+    assert [line.split()[:2] for line in shown.out.splitlines() if "serial" in line] == [["serial", "row"]] * 2
     assert "The next 3 labels, of the kinds so far: AUC " in shown.out
     assert "80 % interval" in shown.out
     assert "most doubtful first" in shown.out
 
 
-def test_with_few_labels_the_curve_is_left_out_and_says_why(esad, model, parts):
-    done = esad("labels", model, parts, "--n", 2)
-    assert done.code == 0
-    assert "A learning curve needs 4 labelled anomalies (-1) at least. Got 3." in done.out
-    assert "most doubtful first" in done.out
-
-
 def test_without_labels_rows_are_suggested_all_the_same(esad, model, kit, tmp_path):
     data = kit.csv(tmp_path / "new.csv", kit.header[:5], [row[:5] for row in kit.rows(seed=1)])
-    found = esad("labels", model, data, "--n", 5, "--json").json
-    assert len(found["suggestions"]) == 5
-    assert found["curve"] is None
-    assert any("no labels" in reason for reason in found["left_out"])
-
-
-def test_labels_of_one_kind_are_looked_into(esad, model, kit, tmp_path):
-    table = [[*row[:5], "normal" if number < 3 else ""] for number, row in enumerate(kit.rows())]
-    data = kit.csv(tmp_path / "normal.csv", kit.header, table)
-    found = esad("labels", model, data, "--n", 2, "--json").json
-    assert [doubt["label"] for doubt in found["audit"]] == ["normal"] * 3
+    shown = esad("labels", model, data, "--n", 5).out
+    assert "Label next (5 rows)" in shown
+    assert (
+        "A learning curve needs 4 labelled anomalies (-1) at least. Got 0.\nThere are no labels to look into." in shown
+    )
 
 
 def test_pictures_get_suggestions_by_file_name(esad, kit, tmp_path):
@@ -118,18 +99,6 @@ def test_data_that_does_not_fit_the_model(refused, model, kit, tmp_path):
     folder.mkdir()
     assert "trained on a table" in refused(model, folder)
     assert "a model is expected" in refused(data, data)
-
-
-def test_values_without_a_meaning(refused, model, kit, tmp_path):
-    table = [[*row[:5], str(number % 2)] for number, row in enumerate(kit.rows())]
-    data = kit.csv(tmp_path / "binary.csv", kit.header, table)
-    assert "--anomaly-value 1" in refused(model, data)
-
-
-def test_a_file_with_a_label_in_every_row_has_none_to_suggest(refused, model, kit, tmp_path):
-    table = [[*row[:-1], "anomaly" if number % 2 else "normal"] for number, row in enumerate(kit.rows())]
-    words = refused(model, kit.csv(tmp_path / "all.csv", kit.header, table), "--quick")
-    assert "Every row is labelled" in words
 
 
 @pytest.mark.parametrize(("suspicion", "verdict"), [(0.5, "Labels to look at again"), (0.49, "No label looks wrong")])
