@@ -145,12 +145,13 @@ class Shards:
 
     def jobs(self, out: str) -> list[Any]:
         """Jobs into a fresh folder."""
+        from esad.io.dialect import Reading
         from esad.scale.run import make_job, make_settings
         from esad.scale.shards import RECORDS_FOLDER, plan_shards
 
         target = Path(tempfile.mkdtemp(prefix=out, dir=self.folder))
         (target / RECORDS_FOLDER).mkdir()
-        settings = make_settings(self.model, None, None)
+        settings = make_settings(self.model, None, None, Reading())
         return [make_job(shard, target, settings) for shard in plan_shards([self.folder / "in"], target)]
 
     def on(self, opened: ExitStack, engine: str, n_jobs: int, *, repeats: int) -> Callable[[], None]:

@@ -177,13 +177,12 @@ def score_shards(
     if engine not in ("local", "ray"):
         raise InputError(f"The engine must be one of local, ray. Got {engine!r}.")
     folder = Path(out)
-    settings = make_settings(model, id_column, alpha)
-    shards = plan_shards([data] if isinstance(data, str | os.PathLike) else data, folder, form=form)
-    settings["drift_level"] /= len(shards)  # one for all together
     reading = Reading(
         decimal=decimal, date_format=date_format, encoding=encoding, sheet=sheet, max_unpacked=max_unpacked
     )
-    settings["said"] = {name: value for name, value in reading.said().items() if value is not None}
+    settings = make_settings(model, id_column, alpha, reading)
+    shards = plan_shards([data] if isinstance(data, str | os.PathLike) else data, folder, form=form)
+    settings["drift_level"] /= len(shards)  # one for all together
     _make_folders(folder, shards)
     outcome = Outcome(str(folder), len(shards), leftovers=_find_leftovers(folder, shards))
     if on_start is not None:
@@ -222,7 +221,9 @@ def score_shards(
     return outcome
 
 
-def make_settings(model: str | os.PathLike[str], id_column: str | None, alpha: float | None) -> dict[str, Any]:
+def make_settings(
+    model: str | os.PathLike[str], id_column: str | None, alpha: float | None, reading: Reading
+) -> dict[str, Any]:
     """Check the model and the options, and give what is the same in all jobs of a run."""
     from esad.detectors.model_file import load
     from esad.score.drift import LEVEL
@@ -236,14 +237,15 @@ def make_settings(model: str | os.PathLike[str], id_column: str | None, alpha: f
         "id_column": id_column,
         "last_rank": AlarmRule.of(detector, alpha=alpha).last_rank,
         "drift_level": LEVEL,
-        "said": {},
+        "reading": reading,
     }
 
 
 def make_job(shard: Shard, folder: Path, settings: Mapping[str, Any]) -> Job:
     """The job of one shard; `settings` are what `make_settings` gives."""
     stamp = stamp_file(shard.path)
-    said = {name: value for name, value in settings["said"].items() if name != "max_unpacked"}
+    said = {name: value for name, value in settings["reading"].said().items() if value is not None}
+    said.pop("max_unpacked", None)
     decisive = [settings[name] for name in ("id_column", "last_rank")]
     decisive += [os.path.basename(shard.target), *([said] if said else [])]
     return Job(

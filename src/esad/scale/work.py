@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 from esad.core.atomic import write_text
 from esad.detectors.opening import open_source
@@ -91,7 +91,7 @@ class Record:
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """One shard to score, as plain values.
+    """One shard to score.
 
     Attributes
     ----------
@@ -109,8 +109,8 @@ class Job:
     last_rank : int or None
         See `AlarmRule`.
     drift_level : float
-    said : dict of str to object
-        What is said about the files: arguments of `Reading`.
+    reading : Reading
+        What is said about the files.
     """
 
     name: str
@@ -124,7 +124,7 @@ class Job:
     id_column: str | None
     last_rank: int | None
     drift_level: float
-    said: dict[str, Any]
+    reading: Reading
 
 
 @dataclass(frozen=True)
@@ -166,12 +166,7 @@ def _score(job: Job) -> Record:
     _check_unchanged(job)
     detector = _load_model(job.model, job.model_hash)
     source = open_source(
-        job.path,
-        detector,
-        id_column=job.id_column,
-        reading=Reading(**job.said),
-        may_be_empty=True,
-        on_remark=None,
+        job.path, detector, id_column=job.id_column, reading=job.reading, may_be_empty=True, on_remark=None
     )
     found = score_source(
         detector,
