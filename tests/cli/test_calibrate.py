@@ -52,7 +52,7 @@ def test_rows_held_out_in_fit_give_p_values_and_the_asked_rate(data):
 
 def test_fit_says_how_many_rows_it_held_out(esad, data, tmp_path):
     fit = ("fit", data.normal, "--method", "iforest", "--out", tmp_path / "m.esad", "--calibration-ratio", 0.2)
-    assert "40 rows not trained on: p-values from 0.0244" in esad(*fit).out
+    assert "40 rows held out of the training: p-values from 0.0244" in esad(*fit).out
     assert esad(*fit, "--json").json["n_calibration"] == 40
 
 
@@ -79,7 +79,7 @@ def test_calibrate_writes_a_model_whose_alarms_keep_to_the_rate(esad, data, tmp_
     out = tmp_path / "m.esad"
     done = esad("calibrate", data.plain, data.normal, "--alpha", 0.05, "--out", out)
     assert (done.code, done.err) == (0, "")
-    assert "199 rows: p-values from 0.005" in done.out
+    assert "199 rows given later: p-values from 0.005" in done.out
     assert "at most 5.0 % of normal rows are flagged" in done.out
     detector = load(out)
     scores = detector.anomaly_score(files.read_table(data.normal))

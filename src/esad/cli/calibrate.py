@@ -59,17 +59,16 @@ def calibrate(
     assert calibration is not None
     found: dict[str, Any] = {"model": str(out), "n_rows": n_rows, "n_left_out": n_left_out}
     found |= {"n_calibration": calibration.n_rows, "alpha": alpha, "threshold": detector.threshold_}
-    output.answer(as_json, found, lambda: _show(found))
 
+    def show() -> None:
+        left_out = f"; {n_left_out:,} known anomalies left out" if n_left_out else ""
+        rate = "" if alpha is None else f": at most {output.percent(alpha)} of normal rows are flagged"
+        output.show_pairs(
+            [
+                ("model", out),
+                ("calibration", f"{calibration}{left_out}"),
+                ("threshold", f"{detector.threshold_:.6g}{rate}"),
+            ]
+        )
 
-def _show(found: dict[str, Any]) -> None:
-    rows = output.count_text(found["n_calibration"], "row")
-    left_out = f", {found['n_left_out']:,} known anomalies left out" if found["n_left_out"] else ""
-    rate = "" if found["alpha"] is None else f": at most {output.percent(found['alpha'])} of normal rows are flagged"
-    output.show_pairs(
-        [
-            ("model", found["model"]),
-            ("calibration", f"{rows}{left_out}: p-values from {1 / (found['n_calibration'] + 1):.3g}"),
-            ("threshold", f"{found['threshold']:.6g}{rate}"),
-        ]
-    )
+    output.answer(as_json, found, show)

@@ -49,7 +49,9 @@ def evaluate(
     with output.stages(rows=True) as on_progress:
         scores, words = score_all(detector, source, on_progress)
     if words is None:
-        raise InputError("The pictures lie in no sub-folders. Put them into anomaly/ and normal/, or --labels-csv.")
+        raise InputError(
+            "Pictures without sub-folders: put them into anomaly/ and normal/, or give --labels-csv."
+        )
     name = truth_column or ("sub-folder" if labels_csv is None else "label")
     found = measure(
         scores,

@@ -171,7 +171,7 @@ def fit(
         made = {"model": str(out), "method": registry.method_name(type(detector)), "data": training.to_json()}
         output.json_out(made | found | summary)
     elif talks:
-        _show_summary(summary, out)
+        _show_summary(summary, detector, out)
 
 
 # ---------------------------------------------------------------------- before the training
@@ -277,7 +277,7 @@ def _kinds(columns: "tuple[Column, ...]") -> Iterator[str]:
 # ---------------------------------------------------------------------- what came out
 
 
-def _show_summary(summary: dict[str, Any], out: Path) -> None:
+def _show_summary(summary: dict[str, Any], detector: "Detector", out: Path) -> None:
     rows = output.count_text(summary["n_flagged"], "training row")
     if summary["n_sample"] is not None:
         rows = f"{summary['n_flagged']:,} of {summary['n_sample']:,} rows that were held out"
@@ -293,10 +293,8 @@ def _show_summary(summary: dict[str, Any], out: Path) -> None:
         ("expected", summary["forecast"]["text"]),
         ("flagged", flagged),
     ]
-    if n_rows := summary["n_calibration"]:
-        pairs.append(
-            ("calibration", f"{output.count_text(n_rows, 'row')} not trained on: p-values from {1 / (n_rows + 1):.3g}")
-        )
+    if detector.calibration_ is not None:
+        pairs.append(("calibration", str(detector.calibration_)))
     resumed = f", resumed at step {summary['resumed_step']:,}" if summary["resumed_step"] else ""
     output.show_pairs([*pairs, ("time", f"{summary['seconds']:.1f} s{resumed}")])
     output.say()
