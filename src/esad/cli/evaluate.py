@@ -49,9 +49,7 @@ def evaluate(
     with output.stages(rows=True) as on_progress:
         scores, words = score_all(detector, source, on_progress)
     if words is None:
-        raise InputError(
-            "Pictures without sub-folders: put them into anomaly/ and normal/, or give --labels-csv."
-        )
+        raise InputError("The pictures have no sub-folders. Put them into anomaly/ and normal/, or give --labels-csv.")
     name = truth_column or ("sub-folder" if labels_csv is None else "label")
     found = measure(
         scores,
