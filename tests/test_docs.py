@@ -114,7 +114,7 @@ def test_readme_example_has_eight_lines_and_is_the_default_use():
     first = next(block for block in blocks(ROOT / "README.md") if block.kind == "python")
     lines = [line for line in first.text.splitlines() if line.strip()]
     assert len(lines) == 8
-    assert "ESAD(random_state=0)" in first.text
+    assert "Committee(random_state=0)" in first.text
 
 
 # ---------------------------------------------------------------------- links
