@@ -215,7 +215,7 @@ def from_column(
             f"Column {name!r} must hold the words anomaly, normal or unlabelled, the numbers -1, 0 or +1, blanks, or "
             f"the anomaly value and the normal value given. Got {_values.list_values(wrong)}."
             f"{hint(str(wrong[0]), _WORDS)} Say what they mean with `anomaly_value` and `normal_value`, and leave the "
-            "cells of unlabelled rows blank."
+            "cells of unlabelled rows blank or give their value (`unlabelled_value`)."
         )
     return np.array([meanings[key] for key in keys], dtype=np.int8)[codes]
 

@@ -41,6 +41,8 @@ SIZES = [f"{1 + row % 13 / 8}" for row in range(60)]
         ([f"{row % 12 + 1}/{row % 28 + 1}/2024" for row in range(60)], None),
         ([f"{row % 28 + 1} Jan 2024" for row in range(60)], None),
         ([f"{row % 24}:{row:02d}" for row in range(60)], "looks like dates or times"),
+        ([f"{row % 31 + 1}.02.2024" for row in range(60)], "because of cells such as '30.02.2024'"),
+        (["13/13/2024" if row == 9 else f"1/{row % 28 + 1}/2024" for row in range(60)], "such as '13/13/2024'"),
         (
             ["soon" if row == 7 else f"2024-{row % 12 + 1:02d}-{row % 28 + 1:02d}" for row in range(60)],
             "is nearly all dates but read as text, because of cells such as 'soon'",

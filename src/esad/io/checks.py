@@ -14,7 +14,7 @@ from esad.core.text import count_text, list_text
 from esad.io.dialect import Dialect, Reading, looks_like_a_row
 from esad.io.notes import Roles
 from esad.labels import LabelCounts
-from esad.table.parse import DATE_ORDERS, read_numerals
+from esad.table.parse import DATE_ORDERS, parse_dates, read_numerals
 from esad.table.table import Column, Schema, Table
 
 __all__ = [
@@ -192,9 +192,9 @@ def check_texts(features: pa.Table, schema: Schema) -> Iterator[Remark]:
         if all(_LIKE_A_DATE.fullmatch(text) for text in texts):
             yield Remark(
                 "warning",
-                f"column {column.name!r} looks like dates or times but is read as text, such as {texts[0]!r}. "
-                "Write dates like 2024-02-29 18:30, or say how they are written with `date_format`; times and "
-                "durations as numbers.",
+                f"column {column.name!r} looks like dates or times but is read as text, because of cells such as "
+                f"{(_no_date(texts) or texts[0])[:40]!r}. Write dates like 2024-02-29 18:30, or say how they are "
+                "written with `date_format`; times and durations as numbers.",
             )
         elif (odd := _text_among_numbers(texts)) and _PLAIN.fullmatch(odd):
             yield Remark(
@@ -251,7 +251,16 @@ def _odd_ones(texts: Sequence[str], like: re.Pattern[str]) -> list[str]:
 
 def _no_number(texts: Sequence[str]) -> str | None:
     """The first cell that is no number however numbers are written in this column, if one is."""
-    wrong = [read_numerals(pa.array(texts), decimal_point=mark)[2] for mark in (".", ",")]
+    return _last_unread(texts, [read_numerals(pa.array(texts), decimal_point=mark)[2] for mark in (".", ",")])
+
+
+def _no_date(texts: Sequence[str]) -> str | None:
+    """The first cell that is no date in whatever order the others are written, such as 31.02.2024, if one is."""
+    return _last_unread(texts, [parse_dates(pa.array(texts), order)[1] for order in ("", *DATE_ORDERS)])
+
+
+def _last_unread(texts: Sequence[str], wrong: Sequence[int | None]) -> str | None:
+    """The text at which the reading that came furthest failed; None if one read all."""
     return None if None in wrong else texts[max(index for index in wrong if index is not None)]
 
 
