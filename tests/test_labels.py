@@ -137,7 +137,7 @@ class TestFromBinary:
 
     @pytest.mark.parametrize("y", [[0, 2], ["1", "0"], [-1, 1]])
     def test_other_values_are_refused(self, y):
-        with pytest.raises(LabelError, match=r"Got .*`unlabelled_value`"):
+        with pytest.raises(LabelError, match="Got"):
             labels.from_binary(y)
 
     def test_an_unknown_meaning_of_zero_is_refused(self):
@@ -255,7 +255,7 @@ class TestUsualWords:
         assert labels.from_column(column, name=name).tolist() == expected
 
     def test_yes_needs_a_question_or_a_meaning(self):
-        with pytest.raises(LabelError, match="`anomaly_value`"):
+        with pytest.raises(LabelError, match=r"`anomaly_value`.*`unlabelled_value`"):
             labels.from_column(["yes", "no"], name="checked")
         found = labels.from_column(["yes", "no", "no"], anomaly_value="yes", unlabelled_value="no", name="checked")
         assert found.tolist() == [-1, 0, 0]
