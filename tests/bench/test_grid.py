@@ -111,7 +111,7 @@ def test_a_wrong_file_is_refused_with_the_reason(file, old, new, said):
 
 
 def test_a_missing_file_is_refused(tmp_path):
-    with pytest.raises(DataFileError, match="cannot be read"):
+    with pytest.raises(DataFileError, match="Cannot read the experiment"):
         grid.read_experiment(tmp_path / "none.toml")
 
 

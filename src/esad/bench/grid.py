@@ -34,10 +34,10 @@ import os
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from esad import registry
+from esad.core.atomic import read_text
 from esad.errors import DataFileError, InputError
 
 __all__ = ["Cell", "Experiment", "Place", "Variant", "read_experiment"]
@@ -187,11 +187,8 @@ class Experiment:
 def read_experiment(path: str | os.PathLike[str]) -> Experiment:
     """Read an experiment file; an error names what is wrong in it."""
     try:
-        text = Path(path).read_bytes().decode("utf-8")
-        found = tomllib.loads(text)
-    except OSError as error:
-        raise DataFileError(f"The experiment {str(path)!r} cannot be read: {error.strerror}.") from error
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        found = tomllib.loads(read_text(path, "the experiment"))
+    except tomllib.TOMLDecodeError as error:
         raise DataFileError(f"The experiment {str(path)!r} is not TOML: {error}.") from error
     try:
         return _parse_experiment(found)

@@ -195,7 +195,7 @@ def _exchange_labels(
     as_json: bool,
 ) -> None:
     """Labels in or out, without a page."""
-    from esad.core.atomic import write_text
+    from esad.core.atomic import read_text, write_text
     from esad.detectors.model_file import load
     from esad.review.dataset import ReviewDataset
     from esad.review.judgements import parse_csv, write_csv
@@ -205,7 +205,7 @@ def _exchange_labels(
         output.check_out(out, [data, journal, model], [".csv"], "the labels")
         if not journal.exists() and given is None:
             raise DataFileError(f"There are no labels {str(journal)!r}. Name the file with --labels.")
-    text = None if given is None else _read_text(given)
+    text = None if given is None else read_text(given, "the labels", max_bytes=2**30)
     if not model.exists():
         raise DataFileError(f"There is no model {str(model)!r} that says how to read the data. Review it first.")
     dataset = ReviewDataset.from_file(data, load(model), on_remark=output.remark, **read_as)
@@ -224,15 +224,6 @@ def _exchange_labels(
         output.say(f"{output.count_text(n_new, 'new judgement')} from {given}")
     if out is not None:
         output.say(f"{output.count_text(n_judged, 'judged row')}: {out}")
-
-
-def _read_text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise DataFileError(f"Cannot read {str(path)!r}: {(error.strerror or str(error)).lower()}.") from error
-    except UnicodeDecodeError as error:
-        raise DataFileError(f"Cannot read {str(path)!r}: it is not UTF-8 text.") from error
 
 
 # ---------------------------------------------------------------------- the page

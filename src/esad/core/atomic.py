@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all: written beside the target, then renamed over it."""
+"""Files written whole or not at all, beside the target and then renamed over it; and small ones read."""
 
 import contextlib
 import errno
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from esad.errors import OutputError
+from esad.errors import DataFileError, OutputError
 
 if TYPE_CHECKING:
     import sqlite3
@@ -22,6 +22,7 @@ __all__ = [
     "check_new_folder",
     "check_writable",
     "new_folder",
+    "read_text",
     "replace",
     "transaction",
     "unnamed_path",
@@ -193,6 +194,28 @@ def transaction(database: "sqlite3.Connection") -> Iterator[None]:
         if database.in_transaction:  # SQLite ends it by itself where the disk is full
             database.execute("rollback")
         raise
+
+
+def read_text(path: str | os.PathLike[str], what: str, *, max_bytes: int = 2**20) -> str:
+    """Read a small file of text in UTF-8; where that cannot be done, the error says what it is, and why not.
+
+    Examples
+    --------
+    >>> read_text("no-such-file", "the list")
+    Traceback (most recent call last):
+        ...
+    esad.errors.DataFileError: Cannot read the list 'no-such-file': no such file or directory.
+    """
+    file = Path(path)
+    try:
+        if not file.exists() or (file.is_file() and file.stat().st_size <= max_bytes):
+            return file.read_text(encoding="utf-8")
+        reason = "it is no small file of text"
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+    except UnicodeDecodeError:
+        reason = "it is not UTF-8 text"
+    raise DataFileError(f"Cannot read {what} {str(path)!r}: {reason}.")
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from esad.core.atomic import write_json, write_text
+from esad.core.atomic import read_text, write_json, write_text
 from esad.core.extras import require
 from esad.core.machine import user_folder
 from esad.core.text import list_text
@@ -43,7 +43,6 @@ __all__ = [
 ]
 
 VARIABLE = "ESAD_CONFIG"
-_MAX_BYTES = 2**16  # of a signature, a key, or a list of keys
 _ED25519, _SERIALIZATION = "hazmat.primitives.asymmetric.ed25519", "hazmat.primitives.serialization"
 _NAME = re.compile(r"[A-Za-z0-9._@+-]{1,64}")
 
@@ -118,7 +117,7 @@ def public_line(path: Path | None = None, name: str = "") -> str:
 def trusted_keys() -> list[TrustedKey]:
     """The keys that this user trusts."""
     path = config_folder() / "trusted_keys"
-    text = _read_text(path, "the trusted keys") if path.exists() else ""
+    text = read_text(path, "the trusted keys") if path.exists() else ""
     return [_parse_line(line) for line in text.splitlines() if line.strip() and not line.startswith("#")]
 
 
@@ -148,7 +147,7 @@ def trust(line: str, name: str | None = None) -> TrustedKey:
 
 def read_line(path: Path) -> str:
     """A public key from a file that holds nothing else."""
-    return _read_text(path, "the public key").strip()
+    return read_text(path, "the public key").strip()
 
 
 def distrust(name: str) -> None:
@@ -245,10 +244,10 @@ def _statement(digest: str, signed_at: str) -> bytes:
 
 
 def _read_document(place: Path) -> dict[str, str]:
-    text = _read_text(place, "the signature")
+    text = read_text(place, "the signature")
     try:
         document = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         document = None
     names = ("format", "key", "sha256", "signed_at", "signature")
     if not isinstance(document, dict) or not all(isinstance(document.get(name), str) for name in names):
@@ -282,7 +281,7 @@ def _private_key(path: Path) -> "Ed25519PrivateKey":
         raise InputError(f"There is no private key at {str(path)!r}. Make one with: esad sign --new-key")
     if os.name == "posix" and path.stat().st_mode & 0o077:
         raise InputError(f"Others can read the private key {str(path)!r}. Make it yours alone: chmod 600 {path}")
-    text = _read_text(path, "the private key")
+    text = read_text(path, "the private key")
     try:
         key = _import_module(_SERIALIZATION).load_pem_private_key(text.encode(), password=None)
     except (ValueError, TypeError):  # malformed, of an unknown kind, or with a passphrase
@@ -325,14 +324,3 @@ def _write_trusted(keys: list[TrustedKey]) -> None:
     except OSError as error:
         raise OutputError(f"Cannot write {str(path)!r}: {error.strerror}.") from error
     write_text(path, "".join(f"{key.line}\n" for key in keys))
-
-
-def _read_text(path: Path, what: str) -> str:
-    try:
-        if not path.is_file() or path.stat().st_size > _MAX_BYTES:
-            raise InputError(f"Cannot read {what} {str(path)!r}: it is no small file.")
-        return path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"Cannot read {what} {str(path)!r}: {error.strerror}.") from error
-    except UnicodeDecodeError as error:
-        raise InputError(f"Cannot read {what} {str(path)!r}: it is not UTF-8 text.") from error

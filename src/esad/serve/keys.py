@@ -2,13 +2,13 @@
 
 import hashlib
 import hmac
-import os
 import re
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from esad.core.atomic import read_text
 from esad.core.text import list_text
 from esad.errors import InputError
 
@@ -17,7 +17,6 @@ __all__ = ["SCOPES", "VARIABLE", "Key", "Keys"]
 VARIABLE = "ESAD_API_KEYS"
 SCOPES = ("score", "explain", "reload", "metrics")
 _MIN_LENGTH = 16
-_MAX_FILE_BYTES = 2**20
 
 
 @dataclass(eq=False)
@@ -92,15 +91,7 @@ class Keys:
         """
         if path is None:
             return cls(environment[VARIABLE].split(), rate=rate) if VARIABLE in environment else None
-        try:
-            if path.stat().st_size > _MAX_FILE_BYTES:
-                raise InputError(f"Cannot read API keys from {str(path)!r}: it is too large for a list of keys.")
-            lines = path.read_text(encoding="utf-8").splitlines()
-        except OSError as error:
-            reason = os.strerror(error.errno) if error.errno else str(error)
-            raise InputError(f"Cannot read API keys from {str(path)!r}: {reason}.") from error
-        except UnicodeDecodeError as error:
-            raise InputError(f"Cannot read API keys from {str(path)!r}: it is not UTF-8 text.") from error
+        lines = read_text(path, "the API keys").splitlines()
         return cls((line for line in lines if line.strip() and not line.startswith("#")), rate=rate)
 
     def find(self, secret: str) -> Key | None:
