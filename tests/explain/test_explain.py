@@ -78,6 +78,14 @@ def test_every_method_explains_pictures_and_shares_add_up_to_its_terms(name, pic
     assert maps.expected.shape == maps.pictures.shape == (2, 1, 12, 12)
 
 
+def test_shares_add_up_to_terms_of_few_digits():
+    frame = mixed()
+    detector = tiny("esad", n_epochs=1, precision="bfloat16").fit(frame, np.r_[np.zeros(76), -np.ones(4)])
+    reasons, terms = detector.explain(frame[:3]), detector.score_terms(frame[:3])
+    for term, share in reasons.shares.items():
+        np.testing.assert_allclose(reasons.base[term] + share.sum(1), terms[term], rtol=1e-9, atol=1e-9)
+
+
 @pytest.mark.parametrize(
     ("name", "n_anomaly", "is_rebuilt"),
     [("esad", 0, True), ("esad", 2, False), ("autoencoder", 2, True), ("deep_sad", 2, False), ("iforest", 0, False)],

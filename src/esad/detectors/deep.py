@@ -323,7 +323,11 @@ class DeepDetector(Detector):
         return not is_bent and self._front_in_double() is None and self.objective_.rebuilder() is not None
 
     def _attribute(self, rows: Rows, expected: Rows) -> Attribution:
-        return self._explainer().attribute(rows)
+        found = self._explainer().attribute(rows)
+        if self._precision_on(next(self.objective_.parameters()).device, self.inputs_.shape) != "bfloat16":
+            return found
+        terms = self._contributions(rows)  # of few digits, where the shares have all: what is missing is nobody's
+        return Attribution(found.shares, {name: term - found.shares[name].sum(axis=1) for name, term in terms.items()})
 
     # ------------------------------------------------------------------ export
 
