@@ -25,7 +25,7 @@ from esad.web.answers import make_application  # noqa: E402
 from esad.web.guard import Guard  # noqa: E402
 
 PROGRAM = """
-import asyncio, sys
+import asyncio, gc
 from esad.web import server
 from esad.web.answers import make_application
 from esad.web.guard import Guard
@@ -38,6 +38,11 @@ async def slow(seconds: float = 0.5) -> str:
     await asyncio.sleep(seconds)
     return "done"
 
+@app.get("/garbage")
+def garbage() -> list[int]:
+    return [gc.get_freeze_count(), gc.get_threshold()[0]]
+
+before = garbage()
 listener = server.bind()
 server.run(
     Guard(app),
@@ -45,7 +50,7 @@ server.run(
     ready=lambda: print(server.url_of(listener), flush=True),
     hang_up=lambda: print("hung up", flush=True),
 )
-print("ended", flush=True)
+print("ended", garbage() == before, flush=True)
 """
 
 
@@ -182,6 +187,9 @@ def test_the_stop_answers_what_is_under_way_and_refuses_what_is_new(program, num
     slow = threading.Thread(target=lambda: answers.append(httpx.get(f"{url}/slow", params={"seconds": 0.8})))
     with httpx.Client() as known:
         assert known.get(f"{url}/slow", params={"seconds": 0}).status_code == 200  # its connection stays open
+        frozen, n_objects = known.get(f"{url}/garbage").json()  # bodies are many objects, of which none are in circles
+        assert frozen > 10_000
+        assert n_objects > 10_000
         slow.start()
         assert [program.stdout.readline() for _ in range(2)] == ["asked\n"] * 2
         program.send_signal(number)
@@ -190,7 +198,7 @@ def test_the_stop_answers_what_is_under_way_and_refuses_what_is_new(program, num
         assert (late.status_code, late.headers["connection"]) == (503, "close")
     slow.join()
     assert [answer.json() for answer in answers] == ["done"]
-    assert program.stdout.read() == "ended\n"
+    assert program.stdout.read() == "ended True\n"
     assert program.wait(10) == 0
     with pytest.raises(httpx.ConnectError):
         httpx.get(f"{url}/slow")
@@ -214,5 +222,5 @@ def test_a_terminal_that_is_closed_is_a_stop():
         assert process.stdout.readline() == "hung up\n"
         os.close(ours)
         process.send_signal(signal.SIGHUP)
-        assert process.stdout.read() == "ended\n"
+        assert process.stdout.read() == "ended True\n"
     assert process.returncode == 0

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import errno
+import gc
 import os
 import signal
 import socket
@@ -28,6 +29,7 @@ _MAX_CONNECTIONS = 1000
 _HEADER_SECONDS = 10.0  # until the head of a request has arrived
 _MAX_HEAD_BYTES = 2**16
 _KEEP_ALIVE_SECONDS = 30
+_OBJECTS = 50_000  # made between two looks for garbage
 _QUIET_SECONDS = 0.3  # without a new request, before connections that are kept open are closed
 
 
@@ -116,8 +118,22 @@ def run(
     stop_seconds : float
         How long requests under way may take after the stop.
     """
-    with contextlib.closing(listener):
+    with contextlib.closing(listener), _collect_rarely():
         _Server(guard, ready=ready, hang_up=hang_up, stop_seconds=stop_seconds).run(sockets=[listener])
+
+
+@contextlib.contextmanager
+def _collect_rarely() -> Iterator[None]:
+    """Look for garbage seldom, and not among what is there: a body becomes many objects, of which none need it."""
+    before = gc.get_threshold()
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(_OBJECTS, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+        gc.unfreeze()
 
 
 @contextlib.contextmanager
