@@ -51,6 +51,12 @@ State = tuple[dict[str, NDArray[Any]], dict[str, Any]]
 class Detector(Decider, OutlierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """Base of all methods. A method says what it can do, how to fit rows, how to score them and what its state is.
 
+    Parameters
+    ----------
+    contamination : "auto" or float
+        Share of the training rows to flag; "auto" takes what labels and unlabelled rows tell.
+    random_state : int, RandomState or None
+
     Attributes
     ----------
     summary : str

@@ -44,6 +44,17 @@ logger = logging.getLogger("esad")
 class DeepDetector(Detector):
     """A detector whose model is an `Objective` trained by the loop.
 
+    Parameters
+    ----------
+    early_stopping : bool or "splits"
+        True: hold out a quarter of the rows and keep the weights that rank their labels best. "splits": choose when to
+        stop by repeated splits in a training before, then train on all rows; with few labels, to the end.
+    device : str
+        "auto", "cpu", "cuda", ...
+    precision : {"auto", "float32", "float64", "bfloat16"}
+    verbose : int
+        1 shows the progress, and logs it to the logger "esad".
+
     Attributes
     ----------
     holds_out_anomalies : bool

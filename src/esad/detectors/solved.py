@@ -47,9 +47,7 @@ class ShallowDetector(SolvedDetector, Detector):
 
     Parameters
     ----------
-    contamination : "auto" or float
-        Share of the training rows to flag; "auto" takes what labels and unlabelled rows tell.
-    random_state : int, RandomState or None
+    ... : those of `Detector`
     """
 
     can_export: ClassVar[bool] = True
@@ -100,8 +98,6 @@ class HybridDetector(SolvedDetector, StandardDetector):
         Of the autoencoder. Auto: "mlp" for tables, "lenet" for pictures.
     n_epochs : int or "auto"
         Of the autoencoder. Auto: 150, less on large data.
-    contamination : "auto" or float
-        Share of the training rows to flag; "auto" takes what labels and unlabelled rows tell.
     ... : those of `StandardDetector`
     """
 

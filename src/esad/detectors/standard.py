@@ -61,17 +61,7 @@ class StandardDetector(DeepDetector):
     batch_size : int
         Rows per step.
     weight_decay : float
-    early_stopping : bool or "splits"
-        True: hold out a quarter of the rows and keep the weights that rank their labels best. "splits": choose when to
-        stop by repeated splits in a training before, then train on all rows; with few labels, to the end.
-    contamination : "auto" or float
-        Share of the training rows to flag; "auto" takes what labels and unlabelled rows tell.
-    device : str
-        "auto", "cpu", "cuda", ...
-    precision : {"auto", "float32", "float64", "bfloat16"}
-    random_state : int, RandomState or None
-    verbose : int
-        1 shows the progress, and logs it to the logger "esad".
+    ... : those of `DeepDetector`
     """
 
     networks: ClassVar[dict[str, tuple[str, ...]]] = {"table": ("mlp",), "images": ("lenet", "lenet_small", "conv")}

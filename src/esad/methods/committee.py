@@ -70,13 +70,11 @@ class Committee(Detector):
         Of the `ESAD` in it.
     n_trees : int, default 320
         Of the `BaggedTrees` in it.
-    contamination : "auto" or float, default "auto"
-        Share of the training rows to flag; "auto" takes what labels and unlabelled rows tell.
     device, precision : str
         As for `ESAD`.
-    random_state : int, RandomState or None, default None
     verbose : int
         1 shows the progress of ESAD's training.
+    ... : those of `Detector`
 
     Attributes
     ----------
