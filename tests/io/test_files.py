@@ -227,6 +227,18 @@ def test_text_in_a_number_column_is_refused_with_its_place(tmp_path: Path) -> No
         list(open_batches(file, schema=trained({"a": [1.0]})))
 
 
+@pytest.mark.parametrize("type_", [pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())], ids=str)
+def test_text_in_parquet_that_is_not_utf8_is_damage(tmp_path: Path, type_: pa.DataType) -> None:
+    text = pa.array([b"fine", b"not \xff"]).cast(pa.string(), safe=False)
+    column = text.dictionary_encode() if pa.types.is_dictionary(type_) else text.cast(type_, safe=False)
+    pq.write_table(pa.table({"a": column}), file := tmp_path / "t.parquet")
+    data = open_tables(file)
+    with pytest.raises(DataFileError, match="damaged"):
+        data.read(["a"])
+    with pytest.raises(DataFileError, match="damaged"):
+        list(data.batches(["a"]))
+
+
 def test_unnamed_pandas_index_in_parquet_is_left_out(tmp_path: Path) -> None:
     file = tmp_path / "t.parquet"
     pd.DataFrame({"a": [1.0, 2.0, 3.0]}).iloc[[2, 0, 1]].to_parquet(file)

@@ -101,6 +101,7 @@ ODD = [
     pa.array([2**62, None], pa.duration("s")),
     pa.array([2**31 - 1, None], pa.date32()),
     pa.array([b"\xff\x00", None]),
+    pa.array([b"red\xff", None]).cast(pa.string(), safe=False),
     pa.array([float("nan"), float("inf")]),
     pa.array([{"a": 1}, None]),
     pa.array(["a", None]).dictionary_encode(),

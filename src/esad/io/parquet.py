@@ -49,7 +49,7 @@ class Layout:
 def read(file: Path, names: Sequence[str]) -> pa.Table:
     """All rows."""
     with _open(file) as source:
-        return _with_plain_types(source.read(columns=list(names)).select(list(names)))
+        return _check_text(source.read(columns=list(names)).select(list(names)))
 
 
 def batches(
@@ -59,7 +59,7 @@ def batches(
     groups = None if group is None else [group]
     with _open(file, source) as opened:
         for batch in opened.iter_batches(batch_size=n_rows, columns=list(names), row_groups=groups):
-            yield _with_plain_types(batch.select(list(names)))
+            yield _check_text(batch.select(list(names)))
 
 
 def _plain_type(type_: pa.DataType) -> pa.DataType:
@@ -67,7 +67,11 @@ def _plain_type(type_: pa.DataType) -> pa.DataType:
     return pa.large_string() if pa.types.is_string_view(type_) else type_
 
 
-def _with_plain_types(rows: Rows) -> Rows:
+def _check_text(rows: Rows) -> Rows:
+    """Rows in the types that they are read in; text that is not UTF-8, which arrow lets through, is damage."""
+    for column in rows.columns:
+        if not pa.types.is_primitive(column.type):
+            column.validate(full=True)
     return rows.cast(pa.schema([(field.name, _plain_type(field.type)) for field in rows.schema]))
 
 
