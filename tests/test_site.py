@@ -1,11 +1,13 @@
 """The documentation site is built of true pages, or not at all."""
 
 import importlib.util
+import inspect
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from typing import get_args
 
 import pytest
 
@@ -77,3 +79,11 @@ def test_drawings_are_tables_since_nothing_is_loaded_from_elsewhere(site):
         drawing = boxes.partition("```")[0]
         assert drawing.count("<b>") == arrows.partition("<!-- end -->")[0].count("\n| ") - 1
         assert drawing.count("-->") == arrows.partition("<!-- end -->")[0].count("\u00a0")
+
+
+def test_what_public_functions_return_has_a_page(site):
+    functions = filter(inspect.isfunction, (getattr(esad, name) for name in esad.__all__))
+    returned = [function.__annotations__["return"] for function in functions]
+    classes = [one for kind in returned for one in (kind, *get_args(kind)) if inspect.isclass(one)]
+    ours = {one.__name__ for one in classes if one.__module__.startswith("esad.")}
+    assert {"Comparison", "Parity", "Remark"} <= ours <= set(site.public_names())

@@ -28,13 +28,17 @@ BESIDE = {
 }
 RETURNED = (  # what public names give back
     "esad.advice.audit.Doubt",
+    "esad.advice.compare.Comparison",
     "esad.advice.curve.LearningCurve",
     "esad.advice.labels.LabelAdvice",
     "esad.advice.search.Search",
     "esad.advice.suggest.Suggestion",
+    "esad.detectors.scored_file.ScoredFile",
     "esad.explain.reasons.HeatMaps",
     "esad.explain.reasons.Reasons",
     "esad.io.checks.Remark",
+    "esad.persist.parity.Parity",
+    "esad.report.explained.ExplainedFile",
     "esad.score.drift.Drift",
     "esad.score.drift.DriftMonitor",
     "esad.score.metrics.Evaluation",

@@ -48,7 +48,7 @@ plt.show()
 # %% [markdown]
 # ## Without labels, and with fifteen
 #
-# Ten epochs keep this example quick; leave `n_epochs` out for real work, and it takes a minute on one core. The
+# Fifteen epochs keep this example quick; leave `n_epochs` out for real work, and it takes a minute on one core. The
 # turned and noisy pictures that ESAD trains with are described in [the method](../method.md).
 
 # %%
@@ -58,7 +58,7 @@ detectors, found = {}, {}
 for n_labels in (0, 15):
     y = np.zeros(len(X), dtype=int)
     y[np.flatnonzero(is_scratched)[:n_labels]] = -1
-    detectors[n_labels] = ESAD(n_epochs=10, random_state=0).fit(X, y)
+    detectors[n_labels] = ESAD(n_epochs=15, random_state=0).fit(X, y)
     scores = detectors[n_labels].anomaly_score(X_new)
     found[n_labels] = evaluate(scores, is_scratched_new, ks=(30,), n_bootstrap=0)
     n_found = 30 * found[n_labels].precision_at[30]
