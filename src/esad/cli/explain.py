@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from esad.cli import options, output
 from esad.cli.options import command, option
+from esad.core.atomic import check_out
 from esad.errors import InputError
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def explain(
 
     detector = load(model)
     if out is not None and detector.inputs_.kind == "table":
-        output.check_out(out, [model, data, *([cases] if cases else [])], _SUFFIXES, "reasons")
+        check_out(out, [model, data, *([cases] if cases else [])], _SUFFIXES, "reasons")
     elif out is not None:
         check_new_folder(out)
     known = read_cases(cases, detector, **labels)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from esad.cli import options, output
 from esad.cli.options import command, option
+from esad.core.atomic import check_out
 
 if TYPE_CHECKING:
     from esad.advice.audit import Doubt
@@ -45,7 +46,7 @@ def labels(
     from esad.detectors.training import TrainingData
 
     if out is not None:
-        output.check_out(out, [model, data], [".csv"], "the suggestions")
+        check_out(out, [model, data], [".csv"], "the suggestions")
     detector = load(model)
     rows = TrainingData.for_model(
         data, detector, id_column=id_column, **labels, reading=reading, on_remark=output.remark

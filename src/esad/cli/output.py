@@ -3,7 +3,6 @@
 import ast
 import io
 import json
-import os
 import re
 import shlex
 import sys
@@ -14,6 +13,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from esad.core.atomic import check_writable, refuse_same_file
 from esad.core.text import count_text, hint, list_text, percent, size_text
 from esad.errors import OutputError
 from esad.train.progress import TrainingBar
@@ -30,7 +30,6 @@ __all__ = [
     "answer",
     "bar",
     "check_model_out",
-    "check_out",
     "checkpoint_path",
     "count_text",
     "fail",
@@ -43,7 +42,6 @@ __all__ = [
     "one_line",
     "percent",
     "printable",
-    "refuse_same_file",
     "remark",
     "say",
     "show_pairs",
@@ -155,19 +153,8 @@ def _as_options(whole: str, name: str, values: str) -> str:
 # ---------------------------------------------------------------------- checks
 
 
-def check_out(out: Path, inputs: Iterable[Path], suffixes: Sequence[str], what: str) -> None:
-    """Find out before anything takes long whether a result can be written, under a name that says what it is."""
-    from esad.core.atomic import check_writable
-
-    if out.suffix.lower() not in suffixes:
-        raise OutputError(f"Cannot write {what} to {str(out)!r}: its name must end in {', '.join(suffixes)}.")
-    refuse_same_file(out, inputs)
-    check_writable(out)
-
-
 def check_model_out(out: Path, inputs: Sequence[Path]) -> None:
-    """The same for a model and the checkpoint of its training; any name will do that is not of another kind of file."""
-    from esad.core.atomic import check_writable
+    """Find out before a training whether its model and checkpoint can be written, under a name of no other kind."""
     from esad.io.pictures import SUFFIXES as PICTURES
 
     if out.suffix.lower() in (*_NO_MODELS, *PICTURES):
@@ -180,13 +167,6 @@ def check_model_out(out: Path, inputs: Sequence[Path]) -> None:
 def checkpoint_path(out: Path) -> Path:
     """Where the state of an unfinished training lies."""
     return out.with_name(f"{out.name}.checkpoint")
-
-
-def refuse_same_file(out: Path, inputs: Iterable[Path]) -> None:
-    """Refuse to write over what is being read."""
-    for path in inputs:
-        if out.exists() and path.exists() and os.path.samefile(out, path):
-            raise OutputError(f"Cannot write {str(out)!r}: it is a file being read. Choose another path.")
 
 
 # ---------------------------------------------------------------------- output

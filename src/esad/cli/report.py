@@ -5,6 +5,7 @@ from pathlib import Path
 from esad.cli import options, output
 from esad.cli.explain import read_cases
 from esad.cli.options import command, option
+from esad.core.atomic import check_out
 
 __all__ = ["report"]
 
@@ -46,7 +47,7 @@ def report(
     from esad.report.page import save_page
 
     detector = load(model)
-    output.check_out(out, [model, data], [".html", ".htm"], "a report")
+    check_out(out, [model, data], [".html", ".htm"], "a report")
     known = read_cases(cases, detector, label_column=label_column)
     with output.stages(rows=True) as on_progress:
         found = collect_findings(

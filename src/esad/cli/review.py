@@ -13,6 +13,7 @@ import typer
 from esad.cli import options, output
 from esad.cli.method import AskedMethod, MethodOptions
 from esad.cli.options import command, option
+from esad.core.atomic import check_out, read_text, refuse_same_file, write_text
 from esad.errors import DataFileError, InputError
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def review(
     journal = labels or _name_after(data, ".labels.db")
     text = columns.pop("text")
     roles = columns | {"skip_broken": skip_broken}
-    output.refuse_same_file(journal, [data, *([model] if model.exists() else [])])
+    refuse_same_file(journal, [data, *([model] if model.exists() else [])])
     if export_labels is not None or import_labels is not None:
         name, read_as = _reviewer_names(reviewer)[0], roles | {"reading": reading}
         _exchange_labels(data, model, journal, export_labels, import_labels, name, read_as, as_json=as_json)
@@ -195,14 +196,13 @@ def _exchange_labels(
     as_json: bool,
 ) -> None:
     """Labels in or out, without a page."""
-    from esad.core.atomic import read_text, write_text
     from esad.detectors.model_file import load
     from esad.review.dataset import ReviewDataset
     from esad.review.judgements import parse_csv, write_csv
     from esad.review.store import JudgementStore
 
     if out is not None:
-        output.check_out(out, [data, journal, model], [".csv"], "the labels")
+        check_out(out, [data, journal, model], [".csv"], "the labels")
         if not journal.exists() and given is None:
             raise DataFileError(f"There are no labels {str(journal)!r}. Name the file with --labels.")
     text = None if given is None else read_text(given, "the labels", max_bytes=2**30)

@@ -8,7 +8,7 @@ import secrets
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,9 +20,11 @@ if TYPE_CHECKING:
 __all__ = [
     "atomic_path",
     "check_new_folder",
+    "check_out",
     "check_writable",
     "new_folder",
     "read_text",
+    "refuse_same_file",
     "replace",
     "transaction",
     "unnamed_path",
@@ -102,6 +104,32 @@ def check_writable(path: str | os.PathLike[str]) -> None:
     """
     with _empty_file_beside(path):
         pass
+
+
+def check_out(
+    path: str | os.PathLike[str], inputs: Iterable[str | os.PathLike[str]], suffixes: Sequence[str], what: str
+) -> None:
+    """Raise `OutputError` now if a result could not be written later, under a name that says what it is.
+
+    Examples
+    --------
+    >>> check_out("scores.txt", [], (".csv", ".parquet"), "scores")
+    Traceback (most recent call last):
+        ...
+    esad.errors.OutputError: Cannot write scores to 'scores.txt': its name must end in one of .csv, .parquet.
+    """
+    if not os.fspath(path).lower().endswith(tuple(suffixes)):
+        names = f"{'one of ' if len(suffixes) > 1 else ''}{', '.join(suffixes)}"
+        raise OutputError(f"Cannot write {what} to {os.fspath(path)!r}: its name must end in {names}.")
+    refuse_same_file(path, inputs)
+    check_writable(path)
+
+
+def refuse_same_file(path: str | os.PathLike[str], inputs: Iterable[str | os.PathLike[str]]) -> None:
+    """Refuse to write over what is being read."""
+    for other in inputs:
+        if os.path.exists(path) and os.path.exists(other) and os.path.samefile(path, other):
+            raise OutputError(f"Cannot write {os.fspath(path)!r}: it is a file being read. Choose another path.")
 
 
 @contextlib.contextmanager

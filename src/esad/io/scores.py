@@ -16,7 +16,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 from numpy.typing import ArrayLike
 
-from esad.core.atomic import atomic_path
+from esad.core.atomic import atomic_path, check_out
 from esad.errors import InputError, OutputError
 from esad.io.excel import ExcelSink
 from esad.table.columns import decode_categories, is_text_type
@@ -87,11 +87,7 @@ class ScoreWriter:
         return self._n_rows
 
     def __enter__(self) -> Self:
-        shown = repr(os.fspath(self.path))
-        if not _lower_name(self.path).endswith(_SUFFIXES):
-            raise OutputError(f"Cannot write scores to {shown}: its name must end in one of {', '.join(_SUFFIXES)}.")
-        if any(_is_same(self.path, other) for other in self.inputs):
-            raise OutputError(f"Cannot write scores to {shown}: it is a file being read. Choose another path.")
+        check_out(self.path, self.inputs, _SUFFIXES, "scores")
         own = self._own_columns()
         if self.data is None and len(own) < 3 + self.p_values + self.row_numbers:
             raise InputError(
@@ -248,13 +244,6 @@ def _open_sink(
 
 def _lower_name(path: str | os.PathLike[str]) -> str:
     return os.path.basename(os.fspath(path)).lower()
-
-
-def _is_same(path: str | os.PathLike[str], other: str | os.PathLike[str]) -> bool:
-    try:
-        return os.path.samefile(path, other)
-    except (OSError, ValueError):  # one of them does not exist yet
-        return False
 
 
 def _id_array(ids: Any) -> pa.Array | pa.ChunkedArray:
