@@ -87,3 +87,11 @@ def test_what_public_functions_return_has_a_page(site):
     classes = [one for kind in returned for one in (kind, *get_args(kind)) if inspect.isclass(one)]
     ours = {one.__name__ for one in classes if one.__module__.startswith("esad.")}
     assert {"Comparison", "Parity", "Remark"} <= ours <= set(site.public_names())
+
+
+def test_formulas_are_mathml_as_browsers_show_it(site):
+    text = r'<span class="arithmatex">\(\mathbb E \lVert Z \rVert^2\)</span>'
+    assert site.on_page_content(text, None, None, None).partition("<mrow>")[2] == (
+        '<mi>&#x1D53C;</mi><mo stretchy="false">&#x02016;</mo><mi>Z</mi>'
+        '<msup><mo stretchy="false">&#x02016;</mo><mn>2</mn></msup></mrow></math>'
+    )

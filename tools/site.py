@@ -53,6 +53,10 @@ LINK = re.compile(r"\[([^\[\]]*)\]\((?!https?:|#)([^)#\s]+)(#[^)]*)?\)")
 DRAWING = re.compile(r"```mermaid\n(.*?)```", re.DOTALL)
 BOX = re.compile(r'^ *(\w+)\["<b>.*?</b><br/>(.*)"\]$', re.MULTILINE)
 ARROW = re.compile(r"^ *(\w+) -->\|(\d+)\| (\w+)$", re.MULTILINE)
+AS_SHOWN = {  # browsers let a bar with an exponent sink below its line, and know one double-struck E only
+    "<mo>&#x02016;</mo>": '<mo stretchy="false">&#x02016;</mo>',
+    '<mi mathvariant="double-struck">E</mi>': "<mi>&#x1D53C;</mi>",
+}
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
 
 
@@ -157,7 +161,10 @@ def members_of(value: Any) -> list[str]:
 
 
 def _formula(latex: str, *, is_block: bool) -> str:
-    return convert(unescape(latex).strip(), display="block" if is_block else "inline")
+    mathml = convert(unescape(latex).strip(), display="block" if is_block else "inline")
+    for written, shown in AS_SHOWN.items():
+        mathml = mathml.replace(written, shown)
+    return mathml
 
 
 def _as_table(drawing: str) -> str:

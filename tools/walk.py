@@ -168,7 +168,7 @@ def layers() -> Iterator[str]:
 
 def modules() -> Iterator[str]:
     """Every module with the first line of its docstring, room by room."""
-    files = sorted(Path(SOURCE).rglob("*.py"), key=lambda file: (file.parent != Path(SOURCE), file))
+    files = sorted(Path(SOURCE).rglob("*.py"), key=lambda file: (file.parent != Path(SOURCE), file.parent, file))
     room = None
     for file in files:
         document = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
