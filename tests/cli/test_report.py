@@ -17,7 +17,7 @@ LINES_OF_DATES = r"""
   .map((cell) => {
     const range = document.createRange();
     range.selectNodeContents(cell);
-    return range.getClientRects().length;
+    return new Set([...range.getClientRects()].map((box) => box.top)).size;
   })
 """
 
