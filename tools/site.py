@@ -90,12 +90,12 @@ def group_of(path: str, value: Any) -> str:
 
 def check_written_pages() -> None:
     """An error where a page differs from what its tool would write."""
-    for tool in ("cli_docs", "methods_docs", "numbers_docs"):
-        names = runpy.run_path(str(ROOT / "tools" / f"{tool}.py"))
+    for command in ("cli_docs.py", "methods_docs.py", "numbers_docs.py", "walk.py --docs"):
+        names = runpy.run_path(str(ROOT / "tools" / command.split()[0]))
         for page in names["PAGES"]:
             text = page.read_text(encoding="utf-8")
             if text != names["render"](text):
-                raise PluginError(f"{page.name} is not up to date. Run: python tools/{tool}.py")
+                raise PluginError(f"{page.name} is not up to date. Run: python tools/{command}")
 
 
 def on_config(config: Any) -> None:

@@ -27,7 +27,7 @@ from types import FrameType
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs" / "architecture.md"
+PAGES = (ROOT / "docs" / "architecture.md",)
 SOURCE = str(ROOT / "src" / "esad") + os.sep
 sys.path.insert(0, str(ROOT / "src"))  # the code beside this tool, whatever else is installed
 PYTHON_WALK = """\
@@ -187,9 +187,9 @@ def put(page: str, mark: str, text: str) -> str:
     return re.sub(rf"<!-- {re.escape(mark)} -->.*?<!-- end -->", lambda _: new, page, flags=re.DOTALL)
 
 
-def render(page: str, walks: dict[str, Walk]) -> str:
+def render(page: str, walks: dict[str, Walk] | None = None) -> str:
     """The page with these walks, and with the layers and modules of today."""
-    for name, found in walks.items():
+    for name, found in (walks or {}).items():
         drawing = "\n".join(found.mermaid())
         page = put(page, f"walk: {name}", f"{found.n_modules} modules.\n\n```mermaid\n{drawing}\n```")
     return put(put(page, "layers", "\n".join(layers())), "map", "\n".join(modules()))
@@ -205,7 +205,8 @@ def main() -> None:
     parser.add_argument("command", nargs=argparse.REMAINDER)
     asked = parser.parse_args()
     if asked.docs:
-        PAGE.write_text(render(PAGE.read_text(encoding="utf-8"), documented_walks()), encoding="utf-8")
+        (page,) = PAGES
+        page.write_text(render(page.read_text(encoding="utf-8"), documented_walks()), encoding="utf-8")
         return
     script = asked.python
     found = walk(command(asked.command) if script is None else lambda: runpy.run_path(script, run_name="__main__"))
