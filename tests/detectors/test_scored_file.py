@@ -167,6 +167,14 @@ def test_text_of_any_type_names_rows_and_goes_along_with_its_commas(tmp_path, ty
         assert read_table(tmp_path / "scores.csv")["name"].to_pylist() == texts.to_pylist()
 
 
+def test_bytes_that_are_no_text_go_along_as_such(tmp_path):
+    table = pa.table({"size": np.arange(30.0), "raw": pa.array([b"a,", b"\xff"] * 15), "place": ["x", "y"] * 15})
+    pq.write_table(table, tmp_path / "rows.parquet")
+    forest = IsolationForest(random_state=0).fit(table)
+    score_file(forest, tmp_path / "rows.parquet", tmp_path / "scores.csv", with_data=True)
+    assert read_table(tmp_path / "scores.csv")["raw"].to_pylist() == ["a,", "\N{REPLACEMENT CHARACTER}"] * 15
+
+
 def test_a_blank_id_of_any_type_of_text_has_rows_numbered(tmp_path):
     names = pa.array([*(f"n{number}" for number in range(30)), " "], pa.large_string())
     pq.write_table(pa.table({"size": np.arange(31.0), "name": names}), tmp_path / "rows.parquet")

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 from esad.core.atomic import atomic_path, check_out
 from esad.errors import InputError, OutputError
 from esad.io.excel import ExcelSink
-from esad.table.columns import decode_categories, is_text_type
+from esad.table.columns import as_texts, decode_categories, is_text_type
 
 __all__ = ["ScoreWriter", "write_arrow"]
 
@@ -181,9 +181,8 @@ class _CsvSink:
         file.write(header.getvalue().encode())
 
     def write(self, rows: pa.Table) -> None:
-        cells = {name: _shorten_dates(decode_categories(rows[name])) for name in rows.column_names}
-        rows = pa.table(cells)
-        texts = [column for column in rows.columns if is_text_type(column.type) or pa.types.is_binary(column.type)]
+        rows = pa.table({name: _write_plainly(rows[name]) for name in rows.column_names})
+        texts = [column for column in rows.columns if is_text_type(column.type)]
         plain = not any(pc.any(pc.match_substring_regex(column, '[,"\r\n]')).as_py() for column in texts)
         quoting = "none" if plain else "needed"
         pa_csv.write_csv(rows, self._file, pa_csv.WriteOptions(include_header=False, quoting_style=quoting))
@@ -192,8 +191,11 @@ class _CsvSink:
         pass
 
 
-def _shorten_dates(cells: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Moments as people write them: without fractions of seconds, and as days, where all of them have none."""
+def _write_plainly(cells: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Cells as people write them: bytes as text, moments without a fraction of a second, or as days, where none has."""
+    cells = decode_categories(cells)
+    if pa.types.is_binary(cells.type) or pa.types.is_large_binary(cells.type):
+        return as_texts(cells.to_pylist())
     if not pa.types.is_timestamp(cells.type) or cells.type.tz is not None:
         return cells
     for unit, type_ in (("day", pa.date32()), ("second", pa.timestamp("s"))):
