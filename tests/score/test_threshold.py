@@ -186,6 +186,14 @@ def test_few_labels_that_were_trained_on_do_not_raise_the_threshold():
     assert (scores[:300] > Threshold().apply(scores, y, unseen=~seen).value).sum() <= 1
 
 
+def test_a_few_held_out_rows_stand_for_all_and_none_of_them_is_flagged_for_nothing():
+    scores = np.r_[np.arange(30.0), np.full(10, 1000.0)]  # 30 of 300 unlabelled rows, and labels learned by heart
+    y, seen = np.r_[np.zeros(30), -np.ones(10)], np.zeros(40, dtype=bool)
+    value = Threshold().apply(scores, y, unseen=seen, n_unlabelled=300).value
+    assert 29 < value < 500  # nearer to the unlabelled: new anomalies score less than those that were trained on
+    assert value < Threshold().apply(scores, y, n_unlabelled=300).value
+
+
 def test_without_unlabelled_rows_a_forecast_counts_the_known_normal_ones_and_never_anomalies():
     scores, y = np.arange(100.0), np.repeat([1, -1], [60, 40])
     found = Threshold("false_alarm", 0.05).apply(scores, y).forecast

@@ -227,7 +227,10 @@ found (95 %: 69 % to 100 %)
         unseen = known & (y == labels.UNLABELLED)
         if rule.rule != "labels" and unseen.any():
             known = unseen | (known & (y == labels.ANOMALY)) if rule.rule == "auto" else unseen
-        applied = rule.apply(scores[known], y[known], basis="training", unseen=self.training_unseen_[known])
+        n_unlabelled = int((y == labels.UNLABELLED).sum()) if unseen.any() else None
+        applied = rule.apply(
+            scores[known], y[known], basis="training", unseen=self.training_unseen_[known], n_unlabelled=n_unlabelled
+        )
         return replace(applied, forecast=self._forecast(applied.value))
 
     def _forecast(self, value: float) -> Forecast:

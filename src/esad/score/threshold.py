@@ -2,13 +2,14 @@
 
 The automatic rule, where labelled anomalies are at hand that the model has not seen:
 
-    r(t)  = share of them that score above t                    Q(t) = share of all rows given that do
+    r(t)  = share of them that score above t                    Q(t) = share of all rows that do
     pi    = min over t of Q(t) / (r(t) - one standard error),   1 / 5 at most, (m + 1) / n at least          Eq. (1)
     t*    = argmax 2 min(pi r(t), Q(t)) / (pi + Q(t))   with   Q(t) - min(pi r(t), Q(t)) <= 1 / 10             Eq. (2)
 
 Alarms hold all hits, so the share of anomalies pi cannot be larger than Q(t) / r(t) at any t (Blanchard, Lee and Scott
 2010); the value to be as large as it can is F1 with pi for the anomalies that nobody has labelled. m of the n rows are
-labelled anomalies. docs/decisions/0033-threshold.md has what was measured.
+labelled anomalies. Where only some of the unlabelled rows have scores, each counts for as many as it stands for.
+docs/decisions/0033-threshold.md has what was measured.
 """
 
 import math
@@ -42,6 +43,7 @@ _MAX_LEVEL: Final = {"contamination": 0.5, "false_alarm": 1.0}  # the rules that
 _N_SIGMAS: Final = 3.0
 _MIN_ANOMALIES: Final = 3  # labelled ones that have a say in "auto": a single one may be a slip
 _MIN_SEEN: Final = 10  # of those that were trained on: fewer are learned by heart and score above all others
+_PLACE_IN_GAP: Final = {"unseen anomalies": 0.5, "seen anomalies": 0.25}  # those seen score too high
 _MAX_USUAL: Final = 0.1  # share of the rows that is flagged without labels that speak for more
 _MAX_FALSE: Final = 0.1  # share of the rows that may be false alarms for all we know, when labels speak
 _MAX_ANOMALIES: Final = 0.2  # share of the rows that are believed to be anomalies; and flagged, when labels are missed
@@ -125,10 +127,12 @@ class Threshold:
         *,
         basis: Basis = "given",
         unseen: NDArray[np.bool_] | None = None,
+        n_unlabelled: int | None = None,
     ) -> "FittedThreshold":
         """Find the threshold as `fit` does, and say how it came about.
 
-        `unseen`, (n_rows,), says which scores are by a model that was not trained on the row; None: all.
+        `unseen`, (n_rows,), says which scores are by a model that was not trained on the row; None: all. `n_unlabelled`
+        says how many unlabelled rows there are, where those given are some of them.
 
         Examples
         --------
@@ -146,7 +150,7 @@ class Threshold:
             value = _set_by_labels(checked, y_checked)
         else:
             usual = _clip(_set_by_unlabelled(_reference_scores(checked, y_checked)))
-            value, chosen_by = _choose_by_labels(usual, checked, y_checked, unseen)
+            value, chosen_by = _choose_by_labels(usual, checked, y_checked, unseen, n_unlabelled)
         return FittedThreshold(
             self, basis, _clip(value), chosen_by, usual, Forecast.of(value, checked, y_checked, unseen)
         )
@@ -410,18 +414,19 @@ def _set_by_unlabelled(scores: Scores) -> float:
 
 
 def _choose_by_labels(
-    usual: float, scores: Scores, y: NDArray[np.int8], unseen: NDArray[np.bool_]
+    usual: float, scores: Scores, y: NDArray[np.int8], unseen: NDArray[np.bool_], n_unlabelled: int | None
 ) -> tuple[float, ChosenBy]:
     """The usual threshold, or another one if the labelled anomalies call for it; and which rows decided."""
     is_anomaly = y == labels.ANOMALY
     if is_anomaly.all():
         return usual, "unlabelled"
     others = y == (labels.UNLABELLED if (y == labels.UNLABELLED).any() else labels.NORMAL)
-    n_unseen, n_anomalies = int((is_anomaly & unseen).sum()), int(is_anomaly.sum())
+    n_others, n_unseen, n_anomalies = (int(rows.sum()) for rows in (others, is_anomaly & unseen, is_anomaly))
     chosen_by: ChosenBy = "unseen anomalies" if n_unseen >= _MIN_ANOMALIES else "seen anomalies"
     if chosen_by == "unseen anomalies" or n_anomalies >= _MIN_SEEN:
         used = others | (is_anomaly & unseen if chosen_by == "unseen anomalies" else is_anomaly)
-        value = _best_balance(scores[used], is_anomaly[used])
+        weight = (n_unlabelled or n_others) / n_others
+        value = _best_balance(scores[used], is_anomaly[used], weight, _PLACE_IN_GAP[chosen_by])
         return (usual, "unlabelled") if value is None else (value, chosen_by)
     missed = n_anomalies >= _MIN_ANOMALIES and 2 * np.count_nonzero(scores[is_anomaly] > usual) < n_anomalies
     if not missed:
@@ -430,18 +435,19 @@ def _choose_by_labels(
     return (lowered, "missed anomalies") if lowered < usual else (usual, "unlabelled")
 
 
-def _best_balance(scores: Scores, is_anomaly: NDArray[np.bool_]) -> float | None:
-    """Eqs. (1) and (2); None where no cut finds any of the anomalies without too many alarms."""
+def _best_balance(scores: Scores, is_anomaly: NDArray[np.bool_], weight: float, share: float) -> float | None:
+    """Eqs. (1) and (2), each other row counted `weight` times; None where no cut with few enough alarms finds any."""
     values, n_hits, n_flagged = _count_by_cut(scores, is_anomaly)
-    n_rows, n_anomalies = len(scores), int(is_anomaly.sum())
-    flagged, recall = n_flagged / n_rows, n_hits / n_anomalies
+    n_anomalies = int(is_anomaly.sum())
+    n_rows = n_anomalies + weight * (len(scores) - n_anomalies)
+    flagged, recall = (n_hits + weight * (n_flagged - n_hits)) / n_rows, n_hits / n_anomalies
     error = np.sqrt((recall * (1.0 - recall) + 0.25 / n_anomalies) / n_anomalies)
     surely = recall - error  # share that is found, as far as the labels bear it out
     bounds = flagged[surely > 0] / surely[surely > 0]
     anomalies = max(min(float(bounds.min(initial=math.inf)), _MAX_ANOMALIES), (n_anomalies + 1) / n_rows)
     hits = np.minimum(anomalies * recall, flagged)
     balance = np.where(flagged - hits <= _MAX_FALSE, 2.0 * hits / (anomalies + flagged), 0.0)
-    return _cut_below(values, int(np.argmax(balance))) if balance.max() > 0 else None
+    return _cut_below(values, int(np.argmax(balance)), share) if balance.max() > 0 else None
 
 
 def keep_among_scores(value: float, scores: Scores, y: NDArray[np.int8]) -> float:
@@ -506,10 +512,10 @@ def _count_by_cut(scores: Scores, is_anomaly: NDArray[np.bool_]) -> tuple[Scores
     return values, n_hits, n_flagged
 
 
-def _cut_below(values: Scores, cut: int) -> float:
-    """A threshold that flags the value number `cut` and all above it: midway to the next."""
+def _cut_below(values: Scores, cut: int, share: float = 0.5) -> float:
+    """A threshold that flags the value number `cut` and all above it: so far up the gap under it."""
     if cut == 0:
         return math.nextafter(float(values[0]), -math.inf)
     low, high = float(values[cut - 1]), float(values[cut])
-    middle = _between(low, high, 0.5)
-    return middle if middle < high else low
+    value = _between(low, high, share)
+    return value if value < high else low
