@@ -83,7 +83,7 @@ def auto(found: Arrays) -> float:
 def decided(found: Arrays) -> IsolationForest:
     """A detector that has learned nothing, with its threshold set on the scores."""
     detector = IsolationForest()
-    detector._decide(TrainingScores(found["total"], found["held_out"], None, found["unseen"]), found["y"], None)
+    detector.decide(TrainingScores(found["total"], found["held_out"], None, found["unseen"]), found["y"])
     return detector
 
 

@@ -136,7 +136,7 @@ class TestCross:
         assert [len(part) for part in detector.calibration_.parts] == [20, 20, 20]
         new = rng.normal(size=(50, 4))
         found = detector.p_value(new)
-        by_member = detector._member_scores(detector.rows_of(new))
+        by_member = detector.member_scores(detector.rows_of(new))
         np.testing.assert_allclose(by_member.mean(axis=0), detector.anomaly_score(new), rtol=1e-5, atol=1e-5)
         unseen = detector.training_unseen_by_
         above = sum((detector.training_scores_[unseen == k] >= by_member[k][:, None]).sum(axis=1) for k in range(3))

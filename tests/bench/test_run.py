@@ -204,7 +204,7 @@ def test_the_report_sets_the_papers_figure_beside_ours(file, tmp_path, capfd):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["run", "none.toml"], "cannot be read"),
+        (["run", "none.toml"], "Cannot read the experiment 'none.toml': no such file"),
         (["FILE", "--budget", "soon"], "--budget must be a time"),
         (["FILE", "--subset", "seed"], "--subset must be NAME=VALUE"),
         (["report", "FILE", "--store", "none.db"], "There is no store"),

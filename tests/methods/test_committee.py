@@ -33,7 +33,7 @@ def fitted():
 def test_the_score_is_the_weighted_mean_of_the_surprisals_of_the_judges(fitted):
     detector, X, _ = fitted
     networks, trees = detector.judges_["esad"], detector.judges_["bagged_trees"]
-    by_member = detector.scales_["esad"](networks._member_scores(networks.rows_of(X)))
+    by_member = detector.scales_["esad"](networks.member_scores(networks.rows_of(X)))
     wanted = detector.weights_["esad"] * by_member.mean(axis=0)
     wanted += detector.weights_["bagged_trees"] * detector.scales_["bagged_trees"](trees.anomaly_score(X))
     np.testing.assert_allclose(detector.anomaly_score(X), wanted, rtol=1e-12)

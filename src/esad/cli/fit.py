@@ -13,7 +13,6 @@ from esad import registry
 from esad.cli import failures, options, output
 from esad.cli.method import MethodOptions
 from esad.cli.options import command, option
-from esad.core.arguments import is_auto
 from esad.errors import InputError
 
 if TYPE_CHECKING:
@@ -179,6 +178,7 @@ def fit(
 
 def _threshold_rule(detector: "Detector", false_alarm_rate: float | None, from_labels: bool) -> "Threshold | None":
     """The rule that the options say, None for the method's own."""
+    from esad.core.arguments import is_auto
     from esad.score.threshold import Threshold
 
     if (not is_auto(detector.contamination)) + (false_alarm_rate is not None) + from_labels > 1:

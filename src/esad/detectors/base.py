@@ -157,7 +157,7 @@ class Detector(Decider, OutlierMixin, BaseEstimator):  # type: ignore[misc]  # s
         rows = self._learn_inputs(data, checked)
         if not isinstance(X, Table):  # whoever has read a table himself has looked at it
             _warn_of_texts(X, data, self.inputs_.schema)
-        self._decide(self._fit_rows(rows, checked, callbacks), checked, held_out)
+        self.decide(self._fit_rows(rows, checked, callbacks), checked, held_out)
         return self
 
     def fit_stream(
@@ -202,7 +202,7 @@ class Detector(Decider, OutlierMixin, BaseEstimator):  # type: ignore[misc]  # s
             _warn_of_texts(None, described, self.inputs_.schema)
         self.label_counts_ = survey.counts
         held_out = read_rows(survey.unlabelled.rows(0, n_calibration)) if n_calibration else None
-        self._decide(self._fit_portion(portion, callbacks), portion.scored_y, held_out)
+        self.decide(self._fit_portion(portion, callbacks), portion.scored_y, held_out)
         return self
 
     def check_stream(self) -> None:
@@ -214,7 +214,9 @@ class Detector(Decider, OutlierMixin, BaseEstimator):  # type: ignore[misc]  # s
             )
         self._threshold_rule()
 
-    def _decide(self, scores: TrainingScores, checked: NDArray[np.int8], held_out: Table | NDArray[Any] | None) -> None:
+    def decide(
+        self, scores: TrainingScores, checked: NDArray[np.int8], held_out: Table | NDArray[Any] | None = None
+    ) -> None:
         """Keep the scores of the training rows and set the threshold; calibrate with rows that were held out."""
         threshold = self._threshold_rule()
         self.training_scores_, self.training_labels_ = scores.held_out, checked
@@ -398,6 +400,12 @@ class Detector(Decider, OutlierMixin, BaseEstimator):  # type: ignore[misc]  # s
                     f"{type(self).__name__} learns from {named.get(kind, 'unlabelled rows (0)')} and needs one at "
                     "least. Got none. Other methods can do without: see `esad methods`."
                 )
+
+    def inform(self, other: Detector) -> None:
+        """Tell another detector, which is to judge the same rows, what is known of them."""
+        other.inputs_, other.label_counts_, other.fingerprint_ = self.inputs_, self.label_counts_, self.fingerprint_
+        other.notes_, other.calibration_, other.profile_, other.applied_ = {}, None, None, None
+        other._describe_features()
 
     def _describe_features(self) -> None:
         """scikit-learn's attributes about the columns; pictures have none."""

@@ -155,7 +155,7 @@ found (95 %: 69 % to 100 %)
             )
         return total
 
-    def _member_scores(self, rows: Rows) -> Scores:
+    def member_scores(self, rows: Rows) -> Scores:
         """Scores by each member that may leave rows out of its training, (members, n)."""
         return self._score_members(rows)[1]
 

@@ -185,7 +185,8 @@ class DeepDetector(Detector):
             return np.full(len(y), -1)
         return draw_held_out(y, self.seed_, n_anomaly_parts=n_members if self.holds_out_anomalies else 0)
 
-    def _member_scores(self, rows: Rows) -> Scores:
+    def member_scores(self, rows: Rows) -> Scores:
+        """Scores by each member, (members, n)."""
         return _by_member(self.objective_.contributions(self._raw_terms(self.network_rows(rows))))
 
     def _score_members(self, rows: Rows) -> tuple[Scores, Scores]:

@@ -150,7 +150,7 @@ def _compare_scores(detector: Detector, data: Table | NDArray[Any], found: dict[
         detector.score_rows(rows),
         threshold=detector.threshold_,
         calibration=calibration,
-        by_member=detector._member_scores(rows) if is_cross else None,
+        by_member=detector.member_scores(rows) if is_cross else None,
         is_single=detector.inputs_.kind == "images",
     )
 

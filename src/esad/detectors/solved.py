@@ -138,7 +138,8 @@ class HybridDetector(SolvedDetector, StandardDetector):
     def _contributions(self, rows: Rows) -> dict[str, Scores]:
         return {"score": self.model_.score(self._codes(rows))}
 
-    def _member_scores(self, rows: Rows) -> Scores:
+    def member_scores(self, rows: Rows) -> Scores:
+        """Scores by each member, (members, n)."""
         return self.score_rows(rows)[None]
 
     def _score_members(self, rows: Rows) -> tuple[Scores, Scores]:

@@ -91,9 +91,9 @@ class Committee(Detector):
     --------
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
-    >>> X = np.r_[rng.normal(size=(300, 4)), rng.normal([3, 0, 0, 0], 1, size=(20, 4))]
+    >>> X = np.r_[rng.normal(size=(300, 4)), rng.normal([5, 0, 0, 0], 1, size=(20, 4))]
     >>> y = np.r_[np.zeros(310), -np.ones(10)]                 # half of the twenty are known
-    >>> committee = Committee(n_members=2, n_epochs=5, random_state=0).fit(X, y)
+    >>> committee = Committee(n_epochs=5, random_state=0).fit(X, y)
     >>> bool((committee.predict(X)[300:310] == -1).mean() > 0.5)
     True
     >>> sorted(committee.score_terms(X)), Committee(n_members=1, n_epochs=1).fit(X).why_
@@ -156,19 +156,14 @@ class Committee(Detector):
             cannot = "see pictures" if self.inputs_.kind == "images" else "learn without a labelled anomaly"
             self._say(f"ESAD judges alone: trees cannot {cannot}")
         for judge in self.judges_.values():
-            self._inform(judge)
-
-    def _inform(self, judge: Detector) -> None:
-        judge.inputs_, judge.label_counts_, judge.fingerprint_ = self.inputs_, self.label_counts_, self.fingerprint_
-        judge.notes_, judge.calibration_, judge.profile_, judge.applied_ = {}, None, None, None
-        judge._describe_features()
+            self.inform(judge)
 
     def _confer(self, y: NDArray[np.int8], fit: Callable[[Detector], TrainingScores]) -> TrainingScores:
         """Fit the judges, learn scales and weights from rows that they have not seen, and score the training rows."""
         found = {}
         for name, judge in self.judges_.items():
             found[name] = fit(judge)
-            judge._decide(found[name], y, None)
+            judge.decide(found[name], y)
         self.scales_ = {}
         if len(found) == 1:
             self.weights_ = {NETWORKS: 1.0}
@@ -209,7 +204,7 @@ class Committee(Detector):
 
     def _by_member(self, rows: Rows) -> dict[str, Scores]:
         """The terms by the members of each judge, (members, n) each."""
-        return self._on_one_scale({name: judge._member_scores(rows) for name, judge in self.judges_.items()})
+        return self._on_one_scale({name: judge.member_scores(rows) for name, judge in self.judges_.items()})
 
     def _on_one_scale(self, members: Mapping[str, Scores]) -> dict[str, Scores]:
         """What the scores of the judges' members, (members, n) each, add to the score."""
@@ -285,7 +280,7 @@ class Committee(Detector):
                 raise ModelFileError(f"what it says of its judge {name!r} is damaged")
             mine = {key.removeprefix(f"{name}."): value for key, value in arrays.items() if key.startswith(f"{name}.")}
             scale = {key.removeprefix(_SCALE): mine.pop(key) for key in list(mine) if key.startswith(_SCALE)}
-            self._inform(judge)
+            self.inform(judge)
             judge.offset_ = -float(own["threshold"])
             judge._restore(mine, own["model"])
             self.judges_[name], self.weights_[name] = judge, float(own["weight"])
