@@ -6,6 +6,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from contextlib import closing
 
 import pytest
 
@@ -92,6 +93,31 @@ def test_what_is_no_store_is_refused(tmp_path):
         database.execute("pragma user_version = 99")
     with pytest.raises(DataFileError, match="newer version"):
         ResultStore(newer)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "update results set finished = cast(x'ff' as text)",
+        "pragma writable_schema = 1; update sqlite_schema set sql = cast(x'637265ff' as text) where name = 'claims'",
+    ],
+)
+def test_text_that_cannot_be_decoded_is_damage(tmp_path, damage):
+    path = tmp_path / "results.db"
+    with ResultStore(path) as store:
+        store.put(result())
+    with closing(sqlite3.connect(path)) as database:
+        database.executescript(damage)
+        database.commit()
+    with pytest.raises(DataFileError, match="damaged"), ResultStore(path) as store:
+        store.results()
+
+
+def test_a_store_that_cannot_be_written_is_not_called_damaged(tmp_path):
+    with ResultStore(tmp_path / "results.db") as store:
+        store._database.execute("pragma query_only = 1")
+        with pytest.raises(OutputError, match="cannot be used: attempt to write a readonly database"):
+            store.put(result())
 
 
 def test_a_kill_at_any_moment_leaves_whole_results(tmp_path):

@@ -192,6 +192,24 @@ def test_a_damaged_store_is_refused(tmp_path):
         opened(path)
 
 
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "update journal set reviewer = cast(x'ff' as text)",
+        "pragma writable_schema = 1; update sqlite_schema set sql = cast(x'637265ff' as text) where name = 'fits'",
+    ],
+)
+def test_text_that_cannot_be_decoded_is_damage(tmp_path, damage):
+    path = tmp_path / "labels.db"
+    with opened(path) as store:
+        store.judge("r", 0, "ann", "anomaly")
+    with closing(sqlite3.connect(path)) as database:
+        database.executescript(damage)
+        database.commit()
+    with pytest.raises(DataFileError, match="damaged"):
+        opened(path)
+
+
 def test_a_newer_store_is_refused(tmp_path):
     path = tmp_path / "labels.db"
     opened(path).close()

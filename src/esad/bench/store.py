@@ -211,8 +211,9 @@ class ResultStore:
         try:
             with self._lock:
                 yield
-        except sqlite3.DatabaseError as error:
-            if isinstance(error, sqlite3.OperationalError) and "malformed" not in str(error):
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+            has_code = hasattr(error, "sqlite_errorcode")  # none where text in the file cannot be decoded
+            if has_code and isinstance(error, sqlite3.OperationalError):
                 raise OutputError(f"The store {str(self.path)!r} cannot be used: {error}.") from error
             raise DataFileError(f"{str(self.path)!r} is not a store of results, or is damaged: {error}.") from error
 

@@ -265,14 +265,13 @@ class JudgementStore:
         try:
             with self._lock:
                 yield
-        except sqlite3.OperationalError as error:
-            if "locked" in str(error):
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+            code = getattr(error, "sqlite_errorcode", None)  # none where text in the file cannot be decoded
+            if code is not None and code & 0xFF == sqlite3.SQLITE_BUSY:
                 raise OutputError(
                     f"The labels {str(self.path)!r} are in use by another esad review. End it."
                 ) from error
-            raise OutputError(f"The labels {str(self.path)!r} cannot be used: {error}.") from error
-        except sqlite3.DatabaseError as error:
-            if self._is_open:
+            if self._is_open or (code is not None and isinstance(error, sqlite3.OperationalError)):
                 raise OutputError(f"The labels {str(self.path)!r} cannot be used: {error}.") from error
             raise DataFileError(f"The labels {str(self.path)!r} are damaged or something else: {error}.") from error
 
