@@ -167,11 +167,10 @@ def _is_out_of_memory(error: BaseException) -> bool:
 
 def _usage(error: Any) -> str:
     """What was typed wrong, with the nearest option and where help is."""
-    message = str(error.format_message()).partition(" (Possible options")[0].strip()
+    possible = getattr(error, "possibilities", None)  # which typer would list
+    message = str(error.message if possible else error.format_message()).strip()
     message = message if message.endswith(("?", ".")) else f"{message}."
-    near = get_close_matches(
-        getattr(error, "option_name", None) or "", getattr(error, "possibilities", None) or [], n=1
-    )
+    near = get_close_matches(getattr(error, "option_name", None) or "", possible or [], n=1)
     if near:
         message += f" Did you mean {near[0]}?"
     if (unknown := re.fullmatch("No such command '(.*)'.", message)) and error.ctx is not None:
