@@ -4,24 +4,35 @@ Truth, which evaluation needs, is something else: a label may be missing, a trut
 """
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from esad.core import values as _values
 from esad.core.text import hint
-from esad.core.values import Key
 from esad.errors import InputError, LabelError, LabelWarning
 
-__all__ = ["ANOMALY", "NORMAL", "UNLABELLED", "LabelCounts", "check", "counts", "from_binary", "from_column", "truth"]
+__all__ = [
+    "ANOMALY",
+    "NORMAL",
+    "UNLABELLED",
+    "LabelCounts",
+    "check",
+    "counts",
+    "from_binary",
+    "from_column",
+    "keep_occurring",
+    "truth",
+]
 
 ANOMALY: Final = -1
 UNLABELLED: Final = 0
 NORMAL: Final = +1
 
 Labels = NDArray[np.int8]
+_Key = float | str | None  # what a value is compared by
 
 _WORDS: Final = {
     "anomaly": ANOMALY,
@@ -92,7 +103,7 @@ def check(y: ArrayLike | None, n_rows: int, *, warn: bool = True) -> Labels:
     """
     if y is None:
         return np.zeros(n_rows, dtype=np.int8)
-    values, codes = _values.find_distinct(y, name="y")
+    values, codes = _find_distinct(y, name="y")
     if len(codes) != n_rows:
         raise LabelError(f"`y` must hold one label per row. Got {len(codes)} labels for {n_rows} rows.")
     if any(isinstance(value, str) for value in values):
@@ -102,7 +113,7 @@ def check(y: ArrayLike | None, n_rows: int, *, warn: bool = True) -> Labels:
         if wrong:
             raise LabelError(
                 "`y` must hold -1 (anomaly), 0 (unlabelled) or +1 (normal). "
-                f"Got {_values.list_values(wrong)}. See esad.labels.from_binary."
+                f"Got {_list_values(wrong)}. See esad.labels.from_binary."
             )
         labels = np.array([UNLABELLED if value is None else int(value) for value in values], dtype=np.int8)[codes]
     if warn:
@@ -143,11 +154,11 @@ def from_binary(y: ArrayLike, *, zero: Literal["unlabelled", "normal"] = "unlabe
     """
     if zero not in ("unlabelled", "normal"):
         raise InputError(f'`zero` must be "unlabelled" or "normal". Got {zero!r}.')
-    values, codes = _values.find_distinct(y, name="y")
+    values, codes = _find_distinct(y, name="y")
     wrong = [value for value in values if value is not None and (isinstance(value, str) or value not in (0, 1))]
     if wrong:
         raise LabelError(
-            f"`y` must hold 1 (anomaly) or 0 here. Got {_values.list_values(wrong)}. "
+            f"`y` must hold 1 (anomaly) or 0 here. Got {_list_values(wrong)}. "
             "For words and other numbers see esad.labels.from_column."
         )
     meaning = {None: UNLABELLED, 0: UNLABELLED if zero == "unlabelled" else NORMAL, 1: ANOMALY}
@@ -193,27 +204,27 @@ def from_column(
     >>> from_column(["Fraud", "Not Fraud", "not yet"], unlabelled_value="not yet")
     array([-1,  1,  0], dtype=int8)
     """
-    distinct, codes = _values.find_distinct(values, name=name)
-    keys = [_values.to_key(value) for value in distinct]
-    anomaly, normal, unlabelled = map(_values.to_key, (anomaly_value, normal_value, unlabelled_value))
-    _values.check_occurs({"anomaly": anomaly, "normal": normal, "unlabelled": unlabelled}, distinct, name=name)
+    distinct, codes = _find_distinct(values, name=name)
+    keys = [_to_key(value) for value in distinct]
+    anomaly, normal, unlabelled = map(_to_key, (anomaly_value, normal_value, unlabelled_value))
+    _check_occurs({"anomaly": anomaly, "normal": normal, "unlabelled": unlabelled}, distinct, name=name)
     meanings = _column_meanings(keys, anomaly, normal, name) | ({} if unlabelled is None else {unlabelled: UNLABELLED})
-    if anomaly is None and 1.0 in keys and 1.0 not in meanings and _values.keep_numbers(keys) <= {0.0, 1.0}:
+    if anomaly is None and 1.0 in keys and 1.0 not in meanings and _keep_numbers(keys) <= {0.0, 1.0}:
         raise LabelError(
-            f"Column {name!r} holds {_values.list_values(distinct)}, where 1 could mean anomaly or normal. "
+            f"Column {name!r} holds {_list_values(distinct)}, where 1 could mean anomaly or normal. "
             "Give the anomaly value: `anomaly_value=1`."
         )
     wrong = [value for value, key in zip(distinct, keys, strict=True) if key not in meanings]
     if wrong and anomaly is not None and normal is None:
         raise LabelError(
             f"Column {name!r} must hold the anomaly value and blanks, unless the normal value is given too "
-            f"(`normal_value`). Got {_values.list_values(wrong)}. Leave cells blank where nobody has looked, or give "
+            f"(`normal_value`). Got {_list_values(wrong)}. Leave cells blank where nobody has looked, or give "
             "the value of such rows (`unlabelled_value`)."
         )
     if wrong:
         raise LabelError(
             f"Column {name!r} must hold the words anomaly, normal or unlabelled, the numbers -1, 0 or +1, blanks, or "
-            f"the anomaly value and the normal value given. Got {_values.list_values(wrong)}."
+            f"the anomaly value and the normal value given. Got {_list_values(wrong)}."
             f"{hint(str(wrong[0]), _WORDS)} Say what they mean with `anomaly_value` and `normal_value`, and leave the "
             "cells of unlabelled rows blank or give their value (`unlabelled_value`)."
         )
@@ -241,36 +252,48 @@ def truth(values: ArrayLike, *, anomaly_value: object = None, name: str = "truth
     >>> truth([0, 1]), truth([1, -1]), truth(["ok", "fraud"], anomaly_value="fraud")
     (array([False,  True]), array([False,  True]), array([False,  True]))
     """
-    distinct, codes = _values.find_distinct(values, name=name)
-    keys = [_values.to_key(value) for value in distinct]
+    distinct, codes = _find_distinct(values, name=name)
+    keys = [_to_key(value) for value in distinct]
     if None in keys:
         n_blank = int(np.isin(codes, [code for code, key in enumerate(keys) if key is None]).sum())
         raise LabelError(f"{name!r} must be known for every row. Got {n_blank} blank. Leave those rows out.")
-    asked = _values.to_key(anomaly_value)
+    asked = _to_key(anomaly_value)
     if asked is not None:
-        _values.check_occurs({"anomaly": asked}, distinct, name=name)
+        _check_occurs({"anomaly": asked}, distinct, name=name)
         return np.array([key == asked for key in keys], dtype=bool)[codes]
     known = {word: label for word, label in (_WORDS | _usual_words(name)).items() if label != UNLABELLED}
-    meanings: dict[Key, bool] = {word: label == ANOMALY for word, label in known.items()}
+    meanings: dict[_Key, bool] = {word: label == ANOMALY for word, label in known.items()}
     meanings |= {-1.0: True, 1.0: False} if -1.0 in keys else {1.0: True, 0.0: False}
     words = [_plain_word(key) if isinstance(key, str) else key for key in keys]
     if any(word not in meanings for word in words):
         raise LabelError(
             f"{name!r} must hold 1 (anomaly) and 0 (normal), or -1 (anomaly) and +1 (normal), or those words. "
-            f"Got {_values.list_values(distinct)}. Give `anomaly_value` to use other values."
+            f"Got {_list_values(distinct)}. Give `anomaly_value` to use other values."
         )
     return np.array([meanings[word] for word in words], dtype=bool)[codes]
 
 
-def _column_meanings(keys: list[Key], anomaly: Key, normal: Key, name: str) -> dict[Key, int]:
+def keep_occurring(words: Mapping[str, object], values: ArrayLike, *, name: str = "label") -> dict[str, object]:
+    """Those of some words, by what they stand for, that a column holds; they compare as in `from_column`.
+
+    Examples
+    --------
+    >>> keep_occurring({"anomaly_value": "1", "normal_value": "ok"}, [0, 1, None])
+    {'anomaly_value': '1'}
+    """
+    found = {_to_key(value) for value in _find_distinct(values, name=name)[0]}
+    return {what: word for what, word in words.items() if word is not None and _to_key(word) in found}
+
+
+def _column_meanings(keys: list[_Key], anomaly: _Key, normal: _Key, name: str) -> dict[_Key, int]:
     """Say which label each value of a column stands for; values without a meaning are left out."""
-    meanings: dict[Key, int] = {None: UNLABELLED}
+    meanings: dict[_Key, int] = {None: UNLABELLED}
     known = _WORDS if (anomaly, normal) != (None, None) else _WORDS | _usual_words(name)
     words = {key: _plain_word(key) for key in keys if isinstance(key, str)}
     meanings |= {key: known[word] for key, word in words.items() if word in known}
     if -1.0 in keys and anomaly in (None, -1.0) and normal in (None, 1.0):
         meanings |= {-1.0: ANOMALY, 0.0: UNLABELLED, 1.0: NORMAL}
-    elif _values.keep_numbers(keys) == {0.0} or isinstance(anomaly, float) or isinstance(normal, float):
+    elif _keep_numbers(keys) == {0.0} or isinstance(anomaly, float) or isinstance(normal, float):
         meanings[0.0] = UNLABELLED
     asked = {anomaly: ANOMALY, normal: NORMAL}
     return meanings | {key: label for key, label in asked.items() if key is not None}
@@ -299,3 +322,91 @@ def _warn_if_doubtful(labels: Labels) -> None:
         doubt = "labels every row, so no unlabelled row is left to learn from. Mark rows nobody looked at with 0."
     if doubt:
         warnings.warn(f"`y` {doubt}", LabelWarning, stacklevel=3)
+
+
+# ---------------------------------------------------------------------- columns as users bring them
+
+# Lists, arrays and series of any library, with words, numbers, true/false and missing cells. Work is done once per
+# distinct value, so that a column of millions of rows stays quick.
+
+_MAX_SHOWN: Final = 5
+
+
+def _find_distinct(values: ArrayLike, *, name: str) -> tuple[list[Any], NDArray[np.intp]]:
+    """Give the distinct plain values (missing ones as None) and, for every row, which of them it holds.
+
+    Shape (n,), or (n, 1) as a table of one column has it.
+    """
+    try:
+        # arrow's chunked categories come out with the first of them where a cell is missing
+        column = np.asarray(values.combine_chunks() if hasattr(values, "combine_chunks") else values)
+    except ValueError as error:
+        raise LabelError(f"{name!r} must be one column of values. Got a ragged list.") from error
+    if column.ndim == 2 and column.shape[1] == 1:
+        column = column[:, 0]
+    if column.ndim != 1:
+        raise LabelError(f"{name!r} must be one column of values. Got shape {column.shape}.")
+    if column.dtype.kind in "biuf":
+        unique, codes = np.unique(column, return_inverse=True)
+        return [None if value != value else value for value in unique.tolist()], codes
+    found: dict[tuple[type, Any], int] = {}
+    codes = np.empty(len(column), dtype=np.intp)
+    for row, raw in enumerate(column.tolist()):
+        value = None if _is_missing(raw) else raw.item() if isinstance(raw, np.generic) else raw
+        try:
+            codes[row] = found.setdefault((type(value), value), len(found))
+        except TypeError as error:
+            raise LabelError(f"{name!r} must hold numbers or words. Got {repr(value)[:80]} in row {row}.") from error
+    return [value for _, value in found], codes
+
+
+def _is_missing(value: Any) -> bool:
+    """Tell None, NaN, NaT and pandas' NA (which has no truth value) from real values."""
+    return (
+        value is None or type(value).__name__ in ("NAType", "NaTType") or (isinstance(value, float) and value != value)
+    )
+
+
+def _to_key(value: Any) -> _Key:
+    """What a value is compared by: a number if it reads as one, else its text; None when blank."""
+    text = "" if _is_missing(value) else str(value).strip()
+    if text.casefold() in ("true", "false"):
+        return float(text.casefold() == "true")
+    try:
+        number = float(text)
+    except ValueError:
+        return text or None
+    return None if number != number else number
+
+
+def _keep_numbers(keys: list[_Key]) -> set[float]:
+    """Keep the keys that are numbers."""
+    return {value for value in keys if isinstance(value, float)}
+
+
+def _check_occurs(asked: dict[str, _Key], values: list[Any], *, name: str) -> None:
+    """Refuse a value asked for as anomaly or normal that never occurs in the column, or that is asked for twice."""
+    keys = [_to_key(value) for value in values]
+    for word, wanted in asked.items():
+        if wanted is not None and wanted not in keys:
+            raise LabelError(
+                f"The {word} value {_plain(wanted)!r} never occurs in {name!r}, which holds {_list_values(values)}. "
+                f"Give one of these as `{word}_value`."
+            )
+    wanted_keys = [wanted for wanted in asked.values() if wanted is not None]
+    if len(set(wanted_keys)) < len(wanted_keys):
+        raise LabelError(
+            f"The anomaly value and the normal value must differ. Got {_plain(wanted_keys[0])!r} for both."
+        )
+
+
+def _plain(value: Any) -> Any:
+    """Show 2.0 as 2."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _list_values(values: list[Any]) -> str:
+    """List at most five values for a message."""
+    shown = [repr(_plain(value))[:80] for value in values if value is not None]
+    more = [f"... ({len(shown)} values)"] if len(shown) > _MAX_SHOWN else []
+    return f"[{', '.join(shown[:_MAX_SHOWN] + more)}]"

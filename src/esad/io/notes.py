@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from esad import labels
 from esad.core.text import hint, list_text
-from esad.core.values import find_distinct, to_key
 from esad.errors import DataFileError, InputError, LabelError, ModelFileError
 from esad.io.dialect import Reading
 from esad.io.files import find_tables
@@ -281,11 +280,9 @@ class Notes:
         """Roles with the words of the training's labels that are among these values, where no words are given."""
         if roles.has_words or roles.label_column not in (None, self.roles.label_column):
             return roles
-        found = {to_key(value) for value in find_distinct(values, name=roles.label_column or "label")[0]}
         noted = {name: getattr(self.roles, name) for name in _WORDS}
-        return replace(
-            roles, **{name: word for name, word in noted.items() if word is not None and to_key(word) in found}
-        )
+        words: dict[str, Any] = labels.keep_occurring(noted, values, name=roles.label_column or "label")
+        return replace(roles, **words)
 
     def add_reading(self, reading: Reading | None = None) -> Reading:
         """What is said about files, and how those of the training were written where nobody says otherwise."""
