@@ -56,7 +56,7 @@ class TrainingStopped(Exception):  # noqa: N818  somebody asked for it
     """A training was stopped from outside."""
 
 
-class TrainingWatch:
+class TrainingWatch(Callback):
     """Tells how far the training is, over all its phases, and ends it when asked to."""
 
     def __init__(
@@ -64,17 +64,11 @@ class TrainingWatch:
     ) -> None:
         self._tell, self._is_stopped = tell, is_stopped
 
-    def on_start(self, state: LoopState) -> None:
-        """Nothing yet."""
-
     def on_step(self, state: LoopState) -> None:
         """Say how far it is, or end it."""
         if self._is_stopped():
             raise TrainingStopped
         self._tell((state.phase + state.step / state.n_steps) / state.n_phases)
-
-    def on_end(self, state: LoopState) -> None:
-        """Nothing to add."""
 
 
 def refit_detector(

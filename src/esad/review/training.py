@@ -18,7 +18,7 @@ from esad.io.notes import DataSource, Notes
 from esad.labels import Labels
 from esad.review.dataset import ReviewDataset
 from esad.review.store import JudgementStore
-from esad.table.table import take_rows
+from esad.table.table import join_rows, take_rows
 
 __all__ = ["RefitData", "TrainingRows", "make_training_finder"]
 
@@ -96,20 +96,11 @@ class RefitData:
         if not training.is_first:
             is_added[len(training.y) :] = y_before == labels.UNLABELLED
         return cls(
-            _join_rows([training.X, take_rows(X, chosen)]),
+            join_rows([training.X, take_rows(X, chosen)]),
             np.concatenate([training.y, y[chosen]]),
             np.concatenate([training.y, y_before]),
             is_added,
         )
-
-
-def _join_rows(parts: Sequence[Any]) -> Any:
-    """Arrow tables, or arrays, one after the other."""
-    import pyarrow as pa
-
-    if isinstance(parts[0], pa.Table):
-        return pa.concat_tables(parts, promote_options="permissive")
-    return np.concatenate(parts)
 
 
 def make_training_finder(
@@ -194,7 +185,7 @@ def _read_sources(sources: Sequence[DataSource], first: Sequence[DataSource], de
         found.append(source)
     return TrainingRows(
         sources=tuple(found),
-        X=_join_rows(X) if X else None,
+        X=join_rows(X) if X else None,
         y=np.concatenate([_no_labels(), *y]),
         is_first=not sources or sources[:1] != first,
         lost=": " + ", ".join(missing) if missing else "",
