@@ -12,10 +12,11 @@ from esad.methods.esad.loss import ESADObjective, LossSettings
 from esad.networks.spec import NetworkSpec
 from esad.persist import bundle
 from esad.persist.checkpoint import Checkpoint
-from esad.train.callbacks import EarlyStopping, StopTraining
+from esad.train.callbacks import StopTraining
 from esad.train.loop import Settings, _draw_labelled, clip_per_member, train
 from esad.train.objective import HELD_OUT, RowPool
 from esad.train.sharing import even_batches
+from esad.train.stopping import EarlyStopping
 
 SETTINGS = Settings(n_steps=25, batch_size=16, labelled_batch_size=6, lr=5e-3)
 

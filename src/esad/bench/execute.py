@@ -29,9 +29,10 @@ from esad.errors import InputError
 from esad.persist.checkpoint import Checkpoint
 from esad.preprocess.inputs import Rows, reference_rows
 from esad.score.metrics import evaluate
-from esad.train.callbacks import Callback, scores_so_far
+from esad.train.callbacks import Callback
 from esad.train.graphs import use_own_stream
 from esad.train.loop import LoopState
+from esad.train.stopping import scores_so_far
 
 __all__ = ["OutOfTime", "code_version", "draw_rows", "execute", "execute_stack", "map_codes"]
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from esad.core.atomic import check_writable, refuse_same_file
 from esad.core.text import count_text, hint, list_text, percent, size_text
 from esad.errors import OutputError
-from esad.train.progress import TrainingBar
+from esad.train.callbacks import TrainingBar
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -30,10 +30,9 @@ from esad.persist.graph import ObjectiveTerms
 from esad.preprocess.inputs import Rows, reference_rows
 from esad.score.splits import draw_held_out
 from esad.train import stopping
-from esad.train.callbacks import Callback
+from esad.train.callbacks import Callback, show_progress
 from esad.train.loop import Phase, Settings, train_phases
 from esad.train.objective import HELD_OUT, Objective, Refill, RowPool, Scorer
-from esad.train.progress import show_progress
 from esad.train.runtime import device_for_scoring, dtype_of, place_objective, resolve_device, score_blocks
 
 __all__ = ["DeepDetector", "Phase"]

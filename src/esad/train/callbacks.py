@@ -1,34 +1,34 @@
-"""Callbacks: what can watch, stop, save and resume the loop."""
+"""Callbacks: what can watch the loop, show how far it is (`verbose=1`), begin it with other weights, and end it.
+
+None of this needs torch: the command line draws bars before it loads it.
+"""
 
 from __future__ import annotations
 
+import importlib
+import logging
 import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
-import torch
-from sklearn.metrics import average_precision_score
-from torch import Tensor
-
 from esad.errors import InputError
-from esad.train.runtime import autocast
 
 if TYPE_CHECKING:
+    from rich.progress import Progress
+    from torch import Tensor
+
     from esad.persist.checkpoint import Checkpoint
     from esad.train.loop import LoopState
 
-__all__ = [
-    "Callback",
-    "EarlyStopping",
-    "GracefulStop",
-    "StopTraining",
-    "WarmStart",
-    "member_scores_so_far",
-    "scores_so_far",
-]
+__all__ = ["Callback", "GracefulStop", "LogProgress", "StopTraining", "TrainingBar", "WarmStart", "show_progress"]
 
-BLOCK_ROWS = 1024  # rows per forward pass
+logger = logging.getLogger("esad")
+
+_SECONDS_BETWEEN = 0.2  # two drawings of a notebook's bar
 
 
 class StopTraining(Exception):  # noqa: N818  a signal, not an error
@@ -76,58 +76,6 @@ class WarmStart(Callback):
             raise InputError("The weights of the earlier training do not fit this one. Train from the beginning.")
         state.objective.load_state_dict(self._weights)
         state.settings = replace(state.settings, n_steps=max(1, round(self.length * state.settings.n_steps)))
-
-
-class EarlyStopping(Callback):
-    """Watch the average precision of held-out labels; keep the best weights and stop when they stay best.
-
-    Parameters
-    ----------
-    x : Tensor, (n, *features)
-        Rows that the loop does not draw.
-    y : Tensor, (n,)
-        Their labels; the anomalies are ranked against all others.
-    n_checks : int, default 20
-        Looks over the whole training.
-    patience : int, default 6
-        Looks without a gain before training stops.
-    """
-
-    def __init__(self, x: Tensor, y: Tensor, *, n_checks: int = 20, patience: int = 6) -> None:
-        self.x, self.y = x, y
-        self.n_checks, self.patience = n_checks, patience
-
-    def on_step(self, state: LoopState) -> None:
-        """Look at the held-out rows every now and then."""
-        if state.step % max(1, state.n_steps // self.n_checks) and state.step < state.n_steps:
-            return
-        precision = self._precision(state)
-        best = float(state.callback_state.get("best_precision", torch.tensor(-1.0)))
-        if precision > best:
-            weights = {f"best.{name}": value.detach().clone() for name, value in state.objective.state_dict().items()}
-            state.callback_state = {
-                "best_precision": torch.tensor(precision, dtype=torch.float64),
-                "n_since_best": torch.tensor(0),
-            } | weights
-            return
-        state.callback_state["n_since_best"] = state.callback_state["n_since_best"] + 1
-        if int(state.callback_state["n_since_best"]) >= self.patience:
-            raise StopTraining
-
-    def on_end(self, state: LoopState) -> None:
-        """Put the best weights back."""
-        best = {
-            name.removeprefix("best."): value
-            for name, value in state.callback_state.items()
-            if name.startswith("best.")
-        }
-        if best:
-            state.objective.load_state_dict(best)
-
-    def _precision(self, state: LoopState) -> float:
-        is_anomaly = self.y < 0
-        scores = scores_so_far(state, self.x, ~is_anomaly)
-        return float(average_precision_score(is_anomaly.cpu().numpy(), scores.cpu().numpy()))
 
 
 class GracefulStop(Callback):
@@ -186,22 +134,116 @@ class GracefulStop(Callback):
             raise self._asked
 
 
-def scores_so_far(state: LoopState, x: Tensor, is_reference: Tensor) -> Tensor:
-    """Anomaly scores (n,) of rows (n, *features) by the weights of this moment, scaled by the reference rows."""
-    return member_scores_so_far(state, x, is_reference).mean(0)
+# ---------------------------------------------------------------------- how far it is
 
 
-@torch.no_grad()
-def member_scores_so_far(state: LoopState, x: Tensor, is_reference: Tensor) -> Tensor:
-    """The same by each member, (members, n)."""
-    objective = state.objective.eval()
-    scorer = objective.scorer()
-    with autocast(state.settings.precision, x.device):
-        parts = [scorer(block) for block in torch.split(x, BLOCK_ROWS)]
-    terms = {name: torch.cat([part[name] for part in parts], dim=1) for name in parts[0]}
-    objective.calibrate({name: term[:, is_reference] for name, term in terms.items()})
-    scores = torch.stack(list(objective.contributions(terms).values())).sum(0)
-    objective.train()
-    if not scores.isfinite().all():
-        raise state.diverged()
-    return scores
+@contextmanager
+def show_progress(verbose: int, description: str) -> Iterator[list[Callback]]:
+    """Callbacks that show the progress of a training inside the block; none with `verbose=0`."""
+    if not verbose:
+        yield []
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from esad.core import processes
+
+    console = Console(stderr=True)
+    if not processes.current().is_first:
+        yield [LogProgress()]
+    elif console.is_jupyter:
+        yield [LogProgress(), _NotebookBar(description)]
+    elif console.is_terminal:
+        with Progress(console=console) as progress:
+            yield [LogProgress(), TrainingBar(progress, description)]
+    else:
+        with _log_to_stderr():
+            yield [LogProgress()]
+
+
+@contextmanager
+def _log_to_stderr() -> Iterator[None]:
+    """Send the log to stderr, unless logging is set up already."""
+    if logger.isEnabledFor(logging.INFO) and logger.hasHandlers():
+        yield
+        return
+    handler, level = logging.StreamHandler(), logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+
+
+def _name_phase(state: LoopState) -> str:
+    """The phase in words, where there are several."""
+    return f", part {state.phase + 1} of {state.n_phases}" if state.n_phases > 1 else ""
+
+
+class LogProgress(Callback):
+    """Log the loss, and how long the rest will take, ten times over the training."""
+
+    def on_start(self, state: LoopState) -> None:
+        """Say how long the way is."""
+        self._began, self._first_step = time.monotonic(), state.step
+        logger.info(
+            "training %d member(s) for %d steps%s", state.objective.n_members, state.n_steps, _name_phase(state)
+        )
+
+    def on_step(self, state: LoopState) -> None:
+        """Log every tenth part of the way."""
+        if state.step % max(1, state.n_steps // 10) == 0:
+            terms = ", ".join(f"{name} {value:.4g}" for name, value in state.latest_losses().items())
+            pace = (time.monotonic() - self._began) / (state.step - self._first_step)
+            left = pace * (state.n_steps - state.step)
+            logger.info("step %d of %d, %.0f s left: %s", state.step, state.n_steps, left, terms)
+
+
+class TrainingBar(Callback):
+    """A callback that moves a bar of rich's; it goes away with its block."""
+
+    def __init__(self, progress: Progress, description: str) -> None:
+        self._progress = progress
+        self._description = description
+        self._task = progress.add_task(description, total=None)
+
+    def on_start(self, state: LoopState) -> None:
+        """Learn how long the way is, and where a resumed training starts."""
+        description = self._description + _name_phase(state)
+        self._progress.reset(self._task, description=description, total=state.n_steps, completed=state.step)
+        self._progress.update(self._task, total=state.n_steps)  # from here on time counts
+
+    def on_step(self, state: LoopState) -> None:
+        """Move."""
+        self._progress.update(self._task, completed=state.step)
+
+
+class _NotebookBar(Callback):
+    """The same in a cell of a notebook; rich's own needs a package of widgets there."""
+
+    def __init__(self, description: str) -> None:
+        self._description = description
+        self._drawn = 0.0
+        self._handle: Any = None
+
+    def on_start(self, state: LoopState) -> None:
+        self._draw(state)
+
+    def on_step(self, state: LoopState) -> None:
+        if time.monotonic() - self._drawn > _SECONDS_BETWEEN:
+            self._draw(state)
+
+    def on_end(self, state: LoopState) -> None:
+        self._draw(state)
+
+    def _draw(self, state: LoopState) -> None:
+        notebook = importlib.import_module("IPython.display")  # there in every notebook, and only needed in one
+        words = f"{self._description}{_name_phase(state)}: step {state.step:,} of {state.n_steps:,}"
+        bar = notebook.HTML(f'<progress value="{state.step}" max="{state.n_steps}"></progress> {words}')
+        if self._handle is None:
+            self._handle = notebook.display(bar, display_id=True)
+        else:
+            self._handle.update(bar)
+        self._drawn = time.monotonic()

@@ -21,14 +21,15 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.metrics import roc_auc_score
+from sklearn.metrics import average_precision_score, roc_auc_score
 from torch import Tensor
 
 from esad.core import processes
 from esad.score.splits import LabelAwareSplit, corrected_error
-from esad.train.callbacks import Callback, EarlyStopping, StopTraining, member_scores_so_far
+from esad.train.callbacks import Callback, StopTraining
 from esad.train.loop import Phase, train_phases
 from esad.train.objective import HELD_OUT, RowPool
+from esad.train.runtime import autocast
 
 if TYPE_CHECKING:
     from esad.train.loop import LoopState
@@ -36,9 +37,12 @@ if TYPE_CHECKING:
 __all__ = [
     "MIN_ANOMALIES",
     "N_SPLITS",
+    "EarlyStopping",
     "StopAt",
     "WatchSplits",
     "choose_step",
+    "member_scores_so_far",
+    "scores_so_far",
     "split_labels",
     "stop_by_held_out",
     "stop_by_splits",
@@ -51,6 +55,7 @@ MIN_ANOMALIES: Final = 5
 N_ERRORS: Final = 2.0
 HELD_OUT_RATIO: Final = 0.25  # without splits
 MIN_HELD_OUT_ANOMALIES: Final = 2
+BLOCK_ROWS: Final = 1024  # rows per forward pass
 
 
 def stop_by_held_out(x: Tensor, y: NDArray[np.int8], *, seed: int) -> tuple[NDArray[np.int8], list[EarlyStopping]]:
@@ -71,6 +76,58 @@ def stop_by_held_out(x: Tensor, y: NDArray[np.int8], *, seed: int) -> tuple[NDAr
     kept = np.where(held, np.int8(HELD_OUT), y)
     watched = torch.from_numpy(held).to(x.device)
     return kept, [EarlyStopping(x[watched], torch.from_numpy(y[held]).to(x.device))]
+
+
+class EarlyStopping(Callback):
+    """Watch the average precision of held-out labels; keep the best weights and stop when they stay best.
+
+    Parameters
+    ----------
+    x : Tensor, (n, *features)
+        Rows that the loop does not draw.
+    y : Tensor, (n,)
+        Their labels; the anomalies are ranked against all others.
+    n_checks : int, default 20
+        Looks over the whole training.
+    patience : int, default 6
+        Looks without a gain before training stops.
+    """
+
+    def __init__(self, x: Tensor, y: Tensor, *, n_checks: int = 20, patience: int = 6) -> None:
+        self.x, self.y = x, y
+        self.n_checks, self.patience = n_checks, patience
+
+    def on_step(self, state: LoopState) -> None:
+        """Look at the held-out rows every now and then."""
+        if state.step % max(1, state.n_steps // self.n_checks) and state.step < state.n_steps:
+            return
+        precision = self._precision(state)
+        best = float(state.callback_state.get("best_precision", torch.tensor(-1.0)))
+        if precision > best:
+            weights = {f"best.{name}": value.detach().clone() for name, value in state.objective.state_dict().items()}
+            state.callback_state = {
+                "best_precision": torch.tensor(precision, dtype=torch.float64),
+                "n_since_best": torch.tensor(0),
+            } | weights
+            return
+        state.callback_state["n_since_best"] = state.callback_state["n_since_best"] + 1
+        if int(state.callback_state["n_since_best"]) >= self.patience:
+            raise StopTraining
+
+    def on_end(self, state: LoopState) -> None:
+        """Put the best weights back."""
+        best = {
+            name.removeprefix("best."): value
+            for name, value in state.callback_state.items()
+            if name.startswith("best.")
+        }
+        if best:
+            state.objective.load_state_dict(best)
+
+    def _precision(self, state: LoopState) -> float:
+        is_anomaly = self.y < 0
+        scores = scores_so_far(state, self.x, ~is_anomaly)
+        return float(average_precision_score(is_anomaly.cpu().numpy(), scores.cpu().numpy()))
 
 
 def stop_by_splits(phases: Sequence[Phase], x: Tensor, y: NDArray[np.int8], *, seed: int) -> list[Callback]:
@@ -165,3 +222,27 @@ class StopAt(Callback):
         """End it."""
         if state.step >= self.step:
             raise StopTraining
+
+
+# ---------------------------------------------------------------------- looks on the way
+
+
+def scores_so_far(state: LoopState, x: Tensor, is_reference: Tensor) -> Tensor:
+    """Anomaly scores (n,) of rows (n, *features) by the weights of this moment, scaled by the reference rows."""
+    return member_scores_so_far(state, x, is_reference).mean(0)
+
+
+@torch.no_grad()
+def member_scores_so_far(state: LoopState, x: Tensor, is_reference: Tensor) -> Tensor:
+    """The same by each member, (members, n)."""
+    objective = state.objective.eval()
+    scorer = objective.scorer()
+    with autocast(state.settings.precision, x.device):
+        parts = [scorer(block) for block in torch.split(x, BLOCK_ROWS)]
+    terms = {name: torch.cat([part[name] for part in parts], dim=1) for name in parts[0]}
+    objective.calibrate({name: term[:, is_reference] for name, term in terms.items()})
+    scores = torch.stack(list(objective.contributions(terms).values())).sum(0)
+    objective.train()
+    if not scores.isfinite().all():
+        raise state.diverged()
+    return scores
