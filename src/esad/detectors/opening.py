@@ -103,11 +103,16 @@ def open_source(
     path: _Path,
     detector: Detector,
     *,
+    id_column: str | None = None,
+    truth_column: str | None = None,
+    kind_column: str | None = None,
+    noted_labels: bool = False,
     labels_csv: _Path | None = None,
     reading: Reading | None = None,
+    with_cells: bool = False,
+    may_be_empty: bool = False,
     set_aside: bool = False,
     on_remark: OnRemark | None = checks.tell,
-    **table_options: Any,
 ) -> Source:
     """Open a file or folder for a model and check that it fits; what is odd about it is told.
 
@@ -118,92 +123,40 @@ def open_source(
         another size are scaled.
     detector : Detector
         Fitted.
+    id_column, truth_column, kind_column : str, optional
+        Columns of a table that name the rows, say what is true of them, and say the kind of each anomaly. Without
+        `id_column` the ids are those of the column that named the rows in training.
+    noted_labels : bool
+        Without `truth_column` take the column that held the labels in training, where the file has it.
     labels_csv : str or path-like, optional
         The truth of pictures; their sub-folders by default.
     reading : Reading, optional
         How numbers, dates and letters of a table are written; as in training where it does not say.
+    with_cells : bool
+        Give all columns of a table along.
+    may_be_empty : bool
+        Whether a table without rows is none the worse for it.
     set_aside : bool
         Leave out pictures that cannot be read and note them in `Source.broken`; by default they are an error.
     on_remark : callable or None
         Told of unknown columns and the like; None: nobody is.
-    **table_options
-        Which columns name the rows and say what is true of them, and more, as for `_open_table`.
-    """
-    files = find_tables(path) if detector.inputs_.kind == "table" else ()
-    if not files:
-        _check_kind(path, detector)
-    if detector.inputs_.kind == "table":
-        if labels_csv is not None:
-            raise InputError("`labels_csv` is for a folder of pictures. For a table give a column.")
-        data = TableFiles(files or (path,), reading=Notes.from_json(detector.notes_).add_reading(reading))
-        return _open_table(data, detector, on_remark=on_remark, **table_options)
-    for role in ("id_column", "truth_column", "kind_column", "with_cells"):
-        if table_options.get(role):
-            role = "with_data" if role == "with_cells" else role
-            raise InputError(f"`{role}` is for a table, and this is a folder of pictures.")
-    channels, height, width = detector.inputs_.shape
-    broken: Broken = {}
-    unread = broken if set_aside else None
-    folder = open_folder(path, labels_csv=labels_csv, channels=channels, broken=unread, resize=(width, height))
-    if on_remark is not None and folder.resizing:
-        on_remark(Remark("note", folder.resizing))
-
-    def read() -> Iterator[Block]:
-        for batch in folder.batches():
-            yield Block(batch.images, list(batch.ids), batch.label_words, len(batch.ids))
-
-    return Source(read, "file", broken=broken)
-
-
-def _check_kind(path: _Path, detector: Detector) -> None:
-    """Refuse a folder or a picture for a model of a table, and a file that is no picture for one of pictures."""
-    is_table, what = detector.inputs_.kind == "table", "picture" if is_picture(path) else "file"
-    what = "folder" if os.path.isdir(path) else what
-    if is_table and what != "file":
-        raise DataFileError(f"{os.fspath(path)!r} is a {what}, and the model was trained on a table. Give a table.")
-    if os.path.exists(path) and not is_table and what == "file":
-        raise DataFileError(
-            f"{os.fspath(path)!r} is a file, and the model was trained on pictures. Give a folder of them, or one."
-        )
-
-
-# ---------------------------------------------------------------------- tables
-
-
-def _open_table(
-    data: TableFiles,
-    detector: Detector,
-    *,
-    id_column: str | None = None,
-    truth_column: str | None = None,
-    kind_column: str | None = None,
-    noted_labels: bool = False,
-    with_cells: bool = False,
-    may_be_empty: bool = False,
-    on_remark: OnRemark | None = None,
-) -> Source:
-    """Check that the columns of tables fit the model, and give their rows.
-
-    Parameters
-    ----------
-    data : TableFiles
-    detector : Detector
-    id_column, truth_column, kind_column : str, optional
-        Columns that name the rows, say what is true of them, and say the kind of each anomaly. Without `id_column` the
-        ids are those of the column that named the rows in training.
-    noted_labels : bool
-        Without `truth_column` take the column that held the labels in training, where the file has it.
-    with_cells : bool
-        Give all columns along.
-    may_be_empty : bool
-        Whether a file without rows is none the worse for it.
-    on_remark : callable, optional
-        As for `open_source`.
     """
     given = {"id_column": id_column, "truth_column": truth_column, "kind_column": kind_column}
+    if detector.inputs_.kind == "images":
+        _check_kind(path, detector)
+        for role, is_given in (given | {"with_data": with_cells}).items():
+            if is_given:
+                raise InputError(f"`{role}` is for a table, and this is a folder of pictures.")
+        return _open_pictures(path, detector, labels_csv, set_aside, on_remark)
+    files = find_tables(path)
+    if not files:
+        _check_kind(path, detector)
+    if labels_csv is not None:
+        raise InputError("`labels_csv` is for a folder of pictures. For a table give a column.")
+    notes = Notes.from_json(detector.notes_)
+    data = TableFiles(files or (path,), reading=notes.add_reading(reading))
     for role, name in given.items():
         check_column(name, data.names, data.files[0], role)
-    notes = Notes.from_json(detector.notes_)
     known = notes.roles_in(data.names)
     features, unknown = _divide_columns(
         data, detector, {*given.values(), known.id_column, known.label_column, *known.ignore}
@@ -240,6 +193,38 @@ def _open_table(
         files=data.files,
         ids_tell=lambda: id_name is None or _are_distinct(data, id_name),
     )
+
+
+def _check_kind(path: _Path, detector: Detector) -> None:
+    """Refuse a folder or a picture for a model of a table, and a file that is no picture for one of pictures."""
+    is_table, what = detector.inputs_.kind == "table", "picture" if is_picture(path) else "file"
+    what = "folder" if os.path.isdir(path) else what
+    if is_table and what != "file":
+        raise DataFileError(f"{os.fspath(path)!r} is a {what}, and the model was trained on a table. Give a table.")
+    if os.path.exists(path) and not is_table and what == "file":
+        raise DataFileError(
+            f"{os.fspath(path)!r} is a file, and the model was trained on pictures. Give a folder of them, or one."
+        )
+
+
+def _open_pictures(
+    path: _Path, detector: Detector, labels_csv: _Path | None, set_aside: bool, on_remark: OnRemark | None
+) -> Source:
+    channels, height, width = detector.inputs_.shape
+    broken: Broken = {}
+    unread = broken if set_aside else None
+    folder = open_folder(path, labels_csv=labels_csv, channels=channels, broken=unread, resize=(width, height))
+    if on_remark is not None and folder.resizing:
+        on_remark(Remark("note", folder.resizing))
+
+    def read() -> Iterator[Block]:
+        for batch in folder.batches():
+            yield Block(batch.images, list(batch.ids), batch.label_words, len(batch.ids))
+
+    return Source(read, "file", broken=broken)
+
+
+# ---------------------------------------------------------------------- tables
 
 
 def _divide_columns(data: TableFiles, detector: Detector, aside: Iterable[str | None]) -> tuple[list[str], list[str]]:
