@@ -228,6 +228,7 @@ class AdversarialDetector(StandardDetector):
     auto_hidden: ClassVar[tuple[int, ...]] = (64, 128)
     auto_latent: ClassVar[int] = 128
     dense: ClassVar[tuple[int, ...]] = ()
+    learning_rates: ClassVar[dict[str, float]] = {"images": 2e-4}
     loop: ClassVar[dict[str, Any]] = GAME | {"beta_1": 0.5}  # Adam as DCGAN has it
     schedule = "constant"
 

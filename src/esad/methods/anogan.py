@@ -92,7 +92,6 @@ class AnoGAN(AdversarialDetector):
     auto_latent = 200
     dense = (1024,)
     auto_epochs = 100
-    learning_rates: ClassVar[dict[str, float]] = {"images": 2e-4}
     settled: ClassVar[dict[str, Rule]] = {"search_steps": BOUNDED}
 
     feature_weight: float = parameter(default=0.1, allowed=_SHARE)

@@ -28,7 +28,6 @@ Enc2, D_x and D_z, is not kept.
 """
 
 from collections.abc import Callable
-from typing import ClassVar
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -72,7 +71,6 @@ class DAOL(AdversarialDetector):
 
     summary = "DAOL: a DCGAN between two encoders, a reading of an abstract (Tang et al. 2019)"
     auto_epochs = 50
-    learning_rates: ClassVar[dict[str, float]] = {"images": 2e-4}
 
     lambda_adversarial: float = parameter(default=1.0, allowed=NOT_NEGATIVE)
     lambda_context: float = parameter(default=50.0, allowed=NOT_NEGATIVE)

@@ -32,7 +32,6 @@ This is the authors' public code, but for these:
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import ClassVar
 
 import numpy as np
 import torch
@@ -90,7 +89,6 @@ class OCGAN(AdversarialDetector):
     auto_hidden = (64, 128, 256)
     auto_latent = 16
     auto_epochs = 201
-    learning_rates: ClassVar[dict[str, float]] = {"images": 2e-4}
 
     sigma: float = parameter(default=0.2, allowed=NOT_NEGATIVE)
     lambda_context: float = parameter(default=500.0, allowed=NOT_NEGATIVE)

@@ -27,7 +27,6 @@ student with a quarter of the teacher's channels, weights 1 and 10 for L_K, and 
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import ClassVar
 
 import numpy as np
 import torch
@@ -81,7 +80,6 @@ class PKDGAN(AdversarialDetector):
     auto_hidden = (64, 128, 256)
     auto_latent = 100
     auto_epochs = 100
-    learning_rates: ClassVar[dict[str, float]] = {"images": 2e-4}
 
     lambda_context: float = parameter(default=50.0, allowed=NOT_NEGATIVE)
     lambda_encoding: float = parameter(default=1.0, allowed=NOT_NEGATIVE)
