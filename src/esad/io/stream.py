@@ -105,15 +105,10 @@ class TableStream:
         self.columns = tuple(roles.features(data.names))
         parts = data.parts(self.columns, label_column=roles.label_column, text=roles.text, on_bytes=on_bytes)
         self._parts = list(zip(parts, accumulate((part.n_rows for part in parts), initial=0), strict=False))
-        self._n_rows = sum(part.n_rows for part in parts)
-        if not self._n_rows:
+        self.n_rows = sum(part.n_rows for part in parts)
+        if not self.n_rows:
             raise DataFileError(f"Cannot read {str(first)!r}: there are columns but no rows.")
         self._meanings = {} if self.label_column is None else self._read_meanings(self.label_column, roles)
-
-    @property
-    def n_rows(self) -> int:
-        """How many rows there are."""
-        return self._n_rows
 
     @property
     def _wanted(self) -> tuple[str, ...]:
