@@ -22,6 +22,7 @@ from typing import Any
 import typer
 
 from esad.cli import output
+from esad.core.atomic import stamp_of
 from esad.errors import EsadError, LabelWarning, TrainingError
 
 __all__ = [
@@ -50,11 +51,11 @@ class Results:
     """The files a command is to write; whenever it is stopped, they tell which of them it has written."""
 
     def __init__(self, paths: Iterable[Path]) -> None:
-        self._before = {path: _identity(path) for path in paths}
+        self._before = {path: stamp_of(path) for path in paths}
 
     def written(self) -> list[str]:
         """Those that are there and were not before."""
-        return [str(path) for path, before in self._before.items() if _identity(path) not in (None, before)]
+        return [str(path) for path, before in self._before.items() if stamp_of(path) not in (None, before)]
 
     def describe(self) -> str:
         """The same in words."""
@@ -65,15 +66,6 @@ class Results:
         return f"{output.list_text(written)} had been written" + (
             f", {output.list_text(missing)} not." if missing else "."
         )
-
-
-def _identity(path: Path) -> tuple[int, int, int] | None:
-    """What changes when a file or folder is replaced; None if there is none."""
-    try:
-        status = path.stat()
-    except (OSError, ValueError):
-        return None
-    return status.st_ino, status.st_mtime_ns, status.st_size
 
 
 class OneOfSeveral(Exception):  # noqa: N818  carries what went wrong as its cause

@@ -26,6 +26,7 @@ __all__ = [
     "read_text",
     "refuse_same_file",
     "replace",
+    "stamp_of",
     "transaction",
     "unnamed_path",
     "write_json",
@@ -197,6 +198,15 @@ def replace(temporary: Path, target: Path) -> None:
 def _output_error(path: str | os.PathLike[str], error: OSError) -> OutputError:
     reason = os.strerror(error.errno) if error.errno else str(error)
     return OutputError(f"Cannot write {os.fspath(path)!r}: {reason}. Nothing was written there.")
+
+
+def stamp_of(path: Path) -> tuple[int, int, int] | None:
+    """What changes when a file or folder is written to or replaced; None if there is none."""
+    try:
+        status = path.stat()
+    except (OSError, ValueError):
+        return None
+    return status.st_ino, status.st_mtime_ns, status.st_size
 
 
 @contextlib.contextmanager

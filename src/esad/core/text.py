@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-__all__ = ["count_text", "hint", "list_text", "one_line", "percent", "size_text"]
+__all__ = ["count_text", "first_line", "hint", "list_text", "one_line", "percent", "size_text"]
 
 _MAX_LISTED = 8
 
@@ -55,6 +55,17 @@ def one_line(error: Exception) -> str:
     'not a number'
     """
     return " ".join(str(error).split())[:200].rstrip(".")
+
+
+def first_line(error: Exception) -> str:
+    r"""The first line of a foreign error's message that says something, else the name of its kind.
+
+    Examples
+    --------
+    >>> first_line(RuntimeError("\n no such device \nat line 3")), first_line(KeyError())
+    ('no such device', 'KeyError')
+    """
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
 def percent(share: float) -> str:

@@ -4,13 +4,13 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 import esad
 from esad import registry
 from esad.core.atomic import atomic_path, check_writable
+from esad.core.text import first_line
 from esad.detectors.base import Detector
 from esad.errors import EsadError, InputError
 from esad.persist.formats import FORMATS
@@ -95,8 +95,7 @@ def export(
         except (EsadError, OSError, MemoryError):
             raise
         except Exception as error:  # exporter and runtime raise errors of many kinds, all about what they cannot do
-            said = next((line.strip() for line in str(error).splitlines() if line.strip()), repr(error))
-            raise InputError(f"This {name} cannot be exported to {format}: {said[:300]}") from error
+            raise InputError(f"This {name} cannot be exported to {format}: {first_line(error)[:300]}") from error
         if not parity.holds:
             raise InputError(
                 f"This {name} cannot be exported to {format}: of {parity.n_rows:,} rows scores differ from the "
@@ -122,16 +121,12 @@ def describe(detector: Detector, format: str) -> dict[str, Any]:
         "esad_version": esad.__version__,
         "method": registry.method_name(type(detector)),
         "threshold": detector.threshold_,
-        "terms": list(detector._contributions(_one_row(detector))),
+        "terms": list(detector._contributions(detector.inputs_.typical[None])),
         "inputs": FORMATS[format].describe_inputs(detector.inputs_),
         "outputs": [{"name": name, "type": kind} for name, kind in outputs.items()],
         "n_calibration_rows": 0 if calibration is None else calibration.n_rows,
         "data_fingerprint": detector.fingerprint_,
     }
-
-
-def _one_row(detector: Detector) -> NDArray[np.float32]:
-    return detector.inputs_.typical[None]
 
 
 def _align(detector: Detector, X: Any) -> Table | NDArray[Any]:

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from esad.core.arguments import Rule
 from esad.core.random import MemberRandom
+from esad.core.text import first_line
 from esad.datasets.download import Remote, fetch
 from esad.datasets.folder import data_folder, lock_folder
 from esad.errors import DataFileError
@@ -120,8 +121,7 @@ def read_weights(path: str | os.PathLike[str], published: PublishedWeights) -> d
         else:
             read = torch.load(path, map_location="cpu", weights_only=True)
     except (OSError, RuntimeError, ValueError, EOFError, pickle.UnpicklingError, SafetensorError) as error:
-        said = (str(error) or repr(error)).splitlines()[0]
-        raise DataFileError(f"{named} cannot be read: {said}") from error
+        raise DataFileError(f"{named} cannot be read: {first_line(error)}") from error
     if not isinstance(read, dict):
         raise DataFileError(f"{named} {wrong}.")
     with torch.device("meta"):

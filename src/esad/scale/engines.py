@@ -19,6 +19,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Final, Generic, Self, TypeVar
 
 from esad.core import extras
+from esad.core.text import first_line
 from esad.core.worker import LostWorker, Worker
 from esad.errors import InputError
 
@@ -234,9 +235,7 @@ class RayTasks(Engine[J, R]):
                 warnings.simplefilter("ignore")  # hints on settings of Ray to come
                 self._ray.init(log_to_driver=False, logging_level=logging.ERROR, **options)
         except (ConnectionError, RuntimeError, ValueError) as error:
-            raise InputError(
-                f"Ray cannot be used at {self._address or 'this machine'}: {_first_line(error)}"
-            ) from error
+            raise InputError(f"Ray cannot be used at {self._address or 'this machine'}: {first_line(error)}") from error
         self.n_slots = self._n_jobs or int(self._ray.cluster_resources().get("CPU", 1))
         # Ray would try again by itself, but not say how often one and the same job has cost a worker.
         self._task = self._ray.remote(num_cpus=1, max_retries=0)(_call_alone)
@@ -254,12 +253,7 @@ class RayTasks(Engine[J, R]):
         """What Ray says of a task that did not come to its end; errors of the function itself are no loss."""
         known = self._ray.exceptions
         is_loss = isinstance(error, known.RayError) and not isinstance(error, known.RayTaskError)
-        return LostWorker(_first_line(error)) if is_loss else None
-
-
-def _first_line(error: Exception) -> str:
-    """What an error says, in short."""
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        return LostWorker(first_line(error)) if is_loss else None
 
 
 # ---------------------------------------------------------------------- in a worker

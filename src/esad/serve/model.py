@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from esad import registry
+from esad.core.atomic import stamp_of
 from esad.core.extras import require
 from esad.core.text import list_text
 from esad.detectors.base import Detector
@@ -27,8 +28,6 @@ from esad.serve.metrics import Metrics
 __all__ = ["ModelFile", "ServedModel"]
 
 _LOG = logging.getLogger(__name__)
-
-_Stamp = tuple[int, int, int]
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,18 +222,10 @@ class ModelFile:
         now = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
         return ServedModel(detector, self._path.name, digest[:16], now)
 
-    def _stamps(self) -> tuple[_Stamp | None, ...]:
+    def _stamps(self) -> tuple[tuple[int, int, int] | None, ...]:
         """What changes when the file, or its signature where one is required, is written or replaced."""
         paths = [self._path, *([signature_path(self._path)] if self._require_signature else [])]
-        return tuple(map(_stamp, paths))
-
-
-def _stamp(path: Path) -> _Stamp | None:
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_ino, status.st_mtime_ns, status.st_size
+        return tuple(map(stamp_of, paths))
 
 
 def _digest(path: Path) -> str:

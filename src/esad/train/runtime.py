@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from esad.core import processes
+from esad.core.text import first_line
 from esad.errors import InputError
 from esad.train.objective import Objective, Scorer
 
@@ -116,7 +117,7 @@ def compile_network(network: torch.nn.Module) -> Iterator[None]:
     except Exception as error:
         if not type(error).__module__.startswith("torch."):  # the compiler's own kinds
             raise
-        reason = str(error).strip().partition("\n")[0].rstrip(".")
+        reason = first_line(error).rstrip(".")
         raise InputError(f"`compiled` cannot be used here: {reason}. Leave it out.") from error
     finally:
         del vars(network)["forward"]
