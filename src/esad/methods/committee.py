@@ -117,14 +117,13 @@ class Committee(Detector):
 
     # ------------------------------------------------------------------ fit
 
-    def _judges(self) -> dict[str, Detector]:
+    def _judges(self, **changes: Any) -> dict[str, Detector]:
         """All judges that there can be; the trees first, for they may refuse the rows."""
-        seed, judges = seed_from(self.random_state), dict[str, Detector]()
+        judges, given = dict[str, Detector](), self.get_params() | changes
         for name in (TREES, NETWORKS):
             method = registry.method(name)
             known = method().get_params()
-            own = {key: value for key, value in self.get_params().items() if key in known}
-            judges[name] = method(**own | {"random_state": seed})
+            judges[name] = method(**{key: value for key, value in given.items() if key in known})
         return judges
 
     def n_leaving_out(self, kind: str) -> int:
@@ -150,7 +149,7 @@ class Committee(Detector):
 
     def _appoint(self, y: NDArray[np.int8]) -> None:
         """Choose the judges for rows with such labels, and tell them what is known of the rows."""
-        self.judges_ = self._judges()
+        self.judges_ = self._judges(random_state=seed_from(self.random_state))
         if self.inputs_.kind == "images" or not (y == labels.ANOMALY).any():
             del self.judges_[TREES]
             cannot = "see pictures" if self.inputs_.kind == "images" else "learn without a labelled anomaly"
