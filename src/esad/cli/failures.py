@@ -229,7 +229,7 @@ def warnings_as_lines() -> Iterator[None]:
             shown.add(text)
             output.warn(text)
 
-    logger, handler = logging.getLogger("esad"), _Notes()
+    logger, handler = logging.getLogger("esad"), _LogLines()
     logger.addHandler(handler)
     try:
         with warnings.catch_warnings():
@@ -244,7 +244,7 @@ def warnings_as_lines() -> Iterator[None]:
         logger.removeHandler(handler)
 
 
-class _Notes(logging.Handler):
+class _LogLines(logging.Handler):
     """The library's log as notes on stderr."""
 
     def emit(self, record: logging.LogRecord) -> None:
