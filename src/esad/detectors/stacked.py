@@ -26,8 +26,8 @@ __all__ = ["can_stack", "fit_stack"]
 
 
 @dataclass(frozen=True)
-class _Part:
-    """One seed's share of the stack."""
+class _OneFit:
+    """One of the fits that share the training."""
 
     detector: DeepDetector
     rows: Rows
@@ -40,7 +40,7 @@ class _Part:
         return self.phases[-1].objective.n_members
 
     def data_of(self, phase: int) -> RowPool:
-        """The part's rows as its members see them in a phase."""
+        """Its rows as its members see them in a phase."""
         y = torch.from_numpy(self.phases[phase].labels_seen(self.y))
         unseen_by = torch.from_numpy(self.unseen_by)
         return RowPool.from_shared_rows(torch.from_numpy(self.rows), y, n_members=self.n_members, unseen_by=unseen_by)
@@ -83,10 +83,10 @@ def fit_stack(
     return True
 
 
-def _make_part(detector: DeepDetector, drawn: Scenario) -> _Part:
+def _make_part(detector: DeepDetector, drawn: Scenario) -> _OneFit:
     rows, y = detector._prepare(drawn.X_train, drawn.y_train)
     detector.seed_ = seed_from(detector.random_state)
-    return _Part(detector, rows, y, detector._unseen_by(y), detector._phases(rows, y, torch.device("cpu")))
+    return _OneFit(detector, rows, y, detector._unseen_by(y), detector._phases(rows, y, torch.device("cpu")))
 
 
 def _join_rows(parts: Sequence[RowPool]) -> RowPool:
