@@ -2,6 +2,7 @@
 
 import importlib.util
 import inspect
+import re
 import shutil
 import subprocess
 import sys
@@ -88,6 +89,18 @@ def test_what_public_functions_return_has_a_page(site):
     classes = [one for kind in returned for one in (kind, *get_args(kind)) if inspect.isclass(one)]
     ours = {one.__name__ for one in classes if one.__module__.startswith("esad.")}
     assert {"Comparison", "Parity", "Remark"} <= ours <= set(site.public_names())
+
+
+def test_what_the_guides_import_has_a_page(site):
+    pages = site.public_names()
+    guides = [page for page in (ROOT / "docs").glob("*.md") if page.name != "adding-a-method.md"]  # about our insides
+    text = "\n".join(path.read_text(encoding="utf-8") for path in [*guides, *(ROOT / "docs" / "gallery").glob("*.py")])
+    imported = re.findall(r"^(?:>>> )?from (esad[\w.]*) import ([\w, ]+)$", text, flags=re.MULTILINE)
+    named = {f"{module}.{name}" for module, names in imported for name in names.split(", ")}
+    assert {"esad.ESAD", "esad.scale.score_shards", "esad.persist.signature"} <= named
+    modules = {path for path, value in pages.values() if inspect.ismodule(value)}
+    named = {name for name in named if name.rpartition(".")[0] not in modules}
+    assert named <= {path for path, _ in pages.values()} | {f"esad.{name}" for name in pages}
 
 
 def test_formulas_are_mathml_as_browsers_show_it(site):

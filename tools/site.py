@@ -44,10 +44,20 @@ RETURNED = (  # what public names give back
     "esad.score.metrics.Evaluation",
     "esad.score.threshold.Forecast",
 )
-# What the pages import beside public names.
-MODULES = ("esad.datasets.scenario", "esad.scale")
-GROUPS = ("Detectors", "Beside detectors", "What they return", "Modules")
-LAST_FOUND = "---\nsearch: { boost: 0.2 }\n---\n"  # thirty detectors have the same methods: guides come first
+IMPORTED = (  # what the guides import beside public names
+    "esad.bench.harness.HarnessDetector",
+    "esad.core.processes.join",
+    "esad.io.files.read_table",
+    "esad.io.stream.open_stream",
+    "esad.persist.checkpoint.Checkpoint",
+    "esad.report.findings.Findings",
+    "esad.report.page.write_page",
+    "esad.serve.app.Service",
+    "esad.web.server.in_background",
+)
+MODULES = ("esad.datasets.scenario", "esad.persist.signature", "esad.scale")
+GROUPS = ("Detectors", "Beside detectors", "What they return", "Modules", "Within modules")
+FOUND_LATER = ("reference", "decisions")  # thirty detectors have the same methods: guides come first
 FIRST = ("fit", "anomaly_score", "predict", "fit_threshold", "calibrate", "explain", "save")  # on a detector's page
 LINK = re.compile(r"\[([^\[\]]*)\]\((?!https?:|#)([^)#\s]+)(#[^)]*)?\)")
 DRAWING = re.compile(r"```mermaid\n(.*?)```", re.DOTALL)
@@ -64,7 +74,7 @@ def public_names() -> dict[str, tuple[str, Any]]:
     """Where every public name is defined, and what it is; an error where it or a method says nothing about itself."""
     esad = importlib.import_module("esad")
     values = {name: getattr(esad, name) for name in esad.__all__ if name != "__version__"}
-    for module, _, name in (path.rpartition(".") for path in RETURNED):
+    for module, _, name in (path.rpartition(".") for path in RETURNED + IMPORTED):
         values[name] = getattr(importlib.import_module(module), name)
     values |= {path.removeprefix("esad."): importlib.import_module(path) for path in MODULES}
     for name, value in values.items():
@@ -85,6 +95,8 @@ def group_of(path: str, value: Any) -> str:
         return "Modules"
     if path in RETURNED:
         return "What they return"
+    if path in IMPORTED:
+        return "Within modules"
     return "Detectors" if hasattr(value, "anomaly_score") else "Beside detectors"
 
 
@@ -115,8 +127,8 @@ def on_config(config: Any) -> None:
 def on_files(files: Files, config: Any) -> None:
     """Add the pages of reference, and those that lie beside docs/."""
     for name, (path, value) in public_names().items():
-        options = "" if inspect.isfunction(value) else f"    options:\n      members: {members_of(value)}\n"
-        files.append(File.generated(config, f"reference/{name}.md", content=f"{LAST_FOUND}::: {path}\n{options}"))
+        options = f"    options:\n      members: {members_of(value)}\n      show_root_full_path: {path in IMPORTED}\n"
+        files.append(File.generated(config, f"reference/{name}.md", content=f"::: {path}\n{options}"))
     for name, page in BESIDE.items():
         if (ROOT / name).exists():
             text = (ROOT / name).read_text(encoding="utf-8")
@@ -126,6 +138,8 @@ def on_files(files: Files, config: Any) -> None:
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
     """Lead links that leave docs/ to the pages of the site, or nowhere; drawings as tables."""
     folder = posixpath.dirname(page.file.src_uri)
+    if folder in FOUND_LATER:
+        page.meta["search"] = {"boost": 0.2}
     markdown = DRAWING.sub(lambda found: _as_table(found[1]), markdown)
     return markdown if folder in ("project", "reference") else _relinked(markdown, posixpath.join("docs", folder))
 
