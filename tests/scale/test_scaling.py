@@ -8,9 +8,6 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "benchmarks" / "scaling.py"
-pytestmark = pytest.mark.skipif(
-    not SCRIPT.is_file(), reason="needs the repository: benchmarks are no part of the package"
-)
 
 
 @pytest.fixture

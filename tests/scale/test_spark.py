@@ -16,7 +16,6 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "scoring-at-scale.md"
 
 pytestmark = [
     pytest.mark.extra,
-    pytest.mark.skipif(not PAGE.is_file(), reason="needs the repository: pages are not part of the package"),
     pytest.mark.skipif(shutil.which("java") is None, reason="Spark needs Java"),
 ]
 
