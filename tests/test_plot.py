@@ -112,9 +112,10 @@ def test_a_table_has_no_heat_map_and_a_forest_no_losses(forest, rows):
 
 
 def test_advice_draws_itself():
-    points = CurvePoint(3, 0, 0.8, 0.1), CurvePoint(9, 0, 0.9, 0.05)
+    points = CurvePoint(5, 0, 0.8, 0.1), CurvePoint(15, 0, 0.9, 0.05)
     curve = LearningCurve(points, Gain(10, 0.03, 0.0, 0.5), 6).plot()
     assert curve.ax_.get_ylim()[1] < 1.1  # an AUC is at most 1, whatever the interval says
+    assert all(tick == round(tick) for tick in curve.ax_.get_xticks())  # nobody has half a label
     found = Comparison((MethodResult("esad", (0.9,), (0.5,), (1.0,)), MethodResult("geom", reason="no")), 1, 2, 30)
     assert [label.get_text() for label in found.plot().ax_.get_yticklabels()] == ["esad"]
 

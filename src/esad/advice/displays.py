@@ -56,6 +56,7 @@ class LabelCurveDisplay(Display):
         label = f"{gain.n_next} more labels, expected"
         ax.errorbar([next_n], [expected], yerr=errors, fmt="o", color="C1", capsize=4, label=label)
         ax.set(xlabel="labels", ylabel="AUC of held-out anomalies")
+        ax.locator_params(axis="x", integer=True)
         ax.legend(loc="lower right")
 
 

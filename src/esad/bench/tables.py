@@ -134,6 +134,8 @@ def count_printed(found: Iterable[Figure]) -> str:
     n_whole = sum(0 < figure.n_cells == len(figure.aucs) for figure in printed)
     if not printed:
         return ""
+    if n_whole == len(printed):
+        return f"The paper prints {n_whole} values for these experiments. All of them were measured here.\n"
     text = f"The paper prints {len(printed)} values for these experiments. {n_run} of them were measured here, "
     text += f"{n_whole} with every training that the experiment asks for"
     n_missing = len(printed) - n_run

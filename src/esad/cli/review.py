@@ -269,8 +269,11 @@ def _greet(session: "ReviewSession", state: dict[str, Any], links: dict[str, str
         found = {"n_rows": state["n_rows"], "n_labelled": state["n_labelled"], "links": links}
         output.json_out(found | {"model": str(session.model), "labels": str(session.store.path)})
     else:
-        rows = output.count_text(state["n_rows"], state["noun"])
-        output.say(f"{state['title']}: {rows}, {state['model']['n_alarms']:,} alarms, {state['n_labelled']} labelled")
+        rows, alarms = (
+            output.count_text(state["n_rows"], state["noun"]),
+            output.count_text(state["model"]["n_alarms"], "alarm"),
+        )
+        output.say(f"{state['title']}: {rows}, {alarms}, {state['n_labelled']} labelled")
         output.say(f"Model: {session.model}. Labels: {session.store.path}.")
         for name, link in links.items():
             output.say(f"{name}: {link}")
