@@ -103,7 +103,7 @@ def test_commands_that_are_refused(signed, tmp_path, monkeypatch, capfd):
     assert run(["sign", str(signed), "--new-key"]) == 2
     assert "already" in capfd.readouterr().err
     assert run(["sign", str(signed), "--key", str(tmp_path / "none.pem")]) == 2
-    assert "esad sign --new-key" in capfd.readouterr().err
+    assert "Make one with: esad sign MODEL --new-key" in capfd.readouterr().err
     signed.write_bytes(b"no model")
     assert run(["sign", str(signed)]) == 2
     assert run(["trust", "nonsense"]) == 2

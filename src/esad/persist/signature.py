@@ -278,7 +278,7 @@ def _import_module(name: str) -> Any:
 
 def _private_key(path: Path) -> "Ed25519PrivateKey":
     if not path.exists():
-        raise InputError(f"There is no private key at {str(path)!r}. Make one with: esad sign --new-key")
+        raise InputError(f"There is no private key at {str(path)!r}. Make one with: esad sign MODEL --new-key")
     if os.name == "posix" and path.stat().st_mode & 0o077:
         raise InputError(f"Others can read the private key {str(path)!r}. Make it yours alone: chmod 600 {path}")
     text = read_text(path, "the private key")
