@@ -125,6 +125,16 @@ def test_a_bad_value_late_in_the_file_is_named_and_leaves_no_scores(esad, model,
     assert [path.name for path in tmp_path.iterdir()] == ["d.csv"]
 
 
+@pytest.mark.parametrize("comment", ["client called", "5", "2024-01-01"])
+def test_what_stands_in_a_column_that_was_empty_in_training_is_unusual(esad, kit, tmp_path, comment):
+    rows = [[row % 7, ""] for row in range(60)]
+    train, model = kit.csv(tmp_path / "train.csv", ["size", "comment"], rows), tmp_path / "m.esad"
+    assert esad("fit", train, "-o", model, "-m", "esad", "--members", "1").code == 0
+    rows[11][1] = comment
+    new = kit.csv(tmp_path / "new.csv", ["size", "comment"], rows)
+    assert esad("score", model, new, "--top", 1, "--json").json["top"][0]["row"] == 11
+
+
 def test_a_model_of_an_array_goes_by_position(esad, kit, tmp_path):
     detector = __import__("esad").registry.method("iforest")(random_state=0)
     detector.fit(np.random.default_rng(0).normal(size=(50, 2))).save(tmp_path / "m.esad")

@@ -171,9 +171,11 @@ def test_text_that_is_no_certain_date_is_told_by_row(text):
         (" 9.2.2024 7:05 ", "2024-02-09T07:05"),
         ("09.02.2024 17:05:06.5", "2024-02-09T17:05:06.500000"),
         ("2024/2/9T17:05+02:00", "2024-02-09T15:05"),
+        ("2024-02-09 17:05:06 UTC", "2024-02-09T17:05:06"),
+        ("9-Feb-24", "2024-02-09"),
     ],
 )
-def test_dates_are_read_year_first_or_with_points_day_first(text, iso):
+def test_dates_are_read_year_first_or_with_points_or_a_month_by_name_day_first(text, iso):
     parsed, bad_row = parse_dates(pa.array([text, None]))
     assert bad_row is None
     np.testing.assert_array_equal(parsed, np.array([iso, "NaT"], dtype="M8[us]"))

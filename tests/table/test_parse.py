@@ -65,6 +65,12 @@ def test_plain_numbers_keep_their_value(number):
         ("677.48 EUR", 677.48),
         ("-US$1,000", -1000.0),
         ("(CHF 5)", -5.0),
+        ("$(1,234.50)", -1234.5),
+        ("$ (5)", -5.0),
+        ("1,234.50-", -1234.5),
+        ("12,34,567.50", 1234567.5),
+        ("Rs. 1,23,456", 123456.0),
+        ("5 Kč", 5.0),
     ],
 )
 def test_one_number(text, value):
@@ -92,6 +98,11 @@ def test_one_number(text, value):
             "ABC 5",
             "USD",
             "USD 5 EUR",
+            "5.-",
+            "-5-",
+            "-$(5)",
+            "12,34,56",
+            "123,45,678",
         ),
     ],
 )
@@ -99,7 +110,7 @@ def test_what_is_not_surely_a_number_is_none(text):
     assert read_numeral(text) is None
 
 
-@pytest.mark.parametrize("text", ["-", " -- ", ".", "n.a.", "#DIV/0!", "missing", "\\N", "*"])
+@pytest.mark.parametrize("text", ["-", " -- ", ".", "n.a.", "#DIV/0!", "missing", "\\N", "*", " $-   "])
 def test_marks_for_no_number_are_missing(text):
     value = read_numeral(text)
     assert value is not None

@@ -181,7 +181,7 @@ def _read_texts(
 def _read_column(column: pa.ChunkedArray | pa.Array, dialect: Dialect) -> tuple[Held, Any]:
     """What all texts of a column agree on, and the column in that type."""
     if column.null_count == len(column):
-        return pa.null(), column.cast(pa.float64())
+        return pa.null(), column
     head = column.drop_null().slice(0, _N_TRIED)
     is_form = bool(dialect.dates.value) and dialect.dates.value not in DATE_ORDERS  # may look like a number: 20240131
     if is_form and (dates := _as_dates(head, column, dialect)) is not None:
@@ -227,10 +227,10 @@ def _as_type(texts: Any, type_: pa.DataType, dialect: Dialect) -> Any:
 
 
 def stored_type(held: Held) -> pa.DataType:
-    """The type of a column that holds so much; one without any value is taken for numbers."""
+    """The type of a column that holds so much; one without any value is taken for text, as whatever may come later."""
     if isinstance(held, Style):
         return pa.float64() if held.is_sound else pa.string()
-    return pa.float64() if pa.types.is_null(held) else held
+    return pa.string() if pa.types.is_null(held) else held
 
 
 def join_types(one: Held, other: Held) -> Held:

@@ -132,7 +132,7 @@ _DIRECTIVES = {
     **{"%Y": r"\d{4}", "%y": r"\d{2}", "%M": r"\d{2}", "%S": r"\d{2}", "%p": "(?i:[ap]m)"},
     **dict.fromkeys(("%b", "%B"), "(?i:(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*)"),
 }
-_DAYS = ("%Y-%m-%d", "%Y/%m/%d", "%Y.%m.%d", "%d.%m.%Y", "%d-%b-%Y", "%d %b %Y", "%b %d, %Y")
+_DAYS = ("%Y-%m-%d", "%Y/%m/%d", "%Y.%m.%d", "%d.%m.%Y", "%d-%b-%Y", "%d-%b-%y", "%d %b %Y", "%b %d, %Y")
 _DAYS_IN_ORDER = {
     "": (),
     "day-first": ("%d/%m/%Y", "%d-%m-%Y", "%d/%m/%y"),
@@ -147,7 +147,7 @@ _YEAR_LAST = {
 _FIELDS = (
     r"^(?:(?P<year>\d{4})(?P<mark>[-/.])(?P<month>\d{1,2})(?P<other>[-/.])(?P<day>\d{1,2})|YEAR_LAST)"
     r"(?:[Tt ] *(?P<hour>\d{1,2})(?::?(?P<minute>\d{2})(?::?(?P<second>\d{2})(?:[.,](?P<fraction>\d+))?)?)?"
-    r" ?(?P<zone>Z|[+-]\d{2}(?::?\d{2})?)?)?$"
+    r" ?(?P<zone>Z|UTC|[+-]\d{2}(?::?\d{2})?)?)?$"
 )
 _YEAR_LAST_ONLY = r"^\d{1,2}(?:/\d{1,2}/(?:\d{4}|\d{2})|-\d{1,2}-\d{4})(?:[T ].*)?$"
 _ENDS = tuple(np.array(["0001-01-01", "9999-12-31T23:59:59.999999"], dtype="M8[us]").astype(np.int64))
@@ -278,7 +278,7 @@ def _read_fields(fields: pa.StructArray) -> NDArray[Any]:
     fraction = pc.utf8_slice_codeunits(fields.field("fraction").fill_null(""), 0, 6)
     local = days.astype("M8[us]").astype(np.int64) + ((hour * 60 + minute) * 60 + second) * 1_000_000
     local += np.asarray(pc.utf8_rpad(fraction, width=6, padding="0").cast(pa.int64()))
-    zone = pc.replace_substring_regex(fields.field("zone").fill_null(""), "[Z:]", "")
+    zone = pc.replace_substring_regex(fields.field("zone").fill_null(""), "Z|UTC|:", "")
     digits = np.asarray(pc.utf8_rpad(pc.utf8_ltrim(zone, "+-"), width=4, padding="0").cast(pa.int64()))
     ahead = np.where(_to_mask(pc.starts_with(zone, "-")), -1, 1) * (digits // 100 * 60 + digits % 100) * 60_000_000
     moments = local - ahead
@@ -301,7 +301,7 @@ _CODES = (
     "AED|ARS|AUD|BGN|BRL|CAD|CHF|CLP|CNY|COP|CZK|DKK|EGP|EUR|GBP|HKD|HUF|IDR|ILS|INR|JPY|KES|KRW|MXN|MYR|NGN|NOK|NZD|"
     "PEN|PHP|PLN|RMB|RON|RUB|SAR|SEK|SGD|THB|TRY|TWD|UAH|USD|VND|ZAR"
 )
-CASH = rf"(?:[A-Z]{{0,2}}[{_CURRENCIES}]|{_CODES}|kr|zł|Fr\.)"  # R$, USD, €
+CASH = rf"(?:[A-Z]{{0,2}}[{_CURRENCIES}]|{_CODES}|kr|zł|Kč|Ft|Rs\.?|Fr\.)"  # R$, USD, €
 _MINUS = "-\N{MINUS SIGN}"
 _SPACES = " \N{NO-BREAK SPACE}\N{NARROW NO-BREAK SPACE}\N{THIN SPACE}"
 _QUOTES = "'\N{RIGHT SINGLE QUOTATION MARK}"
@@ -309,16 +309,18 @@ _QUOTES = "'\N{RIGHT SINGLE QUOTATION MARK}"
 
 @cache
 def _numeral(decimal_point: str) -> str:
-    """The pattern of a number: brackets, a sign, a currency or per cent, and digits in groups of three or none."""
+    """The pattern of a number: brackets, a sign, a currency or per cent, and digits in groups or none."""
     point, sign, blank = re.escape(decimal_point), f"[{_MINUS}+]", f"[{_SPACES}]"
-    grouped = "|".join(
-        rf"[1-9]\d{{0,2}}(?:{re.escape(mark)}\d{{3}})+(?:{point}\d+)?" for mark in _group_marks(decimal_point)
-    )
+    groups = [rf"[1-9]\d{{0,2}}(?:{re.escape(mark)}\d{{3}})+" for mark in _group_marks(decimal_point)]
+    if decimal_point == ".":
+        groups.append(r"[1-9]\d?(?:,\d{2})+,\d{3}")  # 12,34,567 in India
+    grouped = rf"(?:{'|'.join(groups)})(?:{point}\d+)?"
     plain = rf"(?:\d+(?:{point}\d*)?|{point}\d+)(?:[eE][+-]?\d+)?|[iI][nN][fF](?:[iI][nN][iI][tT][yY])?"
     digits = rf"(?:{grouped}|{plain}|0[xX][\da-fA-F]+)"
     signed = rf"{sign}?{blank}?{digits}|{CASH}{blank}?{sign}?{digits}|{sign}{CASH}{blank}?{digits}"
     number = rf"(?:{signed}|{sign}?{blank}?{digits}{blank}?(?:%|{CASH}))"
-    return rf"^(?:{number}|\({number}\))$"
+    behind = rf"(?:{grouped}|\d+(?:{point}\d+)?)[{_MINUS}]"  # as SAP writes them; but 5.- is five
+    return rf"^(?:{number}|\({number}\)|{CASH}{blank}?\({digits}\)|{behind})$"
 
 
 def _group_marks(decimal_point: str) -> str:
@@ -401,11 +403,12 @@ def read_numerals(texts: Texts, *, decimal_point: str = ".") -> tuple[Floats, St
 def _parse_numerals(texts: Texts, decimal_point: str) -> tuple[Floats, NDArray[np.bool_], Style]:
     """Values, which texts are numbers or marks for none, and the style of the numbers."""
     trimmed = trim(texts)
-    is_nothing = _to_mask(pc.is_in(trimmed, value_set=pa.array(_NOTHING)))
+    bare = trim(pc.replace_substring_regex(trimmed, f"^{CASH}", ""))  # "$ -" in a sheet's accounts
+    is_nothing = _to_mask(pc.is_in(bare, value_set=pa.array(_NOTHING)))
     is_number = _to_mask(pc.match_substring_regex(trimmed, _numeral(decimal_point))) & ~is_nothing
     known = trimmed.filter(pa.array(is_number))
     units = pc.extract_regex(known, f"(?P<unit>%|{CASH})").field("unit").fill_null("")
-    known = pc.replace_substring_regex(known, CASH, "", max_replacements=1)
+    known = trim(pc.replace_substring_regex(known, CASH, "", max_replacements=1))
     digits = pc.utf8_trim(known, characters=f"()+%{_MINUS}{_SPACES}")
     groups = set()
     for mark in _group_marks(decimal_point):
@@ -413,7 +416,7 @@ def _parse_numerals(texts: Texts, decimal_point: str) -> tuple[Floats, NDArray[n
             groups.add(mark)
             digits = pc.replace_substring(digits, mark, "")
     numbers = _parse_hexadecimals_too(pc.replace_substring(digits, decimal_point, "."))
-    is_minus = _to_mask(pc.match_substring_regex(known, rf"^\(?[{_SPACES}]?[{_MINUS}]"))
+    is_minus = _to_mask(pc.match_substring_regex(known, rf"^\(?[{_SPACES}]?[{_MINUS}]|[{_MINUS}]$"))
     numbers = np.where(is_minus != _to_mask(pc.starts_with(known, "(")), -numbers, numbers)
     numbers = np.where(_to_mask(pc.equal(units, "%")), numbers / 100, numbers)
     values = np.full(len(texts), np.nan)
