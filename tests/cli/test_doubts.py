@@ -38,6 +38,11 @@ SIZES = [f"{1 + row % 13 / 8}" for row in range(60)]
         (["error" if row == 7 else f"{row}.5" for row in range(60)], "because of cells such as 'error'"),
         (["too hot" if row % 3 else f"{row}.5" for row in range(60)], None),
         (["too hot" if row % 3 == 0 else f"{row}.5" for row in range(60)], "because of cells such as 'too hot'"),
+        (
+            [["-", "--", "n.a.", "unknown", "tbd"][row % 5] if row % 3 == 0 else f"{row}.5" for row in range(60)],
+            "because of cells such as 'tbd'",
+        ),
+        ([["-", "--", "n.a.", "unknown"][row % 4] for row in range(60)], None),
         ([f"{row % 12 + 1}/{row % 28 + 1}/2024" for row in range(60)], None),
         ([f"{row % 28 + 1} Jan 2024" for row in range(60)], None),
         ([f"{row % 24}:{row:02d}" for row in range(60)], "looks like dates or times"),

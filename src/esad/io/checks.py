@@ -14,7 +14,7 @@ from esad.core.text import count_text, list_text
 from esad.io.dialect import Dialect, Reading, looks_like_a_row
 from esad.io.notes import Roles
 from esad.labels import LabelCounts
-from esad.table.parse import DATE_ORDERS, parse_dates, read_numerals
+from esad.table.parse import DATE_ORDERS, NOTHING, parse_dates, read_numerals
 from esad.table.table import Column, Schema, Table
 
 __all__ = [
@@ -236,14 +236,14 @@ def _text_among_numbers(texts: Sequence[str]) -> str | None:
         if len(set(texts)) < _MIN_COUNTED_ROWS and not unusual:
             return None  # a few codes, made text on purpose
         return _no_number(texts) or (unusual[0] if unusual else texts[0])
-    odd = _odd_ones(texts, _LIKE_A_NUMBER)
+    odd = _odd_ones([text for text in texts if text not in NOTHING], _LIKE_A_NUMBER)
     return _no_number(texts) or odd[0] if odd else None
 
 
 def _odd_ones(texts: Sequence[str], like: re.Pattern[str]) -> list[str]:
     """The different texts that do not look like the others, where nearly all do; else none."""
     odd = [text for text in texts if not like.fullmatch(text)]
-    ratio = 1 - len(odd) / len(texts)
+    ratio = 1 - len(odd) / max(len(texts), 1)
     different = list(dict.fromkeys(odd))
     is_nearly_all = ratio >= 0.9 or (ratio >= 0.5 and len(different) <= _MAX_MARKS)
     return different if is_nearly_all and len(set(texts)) >= _MIN_COUNTED_ROWS else []

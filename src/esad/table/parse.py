@@ -20,6 +20,7 @@ __all__ = [
     "BLANKS",
     "CASH",
     "DATE_ORDERS",
+    "NOTHING",
     "PLAIN",
     "Style",
     "check_date_format",
@@ -291,7 +292,7 @@ def _read_fields(fields: pa.StructArray) -> NDArray[Any]:
 # ---------------------------------------------------------------------- numbers as people write them
 
 # What stands in place of a number that is not there; beside words the same marks may mean something.
-_NOTHING = (
+NOTHING = (
     *("-", "--", "---", "\N{EN DASH}", "\N{EM DASH}", ".", "..", "*", "\\N", "n.a.", "N.A.", "NONE", "none", "NIL"),
     *("nil", "missing", "Missing", "MISSING", "unknown", "Unknown", "UNKNOWN"),
     *("#DIV/0!", "#NAME?", "#NULL!", "#NUM!", "#REF!", "#VALUE!"),
@@ -404,7 +405,7 @@ def _parse_numerals(texts: Texts, decimal_point: str) -> tuple[Floats, NDArray[n
     """Values, which texts are numbers or marks for none, and the style of the numbers."""
     trimmed = trim(texts)
     bare = trim(pc.replace_substring_regex(trimmed, f"^{CASH}", ""))  # "$ -" in a sheet's accounts
-    is_nothing = _to_mask(pc.is_in(bare, value_set=pa.array(_NOTHING)))
+    is_nothing = _to_mask(pc.is_in(bare, value_set=pa.array(NOTHING)))
     is_number = _to_mask(pc.match_substring_regex(trimmed, _numeral(decimal_point))) & ~is_nothing
     known = trimmed.filter(pa.array(is_number))
     units = pc.extract_regex(known, f"(?P<unit>%|{CASH})").field("unit").fill_null("")
