@@ -170,8 +170,12 @@ def test_touch_and_lists_and_search(make_session, serve):
         page.fill("#search", "s11")
         page.wait_for_selector("#list button:has-text('S11')")
         assert page.locator("#list button").count() == 10 - (first >= 110)
+        page.fill("#search", f"s{first:03d}")  # which is judged, and "most useful first" has those only that are not
+        page.wait_for_selector("#item .empty:has-text('every row, highest first')")
+        page.select_option("#filter", "all")
+        page.wait_for_selector(f'#item[data-row="{first}"]')
         page.fill("#search", "no such thing")
-        page.wait_for_selector("#item .empty")
+        page.wait_for_selector("#item .empty:has-text('Try other words')")
         assert page.problems == []
 
 
@@ -313,6 +317,7 @@ def test_on_a_phone_nothing_leaves_the_screen_or_lies_on_another(make_session, s
     session = make_session()
     scores = session.ranking.scores
     session.ranking.detector.offset_ = -float(np.sort(scores)[-2:].mean())  # the threshold is near the highest score
+    path_beside(session.model, "previous").write_bytes(session.model.read_bytes())  # there is a model to go back to
     with serve(session) as site:
         page = site.enter("w" * 60, has_touch=True)
         page.set_viewport_size(PHONE)
@@ -323,6 +328,13 @@ def test_on_a_phone_nothing_leaves_the_screen_or_lies_on_another(make_session, s
         page.click("#menu > summary")
         assert page.locator("#menu .sheet").bounding_box()["x"] >= 0
         page.click("#item h2")
+        page.click("#refit-button")
+        around = page.locator("#refit-dialog").bounding_box()
+        for name in ("#roll-back", "#start"):
+            button = page.locator(name).bounding_box()
+            assert around["x"] < button["x"] < button["x"] + button["width"] < around["x"] + around["width"]
+        page.keyboard.press("Escape")
+        page.wait_for_timeout(AFTER_DIALOG)
         page.route("**/api/judgements", lambda route: route.abort())
         move(page, "a")
         page.wait_for_selector("#saved.lost")

@@ -1,7 +1,7 @@
 """In Chromium: what is not saved yet is said, sent again and never lost or taken back."""
 
 import pytest
-from browsing import READY, Held, move, press, row_of, settle
+from browsing import PHONE, READY, Held, move, press, row_of, settle
 
 pytestmark = pytest.mark.extra
 
@@ -144,6 +144,12 @@ def test_labels_that_are_not_imported_are_told_of_until_seen(make_session, serve
         page.set_input_files("#import-file", {"name": "bad.csv", "mimeType": "text/csv", "buffer": b"row,label,row\n"})
         page.wait_for_selector("#refused-list li:has-text('labels of bad.csv')")
         page.wait_for_timeout(5500)  # a toast would be gone
+        good = b"row,label\n3,normal\n"
+        page.set_viewport_size(PHONE)
+        page.set_input_files("#import-file", {"name": "good.csv", "mimeType": "text/csv", "buffer": good})
+        page.wait_for_selector("#toast:visible")
+        box, toast = (page.locator(name).bounding_box() for name in ("#refused", "#toast"))
+        assert toast["y"] + toast["height"] < box["y"]  # it hides nothing that has to be seen
         page.click("#refused-seen")
         page.wait_for_selector("#refused", state="hidden")
-        assert len(session.store) == 0
+        assert len(session.store) == 1

@@ -54,17 +54,26 @@ def test_a_row_that_cannot_be_explained_can_still_be_judged(make_session, kit, m
     assert session.labels()[5] == 1
 
 
-@pytest.mark.parametrize(("scores", "is_log"), [(np.arange(1.0, 101.0), False), (np.geomspace(1, 1e4, 100), True)])
-def test_the_axis_is_logarithmic_where_scores_are_skewed(scores, is_log):
+@pytest.mark.parametrize(
+    ("scores", "origin"),
+    [
+        (np.arange(1.0, 101.0), None),
+        (np.arange(-50.0, 51.0), None),
+        (np.append(-1000.0, np.arange(1.0, 101.0)), None),  # one far below all others is no reason
+        (np.append(np.zeros(60), np.geomspace(1, 1e4, 40)), None),  # nor are most of them alike
+        (np.geomspace(1, 1e4, 100), 0.0),
+        (np.geomspace(1, 1e4, 101) - 11.0, -109.0),  # from -10 on, the median is 89
+    ],
+)
+def test_the_axis_is_logarithmic_where_scores_are_skewed(scores, origin):
     detector = IsolationForest(random_state=0).fit(np.random.default_rng(0).normal(size=(20, 1)))
     detector.offset_ = -float(scores[90])
     found = Ranking(detector, scores, None).histogram
-    assert found["is_log"] == is_log
-    assert sum(height > 0 for height in found["heights"]) > 20  # they are spread over the axis
+    assert found["origin"] == (None if origin is None else pytest.approx(origin))
+    if origin is not None:
+        assert sum(height > 0 for height in found["heights"]) > 20  # they are spread over the axis
     assert found["low"] < scores.min() < scores.max() < found["high"]  # its ends are true
     assert not found["is_cut"]
-    detector.offset_ = 1.0  # below zero there is no logarithm
-    assert not Ranking(detector, scores, None).histogram["is_log"]
 
 
 def test_the_axis_ends_before_a_few_among_very_many_and_says_so():

@@ -82,7 +82,7 @@ def test_a_row_is_tried_in_a_browser_with_the_key_and_not_without(chromium, part
         assert not page.is_visible("#model")
         page.fill("#key", "wrong")
         page.click("#key-form button")
-        page.wait_for_selector("#problem:visible")
+        page.wait_for_selector("#problem:has-text('There is no such API key here.')")
         page.fill("#key", KEY)
         page.click("#key-form button")
         page.wait_for_selector("#model:visible")
@@ -106,7 +106,8 @@ def test_a_row_is_tried_in_a_browser_with_the_key_and_not_without(chromium, part
         assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
         page.locator("#fields input[inputmode=decimal]").first.fill("many")
         page.click("#row-form button")
-        page.wait_for_selector("#problem:has-text('many')")
+        page.wait_for_selector("#result .problem:has-text('many')")
+        assert page.locator("#result .problem").bounding_box()["y"] < PHONE["height"]  # beside the button, in view
         page.click("text=The interface")
         page.wait_for_selector(".operation")
         page.click(".operation[open] button:has-text('Send')")

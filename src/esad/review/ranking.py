@@ -28,7 +28,7 @@ MAX_CASES: Final = 500  # labelled rows that an item is held against, the newest
 N_COLUMNS: Final = 8  # of the reasons, with the largest shares
 N_BINS: Final = 48
 DRAWINGS: Final = ("given", "expected", "heat")
-SKEWED: Final = 10.0  # the highest scores, by the median: then the axis is logarithmic
+SKEWED: Final = 10.0  # the highest scores, by the median, both from 0 or the lowest: then the axis is logarithmic
 JOIN_SECONDS: Final = 5.0
 
 
@@ -71,17 +71,20 @@ class Ranking:
     def histogram(self) -> dict[str, Any]:
         """How the scores are spread: square roots of the counts, so that few rows can be seen beside many.
 
-        The axis is logarithmic where a few scores are far above all others.
+        The axis is logarithmic where a few scores are far above all others: from 0 on or, where there are scores below,
+        from as far below the lowest one as the median is above it (`origin`; None: the axis is even).
         """
         threshold = self.detector.threshold_
         low, middle, high = (
             float(value) for value in np.quantile(self.scores, (0.0, 0.5, 0.999), method="higher")
         )  # a few among very many may lie beyond the axis
         low, high = min(low, threshold), max(high, threshold)
-        is_log = low > 0 and high > SKEWED * middle
-        if is_log:
-            pad = (high / low) ** 0.02
-            edges = np.geomspace(low / pad, high * pad, N_BINS + 1)
+        base = min(low, 0.0)
+        origin = None
+        if high - base > SKEWED * (middle - base) > 0:
+            origin = 0.0 if low > 0 else low - (middle - low)
+            pad = ((high - origin) / (low - origin)) ** 0.02
+            edges = origin + np.geomspace((low - origin) / pad, (high - origin) * pad, N_BINS + 1)
         else:
             pad = 0.02 * (high - low) or 0.5
             edges = np.linspace(low - pad, high + pad, N_BINS + 1)
@@ -89,7 +92,7 @@ class Ranking:
         heights = (np.sqrt(counts) / np.sqrt(counts.max())).tolist()
         is_cut = bool(self.scores.max() > edges[-1])
         ends = {"low": edges[0], "high": edges[-1], "threshold": threshold}
-        return ends | {"heights": heights, "is_log": is_log, "is_cut": is_cut}
+        return ends | {"heights": heights, "origin": origin, "is_cut": is_cut}
 
 
 class Explanations:

@@ -280,9 +280,10 @@ class Service:
         if keys is None:
             return
         scheme, _, secret = request.headers.get("authorization", "").partition(" ")
-        key = keys.find(secret.strip() if scheme.casefold() == "bearer" else request.headers.get("x-api-key", ""))
-        if key is None:
-            message = "This needs an API key. Send it as: Authorization: Bearer KEY"
+        given = secret.strip() if scheme.casefold() == "bearer" else request.headers.get("x-api-key", "")
+        if (key := keys.find(given)) is None:
+            asked = "This needs an API key. Send it as: Authorization: Bearer KEY"
+            message = "There is no such API key here." if given else asked
             raise RequestError(401, message, {"www-authenticate": "Bearer"})
         request.state.key = key.name
         if scope is not None and scope not in key.scopes:

@@ -47,8 +47,8 @@ function facts(item, state) {
   return el("div", { class: "facts" }, ...found.map(([big, small]) => el("div", {}, el("b", {}, big), el("span", {}, small))));
 }
 
-function spread(score, { low, high, threshold, heights, is_log, is_cut }) {
-  const scale = is_log ? Math.log : (value) => value;
+function spread(score, { low, high, threshold, heights, origin, is_cut }) {
+  const scale = origin === null ? (value) => value : (value) => Math.log(value - origin);
   const [first, last] = [scale(low), scale(high)];
   const across = (value) => (100 * (scale(Math.min(Math.max(value, low), high)) - first)) / (last - first);
   const width = 100 / heights.length;
@@ -61,7 +61,8 @@ function spread(score, { low, high, threshold, heights, is_log, is_cut }) {
   });
   const here = across(score);
   drawing.append(svg("line", { x1: here, x2: here, y1: 1, y2: 30, class: "here", "vector-effect": "non-scaling-stroke" }));
-  const legend = el("p", { class: "legend" }, el("span", { class: "here" }, "this score"), ` among those of all ${noun}s${is_log ? ", on a logarithmic axis" : ""}; `, el("span", { class: "over" }, "alarms"));
+  const axis = origin === null ? "" : `, on a logarithmic axis${origin === 0 ? "" : ` counted from ${digits(origin, 2)}`}`;
+  const legend = el("p", { class: "legend" }, el("span", { class: "here" }, "this score"), ` among those of all ${noun}s${axis}; `, el("span", { class: "over" }, "alarms"));
   const mark = el("span", { class: "over" }, digits(threshold));
   mark.style.left = `clamp(6.8em, ${across(threshold)}%, 100% - 6.8em)`; // beside the numbers at the ends
   const ends = el("p", { class: "ends" }, el("span", {}, digits(low)), mark, el("span", {}, `${is_cut ? "≥ " : ""}${digits(high)}`));

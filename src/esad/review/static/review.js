@@ -43,12 +43,15 @@ function show(row) {
   lists.mark();
   lists.drawNext();
   if (row !== null) view.show(row);
-  else view.empty(navigation.list === null && !navigation.isDry ? null : nothingLeft());
+  else view.empty(...(navigation.list === null && !navigation.isDry ? [null] : nothingLeft()));
 }
 
 function nothingLeft() {
-  if (navigation.list === null) return `No ${noun} is left to judge.`;
-  return navigation.list.total === 0 ? "Nothing found." : "Nothing is left here.";
+  if (navigation.list === null) return [`No ${noun} is left to judge.`];
+  if (navigation.list.total > 0) return ["Nothing is left here."];
+  if (!$("search").value.trim()) return ["Nothing found."];
+  const all = $("filter").querySelector("[value=all]");
+  return ["Nothing found.", all.selected ? "Try other words." : `Choose “${all.text}” to search all of them.`];
 }
 
 async function changed(state) {

@@ -38,12 +38,12 @@ export class View {
     if (found && this.#row === row && essence(found) !== before) this.draw();
   }
 
-  // No item: `words` say why, null while the next one loads.
-  empty(words) {
+  // No item: `words` say why and `hint` what to do, null while the next one loads.
+  empty(words, hint = "Choose another list, or refit.") {
     this.#row = null;
     this.#blank(words === null
       ? el("p", { class: "wait" }, "Loading …")
-      : el("div", { class: "empty" }, el("b", {}, words), "Choose another list, or refit."));
+      : el("div", { class: "empty" }, el("b", {}, words), hint));
   }
 
   draw() {

@@ -13,7 +13,7 @@ export const get = (path) => ask(path, { headers: headers() });
 export const send = (path, type, body) =>
   ask(path, { method: "POST", headers: { ...headers(), "content-type": type }, body });
 
-export function complain(words) {
+function complain(words) {
   $("problem").textContent = words ?? "";
   $("problem").hidden = !words;
 }

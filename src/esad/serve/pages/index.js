@@ -1,7 +1,7 @@
 // What the model is, and a form to try a row or a picture.
 import { $, digits, el, part, whole } from "/pages/basics.js";
 import { reasonsTable } from "/pages/reasons.js";
-import { complain, enter, get, send } from "/pages/access.js";
+import { enter, get, send } from "/pages/access.js";
 
 const N_REASONS = 8; // columns that are shown
 const MOST_COLUMNS = 1000; // that the service gives
@@ -74,12 +74,10 @@ $("row-form").addEventListener("submit", async (event) => {
   try {
     const request = await body();
     const scored = await send("/score", ...request);
-    complain(null);
     $("result").replaceChildren(verdict(scored.rows[0], scored.threshold));
     $("result").append(await reasons(request));
   } catch (error) {
-    $("result").replaceChildren();
-    complain(error.message);
+    $("result").replaceChildren(el("p", { class: "problem" }, error.message)); // beside the button that was pressed
   } finally {
     button.disabled = false;
   }
