@@ -126,8 +126,9 @@ def test_an_import_is_whole_or_nothing(tmp_path):
     with JudgementStore(tmp_path / "a.db", fingerprint="abc", n_rows=n_rows) as store:
         store._database.execute("pragma max_page_count = 40")
         with pytest.raises(OutputError, match="full"):
-            store.import_lines(lines, importer="me")
+            store.import_lines(lines, importer="me", tell=(told := []).append)
         assert (len(store), store.judgements.verdicts()) == (0, {})
+        assert 0 < told[-1] < n_rows  # told is what was written
         store._database.execute("pragma max_page_count = 1000000")
         told = []
         assert store.import_lines(lines, importer="me", tell=told.append) == n_rows

@@ -178,26 +178,30 @@ class JudgementStore:
         What a reviewer has said already is not entered again. `tell` is called with the number of lines done.
         """
         check_reviewer(importer)
-        with self._lock:
-            when, n_new = _now(), 0
-            entries: list[Entry] = []
-            number = int(self._database.execute("select ifnull(max(number), 0) from journal").fetchone()[0])
-            latest: dict[tuple[int, str], Opinion] = {}
+        when, request = _now(), uuid4().hex
+        entries: list[Entry] = []
+        latest: dict[tuple[int, str], Opinion] = {}
+
+        def write(first: int) -> Iterator[tuple[object, ...]]:
             for n_done, (row, reviewer, verdict, note) in enumerate(lines, start=1):
                 opinion = latest.get((row, reviewer)) or self.judgements.opinions(row).get(reviewer, Opinion())
                 by = "" if reviewer == importer else importer
-                if verdict and opinion.verdict != verdict:
-                    entries.append(Entry(number + len(entries) + 1, row, reviewer, verdict, "", None, when, by))
-                    n_new += 1
-                if note and opinion.note != note:
-                    entries.append(Entry(number + len(entries) + 1, row, reviewer, "note", note, None, when, by))
+                new = [(verdict, "")] if verdict and opinion.verdict != verdict else []
+                new += [("note", note)] if note and opinion.note != note else []
+                for said, words in new:
+                    made = Entry(first + len(entries), row, reviewer, said, words, None, when, by)
+                    entries.append(made)
+                    yield made.number, f"{request}-{made.number}", *made[1:]
                 latest[row, reviewer] = replace(opinion, verdict=verdict or opinion.verdict, note=note or opinion.note)
                 if n_done % TELL_EVERY == 0:
                     tell(n_done)
+
+        with self._lock:
             with self._transaction():
-                self._database.executemany(_INSERT, ((one.number, uuid4().hex, *one[1:]) for one in entries))
+                (last,) = self._database.execute("select ifnull(max(number), 0) from journal").fetchone()
+                self._database.executemany(_INSERT, write(last + 1))
             self.judgements.enter(*entries)
-            return n_new
+        return sum(one.entry != "note" for one in entries)
 
     def _enter(
         self, request: str, row: int, reviewer: str, entry: str, *, note: str = "", undoes: int | None = None
