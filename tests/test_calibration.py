@@ -31,6 +31,13 @@ def test_every_method_calibrates_on_rows_held_out_of_the_training(name, rows, tm
     assert (tmp_path / "again.esad").read_bytes() == (tmp_path / "model.esad").read_bytes()
 
 
+@pytest.mark.filterwarnings("ignore:Column 'due' is nearly all dates")
+def test_a_column_is_what_all_rows_say_those_held_out_too():
+    X = pd.DataFrame({"due": ["soon", "later", *["2024-02-29", "2024-03-01"] * 20]})
+    detectors = [tiny("iforest", random_state=seed).fit(X, calibration_ratio=0.5) for seed in range(4)]
+    assert {detector.inputs_.schema.kinds for detector in detectors} == {("category",)}
+
+
 @pytest.mark.parametrize("name", methods("images"))
 def test_pictures_calibrate_too(name):
     rng = np.random.default_rng(0)

@@ -79,6 +79,41 @@ def test_text_and_gaps_are_compared_too():
     assert found.results[0].reason is None
 
 
+DUE = ["2024-02-29", "2024-03-01"] * 30
+
+
+@pytest.mark.parametrize(
+    "X",
+    [
+        pd.DataFrame({"due": [*DUE[:59], "soon"]}),
+        pa.table({"due": ["soon", *DUE[:59]]}),
+        pd.DataFrame({"mixed": [1, 2, 3] * 19 + [4, 5, "x"]}),
+        [{"size": 1.0}] * 59 + [{"size": 1.0, "colour": "red"}],
+        {"size": list(range(60)), "colour": ["red", "blue"] * 30},
+    ],
+)
+@pytest.mark.filterwarnings("ignore:Column 'due' is nearly all dates")
+def test_columns_are_what_all_rows_say_whatever_a_split_holds(X):
+    found = compare(X, [0] * 50 + [-1] * 10, methods=["iforest"], n_repeats=4)
+    assert found.results[0].reason is None
+
+
+def test_masked_cells_are_missing_in_every_split():
+    values = np.random.default_rng(0).normal(size=(60, 1))
+    values[50:] = 100.0
+    masked = np.ma.array(values, mask=values == 100.0)
+    gaps = np.where(masked.mask, np.nan, values)
+    found, expected = (compare(X, [0] * 50 + [-1] * 10, methods=["iforest"], n_repeats=2) for X in (masked, gaps))
+    assert found.results[0].auc == expected.results[0].auc
+
+
+def test_text_that_is_probably_meant_otherwise_is_mentioned_once():
+    texts = [[f"{value}", "a"] for value in np.random.default_rng(0).normal(size=60)]
+    with pytest.warns(UserWarning, match="Column 'x0' holds numbers as text") as told:
+        compare(texts, [0] * 50 + [-1] * 10, methods=["iforest"], n_repeats=2)
+    assert len(told) == 1
+
+
 def test_a_method_that_cannot_take_the_data_is_listed_with_the_reason():
     pictures = np.random.default_rng(0).integers(0, 255, (20, 16, 16)).astype(np.uint8)
     y = [0] * 16 + [-1] * 4

@@ -11,6 +11,7 @@ from esad.advice import crossfit
 from esad.advice.crossfit import Fold, make_folds, score_held_out, thin_rows
 from esad.score.metrics import compute_auc
 from esad.score.splits import LabelAwareSplit
+from esad.table.table import Table
 
 
 @pytest.fixture
@@ -24,11 +25,13 @@ def parts_of(y, n=3):
     return [Fold(train, y[train], test) for train, test in LabelAwareSplit(n, random_state=0).split(y, y)]
 
 
-@pytest.mark.parametrize("make", [np.asarray, pd.DataFrame])
+@pytest.mark.parametrize("make", [np.asarray, pd.DataFrame, Table.from_any])
 def test_a_stack_gives_what_single_fits_give(rows, make, monkeypatch):
     X, y = rows
     detector = tiny("esad", n_members=1, n_epochs=5)
-    stacked = score_held_out(detector, make(X), parts_of(y), seed=3)
+    with monkeypatch.context() as watched:
+        watched.setattr(type(detector), "fit", lambda *args, **kwargs: pytest.fail("fitted alone"))
+        stacked = score_held_out(detector, make(X), parts_of(y), seed=3)
     monkeypatch.setattr(crossfit, "can_stack", lambda *args: False)
     alone = score_held_out(detector, make(X), parts_of(y), seed=3)
     for one, other in zip(stacked, alone, strict=True):
@@ -41,6 +44,11 @@ def test_every_part_is_scored_by_a_detector_trained_on_its_training_rows(rows):
     for number, (part, scores) in enumerate(zip(parts_of(y), found, strict=True)):
         alone = tiny("iforest", random_state=5 + number).fit(X[part.train], part.y)
         np.testing.assert_array_equal(scores, alone.anomaly_score(X[part.test]))
+
+
+def test_text_that_is_a_date_but_in_one_cell_stays_text_in_every_part(rows):
+    X = pd.DataFrame({"due": ["soon", *["2024-02-29", "2024-03-01"] * 40, *["2024-03-02"] * 7]})
+    assert all(np.isfinite(scores).all() for scores in score_held_out(tiny("iforest"), X, parts_of(rows[1]), seed=0))
 
 
 def test_the_detector_given_is_left_as_it_was(rows):

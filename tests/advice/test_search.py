@@ -57,7 +57,7 @@ def test_with_too_few_anomalies_the_recipes_that_agree_win(rows, monkeypatch):
 
     def scores(detector, X, parts, *, seed):
         assert all((part.y == -1).sum() == 4 for part in parts)  # no label is held out
-        truths = [X[part.test, 0] for part in parts]
+        truths = [X.matrix[part.test, 0] for part in parts]
         sign = -1 if detector.lr == "auto" else 1
         return [sign * truth + 0.1 * rng.normal(size=len(truth)) for truth in truths]
 
@@ -74,7 +74,7 @@ def test_recipes_that_agree_leave_the_default(rows, monkeypatch):
     rng = np.random.default_rng(0)
 
     def scores(detector, X, parts, *, seed):
-        return [X[part.test, 0] + 0.1 * rng.normal(size=len(part.test)) for part in parts]
+        return [X.matrix[part.test, 0] + 0.1 * rng.normal(size=len(part.test)) for part in parts]
 
     monkeypatch.setattr(module, "score_held_out", scores)
     found = search(tiny("esad"), rows[0], None, recipes={"a": {"lr": 0.1}, "b": {"lr": 0.2}}, n_repeats=5)

@@ -14,7 +14,7 @@ import scipy.sparse
 import torch
 
 from esad.errors import InputError, SchemaError
-from esad.table.table import Table, take_rows
+from esad.table.table import Schema, Table, take_rows
 
 NOON = dt.datetime(2024, 2, 29, 12)
 LIBRARIES = [pd.DataFrame, pl.DataFrame, pa.table]
@@ -230,7 +230,7 @@ def test_dates_beyond_the_calendar_stop_at_its_ends(frame):
         (np.zeros((12, 0)), r"0 feature\(s\) \(shape=\(12, 0\)\) while a minimum of 1 is required\."),
         (pd.DataFrame(index=range(12)), r"0 feature\(s\) \(shape=\(12, 0\)\) while a minimum of 1 is required\."),
         (pl.DataFrame({"a": []}), r"0 sample\(s\)"),
-        (np.zeros((2, 2), dtype=complex), "Complex data not supported"),
+        (np.zeros((2, 2), dtype=complex), "^Complex data not supported: X is complex128. Split .* parts.$"),
         (pd.DataFrame({"a": [1j]}), "Complex data not supported"),
         (scipy.sparse.csr_array((2**24, 2**24)), r"A sparse X of 16,777,216 x 16,777,216 takes .*TruncatedSVD"),
         (scipy.sparse.csr_array(np.eye(2, dtype=complex)), "Complex data not supported"),
@@ -262,6 +262,21 @@ def test_rows_are_taken_by_slice_number_and_mask(X, rows):
     taken = Table.from_any(X).take(rows)
     assert taken.n_rows == (0 if isinstance(rows, list) and not rows else 2)
     assert taken.column(0).tolist() == ([2.0, 4.0] if taken.n_rows else [])
+
+
+def test_parts_of_a_settled_table_are_read_as_the_whole():
+    table = Table.from_any(
+        pd.DataFrame({"due": ["2024-02-29", "soon", " "], "paid": ["2024-02-29", None, "2024-03-01"]})
+    )
+    part = table.settle().take([0, 2])
+    assert Schema.infer(table).kinds == part.kinds == Schema.infer(part).kinds == ("category", "date")
+    assert Schema.infer(part).align(table.take([1])).column(0).tolist() == ["soon"]
+    assert part.values(1).as_kind("category")[0].to_numpy().tolist() == ["2024-02-29", "2024-03-01"]
+
+
+def test_rows_taken_of_a_masked_array_are_masked():
+    masked = np.ma.array([[1.0], [2.0]], mask=[[False], [True]])
+    assert np.isnan(Table.from_any(take_rows(masked, np.array([1]))).column(0)).all()
 
 
 @pytest.mark.parametrize("form", ["csr_array", "csc_matrix", "coo_array", "lil_matrix"])

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.linear_model import LogisticRegression
 
 from esad import labels
-from esad.advice.crossfit import check_labels, make_folds, score_held_out, thin_rows
+from esad.advice.crossfit import make_folds, read_whole, score_held_out, thin_rows
 from esad.core.random import seed_from
 from esad.detectors.base import Detector
 from esad.errors import LabelError
@@ -91,7 +91,7 @@ def audit_labels(detector: Detector, X: Any, y: ArrayLike, *, n_repeats: int = 2
     >>> audit_labels(IsolationForest(random_state=0), X, y, n_repeats=1)[0].row
     0
     """
-    checked = check_labels(X, y)
+    data, checked = read_whole(X, y)
     if not (checked != labels.UNLABELLED).any():
         raise LabelError("There are no labels to look into. Label some rows first.")
     if not (checked == labels.UNLABELLED).any():
@@ -103,7 +103,7 @@ def audit_labels(detector: Detector, X: Any, y: ArrayLike, *, n_repeats: int = 2
         )
     rng = np.random.default_rng(seed_from(detector.random_state))
     rows = thin_rows(checked, rng=rng)
-    ranks = _compute_ranks(detector, X, checked, rows, n_repeats, rng)
+    ranks = _compute_ranks(detector, data, checked, rows, n_repeats, rng)
     suspicions = _compute_suspicions(ranks, checked[rows])
     found = [
         Doubt(int(row), int(checked[row]), float(suspicion), float(rank))

@@ -15,15 +15,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from esad import labels, registry
+from esad.advice.crossfit import read_whole
 from esad.advice.displays import ComparisonDisplay
 from esad.core.markup import new, table, to_html
 from esad.core.text import count_text
+from esad.detectors.base import warn_of_texts
 from esad.detectors.solved import ShallowDetector
 from esad.errors import EsadError, InputError
-from esad.preprocess.inputs import read_rows
 from esad.score.metrics import evaluate
 from esad.score.splits import LabelAwareSplit
-from esad.table.table import Table, take_rows
+from esad.table.table import Schema, Table, take_rows
 from esad.train.callbacks import Callback
 
 if TYPE_CHECKING:
@@ -208,12 +209,12 @@ def compare(
     """
     for name in methods or ():
         registry.method(name)  # an unknown one is an error before anything is trained
-    data = read_rows(X)  # what no method could use is an error before anything is trained
-    checked = labels.check(y, data.n_rows if isinstance(data, Table) else len(data))
+    data, checked = read_whole(X, y, warn=True)  # what no method could use is an error before anything is trained
     names = registry.methods_for("table" if isinstance(data, Table) else "images") if methods is None else methods
     if not names:
         raise InputError("`methods` must name one method at least.")
-    del data
+    if isinstance(data, Table):
+        warn_of_texts(X, data, Schema.infer(data))
     splitter = LabelAwareSplit(n_repeats, test_size=test_size, random_state=random_state)
     splits = list(splitter.split(checked, checked))
     deadline = _Deadline(max_seconds)
@@ -225,7 +226,7 @@ def compare(
             if on_fit is not None:
                 on_fit(name, number)
             arguments = {"random_state": random_state, **(parameters or {}).get(name, {})}
-            found[name] = _measure(found[name], arguments, X, checked, split, deadline)
+            found[name] = _measure(found[name], arguments, data, checked, split, deadline)
     late = f"it was not ready on any split within {max_seconds or 0:.0f} seconds."
     results = [one if one.auc or one.reason is not None else replace(one, reason=late) for one in found.values()]
     results.sort(key=lambda one: (one.reason is not None, -one.mean("average_precision") if one.auc else 0.0))

@@ -22,7 +22,7 @@ from esad.preprocess.inputs import read_rows
 from esad.table.table import Table, take_rows
 from esad.train.callbacks import Callback
 
-__all__ = ["MAX_ROWS", "Fold", "check_labels", "make_folds", "score_held_out", "thin_rows"]
+__all__ = ["MAX_ROWS", "Fold", "make_folds", "read_whole", "score_held_out", "thin_rows"]
 
 MAX_ROWS = 5000  # rows that cross-fitting uses; more of them change little and cost much
 MAX_MEMBERS = 1  # of each split's detector: the mean over splits does what members do
@@ -76,7 +76,8 @@ def score_held_out(
     """
     judge = _leading_judge(detector, parts)
     detectors = [_copy(judge, seed + number) for number in range(len(parts))]
-    drawn = [_draw_scenario(X, part) for part in parts]
+    data, _ = read_whole(X, None)
+    drawn = [_draw_scenario(data, part) for part in parts]
     deep = [one for one in detectors if isinstance(one, DeepDetector)]
     if not can_stack(detectors, drawn) or not fit_stack(deep, drawn, callbacks=callbacks):
         for one, part in zip(detectors, drawn, strict=True):
@@ -110,16 +111,18 @@ def _draw_scenario(X: Any, part: Fold) -> Scenario:
     return Scenario(take_rows(X, part.train), part.y, take_rows(X, part.test), nobody_knows)
 
 
-def check_labels(X: Any, y: ArrayLike | None) -> Labels:
-    """Check labels -1, 0, +1, one per row of `X`.
+def read_whole(X: Any, y: ArrayLike | None, *, warn: bool = False) -> tuple[Table | NDArray[Any], Labels]:
+    """Read rows, so that parts of them are columns of the same kinds as all, and check their labels.
 
     Examples
     --------
-    >>> check_labels(np.zeros((2, 1)), [0, -1])
-    array([ 0, -1], dtype=int8)
+    >>> table, y = read_whole([["2024-02-29"], ["soon"]], [0, -1])
+    >>> y, table.take([0]).settle().kinds
+    (array([ 0, -1], dtype=int8), ('category',))
     """
     data = read_rows(X)
-    return labels.check(y, data.n_rows if isinstance(data, Table) else len(data), warn=False)
+    data = data.settle() if isinstance(data, Table) else data
+    return data, labels.check(y, data.shape[0], warn=warn)
 
 
 def make_folds(y: Labels, n_folds: int, *, rng: np.random.Generator) -> Iterator[Fold]:

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from esad import labels
-from esad.advice.crossfit import MAX_ROWS, Fold, check_labels, score_held_out, thin_rows
+from esad.advice.crossfit import MAX_ROWS, Fold, read_whole, score_held_out, thin_rows
 from esad.advice.displays import LabelCurveDisplay
 from esad.core.random import seed_from
 from esad.detectors.base import Detector
@@ -153,7 +153,7 @@ def learning_curve(
     >>> [point.n_anomaly for point in found.points], found.gain.low <= found.gain.auc <= found.gain.high
     ([3, 6, 9], True)
     """
-    checked = check_labels(X, y)
+    data, checked = read_whole(X, y)
     n_anomaly = labels.counts(checked).n_anomaly
     if n_anomaly < MIN_ANOMALIES:
         raise LabelError(f"A learning curve needs {MIN_ANOMALIES} labelled anomalies (-1) at least. Got {n_anomaly}.")
@@ -162,7 +162,7 @@ def learning_curve(
     seed = seed_from(detector.random_state)
     rng = np.random.default_rng(seed)
     rows = thin_rows(checked, rng=rng, max_rows=max_rows)
-    own, checked = take_rows(X, rows), checked[rows]
+    own, checked = take_rows(data, rows), checked[rows]
     splitter = LabelAwareSplit(n_repeats, test_size=TEST_SIZE, random_state=seed)
     splits = [(train, test, rng.permutation(train)) for train, test in splitter.split(checked, checked)]
     points, measured = [], []

@@ -24,7 +24,7 @@ from sklearn.base import clone
 from sklearn.model_selection import ShuffleSplit
 
 from esad import labels
-from esad.advice.crossfit import Fold, check_labels, score_held_out, thin_rows
+from esad.advice.crossfit import Fold, read_whole, score_held_out, thin_rows
 from esad.core.random import seed_from
 from esad.detectors.base import Detector, Scores
 from esad.errors import InputError
@@ -152,11 +152,11 @@ def search(
     >>> found.chosen, found.reason
     ('default', '10 unlabelled rows and 0 labelled anomalies are too few to choose by; 20 or 5 are needed.')
     """
-    checked = check_labels(X, y)
-    changes = _list_recipes(detector, X, checked, recipes)
+    data, checked = read_whole(X, y)
+    changes = _list_recipes(detector, data, checked, recipes)
     seed = seed_from(detector.random_state)
     rows = thin_rows(checked, rng=np.random.default_rng(seed))
-    own, checked = take_rows(X, rows), checked[rows]
+    own, checked = take_rows(data, rows), checked[rows]
     counts = labels.counts(checked)
     by_labels = counts.n_anomaly >= MIN_ANOMALIES
     if not by_labels and counts.n_unlabelled < MIN_UNLABELLED:

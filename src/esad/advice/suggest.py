@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.cluster import KMeans
 
 from esad import labels
-from esad.advice.crossfit import check_labels
+from esad.advice.crossfit import read_whole
 from esad.detectors.base import Detector
 from esad.errors import InputError
 from esad.preprocess.inputs import Rows
@@ -83,13 +83,13 @@ def suggest_labels(detector: Detector, X: Any, y: ArrayLike | None = None, *, n:
     >>> sorted(found.why for found in suggest_labels(detector, X, y, n=4))
     ['border', 'top', 'top', 'top']
     """
-    checked = check_labels(X, y)
+    data, checked = read_whole(X, y)
     pool = np.flatnonzero(checked == labels.UNLABELLED)
     if not isinstance(n, int) or n < 1:
         raise InputError(f"`n` must be a whole number, 1 or more. Got {n!r}.")
     if n > len(pool):
         raise InputError(f"`n` must be at most {len(pool):,}, the unlabelled rows there are. Got {n:,}.")
-    rows = detector.rows_of(X)
+    rows = detector.rows_of(data)
     scores = detector.score_rows(rows)
     where = find_border(scores, checked, threshold=detector.threshold_, n=n)
     return suggest_rows(rows.__getitem__, scores, pool, where=where, n=n)

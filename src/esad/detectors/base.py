@@ -43,7 +43,7 @@ from esad.table.profile import MAX_ROWS, Profile, draw_profiled_rows
 from esad.table.table import Schema, Table, take_rows
 from esad.train.callbacks import Callback
 
-__all__ = ["Detector", "Scores", "State", "TrainingScores"]
+__all__ = ["Detector", "Scores", "State", "TrainingScores", "warn_of_texts"]
 
 State = tuple[dict[str, NDArray[Any]], dict[str, Any]]
 
@@ -150,13 +150,13 @@ class Detector(Decider, OutlierMixin, BaseEstimator):  # type: ignore[misc]  # s
         self
         """
         data, checked = self._read(X, y)
-        held_out = None
+        whole, held_out = data, None
         if calibration_ratio is not None:
+            data = data.settle() if isinstance(data, Table) else data
             chosen = draw_calibration(checked, calibration_ratio, seed_from(self.random_state))
             held_out, data, checked = take_rows(data, chosen), take_rows(data, ~chosen), checked[~chosen]
         rows = self._learn_inputs(data, checked)
-        if not isinstance(X, Table):  # whoever has read a table himself has looked at it
-            _warn_of_texts(X, data, self.inputs_.schema)
+        warn_of_texts(X, whole, self.inputs_.schema)
         self.decide(self._fit_rows(rows, checked, callbacks), checked, held_out)
         return self
 
@@ -199,7 +199,7 @@ class Detector(Decider, OutlierMixin, BaseEstimator):  # type: ignore[misc]  # s
         described = read_rows(survey.unlabelled.rows(n_calibration, n_calibration + MAX_ROWS))
         self._describe_inputs(portion.rows, portion.y, described)
         if survey is not source:
-            _warn_of_texts(None, described, self.inputs_.schema)
+            warn_of_texts(None, described, self.inputs_.schema)
         self.label_counts_ = survey.counts
         held_out = read_rows(survey.unlabelled.rows(0, n_calibration)) if n_calibration else None
         self.decide(self._fit_portion(portion, callbacks), portion.scored_y, held_out)
@@ -445,10 +445,10 @@ def _warn_of_another_order(X: Any, y: Any) -> None:
         )
 
 
-def _warn_of_texts(X: Any, data: Table | NDArray[Any], schema: Schema | None) -> None:
+def warn_of_texts(X: Any, data: Table | NDArray[Any], schema: Schema | None) -> None:
     """Point at text that was probably meant otherwise: numbers and dates written as text, and ids."""
-    if schema is None or not isinstance(data, Table):
-        return
+    if schema is None or not isinstance(data, Table) or isinstance(X, Table):
+        return  # whoever has read a table himself has looked at it
     frame = nw.from_native(X, eager_only=True, pass_through=True)
     types = frame.schema.dtypes() if isinstance(frame, nw.DataFrame) else [None] * data.n_columns
     for index, (column, type_) in enumerate(zip(schema.columns, types, strict=True)):

@@ -9,7 +9,7 @@ import datetime as dt
 import math
 import numbers
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
@@ -74,6 +74,8 @@ class Values:
     cells : ndarray of objects, or pyarrow.Array of text, or None
         What they were read from. A column of mixed objects is text; when a later table happens to hold only dates or
         only numbers of it, their text must still come out as in the mixture.
+    is_text : bool
+        Text for good: part of a column that spells no dates as a whole, though these rows alone may.
 
     Examples
     --------
@@ -85,6 +87,7 @@ class Values:
     kind: Kind
     array: Any
     cells: Any = None
+    is_text: bool = False
 
     def __len__(self) -> int:
         return len(self.array)
@@ -105,6 +108,8 @@ class Values:
     @cached_property
     def dates(self) -> tuple[NDArray[Any], int | None]:
         """Of text: the dates that it spells, and the row of the first that spells none."""
+        if self.is_text and (bad_row := _find_first(self.encoded.rows < len(self.encoded.texts))) is not None:
+            return np.full(len(self), _NOT_A_TIME), bad_row
         dates, bad_row = parse_dates(self.array)
         if bad_row is None or self.encoded.rows[bad_row] < len(self.encoded.texts):
             return dates, bad_row
@@ -125,7 +130,24 @@ class Values:
 
     def take(self, rows: Any) -> "Values":
         """The given rows only: a slice, numbers or a mask."""
-        return Values(self.kind, _take(self.array, rows), None if self.cells is None else _take(self.cells, rows))
+        cells = None if self.cells is None else _take(self.cells, rows)
+        return Values(self.kind, _take(self.array, rows), cells, self.is_text)
+
+    def settle(self) -> "Values":
+        """Text as dates where all of it spells dates, else as text for good: parts of it are then read as the whole.
+
+        Examples
+        --------
+        >>> column = read_cells(["2024-02-29", "soon"], name="due").settle()
+        >>> column.take([0]).dates[1], column.take([0]).settle().kind
+        (0, 'category')
+        """
+        if self.kind != "category" or self.is_text:
+            return self
+        dates, bad_row = self.dates
+        if bad_row is not None:
+            return replace(self, is_text=True)
+        return self if np.isnat(dates).all() else Values("date", dates, self.array)
 
     def as_kind(self, wanted: Kind) -> tuple["Values", int | None]:
         """The same values as another kind where the meaning is certain, and the row of the first that cannot be.

@@ -91,6 +91,11 @@ class Table:
         return len(self.names)
 
     @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of rows and columns."""
+        return self.n_rows, self.n_columns
+
+    @property
     def kinds(self) -> tuple[Kind, ...]:
         """What each column holds as it came; text that spells dates is still "category", `Schema` decides on it."""
         if self.matrix is not None:
@@ -231,6 +236,13 @@ class Table:
         columns = tuple(values.take(rows) for values in self.columns)
         return Table(names=self.names, named=self.named, columns=columns)
 
+    def settle(self) -> "Table":
+        """The same rows, of which any part is read as all of them: a part has dates, or text, only where all have."""
+        if self.matrix is not None:
+            return self
+        columns = tuple(values.settle() for values in self.columns)
+        return Table(names=self.names, named=self.named, columns=columns)
+
     def select(self, names: Sequence[str]) -> "Table":
         """Some columns, in this order."""
         place = {name: index for index, name in enumerate(self.names)}
@@ -273,7 +285,7 @@ def take_rows(X: Any, rows: NDArray[Any]) -> Any:
         return frame[rows].to_native()
     if _is_sparse(X):
         return X.tocsr()[rows]
-    return [X[row] for row in rows] if isinstance(X, list | tuple) else np.asarray(X)[rows]
+    return [X[row] for row in rows] if isinstance(X, list | tuple) else np.asanyarray(X)[rows]
 
 
 def join_rows(parts: Sequence[Any]) -> Any:
@@ -354,7 +366,7 @@ def _as_array(X: Any) -> NDArray[Any]:
             f"X must be a 2-D array or a table with rows of one length. Got {type(X).__name__}: {error}"
         ) from error
     if array.dtype.kind == "c":
-        raise InputError(f"Complex data not supported\n{array}\n")
+        raise InputError(f"Complex data not supported: X is {array.dtype}. Split it in real and imaginary parts.")
     if array.dtype.kind == "V":
         raise InputError("X must be a 2-D array or a table. Got a structured array. Make it a table first.")
     return array
