@@ -8,6 +8,7 @@ import pytest
 
 from esad import ESAD
 from esad.errors import InputError
+from esad.methods.esad.recipe import Recipe
 
 
 def tiny(**changes):
@@ -51,6 +52,17 @@ def tiny(**changes):
 def test_wrong_parameters_are_named(parameters, says, rows):
     with pytest.raises(InputError, match=says):
         tiny(**parameters).fit(*rows)
+
+
+def test_whole_numbers_of_any_size_stand_for_their_floats(rows):
+    whole, real = (tiny(clip=size, lambda_norm=size).fit(*rows) for size in (10**25, 1e25))
+    np.testing.assert_array_equal(whole.anomaly_score(rows[0]), real.anomaly_score(rows[0]))
+    plain = whole.recipe_.to_json()
+    plain["loss"]["norm_offset"] = -(10**25)
+    assert type(Recipe.from_json(plain).loss.norm_offset) is float
+    plain["loss"]["norm_offset"] = 10**400
+    with pytest.raises(InputError, match="'norm_offset' must be a number"):
+        Recipe.from_json(plain)
 
 
 def test_every_argument_is_declared_once_and_described():

@@ -25,6 +25,7 @@ __all__ = [
     "find_parameters",
     "is_auto",
     "is_not_negative",
+    "is_number",
     "is_positive",
     "is_truth",
     "is_whole",
@@ -41,7 +42,8 @@ def is_auto(value: Any) -> bool:
     return isinstance(value, str) and value == "auto"
 
 
-def _is_number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
+    """Whether it is a real number that a float can hold."""
     is_real = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
     return is_real and bool(abs(value) <= sys.float_info.max)
 
@@ -53,12 +55,12 @@ def is_whole(value: Any, least: int = 1) -> bool:
 
 def is_not_negative(value: Any) -> bool:
     """Whether it is a number, 0 or more."""
-    return _is_number(value) and value >= 0
+    return is_number(value) and value >= 0
 
 
 def is_positive(value: Any) -> bool:
     """Whether it is a number above 0."""
-    return _is_number(value) and value > 0
+    return is_number(value) and value > 0
 
 
 def is_truth(value: Any) -> bool:
@@ -216,7 +218,7 @@ def check_share(name: str, value: Any) -> float:
         ...
     esad.errors.InputError: `alpha` must be above 0 and below 1. Got 1.
     """
-    if not _is_number(value) or not 0 < value < 1:
+    if not is_number(value) or not 0 < value < 1:
         raise InputError(f"{name} must be above 0 and below 1. Got {value!r}.")
     return float(value)
 

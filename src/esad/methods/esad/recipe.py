@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from esad.core.arguments import is_auto, is_whole, list_of
+from esad.core.arguments import is_auto, is_number, is_whole, list_of
 from esad.errors import InputError
 from esad.methods.esad.loss import ESADObjective, LossSettings
 from esad.methods.esad.turns import N_NEAREST
@@ -117,15 +117,17 @@ def _build_exactly(kind: Callable[..., T], values: dict[str, Any]) -> T:
     defaults = {field.name: field.default for field in fields(kind)}  # type: ignore[arg-type]
     if not set(defaults) - SINCE_0_1 <= set(values) <= set(defaults):
         raise InputError("The recipe has other fields than expected.")
+    numbers = {}
     for name, value in values.items():
-        number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-        if isinstance(defaults[name], float) and not (number or (name == "clip" and value is None)):
-            raise InputError(f"The recipe's {name!r} must be a number. Got {value!r}.")
+        if isinstance(defaults[name], float) and not (name == "clip" and value is None):
+            if not is_number(value):
+                raise InputError(f"The recipe's {name!r} must be a number. Got {value!r}.")
+            numbers[name] = float(value)  # torch takes whole numbers of 64 bits only
         if type(defaults[name]) is int and (type(value) is not int or value < 0):
             raise InputError(f"The recipe's {name!r} must be a whole number. Got {value!r}.")
         if isinstance(defaults[name], bool | str) and type(value) is not type(defaults[name]):
             raise InputError(f"The recipe's {name!r} is damaged. Got {value!r}.")
-    return kind(**values)
+    return kind(**values | numbers)
 
 
 def resolve(
@@ -271,7 +273,7 @@ def _settings(chosen: dict[str, Any], y: NDArray[np.int8], kind: str) -> Setting
         warmup_ratio=0.05 if chosen["schedule"] == "cosine" else 0.0,
         halve_every=math.ceil(n_steps / 4),
         weight_decay=float(chosen["weight_decay"]),
-        clip=chosen["clip"],
+        clip=chosen["clip"] and float(chosen["clip"]),
         precision=chosen["precision"],
         min_anomaly_ratio=0.5 if chosen["recipe"] != "published" else 0.0,
         beta_2=0.999 if kind == "table" else 0.99,
