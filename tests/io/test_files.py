@@ -332,6 +332,15 @@ def test_table_without_rows_is_refused(tmp_path: Path, name: str) -> None:
             read(file)
 
 
+@pytest.mark.parametrize("header", ["a,b", "a,b\r", "\ufeffa,b"])
+def test_a_header_whose_line_does_not_end_is_a_table_without_rows(tmp_path: Path, header: str) -> None:
+    file = tmp_path / "t.csv"
+    file.write_text(header, encoding="utf-8", newline="")
+    for read in (read_table, lambda path: list(open_batches(path))):
+        with pytest.raises(DataFileError, match="it has columns but no rows"):
+            read(file)
+
+
 @pytest.mark.parametrize("name", ["t.csv", "t.parquet"])
 def test_missing_column_is_named_with_those_there(tmp_path: Path, name: str) -> None:
     file = write(tmp_path / name, {"a": [1], "b": [2]})

@@ -162,7 +162,8 @@ def _usage(error: Any) -> str:
     possible = getattr(error, "possibilities", None)  # which typer would list
     message = str(error.message if possible else error.format_message()).strip()
     message = message if message.endswith(("?", ".")) else f"{message}."
-    near = get_close_matches(getattr(error, "option_name", None) or "", possible or [], n=1)
+    typed = getattr(error, "option_name", None) or ""
+    near = [option for option in possible or () if typed.startswith(option)] or get_close_matches(typed, possible or (), n=1)
     if near:
         message += f" Did you mean {near[0]}?"
     if (unknown := re.fullmatch("No such command '(.*)'.", message)) and error.ctx is not None:
