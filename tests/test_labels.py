@@ -76,6 +76,11 @@ class TestCheck:
     def test_a_table_of_one_column_is_one_column(self, y):
         assert labels.check(y, 3).tolist() == [-1, 0, 1]
 
+    @pytest.mark.parametrize("cells", [[-1, 0, 1, -1], [[-1], [9], [1], [-1]], ["bad", "?", "good", "bad"]])
+    def test_masked_cells_are_unlabelled(self, cells):
+        masked = np.ma.array(cells, mask=np.reshape([False, True, False, True], np.shape(cells)))
+        assert labels.check(masked, 4).tolist() == [-1, 0, 1, 0]
+
     @pytest.mark.parametrize("y", [[True, False], pd.Series([True, None]), np.array([True, False], dtype=object)])
     def test_booleans_are_ambiguous(self, y):
         with pytest.raises(LabelError, match="from_binary"):
@@ -208,7 +213,7 @@ class TestTruth:
     def test_with_an_anomaly_value_all_else_is_normal(self):
         assert labels.truth(["a", "b", "c"], anomaly_value="b").tolist() == [False, True, False]
 
-    @pytest.mark.parametrize("values", [[0, None], ["normal", ""], [np.nan, 1.0]])
+    @pytest.mark.parametrize("values", [[0, None], ["normal", ""], [np.nan, 1.0], np.ma.array([0, 1], mask=[0, 1])])
     def test_blanks_are_refused(self, values):
         with pytest.raises(LabelError, match="1 blank"):
             labels.truth(values)
