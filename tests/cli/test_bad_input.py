@@ -332,6 +332,13 @@ def test_typing_mistakes_get_the_nearest_word(refused, args, words):
     assert words in refused(*args)
 
 
+def test_a_working_folder_that_is_gone_is_named(refused, tmp_path, monkeypatch):
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert "The folder that you are in was deleted" in refused("methods")
+
+
 def test_a_data_file_cannot_steer_the_terminal(esad, kit, tmp_path):
     name = "x\x1b[31m[bold]:smile:"
     data = kit.csv(tmp_path / "d.csv", [name, "y\nz"], [[row, row % 5] for row in range(30)])

@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -70,6 +71,7 @@ def command(
             try:
                 if not (for_several or failures.is_alone()):
                     raise InputError(f"torchrun is for esad fit. Run esad {function.__name__} by itself.")
+                _check_folder()
                 function(**given)
             except KeyboardInterrupt as interrupt:
                 raise output.Interrupted(results.describe()) from interrupt
@@ -79,6 +81,14 @@ def command(
         return wrapped
 
     return decorate
+
+
+def _check_folder() -> None:
+    """Refuse to work in a folder that is gone: torch would end the process with words of its own."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        raise InputError("The folder that you are in was deleted. Change to another one.") from None
 
 
 def _expand_groups(
