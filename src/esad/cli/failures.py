@@ -159,11 +159,11 @@ def _is_out_of_memory(error: BaseException) -> bool:
 
 def _usage(error: Any) -> str:
     """What was typed wrong, with the nearest option and where help is."""
-    possible = getattr(error, "possibilities", None)  # which typer would list
+    possible: list[str] = getattr(error, "possibilities", None) or []  # which typer would list
     message = str(error.message if possible else error.format_message()).strip()
     message = message if message.endswith(("?", ".")) else f"{message}."
     typed = getattr(error, "option_name", None) or ""
-    near = [option for option in possible or () if typed.startswith(option)] or get_close_matches(typed, possible or (), n=1)
+    near = [option for option in possible if typed.startswith(option)] or get_close_matches(typed, possible, n=1)
     if near:
         message += f" Did you mean {near[0]}?"
     if (unknown := re.fullmatch("No such command '(.*)'.", message)) and error.ctx is not None:
