@@ -338,7 +338,9 @@ def _find_distinct(values: ArrayLike, *, name: str) -> tuple[list[Any], NDArray[
     Shape (n,), or (n, 1) as a table of one column has it.
     """
     if isinstance(values, np.ma.MaskedArray):
-        values = np.where(np.ma.getmaskarray(values), None, values.data)  # `filled(None)` fills with a number
+        cells, is_masked = values.data.astype(object), np.ma.getmaskarray(values)
+        cells[is_masked] = None  # `filled(None)` fills with a number
+        values = cells
     try:
         # arrow's chunked categories come out with the first of them where a cell is missing
         column = np.asarray(values.combine_chunks() if hasattr(values, "combine_chunks") else values)
