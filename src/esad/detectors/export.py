@@ -64,6 +64,7 @@ def export(
     Examples
     --------
     >>> import tempfile
+    >>> import numpy as np
     >>> from esad import DeepSAD
     >>> X = np.random.default_rng(0).normal(size=(100, 3))
     >>> with tempfile.TemporaryDirectory() as folder:
