@@ -1,7 +1,7 @@
 # esad serve (the default) and esad review in a container. See docs/serve.md.
 #   docker build -t esad .       (smaller with --build-arg PIP_EXTRA_INDEX_URL=..., the index of torch's builds for CPUs)
 #   docker run -p 8000:8000 -v "$PWD/models:/models:ro" esad serve /models/payments.esad --host 0.0.0.0
-#   docker run -p 8000:8000 -v "$PWD:/work" esad review /work/payments.csv --host 0.0.0.0 --port 8000
+#   docker run -p 8000:8000 -v "$PWD:/work" --user "$(id -u)" esad review /work/payments.csv --host 0.0.0.0 --port 8000
 
 FROM python:3.12-slim AS build
 ARG PIP_EXTRA_INDEX_URL
