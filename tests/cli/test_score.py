@@ -192,6 +192,15 @@ def test_scores_with_the_data_have_every_column_lines_and_reasons(esad, model, p
     assert "(expected " in reasons and any(reasons.startswith(name) for name in kit.header)
 
 
+def test_a_reason_does_not_say_that_a_usual_value_was_expected(esad, kit, tmp_path):
+    rows = [[row % 7, "ba"[row % 5 > 2], "anomaly" if row % 20 == 0 else ""] for row in range(100)]
+    data, model = kit.csv(tmp_path / "d.csv", ["size", "kind", "label"], rows), tmp_path / "m.esad"
+    assert esad("fit", data, "-l", "label", "-o", model, "-m", "bagged_trees").code == 0
+    assert esad("score", model, data, "--with-data", "--out", tmp_path / "o.csv").code == 0
+    reasons = {reason for row in read_csv(tmp_path / "o.csv") for reason in row["reasons"].split("; ")}
+    assert "kind b" in reasons, reasons  # the more frequent value, and that of all known anomalies
+
+
 def test_scores_with_the_data_are_for_one_file_of_a_table(esad, model, parts, kit, tmp_path):
     for arguments, words in (
         ((parts, "--with-data"), "--out"),

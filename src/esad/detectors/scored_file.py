@@ -429,12 +429,17 @@ def _main_reasons(detector: Detector, X: Any, flagged: NDArray[np.bool_]) -> lis
     assert isinstance(found, Reasons)  # of a table
     for number, row in enumerate(alarms.tolist()):
         told[row] = "; ".join(
-            f"{found.columns[index]} {cell_text(found.observed[number, index], max_length=MAX_TEXT)} "
-            f"(expected {cell_text(found.expected[number, index], max_length=MAX_TEXT)})"
+            _describe_reason(found.columns[index], found.observed[number, index], found.expected[number, index])
             for index in found.order(number)[:_N_REASONS]
             if found.total[number, index] > 0
         )
     return told
+
+
+def _describe_reason(column: str, observed: Any, expected: Any) -> str:
+    """A column with its value, and what was expected where that is another."""
+    value, other = (cell_text(cell, max_length=MAX_TEXT) for cell in (observed, expected))
+    return f"{column} {value}" + (f" (expected {other})" if other != value else "")
 
 
 def score_blocks(
