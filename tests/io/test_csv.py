@@ -3,6 +3,7 @@
 import gzip
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 
 import pyarrow as pa
@@ -311,6 +312,18 @@ def test_text_in_a_number_column_names_column_value_and_line(tmp_path: Path) -> 
     file = write(tmp_path / "t.csv", "a,b\n" + "1,2\n" * 600_000 + "3,12abc\n")
     with pytest.raises(DataFileError, match=r"column 'b' holds '12abc' in line 600002, which is no number"):
         (stream(file, types={"b": pa.float64()}, columns=["b"]))
+
+
+def test_a_line_without_end_in_a_small_packed_file_takes_no_memory(tmp_path: Path) -> None:
+    with gzip.open(tmp_path / "t.csv.gz", "wb") as packed:
+        packed.write(b"a,b\n")
+        for _ in range(200):
+            packed.write(b"1" * 2**20)
+    tracemalloc.start()
+    assert "line 2 is longer than 1048576 bytes" in refusal(tmp_path / "t.csv.gz")
+    taken = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert taken < 2**25
 
 
 @pytest.mark.parametrize("encoding", ["cp1252", "utf-16", "utf-32"])

@@ -407,17 +407,27 @@ def _find_quote_fault(path: Path, dialect: Dialect) -> DataFileError | None:
         return DataFileError(
             f"Cannot read {str(path)!r}: it ends inside quotes that were opened in line {opened_in}. Close them."
         )
-    if longest > dialect.n_block_bytes:
-        return DataFileError(
-            f"Cannot read {str(path)!r}: line {line_of_longest} is longer than {dialect.n_block_bytes} bytes. "
-            "Are there quotes that close too late?"
-        )
-    return None
+    return _too_long(path, dialect, line_of_longest) if longest > dialect.n_block_bytes else None
+
+
+def _too_long(path: Path, dialect: Dialect, line: int) -> DataFileError:
+    return DataFileError(
+        f"Cannot read {str(path)!r}: line {line} is longer than {dialect.n_block_bytes} bytes. "
+        "Are there quotes that close too late?"
+    )
 
 
 def _read_lines(path: Path, dialect: Dialect) -> Iterator[str]:
+    """All lines; one that arrow would refuse too, since it fills two blocks, is never held as a whole."""
+    n_most = 2 * dialect.n_block_bytes
     with open_text(path, dialect) as text:
-        yield from text
+        for number in itertools.count(1):
+            line = text.readline(n_most)
+            if len(line) == n_most:
+                raise _too_long(path, dialect, number)
+            if not line:
+                return
+            yield line
 
 
 def _read_records(path: Path, dialect: Dialect) -> Iterator[tuple[int, list[str]]]:

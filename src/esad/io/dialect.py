@@ -34,6 +34,7 @@ __all__ = [
 _SAMPLE_BYTES = 1 << 18
 _MAX_HEADER_BYTES = 1 << 26
 _MAX_ROWS = 2000  # looked at
+_PIECE_BYTES = 1 << 20
 _BYTE_ORDER_MARKS = {  # the longer ones first: one of them begins like another
     codecs.BOM_UTF32_LE: "utf-32",
     codecs.BOM_UTF32_BE: "utf-32",
@@ -264,18 +265,17 @@ def open_text(path: Path, dialect: Dialect) -> io.TextIOWrapper:
 def not_readable(path: Path, encoding: str, other: str = "cp1252") -> DataFileError | None:
     """Error that names the first line which is not text of this encoding, and another; None if there is none."""
     other = "cp1250" if encoding == other else other
+    decoder, line, piece = codecs.getincrementaldecoder(encoding)(), 1, b"first"
     with pa.input_stream(str(path), compression="detect") as source:
-        if encoding.startswith(_WIDE):  # whose lines cannot be told apart before they are read
+        while piece:  # not line by line: one may have gigabytes
+            piece = source.read(_PIECE_BYTES)
             try:
-                collections.deque(io.TextIOWrapper(source, encoding=encoding), maxlen=0)
-            except UnicodeDecodeError:
-                return _not_text_error(path, "it", encoding, other)
-            return None
-        for number, line in enumerate(io.BufferedReader(source), 1):
-            try:
-                line.decode(encoding)
-            except UnicodeDecodeError:
-                return _not_text_error(path, f"line {number}", encoding, other)
+                decoder.decode(piece, final=not piece)
+            except UnicodeDecodeError as error:
+                line += error.object[: error.start].count(b"\n")
+                is_wide = encoding.startswith(_WIDE)  # whose lines cannot be told apart before they are read
+                return _not_text_error(path, "it" if is_wide else f"line {line}", encoding, other)
+            line += piece.count(b"\n")
     return None
 
 
