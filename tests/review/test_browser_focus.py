@@ -137,7 +137,7 @@ def test_nothing_but_a_verdict_is_a_verdict(make_session, serve):
         page.keyboard.press("Enter")
         page.wait_for_selector("#item:focus")
         page.wait_for_selector("#list li:nth-child(2)")
-        page.wait_for_selector("#item h2:text-matches('^S00')")
+        page.wait_for_selector("#item h2 :text-matches('^S00')")
         found = row_of(page)
         page.keyboard.press("a")
         page.wait_for_selector("#saved:text-is('saved')")
@@ -214,7 +214,7 @@ def test_what_is_refused_for_good_stays_until_it_was_seen(make_session, serve):
         page.route("**/api/judgements", lambda route: route.fulfill(status=422, json=refusal))
         name = page.inner_text("#item h2")
         move(page, "a")
-        page.wait_for_selector(f"#refused li:text-is('anomaly of {name}: No such row.')")
+        page.wait_for_selector(f"#refused li:has-text('anomaly of {name}: No such row.')")
         page.wait_for_timeout(6000)  # a line that comes and goes has gone
         assert page.is_visible("#refused")
         page.click("#refused-seen")
