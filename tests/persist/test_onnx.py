@@ -132,6 +132,12 @@ def test_the_file_says_what_it_is(onnx_file, detector, session):
     onnx.checker.check_model(onnx.load(onnx_file), full_check=True)
 
 
+def test_nothing_is_in_the_graph_that_is_not_used(onnx_file):
+    graph = onnx.load(onnx_file).graph
+    used = {name for node in graph.node for name in node.input} | {output.name for output in graph.output}
+    assert {constant.name for constant in graph.initializer} <= used  # onnxruntime warns of others at every start
+
+
 @pytest.mark.extra
 def test_the_same_model_gives_the_same_file(detector, onnx_file, tmp_path):
     esad.export(detector, tmp_path / "again.onnx")

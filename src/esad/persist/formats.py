@@ -293,8 +293,9 @@ class _Front:
     def codes(self, column: str, part: ColumnFeatures) -> str:
         """`ColumnFeatures.codes` of a text column."""
         known = {text: code for text, code in part.codes.items() if text is not None and _is_unicode(text)}
-        found = self.constant(np.array(part.other_code))
-        if known:
+        if not known:
+            found = self.constant(np.array(part.other_code))
+        else:
             found = self.node(
                 "LabelEncoder",
                 [column],
