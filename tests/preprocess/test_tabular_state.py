@@ -45,6 +45,7 @@ BAD_META = {
     "mark": lambda m: m["features"][0].update(marks_missing=1),
     "mark off": lambda m: m["features"][0].update(marks_missing=False),
     "doubled": lambda m: m["features"][1].update(categories=["x", "x"]),
+    "half a surrogate pair": lambda m: m["features"][1].update(categories=["x", "\ud800"]),
     "numbers": lambda m: m["features"][1].update(categories=["x", 1]),
     "too many": lambda m: m["features"][1].update(categories=[str(i) for i in range(33)]),
     "categories of a number": lambda m: m["features"][0].update(categories=["x"]),

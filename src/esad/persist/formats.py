@@ -292,7 +292,7 @@ class _Front:
 
     def codes(self, column: str, part: ColumnFeatures) -> str:
         """`ColumnFeatures.codes` of a text column."""
-        known = {text: code for text, code in part.codes.items() if text is not None and _is_unicode(text)}
+        known = {text: code for text, code in part.codes.items() if text is not None}
         if not known:
             found = self.constant(np.array(part.other_code))
         else:
@@ -312,15 +312,6 @@ class _Front:
         """Columns (n,) side by side, (n, columns)."""
         upright = [self.node("Unsqueeze", [column, self.axis]) for column in columns]
         self.node("Concat", upright, to=target, axis=1)
-
-
-def _is_unicode(text: str) -> bool:
-    """Whether a text can be written at all; a half of a surrogate pair cannot, so no input ever holds it."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 # ---------------------------------------------------------------------- torch programs

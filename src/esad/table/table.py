@@ -5,6 +5,7 @@ A `Schema` says what the columns of a training table are, and brings later table
 
 import math
 import os
+import re
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -553,8 +554,9 @@ def expect_fields(value: Any, what: str, **types: type) -> None:
 
 
 def expect_texts(value: Any, n_most: int, what: str) -> None:
-    """Refuse what is no list of texts, all different, and not too many."""
+    """Refuse what is no list of texts that can be written, all different, and not too many."""
     expect(type(value) is list and all(type(text) is str for text in value), what)
+    expect(not re.search("[\ud800-\udfff]", "".join(value)), what)  # a half of a surrogate pair
     expect(len(value) == len(set(value)) <= n_most, f"number of {what}")
 
 
