@@ -338,9 +338,8 @@ def _find_distinct(values: ArrayLike, *, name: str) -> tuple[list[Any], NDArray[
     Shape (n,), or (n, 1) as a table of one column has it.
     """
     if isinstance(values, np.ma.MaskedArray):
-        cells, is_masked = values.data.astype(object), np.ma.getmaskarray(values)
-        cells[is_masked] = None  # `filled(None)` fills with a number
-        values = cells
+        is_masked, values = np.ma.getmaskarray(values), values.data.astype(object)
+        values[is_masked] = None
     try:
         # arrow's chunked categories come out with the first of them where a cell is missing
         column = np.asarray(values.combine_chunks() if hasattr(values, "combine_chunks") else values)

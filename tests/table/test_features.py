@@ -146,10 +146,3 @@ def test_a_placeholder_value_does_not_set_the_scale_of_its_column(placeholder):
     assert abs(features[7, 0]) == 10.0
     assert np.delete(features[:, 0], 7).std() == pytest.approx(1.0, rel=0.01)
     np.testing.assert_allclose(features[:, 1].std(), 1.0, rtol=1e-5)
-
-
-def test_a_category_that_no_file_can_hold_is_no_text_of_any_row():
-    """Half a surrogate pair, in a model file that somebody has changed."""
-    features = ColumnFeatures("category", marks_missing=True, categories=("\ud800", "red"))
-    texts = Table.from_any(pd.DataFrame({"a": ["red", "x", None]})).values(0)
-    assert features.codes_of(texts).tolist() == [1, 2, 3]

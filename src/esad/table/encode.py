@@ -184,7 +184,7 @@ class ColumnFeatures:
         """
         spelled: dict[str | None, list[int]] = {}
         for index, category in enumerate(self.categories):
-            parsed, bad_row = parse_numbers(as_texts([category]))
+            parsed, bad_row = parse_numbers(pa.array([category]))
             if bad_row is None:
                 spelled.setdefault(text_of_number(float(parsed[0])), []).append(index)
         codes: dict[str | None, int] = {text: found[0] for text, found in spelled.items() if text and len(found) == 1}
