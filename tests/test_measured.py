@@ -57,4 +57,4 @@ def test_the_automatic_threshold_can_be_defended_where_labels_allow_it(method):
     assert false_alarms[auc > 0.98].max() < 0.1
     assert recall[auc > 0.9].min() > 0.1
     expected = [run["expected"]["alarms"][1] for run in found]
-    assert np.mean(false_alarms <= expected) > 0.95
+    assert np.mean(false_alarms <= expected) > 0.94  # decision 33: small tables and ESAD alone

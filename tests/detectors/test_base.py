@@ -418,6 +418,13 @@ def test_rows_of_which_most_are_alike_raise_no_alarm(seed, n_others):
     assert (detector.predict(X[n_others:]) == 1).all()
 
 
+def test_rows_learned_by_heart_do_not_make_alarms_of_new_ones():
+    """New rows score far above the training rows: one alarm among these meant 44 % of the new ones."""
+    X, new = np.random.default_rng(0).normal(size=(2, 48, 19))
+    detector = ESAD(random_state=0).fit(X)
+    assert (detector.predict(new) == -1).mean() < 0.2
+
+
 def test_the_training_rows_are_judged_by_the_scores_that_they_get_later():
     X = np.random.default_rng(0).normal(size=(700, 2))
     detector = ESAD(n_members=3, n_epochs=1, contamination=0.5, random_state=0).fit(X)

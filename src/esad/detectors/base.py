@@ -227,7 +227,8 @@ class Detector(Decider, OutlierMixin, BaseEstimator):  # type: ignore[misc]  # s
         else:
             applied = self._applied_to_training(threshold)
         if threshold.rule == "auto":  # a rule under which nothing known is an alarm, or most of it, says nothing
-            applied = replace(applied, value=keep_among_scores(applied.value, scores.total, checked))
+            left_out = scores.held_out[scores.is_unseen() & (checked == labels.UNLABELLED)]
+            applied = replace(applied, value=keep_among_scores(applied.value, scores.total, checked, left_out))
         self._set_threshold(replace(applied, forecast=self._forecast(applied.value)))
         if held_out is not None:
             held_out_scores = self.score_rows(self.inputs_.rows_of(held_out))

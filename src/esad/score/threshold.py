@@ -450,19 +450,24 @@ def _best_balance(scores: Scores, is_anomaly: NDArray[np.bool_], weight: float, 
     return _cut_below(values, int(np.argmax(balance)), share) if balance.max() > 0 else None
 
 
-def keep_among_scores(value: float, scores: Scores, y: NDArray[np.int8]) -> float:
+def keep_among_scores(value: float, scores: Scores, y: NDArray[np.int8], unseen: Scores | None = None) -> float:
     """Move a threshold so that the highest score is above it and the median of the unlabelled scores is not.
 
     Where the value has to give way it is midway to the next score; where the median is the highest, none is above.
+    It is not lowered until more than a tenth of the `unseen` scores, of unlabelled rows that were left out of the
+    training, are above it: wide tables of a few rows are learned by heart, and new rows score like those left out.
 
     Examples
     --------
     >>> scores, y = np.array([1.0, 1.0, 1.0, 3.0, 2.0]), np.zeros(5, dtype=np.int8)
     >>> keep_among_scores(9.0, scores, y), keep_among_scores(0.999, scores, y), keep_among_scores(-1.0, -scores, y)
     (2.5, 1.5, -1.0)
+    >>> keep_among_scores(9.0, scores, y, unseen=scores + 5.0)
+    7.6
     """
     usual = _quantile(_reference_scores(scores, y), 0.5)
-    value = min(value, _below_highest(scores))
+    least = -math.inf if unseen is None or not len(unseen) else _quantile(unseen, 1.0 - _MAX_USUAL)
+    value = min(value, max(_below_highest(scores), least))
     if value >= usual:
         return value
     higher = scores[scores > usual]
