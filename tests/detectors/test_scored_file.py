@@ -180,3 +180,14 @@ def test_a_blank_id_of_any_type_of_text_has_rows_numbered(tmp_path):
     pq.write_table(pa.table({"size": np.arange(31.0), "name": names}), tmp_path / "rows.parquet")
     forest = IsolationForest(random_state=0).fit(pa.table({"size": np.arange(31.0)}))
     assert score_file(forest, tmp_path / "rows.parquet", id_column="name", top=1).row_numbers
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.csv.gz"])
+def test_progress_of_a_file_that_is_read_ahead_of_its_scores_ends_with_it_and_not_before(tmp_path, name):
+    sizes = np.random.default_rng(0).normal(size=200_000)
+    pd.DataFrame({"size": sizes, "note": "not learned from"}).to_csv(tmp_path / name, index=False)
+    detector = IsolationForest(random_state=0).fit(pa.table({"size": sizes[:50]}))
+    told = []
+    score_file(detector, tmp_path / name, on_progress=lambda *now: told.append(now[1:]), on_remark=lambda remark: None)
+    assert len(told) == 4 and sum(n for n, _ in told) == 200_000
+    assert [total for _, total in told] == pytest.approx([200_000] * 4, rel=0.2)

@@ -34,8 +34,8 @@ _MAX_IDS = 1 << 20  # held in memory to see whether one is there twice
 class Block:
     """Some rows: what the model takes, their ids (None: count them), truth and kinds as they stand in the file.
 
-    `cells` are all columns of the file, where they were asked for; `share` is how much of the file has been read with
-    this block, where the number of rows is not known before.
+    `cells` are all columns of the file, where they were asked for; `share` is how much of the file has been given
+    with this block, about, where the number of rows is not known before.
     """
 
     X: Any
@@ -171,13 +171,14 @@ def open_source(
         _tell_odd(data, detector, unknown, lost_id, on_remark)
 
     def read() -> Iterator[Block]:
-        share = None if data.n_rows is not None else 0.0
+        share: float | None = None
 
         def note(now: float) -> None:
             nonlocal share
             share = now
 
-        for batch in data.batches(wanted, schema=detector.inputs_.schema, may_be_empty=may_be_empty, on_share=note):
+        on_share = note if data.n_rows is None else None
+        for batch in data.batches(wanted, schema=detector.inputs_.schema, may_be_empty=may_be_empty, on_share=on_share):
             ids, truth, kinds = (None if name is None else decode_categories(batch[name]) for name in named)
             cells = batch if with_cells else None
             yield Block(batch.select(features), ids, truth, batch.num_rows, kinds, cells, share)

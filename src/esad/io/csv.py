@@ -11,6 +11,7 @@ import functools
 import itertools
 import logging
 import operator
+import os
 import re
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -32,6 +33,7 @@ __all__ = ["Held", "batches", "find_date_order", "join_types", "mention_written"
 
 logger = logging.getLogger("esad")
 
+PACKING = 5  # of text by gzip, about
 PART_BYTES = 1 << 22  # of text, in a part of a spooled file
 _TRUTHS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 _N_TRIED = 100  # cells that tell whether a column is worth reading as numbers
@@ -83,15 +85,15 @@ def batches(
     names: Sequence[str],
     *,
     kinds: Mapping[str, str],
-    on_share: Callable[[float], None] | None = None,
+    on_row_share: Callable[[float], None] | None = None,
 ) -> Generator[pa.RecordBatch]:
     """All rows, block by block: columns of the kind "number" as such, so those of the kind "date", the others as text.
 
-    Dates stay text where the dialect has no `date_format`, for `Schema.align` to parse. `on_share` is told which
-    share of the file has been read.
+    Dates stay text where the dialect has no `date_format`, for `Schema.align` to parse. `on_row_share` is told which
+    share of the file a row takes, by all that were read.
     """
     n_before = 0
-    for batch in _read_texts(path, dialect, names, on_share):
+    for batch in _read_texts(path, dialect, names, on_row_share):
         columns = [
             _read_kind(path, dialect, name, column, kinds.get(name), n_before)
             for name, column in zip(names, batch.columns, strict=True)
@@ -132,13 +134,13 @@ def find_date_order(path: Path, dialect: Dialect) -> Notation | None:
 
 
 def _read_texts(
-    path: Path, dialect: Dialect, names: Sequence[str], on_share: Callable[[float], None] | None = None
+    path: Path, dialect: Dialect, names: Sequence[str], on_row_share: Callable[[float], None] | None = None
 ) -> Generator[pa.RecordBatch]:
     """All rows, block by block, every column as text: null where nothing stands."""
     if not names:
         return
     read_names = list(dict.fromkeys((*names, dialect.names[-1])))  # the last one tells whether quotes close
-    last = None
+    last, n_rows = None, 0
     try:
         raw = pa.OSFile(str(path)) if dialect.text is None else pa.BufferReader(dialect.text)
         is_packed = dialect.text is None and path.name.lower().endswith(".gz")
@@ -162,11 +164,12 @@ def _read_texts(
                 ),
             ) as reader,
         ):
-            for batch in reader:
+            n_bytes = _text_bytes(path, raw.size()) if is_packed else raw.size()
+            for n_blocks, batch in enumerate(reader, 1):  # one a block; arrow itself reads far ahead
                 if batch.num_rows:
-                    last = batch.column(dialect.names[-1])[-1].as_py()
-                    if on_share is not None:
-                        on_share(raw.tell() / raw.size())
+                    last, n_rows = batch.column(dialect.names[-1])[-1].as_py(), n_rows + batch.num_rows
+                    if on_row_share is not None:
+                        on_row_share(min(1.0, n_blocks * dialect.n_block_bytes / n_bytes) / n_rows)
                     yield batch.select(list(names))
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         if "Empty CSV file" in str(error):  # a header whose line does not end
@@ -175,6 +178,14 @@ def _read_texts(
     is_long = last is not None and re.search(r"[\r\n]", last)  # arrow takes a quote that never closes for a long value
     if is_long and (wrong := _find_quote_fault(path, dialect)):
         raise wrong
+
+
+def _text_bytes(path: Path, n_packed: int) -> int:
+    """About how long the text of a gzip file is: as its end says, unless that is less than the file has."""
+    with path.open("rb") as packed:
+        packed.seek(-4, os.SEEK_END)
+        n_said = int.from_bytes(packed.read(), "little")
+    return n_said if n_said > n_packed else PACKING * n_packed
 
 
 # ---------------------------------------------------------------------- what a column holds

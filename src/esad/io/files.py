@@ -15,7 +15,7 @@ import os
 import warnings
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial, reduce
+from functools import reduce
 from pathlib import Path
 
 import pyarrow as pa
@@ -47,7 +47,6 @@ SUFFIXES = _CSV + _PARQUET + excel.SUFFIXES
 _OTHER_SHEETS = (".xls", ".xlsb", ".ods")
 _HIDDEN = (".", "_")  # as Spark, Hive and Arrow have it
 _MAX_CELLS = 1 << 22  # of one batch: 32 MiB as float64, however wide the table
-_COMPRESSION = 5  # of CSV text by gzip, about
 
 _Path = str | os.PathLike[str]
 _PLAINLY = Reading()  # nobody says anything
@@ -179,7 +178,7 @@ class TableFiles:
         total = sum(layout.n_rows * len(layout.names) * 8 for layout in self._layouts.values())
         for file in self.dialects:
             packed = (".gz", *excel.SUFFIXES)
-            total += file.stat().st_size * (_COMPRESSION if file.name.lower().endswith(packed) else 1)
+            total += file.stat().st_size * (csv.PACKING if file.name.lower().endswith(packed) else 1)
         return total
 
     def read(
@@ -241,7 +240,7 @@ class TableFiles:
         may_be_empty : bool
             Whether a file with columns but no rows gives no batch. By default it is an error.
         on_share : callable, optional
-            Told which share of the bytes has been read, where the number of rows is not known before.
+            Told which share of the bytes the rows given so far take, about.
 
         Raises
         ------
@@ -261,19 +260,25 @@ class TableFiles:
         may_be_empty: bool,
         on_share: Callable[[float], None] | None,
     ) -> Iterator[pa.Table]:
-        tell = on_share or (lambda share: None)
         sizes = {file: file.stat().st_size for file in self.files}
         n_bytes, n_before = sum(sizes.values()), 0
+        row_share = 0.0
+
+        def note(now: float) -> None:
+            nonlocal row_share
+            row_share = now
+
         for file, n_own in sizes.items():
             if file in self.dialects:
-                note = partial(lambda before, own, share: tell((before + share * own) / n_bytes), n_before, n_own)
-                rows = csv.batches(file, self.dialects[file], names, kinds=kinds, on_share=note)
+                rows = csv.batches(file, self.dialects[file], names, kinds=kinds, on_row_share=note)
             else:
-                rows = parquet.batches(file, names, n_rows)
+                rows, row_share = parquet.batches(file, names, n_rows), 1 / max(1, self._layouts[file].n_rows)
             n_given = 0
             for table in _rebatch(rows, n_rows):
+                n_given += table.num_rows
+                if on_share is not None:
+                    on_share((n_before + n_own * n_given * row_share) / n_bytes)
                 yield table
-                n_given += 1
             if not n_given and not may_be_empty:
                 raise _no_rows_error(file)
             n_before += n_own
