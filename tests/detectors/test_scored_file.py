@@ -191,3 +191,18 @@ def test_progress_of_a_file_that_is_read_ahead_of_its_scores_ends_with_it_and_no
     score_file(detector, tmp_path / name, on_progress=lambda *now: told.append(now[1:]), on_remark=lambda remark: None)
     assert len(told) == 4 and sum(n for n, _ in told) == 200_000
     assert [total for _, total in told] == pytest.approx([200_000] * 4, rel=0.2)
+
+
+def test_cells_go_along_as_they_are_written_with_the_separator_and_decimal_mark_of_the_file(tmp_path):
+    lines = [f"{row};0{8000 + row};{row % 7},5 \N{EURO SIGN};{row % 28 + 1}.2.2024;NA" for row in range(40)]
+    (tmp_path / "t.csv").write_text("\n".join(["name;zip;sum;day;seen", *lines, '"a;b";08776;457,48 \N{EURO SIGN};;']))
+    detector = TrainingData.from_file(tmp_path / "t.csv", id_column="name").fit(IsolationForest(random_state=0))
+    plain = pd.read_csv(score_file(detector, tmp_path / "t.csv", tmp_path / "plain.csv").out)
+    found = score_file(detector, tmp_path / "t.csv", tmp_path / "s.csv", with_data=True).out
+    written = pd.read_csv(found, sep=";", decimal=",", dtype={"zip": str}, keep_default_na=False)
+    assert list(written.columns) == ["line", "name", "zip", "sum", "day", "seen", "score", "anomaly", "reasons"]
+    assert [";".join(row) for row in written.iloc[:40, 1:6].astype(str).to_numpy()] == lines
+    assert written.iloc[40, 1:6].tolist() == ["a;b", "08776", "457,48 \N{EURO SIGN}", "", ""]
+    assert written["score"].tolist() == plain["score"].tolist()
+    as_sheet = read_table(score_file(detector, tmp_path / "t.csv", tmp_path / "s.parquet", with_data=True).out)
+    assert as_sheet.slice(40).select(["zip", "sum"]).to_pylist() == [{"zip": "08776", "sum": 457.48}]

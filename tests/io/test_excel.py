@@ -95,6 +95,21 @@ def test_scores_with_the_data_as_a_sheet(book, tmp_path):
     assert isinstance(rows[1][-3], float) and rows[1][-2] in (True, False)
 
 
+def test_cells_of_the_sheet_stay_what_they_are_beside_the_scores(tmp_path):
+    made = openpyxl.Workbook()
+    made.active.append(["key", "zip", "size", "day", "paid"])
+    rows = [
+        (7000 + row, f"0{row}77", row % 9 + 0.5, dt.datetime(2024, 2, row % 28 + 1), row % 2 > 0) for row in range(30)
+    ]
+    for row in rows:
+        made.active.append(row)
+    made.save(tmp_path / "t.xlsx")
+    detector = TrainingData.from_file(tmp_path / "t.xlsx", id_column="key").fit(IsolationForest(random_state=0))
+    score_file(detector, tmp_path / "t.xlsx", tmp_path / "s.xlsx", with_data=True)
+    _, *written = openpyxl.load_workbook(tmp_path / "s.xlsx").active.values
+    assert [row[1:6] for row in written] == rows
+
+
 def test_text_never_becomes_a_formula(tmp_path):
     with ScoreWriter(tmp_path / "s.xlsx", id_name="name") as writer:
         writer.write([1.0, 2.0], [False, True], ids=["=1+1", "a\x01b"])

@@ -17,7 +17,8 @@ from esad.detectors.base import Detector
 from esad.errors import DataFileError, InputError, SchemaError
 from esad.io import checks
 from esad.io.checks import OnRemark, Remark
-from esad.io.dialect import Reading
+from esad.io.csv import Cells
+from esad.io.dialect import Dialect, Reading
 from esad.io.files import TableFiles, find_tables
 from esad.io.notes import Notes, check_column
 from esad.io.picture_folder import Broken, open_folder
@@ -69,6 +70,8 @@ class Source:
         The column that says what is true of the rows.
     cell_names : tuple of str or None
         All columns of the file, where they were asked for.
+    dialect : Dialect or None
+        How the first file is written, where the cells are as they are written in CSV.
     files : tuple of Path
         The tables that are read.
     ids_tell : callable
@@ -83,6 +86,7 @@ class Source:
     broken: dict[str, str] = field(default_factory=dict)
     truth_name: str | None = None
     cell_names: tuple[str, ...] | None = None
+    dialect: Dialect | None = None
     files: tuple[Path, ...] = ()
     ids_tell: Callable[[], bool] = lambda: True
 
@@ -109,7 +113,7 @@ def open_source(
     noted_labels: bool = False,
     labels_csv: _Path | None = None,
     reading: Reading | None = None,
-    with_cells: bool = False,
+    cells: Cells | None = None,
     may_be_empty: bool = False,
     set_aside: bool = False,
     on_remark: OnRemark | None = checks.tell,
@@ -132,8 +136,8 @@ def open_source(
         The truth of pictures; their sub-folders by default.
     reading : Reading, optional
         How numbers, dates and letters of a table are written; as in training where it does not say.
-    with_cells : bool
-        Give all columns of a table along.
+    cells : {"texts", "values"}, optional
+        Give all columns of a table along: as they are written in CSV, where all of it is CSV, or as values.
     may_be_empty : bool
         Whether a table without rows is none the worse for it.
     set_aside : bool
@@ -144,7 +148,7 @@ def open_source(
     given = {"id_column": id_column, "truth_column": truth_column, "kind_column": kind_column}
     if detector.inputs_.kind == "images":
         _check_kind(path, detector)
-        for role, is_given in (given | {"with_data": with_cells}).items():
+        for role, is_given in (given | {"with_data": cells}).items():
             if is_given:
                 raise InputError(f"`{role}` is for a table, and this is a folder of pictures.")
         return _open_pictures(path, detector, labels_csv, set_aside, on_remark)
@@ -166,7 +170,9 @@ def open_source(
     lost_id = notes.roles.id_column if id_name is None and truth_name is None else None
     named = (id_name, truth_name, kind_column)  # a name may be empty, as that of pandas' index is
     more = [name for name in named if name is not None]
-    wanted = list(data.names if with_cells else dict.fromkeys([*features, *more]))
+    if cells == "texts" and not data.is_csv:
+        cells = "values"
+    wanted = list(data.names if cells else dict.fromkeys([*features, *more]))
     if on_remark is not None:
         _tell_odd(data, detector, unknown, lost_id, on_remark)
 
@@ -178,10 +184,12 @@ def open_source(
             share = now
 
         on_share = note if data.n_rows is None else None
-        for batch in data.batches(wanted, schema=detector.inputs_.schema, may_be_empty=may_be_empty, on_share=on_share):
+        schema = detector.inputs_.schema
+        for both in data.batches(wanted, schema=schema, may_be_empty=may_be_empty, cells=cells, on_share=on_share):
+            batch = both.select(list(range(len(wanted))))
             ids, truth, kinds = (None if name is None else decode_categories(batch[name]) for name in named)
-            cells = batch if with_cells else None
-            yield Block(batch.select(features), ids, truth, batch.num_rows, kinds, cells, share)
+            written = both.select(list(range(len(wanted), both.num_columns))) if cells else None
+            yield Block(batch.select(features), ids, truth, batch.num_rows, kinds, written, share)
 
     return Source(
         read,
@@ -190,7 +198,8 @@ def open_source(
         tuple(unknown),
         lost_id,
         truth_name=truth_name,
-        cell_names=data.names if with_cells else None,
+        cell_names=data.names if cells else None,
+        dialect=data.dialect if cells == "texts" else None,
         files=data.files,
         ids_tell=lambda: id_name is None or _are_distinct(data, id_name),
     )

@@ -22,7 +22,7 @@ from esad.io import checks
 from esad.io.checks import OnProgress, OnRemark, Remark
 from esad.io.dialect import Reading
 from esad.io.notes import Notes, Roles
-from esad.io.scores import ScoreWriter
+from esad.io.scores import ScoreWriter, is_csv
 from esad.labels import counts
 from esad.preprocess.inputs import read_rows
 from esad.score.conformal import Calibration
@@ -307,7 +307,8 @@ def score_file(
         How many of the worst rows to keep.
     with_data : bool
         Write all columns of the table along, the line of each row as a spreadsheet counts it, and for each alarm the
-        columns that add most to its score.
+        columns that add most to its score. Of CSV into CSV cells stay as they are written, and the file has its
+        separator and its decimal mark, in the scores too.
     inputs : sequence of paths
         Files that `out` must not take the place of, beside `data` and a `model` given as a file.
     decimal, date_format, encoding, sheet : str, optional
@@ -349,7 +350,7 @@ def score_file(
         id_column=id_column,
         reading=reading,
         set_aside=True,
-        with_cells=with_data,
+        cells=None if not with_data else "texts" if out is not None and is_csv(out) else "values",
         on_remark=on_remark,
     )
     read = [data, *inputs, *([model] if model is not detector else [])]
@@ -376,7 +377,7 @@ def score_source(
     n_rows = n_flagged = 0
     numbered = (out is not None or top > 0) and source.needs_row_numbers()
     with ExitStack() as opened:
-        writer = None
+        writer, written = None, source.dialect
         if out is not None:
             writer = ScoreWriter(
                 out,
@@ -385,6 +386,8 @@ def score_source(
                 p_values=rule.calibration is not None,
                 row_numbers=numbered,
                 data=source.cell_names,
+                separator="," if written is None else written.delimiter,
+                decimal="." if written is None else written.decimal.value,
             )
             opened.enter_context(writer)
         n_before = None

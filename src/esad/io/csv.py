@@ -15,7 +15,7 @@ import os
 import re
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -29,7 +29,17 @@ from esad.io.dialect import MISSING, Dialect, Notation, not_readable, open_text,
 from esad.table.columns import join_chunks
 from esad.table.parse import DATE_ORDERS, PLAIN, Style, parse_amounts, parse_written_dates, read_numerals
 
-__all__ = ["Held", "batches", "find_date_order", "join_types", "mention_written", "read", "spool", "stored_type"]
+__all__ = [
+    "Cells",
+    "Held",
+    "batches",
+    "find_date_order",
+    "join_types",
+    "mention_written",
+    "read",
+    "spool",
+    "stored_type",
+]
 
 logger = logging.getLogger("esad")
 
@@ -38,6 +48,7 @@ PART_BYTES = 1 << 22  # of text, in a part of a spooled file
 _TRUTHS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 _N_TRIED = 100  # cells that tell whether a column is worth reading as numbers
 
+Cells = Literal["texts", "values"]  # of a file, to be written beside the scores
 Held: TypeAlias = pa.DataType | Style  # what a column holds: a style where numbers are not written plainly
 
 
@@ -85,21 +96,37 @@ def batches(
     names: Sequence[str],
     *,
     kinds: Mapping[str, str],
+    cells: Cells | None = None,
     on_row_share: Callable[[float], None] | None = None,
 ) -> Generator[pa.RecordBatch]:
     """All rows, block by block: columns of the kind "number" as such, so those of the kind "date", the others as text.
 
-    Dates stay text where the dialect has no `date_format`, for `Schema.align` to parse. `on_row_share` is told which
-    share of the file a row takes, by all that were read.
+    Dates stay text where the dialect has no `date_format`, for `Schema.align` to parse. With `cells` all columns come
+    once more, as "texts" that stand in the file, or as "values". `on_row_share` is told which share of the file a row
+    takes, by all that were read.
     """
     n_before = 0
-    for batch in _read_texts(path, dialect, names, on_row_share):
+    for batch in _read_texts(path, dialect, names, on_row_share, missing=MISSING if cells is None else ("",)):
+        texts = batch.columns
+        if cells is not None:
+            texts = [pc.if_else(pc.is_in(column, pa.array(MISSING)), None, column) for column in batch.columns]
         columns = [
             _read_kind(path, dialect, name, column, kinds.get(name), n_before)
-            for name, column in zip(names, batch.columns, strict=True)
+            for name, column in zip(names, texts, strict=True)
         ]
-        yield pa.RecordBatch.from_arrays(columns, names=list(names))
+        if cells == "texts":
+            columns += batch.columns
+        elif cells == "values":
+            written = zip(names, batch.columns, columns, strict=True)
+            columns += [_cell_values(dialect, name, column, typed) for name, column, typed in written]
+        yield pa.RecordBatch.from_arrays(columns, names=[*names] * (1 if cells is None else 2))
         n_before += batch.num_rows
+
+
+def _cell_values(dialect: Dialect, name: str, texts: pa.Array, typed: pa.Array) -> pa.Array:
+    """Cells to write into a sheet: codes as text, cells of a sheet as what they are there, others as they were read."""
+    type_ = pa.string() if name in dialect.codes else (dialect.cell_types or {}).get(name, typed.type)
+    return typed if type_ == typed.type != pa.string() else _turn_texts(texts, type_, dialect)
 
 
 def _read_kind(path: Path, dialect: Dialect, name: str, texts: pa.Array, kind: str | None, n_before: int) -> pa.Array:
@@ -134,7 +161,12 @@ def find_date_order(path: Path, dialect: Dialect) -> Notation | None:
 
 
 def _read_texts(
-    path: Path, dialect: Dialect, names: Sequence[str], on_row_share: Callable[[float], None] | None = None
+    path: Path,
+    dialect: Dialect,
+    names: Sequence[str],
+    on_row_share: Callable[[float], None] | None = None,
+    *,
+    missing: Sequence[str] = MISSING,
 ) -> Generator[pa.RecordBatch]:
     """All rows, block by block, every column as text: null where nothing stands."""
     if not names:
@@ -159,7 +191,7 @@ def _read_texts(
                 convert_options=pa_csv.ConvertOptions(
                     column_types=dict.fromkeys(read_names, pa.string()),
                     include_columns=read_names,
-                    null_values=list(MISSING),
+                    null_values=list(missing),
                     strings_can_be_null=True,
                 ),
             ) as reader,

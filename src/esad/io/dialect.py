@@ -133,6 +133,8 @@ class Dialect:
         Columns of numbers, and whether these are per cent; None where it is not seen, as in a sheet.
     text : pyarrow.Buffer, optional
         Where the text is, if not in the file itself: of a sheet, with tabs.
+    cell_types : dict of str to pyarrow.DataType, optional
+        Of a sheet the columns whose cells are all text, numbers, dates or truth values.
     """
 
     names: tuple[str, ...]
@@ -146,6 +148,7 @@ class Dialect:
     codes: frozenset[str] = frozenset()
     percents: Mapping[str, bool] | None = None
     text: pa.Buffer | None = field(default=None, compare=False, repr=False)
+    cell_types: Mapping[str, pa.DataType] | None = None
 
     @property
     def n_block_bytes(self) -> int:

@@ -4,6 +4,7 @@ openpyxl reads and writes row by row. The text lies in a file that has lost its 
 more of it than is looked at, and goes when nobody reads it, whatever happens.
 """
 
+import collections
 import contextlib
 import csv
 import datetime as dt
@@ -27,13 +28,23 @@ __all__ = ["SUFFIXES", "ExcelSink", "read_sheet", "sheet_names"]
 SUFFIXES = (".xlsx", ".xlsm")
 _MAX_ROWS = 1 << 20  # of a sheet
 _MAX_LETTERS = 32_767  # of a cell
+_TYPES = {
+    frozenset({str}): pa.string(),
+    frozenset({bool}): pa.bool_(),
+    frozenset({int}): pa.int64(),
+    frozenset({float}): pa.float64(),
+    frozenset({int, float}): pa.float64(),
+    frozenset({dt.datetime}): pa.timestamp("us"),
+}
 _NOT_WRITTEN = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")  # characters that a sheet cannot hold
 
 
 def read_sheet(
     path: Path, sheet: str | None = None, *, decimal: str | None = None, max_bytes: int | None = None
-) -> pa.Buffer:
+) -> tuple[pa.Buffer, dict[int, pa.DataType]]:
     """The text of a sheet, as CSV with tabs: dates with the year first, times of day and durations in seconds.
+
+    With it the columns, by their numbers, whose cells are all text, numbers, dates or truth values.
 
     Parameters
     ----------
@@ -51,11 +62,11 @@ def read_sheet(
             raise DataFileError(f"{str(path)!r} has no sheet {sheet!r}.{hint(sheet, known)} It has {list_text(known)}.")
         rows = book[known[0] if sheet is None else sheet].iter_rows(values_only=True)
         with target.open("w", encoding="utf-8", newline="") as text:
-            _write_text(rows, text, decimal or ".")
+            types = _write_text(rows, text, decimal or ".")
         if not target.stat().st_size:
             raise DataFileError(f"Cannot read {str(path)!r}: its sheet is empty. A line of names and rows are needed.")
         with pa.memory_map(str(target)) as mapped:
-            return mapped.read_buffer()
+            return mapped.read_buffer(), types
 
 
 def sheet_names(path: Path) -> list[str]:
@@ -86,21 +97,29 @@ def _open(path: Path, max_bytes: int | None) -> Iterator[Any]:
         ) from error
 
 
-def _write_text(rows: Iterable[tuple[Any, ...]], text: Any, decimal: str) -> None:
-    """Write rows as text; blank ones at the end, and columns without a name and without cells, are left out."""
+def _write_text(rows: Iterable[tuple[Any, ...]], text: Any, decimal: str) -> dict[int, pa.DataType]:
+    """Write rows as text; blank ones at the end, and columns without a name and without cells, are left out.
+
+    Gives the types of columns whose cells below the names are all of one kind.
+    """
+    types: dict[int, set[type]] = collections.defaultdict(set)
     writer = csv.writer(text, delimiter="\t", lineterminator="\n")
     n_blank, width = 0, 0
     for row in rows:
         cells = [_cell_text(cell, decimal) for cell in row]
         while cells and not cells[-1] and len(cells) > width:
             cells.pop()
-        width = width or len(cells)
         if not any(cells):
             n_blank += bool(width)  # rows before the names are no rows
             continue
+        for place, cell in enumerate(row if width else ()):
+            types[place].add(type(cell))
+        width = width or len(cells)
         writer.writerows([[""] * width] * n_blank)
         n_blank = 0
         writer.writerow(cells + [""] * (width - len(cells)))
+    kinds = {place: frozenset(found - {type(None)}) for place, found in types.items()}
+    return {place: _TYPES[kind] for place, kind in kinds.items() if kind in _TYPES}
 
 
 def _cell_text(cell: Any, decimal: str) -> str:
@@ -149,6 +168,7 @@ class ExcelSink:
         if isinstance(value, float) and not math.isfinite(value):
             return None if math.isnan(value) else str(value)
         is_moment = isinstance(value, dt.datetime) and value.tzinfo is None
+        value = value.date() if is_moment and value.time() == dt.time() else value
         if value is None or is_moment or isinstance(value, bool | int | float) or type(value) in (dt.date, dt.time):
             return value
         cell = self._cell(self._sheet, _NOT_WRITTEN.sub("", str(value))[:_MAX_LETTERS])

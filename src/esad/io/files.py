@@ -163,6 +163,11 @@ class TableFiles:
         return next(iter(self.dialects.values()), None)
 
     @property
+    def is_csv(self) -> bool:
+        """Whether all files are CSV, and none is a sheet."""
+        return all(file in self.dialects and self.dialects[file].text is None for file in self.files)
+
+    @property
     def written(self) -> Reading:
         """How the files are written, by what is said and what they show; for a model to keep."""
         return self.reading.with_shown(self.dialects.values())
@@ -223,6 +228,7 @@ class TableFiles:
         schema: Schema | None = None,
         batch_rows: int = 65_536,
         may_be_empty: bool = False,
+        cells: csv.Cells | None = None,
         on_share: Callable[[float], None] | None = None,
     ) -> Iterator[pa.Table]:
         """All rows in batches, so that memory does not grow with the files; can be called again.
@@ -239,6 +245,9 @@ class TableFiles:
             Rows of a batch, fewer in the last one of a file and in tables of more than 64 columns.
         may_be_empty : bool
             Whether a file with columns but no rows gives no batch. By default it is an error.
+        cells : {"texts", "values"}, optional
+            Give all columns once more, after these and under the same names: as they are written in the file, or as
+            values for a sheet, where codes and cells of text stay text.
         on_share : callable, optional
             Told which share of the bytes the rows given so far take, about.
 
@@ -250,7 +259,7 @@ class TableFiles:
         names, _ = self._check_wanted(columns, None)
         n_rows = max(1, min(batch_rows, _MAX_CELLS // max(1, len(names))))
         kinds = {} if schema is None else dict(zip(schema.names if schema.named else names, schema.kinds, strict=False))
-        return self._batches(names, kinds, n_rows, may_be_empty, on_share)
+        return self._batches(names, kinds, n_rows, may_be_empty, cells, on_share)
 
     def _batches(
         self,
@@ -258,6 +267,7 @@ class TableFiles:
         kinds: Mapping[str, str],
         n_rows: int,
         may_be_empty: bool,
+        cells: csv.Cells | None,
         on_share: Callable[[float], None] | None,
     ) -> Iterator[pa.Table]:
         sizes = {file: file.stat().st_size for file in self.files}
@@ -270,11 +280,13 @@ class TableFiles:
 
         for file, n_own in sizes.items():
             if file in self.dialects:
-                rows = csv.batches(file, self.dialects[file], names, kinds=kinds, on_row_share=note)
+                rows = csv.batches(file, self.dialects[file], names, kinds=kinds, cells=cells, on_row_share=note)
             else:
                 rows, row_share = parquet.batches(file, names, n_rows), 1 / max(1, self._layouts[file].n_rows)
             n_given = 0
             for table in _rebatch(rows, n_rows):
+                if cells is not None and table.num_columns == len(names):
+                    table = pa.Table.from_arrays([*table.columns] * 2, names=[*names] * 2)
                 n_given += table.num_rows
                 if on_share is not None:
                     on_share((n_before + n_own * n_given * row_share) / n_bytes)
@@ -427,10 +439,11 @@ def _sniff(file: Path, reading: Reading) -> Dialect:
     """How a file is written; where its first lines leave the order of dates open and nobody says it, by all lines."""
     if file.name.lower().endswith(excel.SUFFIXES):
         sheet = None if "sheet" in reading.noted and reading.sheet not in excel.sheet_names(file) else reading.sheet
-        text = excel.read_sheet(file, sheet, decimal=reading.decimal, max_bytes=reading.max_unpacked)
+        text, found = excel.read_sheet(file, sheet, decimal=reading.decimal, max_bytes=reading.max_unpacked)
         dialect = sniff(file, text=text)
+        types = {dialect.names[place]: type_ for place, type_ in found.items() if place < len(dialect.names)}
         numbers, letters = (replace(own, example="") for own in (dialect.decimal, dialect.encoding))  # our own writing
-        dialect = replace(dialect, decimal=numbers, encoding=letters, percents=None)
+        dialect = replace(dialect, decimal=numbers, encoding=letters, percents=None, cell_types=types)
     else:
         dialect = sniff(file, encoding=reading.encoding, is_sure="encoding" not in reading.noted)
     if not dialect.date_columns or reading.date_format is not None:

@@ -21,9 +21,10 @@ from esad.errors import InputError, OutputError
 from esad.io.excel import ExcelSink
 from esad.table.columns import as_texts, decode_categories, is_text_type
 
-__all__ = ["ScoreWriter", "write_arrow"]
+__all__ = ["ScoreWriter", "is_csv", "write_arrow"]
 
-_SUFFIXES = (".csv", ".csv.gz", ".parquet", ".pq", ".xlsx")
+_CSV = (".csv", ".csv.gz")
+_SUFFIXES = (*_CSV, ".parquet", ".pq", ".xlsx")
 
 
 class ScoreWriter:
@@ -44,6 +45,8 @@ class ScoreWriter:
     data : sequence of str, optional
         Columns of the scored file that go along, before the score; the ids are among them, and `line` says where the
         row stands in a spreadsheet, the header being line 1.
+    separator, decimal : str
+        Of CSV: what stands between cells, and before the decimals of scores.
 
     Raises
     ------
@@ -72,6 +75,8 @@ class ScoreWriter:
         p_values: bool = False,
         row_numbers: bool = False,
         data: Sequence[str] | None = None,
+        separator: str = ",",
+        decimal: str = ".",
     ) -> None:
         self.path = path
         self.id_name = id_name
@@ -79,6 +84,8 @@ class ScoreWriter:
         self.p_values = p_values
         self.row_numbers = row_numbers and id_name not in (None, "row") and data is None
         self.data = data
+        self.separator = separator
+        self.decimal = decimal
         self._n_rows = 0
 
     @property
@@ -101,7 +108,7 @@ class ScoreWriter:
             )
         first = next(iter(own))
         self._columns = {first: own.pop(first), **dict.fromkeys(self.data or (), pa.string()), **own}
-        self._context = _open_sink(self.path, self._columns)
+        self._context = _open_sink(self.path, self._columns, self.separator, self.decimal)
         self._sink = self._context.__enter__()
         return self
 
@@ -174,28 +181,33 @@ class ScoreWriter:
 class _CsvSink:
     """Rows as CSV text, quoted only where it is needed."""
 
-    def __init__(self, file: Any, columns: dict[str, pa.DataType]) -> None:
-        self._file = file
+    def __init__(self, file: Any, columns: dict[str, pa.DataType], separator: str, decimal: str) -> None:
+        self._file, self._separator, self._decimal = file, separator, decimal
         header = io.StringIO()
-        csv.writer(header, lineterminator="\n").writerow(columns)
+        csv.writer(header, delimiter=separator, lineterminator="\n").writerow(columns)
         file.write(header.getvalue().encode())
 
     def write(self, rows: pa.Table) -> None:
-        rows = pa.table({name: _write_plainly(rows[name]) for name in rows.column_names})
+        rows = pa.table({name: _write_plainly(rows[name], self._decimal) for name in rows.column_names})
         texts = [column for column in rows.columns if is_text_type(column.type)]
-        plain = not any(pc.any(pc.match_substring_regex(column, '[,"\r\n]')).as_py() for column in texts)
+        plain = not any(
+            pc.any(pc.match_substring_regex(column, f'[{self._separator}"\r\n]')).as_py() for column in texts
+        )
         quoting = "none" if plain else "needed"
-        pa_csv.write_csv(rows, self._file, pa_csv.WriteOptions(include_header=False, quoting_style=quoting))
+        options = pa_csv.WriteOptions(include_header=False, quoting_style=quoting, delimiter=self._separator)
+        pa_csv.write_csv(rows, self._file, options)
 
     def close(self) -> None:
         pass
 
 
-def _write_plainly(cells: pa.ChunkedArray) -> pa.ChunkedArray:
+def _write_plainly(cells: pa.ChunkedArray, decimal: str) -> pa.ChunkedArray:
     """Cells as people write them: bytes as text, moments without a fraction of a second, or as days, where none has."""
     cells = decode_categories(cells)
     if pa.types.is_binary(cells.type) or pa.types.is_large_binary(cells.type):
         return as_texts(cells.to_pylist())
+    if decimal != "." and pa.types.is_floating(cells.type):
+        return pc.replace_substring(cells.cast(pa.string()), ".", decimal)
     if not pa.types.is_timestamp(cells.type) or cells.type.tz is not None:
         return cells
     for unit, type_ in (("day", pa.date32()), ("second", pa.timestamp("s"))):
@@ -228,7 +240,7 @@ class _ParquetSink:
 
 @contextlib.contextmanager
 def _open_sink(
-    path: str | os.PathLike[str], columns: dict[str, pa.DataType]
+    path: str | os.PathLike[str], columns: dict[str, pa.DataType], separator: str, decimal: str
 ) -> Iterator[_CsvSink | _ParquetSink | ExcelSink]:
     """Open a temporary file that is closed, then renamed to `path`, or removed."""
     name = _lower_name(path)
@@ -240,8 +252,13 @@ def _open_sink(
         file: Any = opened.enter_context(pa.OSFile(str(temporary), "wb"))
         if name.endswith(".gz"):
             file = opened.enter_context(pa.CompressedOutputStream(file, "gzip"))
-        sink = (_CsvSink if ".csv" in name else _ParquetSink)(file, columns)
+        sink = _CsvSink(file, columns, separator, decimal) if is_csv(path) else _ParquetSink(file, columns)
         yield opened.enter_context(contextlib.closing(sink))
+
+
+def is_csv(path: str | os.PathLike[str]) -> bool:
+    """Whether scores go to CSV, by the name of their file."""
+    return _lower_name(path).endswith(_CSV)
 
 
 def _lower_name(path: str | os.PathLike[str]) -> str:
