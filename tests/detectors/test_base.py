@@ -447,3 +447,17 @@ def test_any_sequence_that_is_taken_can_be_saved(rows, tmp_path):
     detector = tiny("esad", n_members=3, bins=range(3)).fit(*rows)
     detector.save(tmp_path / "m.esad")
     assert tuple(esad.load(tmp_path / "m.esad").bins) == (0, 1, 2)
+
+
+def test_a_single_member_puts_the_threshold_into_the_gap_below_labelled_anomalies_and_unlabelled_ones_like_them():
+    rng = np.random.default_rng(0)
+    X = np.concatenate([rng.uniform(-1, 1, size=(300, 6)), rng.uniform(19, 21, size=(28, 6))])
+    y = np.zeros(len(X), dtype=np.int8)
+    y[-8:] = -1
+    kept = np.r_[:303, 320:328]
+    detector = ESAD(n_members=1, random_state=0).fit(X[kept], y[kept])
+    assert detector.applied_.chosen_by == "seen anomalies"
+    flagged = (
+        detector.anomaly_score(np.concatenate([rng.uniform(-1, 1, size=(1000, 6)), X[303:320]])) > detector.threshold_
+    )
+    assert flagged[1000:].all() and flagged[:1000].mean() < 0.01

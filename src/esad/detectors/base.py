@@ -38,7 +38,7 @@ from esad.io.stream import Stream
 from esad.preprocess.inputs import Inputs, Rows, read_rows, reference_rows
 from esad.score.conformal import Calibration
 from esad.score.splits import draw_calibration
-from esad.score.threshold import Threshold, keep_among_scores
+from esad.score.threshold import Threshold, cut_in_gap, keep_among_scores
 from esad.table.profile import MAX_ROWS, Profile, draw_profiled_rows
 from esad.table.table import Schema, Table, take_rows
 from esad.train.callbacks import Callback
@@ -229,6 +229,8 @@ class Detector(Decider, OutlierMixin, BaseEstimator):  # type: ignore[misc]  # s
         if threshold.rule == "auto":  # a rule under which nothing known is an alarm, or most of it, says nothing
             left_out = scores.held_out[scores.is_unseen() & (checked == labels.UNLABELLED)]
             applied = replace(applied, value=keep_among_scores(applied.value, scores.total, checked, left_out))
+            gap = cut_in_gap(scores.total, checked, len(left_out)) if applied.chosen_by == "unlabelled" else None
+            applied = applied if gap is None else replace(applied, value=gap, chosen_by="seen anomalies")
         self._set_threshold(replace(applied, forecast=self._forecast(applied.value)))
         if held_out is not None:
             held_out_scores = self.score_rows(self.inputs_.rows_of(held_out))

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from esad import labels
+from esad.core.text import count_text
 from esad.errors import InputError, LabelError
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "Forecast",
     "Threshold",
     "ThresholdRule",
+    "cut_in_gap",
     "keep_among_scores",
     "n_rows_needed",
 ]
@@ -47,6 +49,7 @@ _PLACE_IN_GAP: Final = {"unseen anomalies": 0.5, "seen anomalies": 0.25}  # thos
 _MAX_USUAL: Final = 0.1  # share of the rows that is flagged without labels that speak for more
 _MAX_FALSE: Final = 0.1  # share of the rows that may be false alarms for all we know, when labels speak
 _MAX_ANOMALIES: Final = 0.2  # share of the rows that are believed to be anomalies; and flagged, when labels are missed
+_FEW_ROWS: Final = 6  # of those that a forecast counts alarms among: with fewer half of all rows may be alarms
 _FEW_LABELS: Final = 10  # labelled anomalies from which on a share of them says something
 ONE_SIGMA_BELOW: Final = 0.15865525393145707  # share of a Gaussian more than one standard deviation under its median
 _SIGMA_PER_MEAN_DEVIATION: Final = math.sqrt(math.pi / 2.0)  # of a Gaussian
@@ -176,6 +179,8 @@ class Forecast:
     >>> print(Forecast(n_rows=1000, n_alarms=30, n_anomalies=20, n_found=16))
     at most 3 % of normal rows are false alarms (95 %: up to 4.3 %); 80 % of anomalies like the known ones are found \
 (95 %: 56 % to 94 %)
+    >>> print(Forecast(n_rows=2, n_alarms=0))
+    2 rows not trained on: too few to say how many false alarms there will be; how many anomalies are found is not known
     >>> print(Forecast(n_rows=50, n_alarms=5))
     at most 10 % of normal rows are false alarms (95 %: up to 22 %); how many anomalies are found is not known
     """
@@ -231,6 +236,10 @@ class Forecast:
         told = f"at most {share} of normal rows are false alarms (95 %: up to {most})"
         if self.is_hopeful:
             told = f"{share} of the unlabelled training rows are alarms, and more of new ones may be"
+        elif self.n_rows < _FEW_ROWS:
+            told = (
+                f"{count_text(self.n_rows, 'row')} not trained on: too few to say how many false alarms there will be"
+            )
         if self.recall_interval is None:
             return f"{told}; how many anomalies are found is not known"
         low, high = (_percent(limit) for limit in self.recall_interval)
@@ -472,6 +481,34 @@ def keep_among_scores(value: float, scores: Scores, y: NDArray[np.int8], unseen:
         return value
     higher = scores[scores > usual]
     return _between(usual, float(higher.min()), 0.5) if higher.size else usual
+
+
+def cut_in_gap(scores: Scores, y: NDArray[np.int8], n_unseen: int) -> float | None:
+    """A quarter of the way up a gap that parts labelled anomalies, and unlabelled rows with them, from all others.
+
+    The gap is wider than the range of all others. Labels that were learned by heart would be above it alone. None
+    without such a gap, where no unlabelled row was left out of a training, and where a quarter of them was: these set
+    the threshold well enough.
+
+    Examples
+    --------
+    >>> scores, y = np.append(np.arange(60.0), [900, 910, 920, 930]), np.array([0] * 61 + [-1] * 3)
+    >>> cut_in_gap(scores, y, n_unseen=6), cut_in_gap(scores, y, n_unseen=30), cut_in_gap(scores[1:60], y[1:60], 6)
+    (269.25, None, None)
+    """
+    is_anomaly = y == labels.ANOMALY
+    n_unlabelled = np.count_nonzero(y == labels.UNLABELLED)
+    if np.count_nonzero(is_anomaly) < _MIN_ANOMALIES or not 0 < 4 * n_unseen < n_unlabelled:
+        return None
+    others, least = np.sort(scores[~is_anomaly]), float(scores[is_anomaly].min())
+    n_above = np.arange(len(others) - 1, 0, -1)  # of the others, for a cut above each of them but the last
+    half_gaps = np.minimum(others[1:], least) / 2.0 - others[:-1] / 2.0
+    half_ranges = others[:-1] / 2.0 - others[0] / 2.0
+    found = np.flatnonzero((half_gaps > half_ranges) & (n_above <= _MAX_ANOMALIES * len(others)))
+    if not found.size:
+        return None
+    place = found[np.argmax(half_gaps[found])]
+    return _between(float(others[place]), min(float(others[place + 1]), least), _PLACE_IN_GAP["seen anomalies"])
 
 
 def _below_highest(scores: Scores) -> float:
