@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from esad import IsolationForest, TrainingData, score_file
+from esad import Autoencoder, IsolationForest, TrainingData, score_file
 from esad.advice.labels import advise_on_labels
 from esad.detectors.model_file import load
 from esad.detectors.opening import Block, Source
@@ -206,3 +206,22 @@ def test_cells_go_along_as_they_are_written_with_the_separator_and_decimal_mark_
     assert written["score"].tolist() == plain["score"].tolist()
     as_sheet = read_table(score_file(detector, tmp_path / "t.csv", tmp_path / "s.parquet", with_data=True).out)
     assert as_sheet.slice(40).select(["zip", "sum"]).to_pylist() == [{"zip": "08776", "sum": 457.48}]
+
+
+def test_reasons_are_worth_a_tenth_of_the_largest_and_expect_a_text_that_most_rows_like_it_have(tmp_path):
+    rng = np.random.default_rng(0)
+    shop = [f"shop{row % 40}" if row < 1200 else f"new{row}" for row in range(1260)]
+    client = [None if row % 8 == 0 else f"K{row % 20}" for row in range(1260)]
+    frame = pd.DataFrame({"size": rng.normal(size=1260), "load": rng.normal(size=1260), "shop": shop, "client": client})
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    detector = TrainingData.from_file(tmp_path / "t.csv").fit(Autoencoder(n_epochs=3, random_state=0))
+    odd = pd.DataFrame({"size": [90.0, 0.1], "load": 0.0, "shop": ["shop3", "new1204"], "client": ["K5", "K25"]})
+    reasons = detector.explain(odd)
+    column = {name: index for index, name in enumerate(reasons.columns)}
+    assert reasons.expected[:, column["shop"]].tolist() == ["shop3", "(a usual one)"]
+    assert not any(cell is None or "(" in cell for cell in reasons.expected[:, column["client"]])
+    odd.to_csv(tmp_path / "odd.csv", index=False)
+    score_file(detector, tmp_path / "odd.csv", tmp_path / "s.csv", with_data=True, on_remark=lambda remark: None)
+    told = pd.read_csv(tmp_path / "s.csv")["reasons"].str.count(";") + 1
+    n_worth_it = (reasons.total > 0.1 * reasons.total.max(axis=1, keepdims=True)).sum(axis=1)
+    assert told.tolist() == np.minimum(n_worth_it, 3).tolist() and n_worth_it.min() < 3

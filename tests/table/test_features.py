@@ -49,7 +49,14 @@ def test_of_very_many_categories_a_rarer_one_has_a_rarer_mark():
     distances = np.square(rows).sum(axis=1)
     assert (np.diff(distances[1:5]) >= 0).all()
     assert distances[3] > 10 * distances[1]
-    assert preprocessor.cells(rows)[0].tolist() == ["(usual)", "(usual)", "(seldom)", "(rare)", "(other)", "(other)"]
+    assert preprocessor.cells(rows)[0].tolist() == [
+        "(a usual one)",
+        "(a usual one)",
+        "(one seldom seen)",
+        "(a rare one)",
+        "(other)",
+        "(other)",
+    ]
 
 
 def test_texts_that_nearly_all_differ_say_nothing():

@@ -345,7 +345,9 @@ class Detector(Decider, OutlierMixin, BaseEstimator):  # type: ignore[misc]  # s
             return HeatMaps(shares=maps, pictures=rows, expected=shown, is_rebuilt=is_rebuilt, **answers)
         observed = np.stack(self.inputs_.observed(X), axis=1)
         is_gap = np.array([[cell is None for cell in row] for row in observed])  # a value is expected there, no gap
-        cells = np.stack(self.inputs_.cells(expected, is_gap), axis=1)
+        given, cells = (np.stack(self.inputs_.cells(each, is_gap), axis=1) for each in (rows, expected))
+        is_same = (given == cells) & ~is_gap  # also a rare text where any rare one is expected
+        cells = np.where(is_same.astype(bool), observed, cells)
         return Reasons(
             shares=found.shares, columns=self.inputs_.schema.names, observed=observed, expected=cells, **answers
         )

@@ -44,6 +44,7 @@ __all__ = [
 _Path = str | os.PathLike[str]
 Scores = NDArray[np.float64]
 _N_REASONS = 3  # columns named for an alarm
+_LEAST_SHARE = 0.1  # of the largest share: less is no reason
 
 
 @dataclass(frozen=True)
@@ -431,10 +432,11 @@ def _main_reasons(detector: Detector, X: Any, flagged: NDArray[np.bool_]) -> lis
     found = detector.explain(X.take(alarms))
     assert isinstance(found, Reasons)  # of a table
     for number, row in enumerate(alarms.tolist()):
+        least = _LEAST_SHARE * found.total[number].max()
         told[row] = "; ".join(
             _describe_reason(found.columns[index], found.observed[number, index], found.expected[number, index])
             for index in found.order(number)[:_N_REASONS]
-            if found.total[number, index] > 0
+            if found.total[number, index] > max(least, 0)
         )
     return told
 
@@ -442,7 +444,8 @@ def _main_reasons(detector: Detector, X: Any, flagged: NDArray[np.bool_]) -> lis
 def _describe_reason(column: str, observed: Any, expected: Any) -> str:
     """A column with its value, and what was expected where that is another."""
     value, other = (cell_text(cell, max_length=MAX_TEXT) for cell in (observed, expected))
-    return f"{column} {value}" + (f" (expected {other})" if other != value else "")
+    told = other[1:-1] if other.startswith("(") and other.endswith(")") else other  # missing, a usual one
+    return f"{column} {value}" + (f" (expected {told})" if other != value else "")
 
 
 def score_blocks(

@@ -33,6 +33,7 @@ CLIP = 10.0  # standard deviations; farther out counts as this
 _SAMPLE_ROWS = 4096  # to look for extreme values
 _MARK_STD_FLOOR = 0.1  # a mark seen in fewer than 1 % of the rows weighs at most 10
 _BLOCK_BYTES = 1 << 20  # working memory of one block of rows, so that it stays in cache
+_BAND_CELLS = ("(a usual one)", "(one seldom seen)", "(a rare one)", "(a very rare one)")  # what `BANDS` are called
 _FORMAT = 1
 _WHOLE = re.compile(r"-?(?:0|[1-9]\d*)")
 _YEARS = tuple(np.array(["0001-01-01", "9999-12-31"], dtype="M8[s]").astype(float))  # that a date can be shown of
@@ -130,7 +131,8 @@ class ColumnFeatures:
         Parameters
         ----------
         raw : ndarray of shape (n, n_features), or (n, 1 + n_features) with the plain value first where there is one
-            Any numbers, such as a network's guess: the category with the largest mark counts.
+            Any numbers, such as a network's guess: the category with the largest mark counts; the mark of missing
+            ones from a half on.
         has_value : ndarray of bool, (n,), optional
             Cells that are not to be missing, whatever their mark says.
 
@@ -150,7 +152,9 @@ class ColumnFeatures:
             raw = raw.copy()
             raw[has_value, -1] = -np.inf
         if self.kind == "category":
-            bands = [f"({band})" for band, _ in zip(BANDS, self.bands, strict=False)]
+            if self.marks_missing:  # where most are there, one of them is more telling than none
+                raw = np.where((np.arange(raw.shape[1]) == raw.shape[1] - 1) & (raw < 0.5), -np.inf, raw)
+            bands = _BAND_CELLS[: len(self.bands)]
             words = np.array([*self.categories, *bands, "(other)", *[None] * self.marks_missing], dtype=object)
             cells[:] = words[raw.argmax(axis=1)]
             return cells
