@@ -2,12 +2,13 @@
 
 import math
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from esad.table.parse import read_numerals
+from esad.table.parse import parse_dates, read_numerals
 
 GROUPS = {".": [",", " ", "'", "\N{RIGHT SINGLE QUOTATION MARK}", "\N{NO-BREAK SPACE}", "\N{NARROW NO-BREAK SPACE}"]}
 GROUPS[","] = [".", *GROUPS["."][1:]]
@@ -143,3 +144,20 @@ def test_the_style_of_two_parts_is_that_of_the_whole(texts, cut):
     assert first is not None
     assert second is not None
     assert first | second == style_of(texts)
+
+
+@pytest.mark.parametrize(
+    ("text", "date_format", "wanted"),
+    [
+        ("Sat, 10 Feb 2024 13:55:00 GMT", "", "2024-02-10T13:55"),
+        ("Sat, 10 Feb 2024 13:55:00 +0000", "", "2024-02-10T13:55"),
+        ("Thu Feb  1 13:55:00 2024", "", "2024-02-01T13:55"),
+        ("Saturday, 10 February 2024", "", "2024-02-10"),
+        ("10.02.24", "day-first", "2024-02-10"),
+        ("Sat 10.02.24", "%a %d.%m.%y", "2024-02-10"),
+        ("Sat, 31 Feb 2024", "", "NaT"),
+    ],
+)
+def test_dates_of_mails_and_logs_and_with_two_digits_of_the_year_are_read(text, date_format, wanted):
+    assert parse_dates(pa.array([text]), date_format)[0][0] == np.datetime64(wanted) or wanted == "NaT"
+    assert (parse_dates(pa.array([text]), date_format)[1] == 0) == (wanted == "NaT")

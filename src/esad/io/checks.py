@@ -190,11 +190,13 @@ def check_texts(features: pa.Table, schema: Schema) -> Iterator[Remark]:
             continue
         odd_dates = _odd_ones(texts, _LIKE_A_DATE)
         if all(_LIKE_A_DATE.fullmatch(text) for text in texts):
+            orders = [order for order in DATE_ORDERS if parse_dates(pa.array(texts), order)[1] is None]
+            option = f"`date_format={orders[0]!r}`" if orders else "`date_format`"
             yield Remark(
                 "warning",
                 f"column {column.name!r} looks like dates or times but is read as text, because of cells such as "
                 f"{(_no_date(texts) or texts[0])[:40]!r}. Write dates like 2024-02-29 18:30, or say how they are "
-                "written with `date_format`; times and durations as numbers.",
+                f"written with {option}; times and durations as numbers.",
             )
         elif (odd := _text_among_numbers(texts)) and _PLAIN.fullmatch(odd):
             yield Remark(

@@ -131,15 +131,27 @@ DATE_ORDERS = ("day-first", "month-first")
 _DIRECTIVES = {
     **dict.fromkeys(("%d", "%m", "%H", "%I"), r"\d{1,2}"),
     **{"%Y": r"\d{4}", "%y": r"\d{2}", "%M": r"\d{2}", "%S": r"\d{2}", "%p": "(?i:[ap]m)"},
+    "%a": "(?i:(?:mon|tue|wed|thu|fri|sat|sun)[a-z]*)",
     **dict.fromkeys(("%b", "%B"), "(?i:(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*)"),
 }
-_DAYS = ("%Y-%m-%d", "%Y/%m/%d", "%Y.%m.%d", "%d.%m.%Y", "%d-%b-%Y", "%d-%b-%y", "%d %b %Y", "%b %d, %Y")
+_DAYS = (
+    "%Y-%m-%d",
+    "%Y/%m/%d",
+    "%Y.%m.%d",
+    "%d.%m.%Y",
+    "%d-%b-%Y",
+    "%d-%b-%y",
+    "%d %b %Y",
+    "%b %d, %Y",
+    "%a, %d %b %Y",
+)
 _DAYS_IN_ORDER = {
     "": (),
-    "day-first": ("%d/%m/%Y", "%d-%m-%Y", "%d/%m/%y"),
+    "day-first": ("%d/%m/%Y", "%d-%m-%Y", "%d/%m/%y", "%d.%m.%y"),
     "month-first": ("%m/%d/%Y", "%m-%d-%Y", "%m/%d/%y"),
 }
 _TIMES = ("", *(f"{mark}{time}" for mark in "T " for time in ("%H:%M", "%H:%M:%S", "%I:%M %p", "%I:%M:%S %p")))
+_MOMENTS = ("%a, %d %b %Y %H:%M:%S GMT", "%a, %d %b %Y %H:%M:%S +0000", "%a %b %d %H:%M:%S %Y")  # of mails, of C
 _YEAR_LAST = {
     "": r"(?P<day_>\d{1,2})\.(?P<month_>\d{1,2})\.(?P<year_>\d{4})",
     "day-first": r"(?P<day_>\d{1,2})[-/.](?P<month_>\d{1,2})[-/.](?P<year_>\d{4})",
@@ -206,7 +218,7 @@ def check_date_format(date_format: str) -> str:
     Examples
     --------
     >>> check_date_format("%d/%m/%Y"), check_date_format("%d/%Q")
-    ('', "'%Q' is none of %d, %m, %H, %I, %Y, %y, %M, %S, %p, %b, %B")
+    ('', "'%Q' is none of %d, %m, %H, %I, %Y, %y, %M, %S, %p, %a, %b, %B")
     """
     if date_format in DATE_ORDERS:
         return ""
@@ -233,6 +245,7 @@ def _read_spelled_dates(texts: Texts, order: str) -> NDArray[Any]:
     rest, trimmed = np.arange(len(texts)), trim(texts)
     dates = np.full(len(texts), "NaT", dtype="M8[us]")
     forms = [day + time for day in (*_DAYS, *_DAYS_IN_ORDER[order]) for time in _TIMES]
+    forms += _MOMENTS
     for _ in range(_MAX_FORMS):
         first = trimmed[0].as_py() if len(trimmed) else ""
         form = next((form for form in forms if re.search(_pattern(form), first, re.ASCII)), None)
@@ -250,7 +263,11 @@ def _read_spelled_dates(texts: Texts, order: str) -> NDArray[Any]:
 def _pattern(form: str, day: str = _DIRECTIVES["%d"]) -> str:
     """What texts of a form look like; `day` is what stands for the day."""
     known = _DIRECTIVES | {"%d": day, " %p": f" ?{_DIRECTIVES['%p']}"}
-    return "^" + "".join(known.get(part, re.escape(part)) for part in re.split("( ?%p|%.)", form)) + "$"
+    return (
+        "^"
+        + "".join(known.get(part, re.escape(part).replace(r"\ ", " +")) for part in re.split("( ?%p|%.)", form))
+        + "$"
+    )
 
 
 def _read_form(texts: Texts, form: str) -> tuple[NDArray[Any], pa.Array]:
