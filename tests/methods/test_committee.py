@@ -95,6 +95,13 @@ def test_too_few_unseen_anomalies_leave_the_weights_as_they_are_by_default():
     assert wide["esad"] > 0.8  # among many columns one tells four anomalies apart by chance
 
 
+def test_a_lead_of_esad_beside_more_weight_of_trees_is_explained():
+    found = Committee()
+    unseen = {"bagged_trees": np.tile([0.0, 1.0], 10), "esad": np.tile([0.4, 0.8], 10)}
+    weights = found._weigh(unseen, n_anomalies=20, n_columns=10)
+    assert weights["esad"] < 0.5 and "trees lead unless ESAD is clearly ahead; here it is ahead by" in found.why_
+
+
 def test_it_says_who_judges_and_why(fitted, tmp_path):
     detector, _, _ = fitted
     assert "standard errors on 20 known anomalies that neither had seen" in detector.why_

@@ -190,7 +190,7 @@ class Committee(Detector):
             z = float(ahead.mean() / max(ahead.std(ddof=1) / n**0.5, 1e-9))
         prior = PRIOR - np.log(max(1.0, n_columns / (MAX_COLUMNS * n_anomalies)))
         share = float(1.0 / (1.0 + np.exp(np.clip(prior + TRUST * z, -20.0, 20.0))))
-        leader = "trees" if z > 0 else "ESAD"
+        leader = "trees are" if z > 0 else "trees lead unless ESAD is clearly ahead; here it is"
         evidence = f"{leader} ahead by {abs(z):.1f} standard errors on {n}" if n >= MIN_EVIDENCE else "too few"
         self._say(f"ESAD {share:.0%}, trees {1 - share:.0%}: {evidence} known anomalies that neither had seen")
         return {TREES: 1.0 - share, NETWORKS: share}
