@@ -46,6 +46,8 @@ SIZES = [f"{1 + row % 13 / 8}" for row in range(60)]
         ([f"{row % 12 + 1}/{row % 28 + 1}/2024" for row in range(60)], None),
         ([f"{row % 28 + 1} Jan 2024" for row in range(60)], None),
         ([f"{row % 24}:{row:02d}" for row in range(60)], "looks like dates or times"),
+        ([f"{row % 12 + 10}.02.24" for row in range(60)], "how they are written with --date-format day-first"),
+        ([f"{'$€'[row % 2]}{row}.50" for row in range(60)], "holds amounts in '$', '€', and is read as text"),
         ([f"{row % 31 + 1}.02.2024" for row in range(60)], "because of cells such as '30.02.2024'"),
         (["13/13/2024" if row == 9 else f"1/{row % 28 + 1}/2024" for row in range(60)], "such as '13/13/2024'"),
         (
@@ -149,3 +151,14 @@ def test_the_cell_that_is_named_is_the_one_that_is_no_number(told):
     prices = ["$1,200.50" if row % 2 else "n.k." if row == 40 else f"{row}" for row in range(60)]
     err, _ = told({"size": SIZES, "price": prices})
     assert "because of cells such as 'n.k.'" in err
+
+
+def test_more_anomalies_than_all_other_rows_are_doubted(told):
+    said, _ = told(
+        {"size": SIZES, "state": ["bad" if row < 50 else "" for row in range(60)]},
+        "-l",
+        "state",
+        "--anomaly-value",
+        "bad",
+    )
+    assert "50 of 60 rows are labelled anomalies, more than all others. Are the labels the other way round?" in said

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from esad.core.text import count_text, list_text
-from esad.io.dialect import Dialect, Reading, looks_like_a_row
+from esad.io.dialect import Dialect, Reading, encoding_name, looks_like_a_row
 from esad.io.notes import Roles
 from esad.labels import LabelCounts
 from esad.table.parse import DATE_ORDERS, NOTHING, parse_dates, read_numerals
@@ -158,7 +158,11 @@ def check_notation(dialect: Dialect, reading: Reading) -> Iterator[Remark]:
             "The model keeps it.",
         )
     if dialect.encoding.shown == "cp1252" and reading.encoding != "cp1252":
-        noted = f", as those of the training were ({reading.encoding})" if "encoding" in reading.noted else ""
+        noted = (
+            f", as those of the training were ({encoding_name(reading.encoding or '')})"
+            if "encoding" in reading.noted
+            else ""
+        )
         yield Remark(
             "warning" if noted else "note",
             f"the letters are not UTF-8{noted}, and read as cp1252: {dialect.encoding.example!r}. If that is wrong, "
@@ -198,6 +202,12 @@ def check_texts(features: pa.Table, schema: Schema) -> Iterator[Remark]:
                 f"{(_no_date(texts) or texts[0])[:40]!r}. Write dates like 2024-02-29 18:30, or say how they are "
                 f"written with {option}; times and durations as numbers.",
             )
+        elif currencies := _mixed_currencies(texts):
+            yield Remark(
+                "warning",
+                f"column {column.name!r} holds amounts in {list_text(currencies)}, and is read as text. Convert them "
+                "to one currency, and keep the currency in a column of its own if it matters.",
+            )
         elif (odd := _text_among_numbers(texts)) and _PLAIN.fullmatch(odd):
             yield Remark(
                 "warning",
@@ -229,6 +239,13 @@ def _is_nearly_unique(column: Column, n_rows: int) -> bool:
     """Whether nine texts in ten differ; where all do, the column is proposed as an id instead."""
     n_present = n_rows - column.n_missing
     return not column.proposes_id and n_present >= _MIN_COUNTED_ROWS and (column.n_distinct or 0) >= 0.9 * n_present
+
+
+def _mixed_currencies(texts: Sequence[str]) -> list[str]:
+    """The currencies of a column of amounts in several; else none."""
+    styles = [read_numerals(pa.array(texts), decimal_point=mark)[1] for mark in (".", ",")]
+    units = next((style.units - {"", "%"} for style in styles if style is not None), frozenset())
+    return sorted(units) if len(units) > 1 else []
 
 
 def _text_among_numbers(texts: Sequence[str]) -> str | None:
@@ -305,7 +322,14 @@ def _numbering_columns(features: pa.Table) -> Iterator[tuple[str, str]]:
 
 
 def check_labels(counts: LabelCounts) -> Iterator[Remark]:
-    """Look for labels that leave too few rows to learn from what is usual."""
+    """Look for labels that are the other way round, or leave too few rows to learn from what is usual."""
+    n_others = counts.n_unlabelled + counts.n_normal
+    if counts.n_anomaly > n_others:
+        yield Remark(
+            "warning",
+            f"{counts.n_anomaly:,} of {counts.n_anomaly + n_others:,} rows are labelled anomalies, more than all "
+            "others. Are the labels the other way round? Say what they mean with `anomaly_value` and `normal_value`.",
+        )
     if not counts.n_unlabelled:
         usual = "none is left to learn what is usual from"
         if counts.n_normal:

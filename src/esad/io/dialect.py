@@ -24,6 +24,7 @@ __all__ = [
     "Notation",
     "Reading",
     "check_names",
+    "encoding_name",
     "looks_like_a_row",
     "not_readable",
     "open_text",
@@ -282,11 +283,15 @@ def not_readable(path: Path, encoding: str, other: str = "cp1252") -> DataFileEr
     return None
 
 
+def encoding_name(encoding: str) -> str:
+    """What people call an encoding."""
+    return {"utf8": "UTF-8", "utf-16": "UTF-16", "utf-32": "UTF-32"}.get(encoding, encoding)
+
+
 def _not_text_error(path: Path, where: str, encoding: str, other: str) -> DataFileError:
-    name = {"utf8": "UTF-8", "utf-16": "UTF-16", "utf-32": "UTF-32"}.get(encoding, encoding)
     return DataFileError(
-        f"Cannot read {str(path)!r}: {where} is not {name} text. Say how it is written, such as `encoding={other!r}`, "
-        "or save the file as UTF-8."
+        f"Cannot read {str(path)!r}: {where} is not {encoding_name(encoding)} text. Say how it is written, "
+        f"such as `encoding={other!r}`, or save the file as UTF-8."
     )
 
 
