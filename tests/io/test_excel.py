@@ -7,7 +7,7 @@ import openpyxl
 import pytest
 
 from esad import IsolationForest, TrainingData, score_file
-from esad.errors import DataFileError, LimitError
+from esad.errors import DataFileError, InputError, LimitError
 from esad.io.dialect import Reading
 from esad.io.files import TableFiles, find_tables
 from esad.io.notes import Notes
@@ -108,6 +108,24 @@ def test_cells_of_the_sheet_stay_what_they_are_beside_the_scores(tmp_path):
     score_file(detector, tmp_path / "t.xlsx", tmp_path / "s.xlsx", with_data=True)
     _, *written = openpyxl.load_workbook(tmp_path / "s.xlsx").active.values
     assert [row[1:6] for row in written] == rows
+
+
+def test_what_the_first_of_several_sheets_lacks_names_the_others(book, tmp_path):
+    detector = TrainingData.from_file(book, id_column="name").fit(IsolationForest(random_state=0))
+    made = openpyxl.load_workbook(book)
+    made.create_sheet("Info", 0).append(["About"])
+    made["Info"].append(["these rows"])
+    made.save(tmp_path / "two.xlsx")
+    sheets = f"Its sheets are 'Info', '{made.sheetnames[1]}'"
+    for refused in (
+        lambda: TrainingData.from_file(tmp_path / "two.xlsx"),
+        lambda: TrainingData.from_file(tmp_path / "two.xlsx", id_column="name"),
+        lambda: score_file(detector, tmp_path / "two.xlsx"),
+    ):
+        with pytest.raises(InputError, match=sheets):
+            refused()
+    with pytest.raises(InputError, match="Its first line holds 'About'"):
+        score_file(detector, tmp_path / "two.xlsx")
 
 
 def test_text_never_becomes_a_formula(tmp_path):

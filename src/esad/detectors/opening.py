@@ -19,6 +19,7 @@ from esad.io import checks
 from esad.io.checks import OnRemark, Remark
 from esad.io.csv import Cells
 from esad.io.dialect import Dialect, Reading
+from esad.io.excel import sheets_hint
 from esad.io.files import TableFiles, find_tables
 from esad.io.notes import Notes, check_column
 from esad.io.picture_folder import Broken, open_folder
@@ -247,10 +248,11 @@ def _divide_columns(data: TableFiles, detector: Detector, aside: Iterable[str | 
     missing = [name for name in schema.names if name not in set(names)]
     if missing:
         word = "column" if len(missing) == 1 else "columns"
+        holds = f" Its first line holds {list_text(names)}." if len(missing) == len(schema.names) else ""
         raise SchemaError(
             f"{str(data.files[0])!r} lacks the {word} {list_text(missing)} that the model was trained on."
             f"{hint(missing[0], [name for name in names if name not in trained])} "
-            "Add what is missing; other order and further columns are fine."
+            f"Add what is missing; other order and further columns are fine.{holds}{sheets_hint(data.files[0])}"
         )
     return list(schema.names), [name for name in names if name not in trained and name not in others]
 

@@ -23,6 +23,7 @@ from esad.errors import DataFileError, InputError, LabelWarning, PictureFileErro
 from esad.io import checks
 from esad.io.checks import OnProgress, OnRemark, Remark
 from esad.io.dialect import Reading
+from esad.io.excel import sheets_hint
 from esad.io.files import TableFiles, open_data
 from esad.io.notes import DataSource, Notes, Roles
 from esad.io.picture_folder import PictureFolder, Resize
@@ -514,7 +515,7 @@ def _choose_longest_side(detector: Detector | None) -> int:
 def _check_enough(path: Path, number: int, noun: str) -> None:
     if number < 2:
         held = count_text(number, noun)
-        raise DataFileError(f"Cannot learn from {str(path)!r}: it holds {held}. Give two or more.")
+        raise DataFileError(f"Cannot learn from {str(path)!r}: it holds {held}. Give two or more.{sheets_hint(path)}")
 
 
 def _tell_all(remarks: Iterator[Remark] | Sequence[Remark], on_remark: OnRemark) -> None:

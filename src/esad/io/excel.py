@@ -9,6 +9,7 @@ import contextlib
 import csv
 import datetime as dt
 import math
+import os
 import re
 import zipfile
 from collections.abc import Iterable, Iterator
@@ -23,7 +24,7 @@ from esad.core.text import hint, list_text, one_line
 from esad.errors import DataFileError, LimitError, OutputError
 from esad.table.columns import text_of_number
 
-__all__ = ["SUFFIXES", "ExcelSink", "read_sheet", "sheet_names"]
+__all__ = ["SUFFIXES", "ExcelSink", "read_sheet", "sheet_names", "sheets_hint"]
 
 SUFFIXES = (".xlsx", ".xlsm")
 _MAX_ROWS = 1 << 20  # of a sheet
@@ -73,6 +74,12 @@ def sheet_names(path: Path) -> list[str]:
     """The sheets of a file."""
     with _open(path, None) as book:
         return list(book.sheetnames)
+
+
+def sheets_hint(path: str | os.PathLike[str]) -> str:
+    """A sentence on the sheets of a file, where it is one of Excel and has several."""
+    known = sheet_names(Path(path)) if os.fspath(path).lower().endswith(SUFFIXES) else []
+    return f" Its sheets are {list_text(known)}: name one with `sheet`, or the first is read." if known[1:] else ""
 
 
 @contextlib.contextmanager

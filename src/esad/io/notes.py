@@ -14,6 +14,7 @@ from esad import labels
 from esad.core.text import hint, list_text
 from esad.errors import DataFileError, InputError, LabelError, ModelFileError
 from esad.io.dialect import Reading
+from esad.io.excel import sheets_hint
 from esad.io.files import find_tables
 
 __all__ = ["DataSource", "Notes", "Roles", "check_column", "fingerprint_data", "note_sources"]
@@ -128,6 +129,7 @@ def check_column(name: str | None, names: Sequence[str], path: Path, role: str) 
         near = f" Give `{role}` once for each." if several else hint(name, names)
         raise DataFileError(
             f"{str(path)!r} has no column {name!r} (`{role}`).{near} Its columns are {list_text(names)}."
+            f"{sheets_hint(path)}"
         )
 
 
