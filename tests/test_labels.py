@@ -159,10 +159,16 @@ class TestFromColumn:
     def test_the_three_numbers_are_read(self, column):
         assert labels.from_column(column).tolist() == [-1, 0, 1, 0]
 
-    @pytest.mark.parametrize("column", [[0, 1], ["0", "1"], [0.0, 1.0], [True, False], ["true", "false"], [1, None]])
+    @pytest.mark.parametrize("column", [[0, 1], ["0", "1"], [0.0, 1.0], [1, None]])
     def test_zero_and_one_need_the_anomaly_value(self, column):
         with pytest.raises(LabelError, match=r"'state'.*`anomaly_value=1`"):
             labels.from_column(column, name="state")
+
+    @pytest.mark.parametrize(("column", "word"), [([True, False], "True"), (["true", "false"], "'true'")])
+    def test_truth_values_need_the_one_that_marks_anomalies(self, column, word):
+        with pytest.raises(LabelError, match=rf"`anomaly_value={word}`"):
+            labels.from_column(column)
+        assert labels.from_column(column, anomaly_value=column[0], normal_value=column[1]).tolist() == [-1, 1]
 
     @pytest.mark.parametrize("anomaly_value", [1, "1", 1.0, "1.0", True, "true"])
     @pytest.mark.parametrize("column", [[0, 1], ["0", "1"], [0.0, 1.0], [False, True], ["False", "True"]])

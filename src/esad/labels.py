@@ -210,9 +210,10 @@ def from_column(
     _check_occurs({"anomaly": anomaly, "normal": normal, "unlabelled": unlabelled}, distinct, name=name)
     meanings = _column_meanings(keys, anomaly, normal, name) | ({} if unlabelled is None else {unlabelled: UNLABELLED})
     if anomaly is None and 1.0 in keys and 1.0 not in meanings and _keep_numbers(keys) <= {0.0, 1.0}:
+        one = next((value for value in distinct if str(value).strip().casefold() == "true"), 1)
         raise LabelError(
-            f"Column {name!r} holds {_list_values(distinct)}, where 1 could mean anomaly or normal. "
-            "Give the anomaly value: `anomaly_value=1`."
+            f"Column {name!r} holds {_list_values(distinct)}, where {one} could mean anomaly or normal. "
+            f"Give the anomaly value: `anomaly_value={one!r}`."
         )
     wrong = [value for value, key in zip(distinct, keys, strict=True) if key not in meanings]
     if wrong and anomaly is not None and normal is None:

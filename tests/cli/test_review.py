@@ -225,6 +225,7 @@ def test_pictures_that_cannot_be_read_are_left_out_when_asked(kit, esad, tmp_pat
         (("{model}", "parts.csv", "--import-labels", "other.csv"), "needs the columns"),
         (("parts.csv", "--method", "nope"), "nope"),
         (("parts.csv", "--out", "x.csv"), "no name for a model"),
+        (("parts.csv", "--out", "x"), "Let it end in .esad"),
         (("parts.csv", "-l", "verdikt"), "Did you mean 'verdict'?"),
         ((), "DATA"),
     ],

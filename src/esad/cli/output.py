@@ -157,7 +157,8 @@ def check_model_out(out: Path, inputs: Sequence[Path]) -> None:
     """Find out before a training whether its model and checkpoint can be written, under a name of no other kind."""
     from esad.io.pictures import SUFFIXES as PICTURES
 
-    if out.suffix.lower() in (*_NO_MODELS, *PICTURES):
+    is_new_name = out.suffix.lower() != ".esad" and not out.exists()  # older models may be called otherwise
+    if is_new_name or out.suffix.lower() in (*_NO_MODELS, *PICTURES):
         raise OutputError(f"Cannot write the model to {str(out)!r}: that is no name for a model. Let it end in .esad.")
     refuse_same_file(out, inputs)
     check_writable(out)

@@ -124,7 +124,9 @@ def score(
         )
     if found.drift is not None and found.drift.drifted:
         output.warn(_describe_drift(found.drift))
-    output.answer(as_json, found.to_json(), lambda: _show(found))
+    output.answer(
+        as_json, found.to_json(), lambda: _show(found, "row" if detector.inputs_.kind == "table" else "picture")
+    )
     if found.broken:
         raise typer.Exit(1)
 
@@ -140,7 +142,7 @@ def _describe_drift(drift: "Drift") -> str:
     return f"the rows do not look like the training rows ({tests}): {'; '.join(found[:_MAX_SHIFTS])}{more}."
 
 
-def _show(found: "ScoredFile") -> None:
+def _show(found: "ScoredFile", noun: str) -> None:
     top_rows = found.worst.to_json(found.rule, found.id_name, row_numbers=found.row_numbers)
     if top_rows:
         names = list(top_rows[0])
@@ -148,7 +150,7 @@ def _show(found: "ScoredFile") -> None:
         title = "The worst row" if len(top_rows) == 1 else f"The {len(top_rows)} worst"
         output.show_table(title, names, cells, right=["score", "p_value"])
     flagged = f"{found.n_flagged:,} flagged ({output.percent(found.flagged_ratio)})"
-    output.say(f"{output.count_text(found.n_rows, 'row')} scored, {flagged} {found.rule.describe(found.n_flagged)}.")
+    output.say(f"{output.count_text(found.n_rows, noun)} scored, {flagged} {found.rule.describe(found.n_flagged)}.")
     if found.rule.forecast is not None:
         drifted = found.drift is not None and found.drift.drifted
         output.say(f"Expected{' of rows like the training rows' if drifted else ''}: {found.rule.forecast}.")

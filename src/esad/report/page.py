@@ -161,7 +161,8 @@ def _draw_heat_map(maps: HeatMaps, row: int, name: str) -> Element:
 def _draw_tiles(found: Findings) -> Element:
     """The most important figures."""
     n_rows, n_flagged = len(found.scores), int(found.flagged.sum())
-    entries = [(f"{n_rows:,}", "rows scored"), (f"{n_flagged:,}", f"alarms ({_percent(n_flagged / n_rows)})")]
+    noun = "rows" if found.detector.inputs_.kind == "table" else "pictures"
+    entries = [(f"{n_rows:,}", f"{noun} scored"), (f"{n_flagged:,}", f"alarms ({_percent(n_flagged / n_rows)})")]
     if found.evaluation is not None:
         result = found.evaluation
         for name, title in (("auc", "AUC"), ("average_precision", "average precision")):
