@@ -10,7 +10,7 @@ from esad import Autoencoder, IsolationForest, TrainingData, score_file
 from esad.advice.labels import advise_on_labels
 from esad.detectors.model_file import load
 from esad.detectors.opening import Block, Source
-from esad.detectors.scored_file import AlarmRule, Worst, score_source
+from esad.detectors.scored_file import AlarmRule, Worst, calibrate_on_file, score_source
 from esad.errors import DataFileError, InputError, OutputError
 from esad.io.files import read_table
 from esad.report.explained import explain_file
@@ -225,3 +225,19 @@ def test_reasons_are_worth_a_tenth_of_the_largest_and_expect_a_text_that_most_ro
     told = pd.read_csv(tmp_path / "s.csv")["reasons"].str.count(";") + 1
     n_worth_it = (reasons.total > 0.1 * reasons.total.max(axis=1, keepdims=True)).sum(axis=1)
     assert told.tolist() == np.minimum(n_worth_it, 3).tolist() and n_worth_it.min() < 3
+
+
+def test_rows_to_calibrate_on_that_are_a_shuffled_part_of_the_training_are_warned_about(tmp_path):
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"size": rng.normal(size=1500), "place": rng.choice(["x", "y"], 1500)})
+    X[:1000].to_csv(tmp_path / "t.csv", index=False)
+    detector = TrainingData.from_file(tmp_path / "t.csv").fit(IsolationForest(random_state=0))
+    detector.save(tmp_path / "m.esad")
+    told = []
+    for first, is_warned in ((700, True), (1000, False)):
+        X[first : first + 500].sample(frac=1, random_state=0).to_csv(tmp_path / "c.csv", index=False)
+        told.clear()
+        calibrate_on_file(load(tmp_path / "m.esad"), tmp_path / "c.csv", on_remark=told.append)
+        assert ["that the model was trained on" in remark.text for remark in told] == [True] * is_warned
+    repeated = IsolationForest(random_state=0).fit(np.arange(100.0)[:, None] % 7)
+    assert repeated.sketch_ == []  # new rows are like them by chance

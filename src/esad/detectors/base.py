@@ -36,6 +36,7 @@ from esad.explain.reasons import HeatMaps, Reasons
 from esad.io.checks import check_texts
 from esad.io.stream import Stream
 from esad.preprocess.inputs import Inputs, Rows, read_rows, reference_rows
+from esad.preprocess.sketch import sketch_rows
 from esad.score.conformal import Calibration
 from esad.score.splits import draw_calibration
 from esad.score.threshold import Threshold, cut_in_gap, keep_among_scores
@@ -276,6 +277,7 @@ class Detector(Decider, OutlierMixin, BaseEstimator):  # type: ignore[misc]  # s
         self._describe_features()
         self.label_counts_ = labels.counts(y)
         self.fingerprint_ = _fingerprint(rows, y)
+        self.sketch_ = sketch_rows(rows)
         self.cases_ = Cases.of(rows, y)
         self.notes_: dict[str, Any] = {}
         self.calibration_ = None
@@ -409,6 +411,7 @@ class Detector(Decider, OutlierMixin, BaseEstimator):  # type: ignore[misc]  # s
     def inform(self, other: Detector) -> None:
         """Tell another detector, which is to judge the same rows, what is known of them."""
         other.inputs_, other.label_counts_, other.fingerprint_ = self.inputs_, self.label_counts_, self.fingerprint_
+        other.sketch_ = self.sketch_
         other.notes_, other.calibration_, other.profile_, other.applied_ = {}, None, None, None
         other._describe_features()
 

@@ -17,6 +17,7 @@ from esad.io.files import SUFFIXES
 from esad.io.notes import Notes
 from esad.persist import bundle
 from esad.preprocess.inputs import Inputs
+from esad.preprocess.sketch import check_sketch
 from esad.score.conformal import Calibration
 from esad.score.threshold import FittedThreshold
 from esad.table.profile import Profile
@@ -44,6 +45,8 @@ def save(detector: Detector, path: str | os.PathLike[str], *, with_cases: bool =
         "data_fingerprint": detector.fingerprint_,
         "notes": detector.notes_,
     }
+    if detector.sketch_:
+        manifest["row_sketch"] = detector.sketch_
     if detector.applied_ is not None:
         manifest["applied"] = detector.applied_.to_json()
     arrays = {f"inputs.{name}": value for name, value in input_arrays.items()}
@@ -114,6 +117,7 @@ def _from_state(manifest: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> De
         raise ModelFileError("its label counts are damaged")
     detector.label_counts_ = labels.LabelCounts(**counts)
     detector.fingerprint_ = str(manifest["data_fingerprint"])
+    detector.sketch_ = check_sketch(manifest.get("row_sketch", []))
     detector.notes_ = manifest.get("notes", {})
     Notes.from_json(detector.notes_)  # refuses damage
     threshold = manifest["threshold"]

@@ -25,6 +25,7 @@ from esad.io.notes import Notes, Roles
 from esad.io.scores import ScoreWriter, is_csv
 from esad.labels import counts
 from esad.preprocess.inputs import read_rows
+from esad.preprocess.sketch import hash_rows, share_known
 from esad.score.conformal import Calibration
 from esad.score.drift import LEVEL, Drift
 from esad.score.threshold import Forecast
@@ -44,6 +45,7 @@ __all__ = [
 _Path = str | os.PathLike[str]
 Scores = NDArray[np.float64]
 _N_REASONS = 3  # columns named for an alarm
+_MAX_KNOWN = 0.2  # share of the rows to calibrate on that may have been trained on
 _LEAST_SHARE = 0.1  # of the largest share: less is no reason
 
 
@@ -539,6 +541,16 @@ def calibrate_on_file(
     may_be_copy = counts(y) == detector.label_counts_ and 8 * len(y) * math.prod(detector.inputs_.shape) <= data_limit()
     if may_be_copy and detector.learned_from(join_rows([block.X for block in source]), y):
         raise refusal
+    if detector.sketch_:
+        hashes = np.concatenate([hash_rows(detector.rows_of(block.X)) for block in source])
+        if (share := share_known(detector.sketch_, hashes)) > _MAX_KNOWN:
+            on_remark(
+                Remark(
+                    "warning",
+                    f"about {100 * share:.0f} % of these rows seem to be some that the model was trained on, and "
+                    "such rows score lower than new ones: p-values will be too small. Give rows that were kept apart.",
+                )
+            )
     is_anomaly = y < 0
     calibration = Calibration.of_given(scores, is_anomaly, pollution_ratio=pollution_ratio)
     detector.set_calibration(calibration, alpha=alpha)
