@@ -9,6 +9,7 @@ import logging
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
@@ -124,7 +125,8 @@ class DeepDetector(Detector):
         identity = self._identity([phase.settings for phase in phases])
         together = processes.current()
         together.check_alike(identity, "data, labels or parameters")
-        with show_progress(self.verbose, f"training {type(self).__name__}") as watch:
+        with ExitStack() as stack:
+            watch = stack.enter_context(show_progress(f"training {type(self).__name__}")) if self.verbose else []
             curves = train_phases(
                 phases,
                 data_of,
