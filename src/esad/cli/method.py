@@ -66,8 +66,8 @@ class AskedMethod:
         if search:
             return self._make("esad", contamination), "The search is for a recipe of ESAD."
         names = [name for name, _ in self.parse_settings()]
-        choice = choose_method(training.kind, training.label_counts(), parameters=names)
-        return self._make(choice.method, contamination), choice.reason
+        method, reason = choose_method(training.kind, training.label_counts(), parameters=names)
+        return self._make(method, contamination), reason
 
     def _make(self, method: str, contamination: float | None) -> "Detector":
         """An unfitted detector; a parameter that the method does not have, or that has two values, is an error."""
