@@ -7,10 +7,10 @@ from support import methods, small_labels, tiny
 
 import esad
 from esad import IsolationForest
+from esad.core.random import draw_calibration
 from esad.detectors.deep import DeepDetector
 from esad.errors import InputError
 from esad.preprocess.inputs import Inputs
-from esad.score.splits import draw_calibration
 
 
 @pytest.mark.parametrize("name", methods())

@@ -25,7 +25,7 @@ from torch import nn
 
 from esad import labels
 from esad.core.arguments import is_auto
-from esad.core.random import seed_from
+from esad.core.random import draw_calibration, seed_from
 from esad.detectors import model_file
 from esad.detectors.decisions import Decider, Scores, TrainingScores
 from esad.detectors.streaming import Portion, Survey
@@ -37,7 +37,6 @@ from esad.io.checks import check_texts
 from esad.io.stream import Stream
 from esad.preprocess.inputs import Inputs, Rows, read_rows, reference_rows
 from esad.score.conformal import Calibration
-from esad.score.splits import draw_calibration
 from esad.score.threshold import Threshold, keep_among_scores
 from esad.table.profile import MAX_ROWS, Profile, draw_profiled_rows
 from esad.table.table import Schema, Table, take_rows

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from esad.core import processes
 from esad.core.arguments import is_auto, is_whole
-from esad.core.random import seed_from
+from esad.core.random import draw_held_out, seed_from
 from esad.detectors.base import Detector, Scores, State, TrainingScores
 from esad.detectors.streaming import Portion, StreamRefill
 from esad.errors import InputError
@@ -29,7 +29,6 @@ from esad.explain.network import NetworkExplainer
 from esad.persist.bundle import check_weights
 from esad.persist.graph import ObjectiveTerms
 from esad.preprocess.inputs import Rows, reference_rows
-from esad.score.splits import draw_held_out
 from esad.train import stopping
 from esad.train.callbacks import Callback, show_progress
 from esad.train.loop import Phase, Settings, train_phases

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from esad.core.arguments import check_share
 from esad.core.machine import data_limit
-from esad.core.random import seed_from
+from esad.core.random import N_PARTS, draw_calibration, n_held_out_rows, seed_from
 from esad.core.text import count_text, list_text
 from esad.detectors.base import Detector
 from esad.detectors.opening import join_truth, open_source, plain_id
@@ -30,7 +30,6 @@ from esad.io.stream import PictureStream, TableStream
 from esad.labels import LabelCounts
 from esad.labels import counts as count_labels
 from esad.preprocess.inputs import reference_rows
-from esad.score.splits import N_PARTS, draw_calibration, n_held_out_rows
 from esad.score.threshold import Threshold
 from esad.table.statistics import TableStatistics
 from esad.table.table import Schema, Table, join_rows
