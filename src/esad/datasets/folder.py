@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from esad import registry
-from esad.core.atomic import atomic_path
-from esad.core.machine import user_folder
+from esad.core.atomic import atomic_path, user_folder
 from esad.errors import DataFileError, InputError, OutputError
 
 if TYPE_CHECKING:
