@@ -17,7 +17,7 @@ from sklearn.exceptions import NotFittedError
 from support import methods, small_labels, tiny
 
 import esad
-from esad import ESAD, registry
+from esad import ESAD, Threshold, registry
 from esad.errors import EsadError, InputError, LabelError, ModelFileError, SchemaError, TrainingError
 
 
@@ -215,6 +215,16 @@ def test_threshold_rules_can_be_set_after_fitting(rows):
         detector.fit_threshold(X)
     with pytest.raises(InputError, match="exactly one"):
         detector.fit_threshold(X, contamination=0.1, from_labels=True)
+
+
+@pytest.mark.parametrize("n_known", [0, 5])
+def test_the_rule_of_the_fit_sets_its_threshold_again(rows, n_known):
+    X, y = rows
+    detector = tiny("esad").fit(X, np.where(np.cumsum(y < 0) <= n_known, np.minimum(y, 0), 0))
+    threshold, forecast = detector.threshold_, detector.forecast_
+    assert detector.fit_threshold(false_alarm_rate=0.3).threshold_ != threshold
+    assert detector.set_threshold(Threshold("auto")).threshold_ == threshold
+    assert detector.forecast_ == forecast
 
 
 def test_false_alarms_on_new_rows_keep_to_the_asked_rate_even_on_small_tables():

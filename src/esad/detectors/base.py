@@ -37,7 +37,7 @@ from esad.io.checks import check_texts
 from esad.io.stream import Stream
 from esad.preprocess.inputs import Inputs, Rows, read_rows, reference_rows
 from esad.score.conformal import Calibration
-from esad.score.threshold import Threshold, keep_among_scores
+from esad.score.threshold import Threshold
 from esad.table.profile import MAX_ROWS, Profile, draw_profiled_rows
 from esad.table.table import Schema, Table, take_rows
 from esad.train.callbacks import Callback
@@ -223,12 +223,10 @@ class Detector(Decider, OutlierMixin, BaseEstimator):  # type: ignore[misc]  # s
         self.training_unseen_by_, self.training_unseen_ = scores.unseen_by, scores.is_unseen()
         if threshold.rule == "contamination":  # a share of these very rows, as scikit-learn means it
             applied = threshold.apply(scores.total, checked, basis="training")
+            applied = replace(applied, forecast=self._forecast(applied.value))
         else:
             applied = self._applied_to_training(threshold)
-        if threshold.rule == "auto":  # a rule under which nothing known is an alarm, or most of it, says nothing
-            left_out = scores.held_out[scores.is_unseen() & (checked == labels.UNLABELLED)]
-            applied = replace(applied, value=keep_among_scores(applied.value, scores.total, checked, left_out))
-        self._set_threshold(replace(applied, forecast=self._forecast(applied.value)))
+        self._take_threshold(applied)
         if held_out is not None:
             held_out_scores = self.score_rows(self.inputs_.rows_of(held_out))
             self.calibration_ = Calibration.of([held_out_scores], "held out")

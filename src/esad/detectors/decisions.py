@@ -17,7 +17,7 @@ from esad.errors import InputError, ModelFileError, TrainingError
 from esad.preprocess.inputs import Inputs, Rows
 from esad.score.conformal import Calibration
 from esad.score.drift import LEVEL, MIN_DISTANCE, Drift, DriftMonitor
-from esad.score.threshold import FittedThreshold, Forecast, Threshold
+from esad.score.threshold import FittedThreshold, Forecast, Threshold, keep_among_scores
 from esad.table.profile import Profile
 
 __all__ = ["Decider", "NoProbabilityError", "Scores", "TrainingScores"]
@@ -201,12 +201,16 @@ found (95 %: 69 % to 100 %)
             )
         (rule,) = rules
         assert rule is not None
-        if X is not None:
-            scores = self.anomaly_score(X)
-            self._set_threshold(rule.apply(scores, labels.check(y, len(scores), warn=False)))
-        else:
-            self._check_training_scores()
-            self._set_threshold(self._applied_to_training(rule))
+        if X is None:
+            return self.set_threshold(rule)
+        scores = self.anomaly_score(X)
+        self._take_threshold(rule.apply(scores, labels.check(y, len(scores), warn=False)))
+        return self
+
+    def set_threshold(self, rule: Threshold) -> Self:
+        """Set the threshold by a rule on the training rows, as `fit_threshold` does without `X`."""
+        self._check_training_scores()
+        self._take_threshold(self._applied_to_training(rule))
         return self
 
     def _check_training_scores(self) -> None:
@@ -231,13 +235,17 @@ found (95 %: 69 % to 100 %)
         applied = rule.apply(
             scores[known], y[known], basis="training", unseen=self.training_unseen_[known], n_unlabelled=n_unlabelled
         )
-        return replace(applied, forecast=self._forecast(applied.value))
+        value = applied.value
+        if rule.rule == "auto":  # a rule under which nothing known is an alarm, or most of it, says nothing
+            left_out = scores[self.training_unseen_ & (y == labels.UNLABELLED)]
+            value = keep_among_scores(value, self.training_totals_, y, left_out)
+        return replace(applied, value=value, forecast=self._forecast(value))
 
     def _forecast(self, value: float) -> Forecast:
         """What a threshold does to training rows that some member has not seen."""
         return Forecast.of(value, self.training_scores_, self.training_labels_, self.training_unseen_)
 
-    def _set_threshold(self, applied: FittedThreshold) -> None:
+    def _take_threshold(self, applied: FittedThreshold) -> None:
         self.offset_, self.applied_ = -applied.value, applied
 
     # ------------------------------------------------------------------ p-values
@@ -315,7 +323,7 @@ found (95 %: 69 % to 100 %)
             if hasattr(self, "training_scores_"):
                 known = self._forecast(value)
                 forecast = replace(forecast, n_anomalies=known.n_anomalies, n_found=known.n_found)
-            self._set_threshold(
+            self._take_threshold(
                 FittedThreshold(Threshold("false_alarm", alpha), "calibration", value, forecast=forecast)
             )
         self.calibration_ = calibration

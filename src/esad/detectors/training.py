@@ -362,9 +362,7 @@ class TrainingData:
         if rule is not None and rule.rule == "false_alarm" and detector.calibration_ is not None:
             detector.calibrate(alpha=rule.level)
         elif rule is not None and rule.rule != "contamination":
-            detector.fit_threshold(
-                false_alarm_rate=rule.level if rule.rule == "false_alarm" else None, from_labels=rule.rule == "labels"
-            )
+            detector.set_threshold(rule)
         if rule is None and detector.contamination == "auto":
             _tell_all(self._check_automatic_threshold(detector), on_remark)
         return detector
