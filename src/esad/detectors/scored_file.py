@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from esad.core.arguments import check_share
 from esad.detectors.base import Detector
 from esad.detectors.model_file import load
-from esad.detectors.opening import Block, Source, join_truth, open_source, plain_id
+from esad.detectors.opening import Block, Source, join_truth, label_rows, open_source, plain_id
 from esad.errors import DataFileError, InputError
 from esad.explain.reasons import MAX_TEXT, Reasons, cell_text
 from esad.io import checks
@@ -524,11 +524,8 @@ def calibrate_on_file(
     scores, words = score_all(detector, source, on_progress)
     y = np.zeros(len(scores), dtype=np.int8)
     if words is not None:
-        known = notes.add_words(asked, words)
-        if detector.inputs_.kind == "table":
-            y = known.labels(words, name=source.truth_name)
-        else:
-            y = known.picture_labels(Path(data), words, from_csv=labels_csv is not None)
+        known = replace(asked, label_column=source.truth_name)
+        y, _ = label_rows(words, data, detector, known, from_csv=labels_csv is not None)
     may_be_copy = counts(y) == detector.label_counts_ and 8 * len(y) * math.prod(detector.inputs_.shape) <= data_limit()
     if may_be_copy and detector.learned_from(join_rows([block.X for block in source]), y):
         raise refusal

@@ -16,7 +16,7 @@ from esad.core.arguments import check_share
 from esad.core.random import N_PARTS, draw_calibration, n_held_out_rows, seed_from
 from esad.core.text import count_text, list_text
 from esad.detectors.base import Detector
-from esad.detectors.opening import join_truth, open_source, plain_id
+from esad.detectors.opening import join_truth, label_rows, open_source, plain_id
 from esad.detectors.streaming import Survey
 from esad.errors import DataFileError, InputError, LabelWarning, PictureFileError
 from esad.io import checks
@@ -253,12 +253,7 @@ class TrainingData:
         X = join_rows([block.X for block in blocks])
         y, words = np.zeros(len(X), dtype=np.int8), join_truth(block.truth for block in blocks)
         if words is not None:
-            roles = Notes.from_json(detector.notes_).add_words(roles, words)
-            y = (
-                roles.labels(words)
-                if is_table
-                else roles.picture_labels(Path(path), words, from_csv=labels_csv is not None)
-            )
+            y, roles = label_rows(words, path, detector, roles, from_csv=labels_csv is not None)
         ids = None
         if source.id_name is not None:
             ids = [plain_id(cell) for block in blocks for cell in block.ids]
