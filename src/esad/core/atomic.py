@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import hashlib
 import json
 import os
 import secrets
@@ -22,6 +23,7 @@ __all__ = [
     "check_new_folder",
     "check_out",
     "check_writable",
+    "hash_file",
     "new_folder",
     "read_text",
     "refuse_same_file",
@@ -199,6 +201,22 @@ def replace(temporary: Path, target: Path) -> None:
 def _output_error(path: str | os.PathLike[str], error: OSError) -> OutputError:
     reason = os.strerror(error.errno) if error.errno else str(error)
     return OutputError(f"Cannot write {os.fspath(path)!r}: {reason}. Nothing was written there.")
+
+
+def hash_file(path: str | os.PathLike[str], kind: str = "sha256") -> str:
+    """The checksum of a file, in hexadecimal digits.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "abc"
+    ...     _ = path.write_bytes(b"abc")
+    ...     hash_file(path, "md5")
+    '900150983cd24fb0d6963f7d28e17f72'
+    """
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.new(kind, usedforsecurity=False)).hexdigest()
 
 
 def stamp_of(path: Path) -> tuple[int, int, int] | None:

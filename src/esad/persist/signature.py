@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from esad.core.atomic import read_text, user_folder, write_json, write_text
+from esad.core.atomic import hash_file, read_text, user_folder, write_json, write_text
 from esad.core.extras import require
 from esad.core.text import list_text
 from esad.errors import InputError, OutputError, SignatureError
@@ -262,8 +262,7 @@ def _digest(path: Path) -> str:
     if not path.is_file():
         raise InputError(f"There is no model file {str(path)!r}.")
     try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        return hash_file(path)
     except OSError as error:
         raise InputError(f"Cannot read the model file {str(path)!r}: {error.strerror}.") from error
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from esad.core.atomic import write_json
+from esad.core.atomic import hash_file, write_json
 from esad.core.text import count_text, list_text
 from esad.detectors.opening import check_unknown
 from esad.detectors.scored_file import AlarmRule
@@ -16,7 +16,7 @@ from esad.io.checks import Remark
 from esad.io.dialect import Reading
 from esad.scale.engines import LostWorker, run_jobs, start_engine
 from esad.scale.shards import RECORDS_FOLDER, Shard, plan_shards
-from esad.scale.work import Job, JobResult, Record, hash_file, hash_parts, run_job, stamp_file
+from esad.scale.work import Job, JobResult, Record, hash_parts, run_job, stamp_file
 
 __all__ = ["Outcome", "make_job", "make_settings", "score_shards"]
 

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
 
-from esad.core.atomic import write_text
+from esad.core.atomic import hash_file, write_text
 from esad.detectors.opening import open_source
 from esad.detectors.scored_file import AlarmRule, score_source
 from esad.errors import DataFileError, EsadError, ModelFileError
@@ -26,7 +26,7 @@ from esad.io.dialect import Reading
 if TYPE_CHECKING:
     from esad.detectors.base import Detector
 
-__all__ = ["Job", "JobResult", "Record", "hash_file", "hash_parts", "run_job", "stamp_file"]
+__all__ = ["Job", "JobResult", "Record", "hash_parts", "run_job", "stamp_file"]
 
 
 @dataclass(frozen=True)
@@ -244,12 +244,6 @@ def _claim_shard(path: str) -> Iterator[bool]:
 def hash_parts(*parts: object) -> str:
     """A hash of everything that decides the scores of a shard."""
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
-
-
-def hash_file(path: str | os.PathLike[str]) -> str:
-    """SHA-256 of a file."""
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def stamp_file(path: str | os.PathLike[str]) -> tuple[int, int]:

@@ -3,7 +3,6 @@
 import contextlib
 import datetime as dt
 import functools
-import hashlib
 import logging
 import shutil
 import tempfile
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from esad import registry
-from esad.core.atomic import stamp_of
+from esad.core.atomic import hash_file, stamp_of
 from esad.core.extras import require
 from esad.core.text import list_text
 from esad.detectors.base import Detector
@@ -232,8 +231,7 @@ def _digest(path: Path) -> str:
     if not path.is_file():  # opening a named pipe would wait for ever
         return ""
     try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        return hash_file(path)
     except OSError:
         return ""  # `load` says what is wrong
 
