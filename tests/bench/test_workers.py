@@ -16,6 +16,7 @@ from esad.bench.grid import read_experiment
 from esad.bench.run import _run_group, run
 from esad.bench.store import ResultStore
 from esad.cli.app import run as esad
+from esad.core.worker import LostWorker
 from esad.scale import engines
 
 EXPERIMENT = """
@@ -105,7 +106,7 @@ def deadly(attempt):
 
     def attempt_or_die(cells, **options):
         if cells[0].seed == 3:
-            raise engines.LostWorker("it was killed")
+            raise LostWorker("it was killed")
         return attempt(cells, **options)
 
     return attempt_or_die
