@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 
 from esad import labels
-from esad.datasets.scenario import Scenario
+from esad.datasets.scenario import RowNumbers, Scenario
 from esad.detectors.base import Detector, Scores
 from esad.detectors.deep import DeepDetector
 from esad.detectors.stacked import can_stack, fit_stack
@@ -26,8 +26,6 @@ __all__ = ["MAX_ROWS", "Fold", "make_folds", "read_whole", "score_held_out", "th
 
 MAX_ROWS = 5000  # rows that cross-fitting uses; more of them change little and cost much
 MAX_MEMBERS = 1  # of each split's detector: the mean over splits does what members do
-
-RowNumbers = NDArray[np.intp]
 
 
 @dataclass(frozen=True)

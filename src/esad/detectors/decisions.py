@@ -17,12 +17,10 @@ from esad.errors import InputError, ModelFileError, TrainingError
 from esad.preprocess.inputs import Inputs, Rows
 from esad.score.conformal import Calibration
 from esad.score.drift import LEVEL, MIN_DISTANCE, Drift, DriftMonitor
-from esad.score.threshold import FittedThreshold, Forecast, Threshold, keep_among_scores
+from esad.score.threshold import FittedThreshold, Forecast, Scores, Threshold, keep_among_scores
 from esad.table.profile import Profile
 
 __all__ = ["Decider", "NoProbabilityError", "Scores", "TrainingScores"]
-
-Scores = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

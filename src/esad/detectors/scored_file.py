@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from esad.core.arguments import check_share
-from esad.detectors.base import Detector
+from esad.detectors.base import Detector, Scores
 from esad.detectors.model_file import load
 from esad.detectors.opening import Block, Source, join_truth, label_rows, open_source, plain_id
 from esad.errors import DataFileError, InputError
@@ -41,7 +41,6 @@ __all__ = [
 ]
 
 _Path = str | os.PathLike[str]
-Scores = NDArray[np.float64]
 _N_REASONS = 3  # columns named for an alarm
 
 
