@@ -206,7 +206,16 @@ found (95 %: 69 % to 100 %)
         return self
 
     def set_threshold(self, rule: Threshold) -> Self:
-        """Set the threshold by a rule on the training rows, as `fit_threshold` does without `X`."""
+        """Set the threshold by a rule on the training rows, as `fit_threshold` does without `X`.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from esad import IsolationForest, Threshold
+        >>> forest = IsolationForest(random_state=0).fit(np.random.default_rng(0).normal(size=(200, 3)))
+        >>> str(forest.set_threshold(Threshold("false_alarm", 0.05)).applied_)
+        'at most 5 % false alarms'
+        """
         self._check_training_scores()
         self._take_threshold(self._applied_to_training(rule))
         return self
