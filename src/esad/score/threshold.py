@@ -454,8 +454,8 @@ def keep_among_scores(value: float, scores: Scores, y: NDArray[np.int8], unseen:
     """Move a threshold so that the highest score is above it and the median of the unlabelled scores is not.
 
     Where the value has to give way it is midway to the next score; where the median is the highest, none is above.
-    It is not lowered until more than a tenth of the `unseen` scores, of unlabelled rows that were left out of the
-    training, are above it: wide tables of a few rows are learned by heart, and new rows score like those left out.
+    Where no anomaly is known, it is not lowered until more than a tenth of the `unseen` scores, of unlabelled rows that
+    were left out of the training, are above it: a few wide rows are learned by heart, and new ones score like those.
 
     Examples
     --------
@@ -466,8 +466,10 @@ def keep_among_scores(value: float, scores: Scores, y: NDArray[np.int8], unseen:
     7.6
     """
     usual = _quantile(_reference_scores(scores, y), 0.5)
-    least = -math.inf if unseen is None or not len(unseen) else _quantile(unseen, 1.0 - _MAX_USUAL)
-    value = min(value, max(_below_highest(scores), least))
+    highest = _below_highest(scores)
+    if unseen is not None and len(unseen) and not (y == labels.ANOMALY).any():
+        highest = max(highest, _quantile(unseen, 1.0 - _MAX_USUAL))
+    value = min(value, highest)
     if value >= usual:
         return value
     higher = scores[scores > usual]
