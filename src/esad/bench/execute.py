@@ -41,6 +41,7 @@ N_CURVE_POINTS = 100
 N_LOOKS = 5  # at the test rows, the last one after the training
 N_SEEN = 2500  # test rows that a look is at, evenly over all
 N_REFERENCE = 1000  # training rows that scale the scores of a look
+MAX_REFERENCE = 10_000  # pictures of a data set that a variant names as `reference`
 CHECKPOINT_SECONDS = 300.0
 N_COMPONENTS = 50  # t-SNE begins with as many principal components, as its authors advise
 _load_lock = threading.Lock()
@@ -84,7 +85,13 @@ def execute_stack(cells: Sequence[Cell]) -> list[Result]:
 
 
 def _make_detector(cell: Cell) -> Any:
-    settings = {name: tuple(value) if isinstance(value, list) else value for name, value in cell.settings.items()}
+    settings: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in cell.settings.items()
+    }
+    if settings.get("reference") in registry.data_set_names():  # pictures for TLSAD, evenly over the training part
+        there = _load(settings["reference"])
+        there = there.take(np.unique(np.linspace(0, len(there.X) - 1, MAX_REFERENCE).astype(int)))
+        settings |= {"reference": there.X, "reference_classes": there.classes}
     return registry.method(cell.method)(random_state=cell.seed, **settings)
 
 
@@ -230,10 +237,10 @@ def _fit_watched(
     """Fit, and give the test AUC at equal distances on the way, without the end: `{"test_auc": [...]}`.
 
     The test rows are only looked at: nothing is chosen by them, and nothing that is random in a training moves. Tables
-    are not looked at, their trainings are short.
+    are not looked at, their trainings are short; nor is what searches for every score, which would double its time.
     """
     curve = _TestCurve(detector, rows)
-    callbacks: list[Any] = [curve] if rows.X_train.ndim > 2 else []
+    callbacks: list[Any] = [curve] if rows.X_train.ndim > 2 and detector.can_export else []
     if checkpoint is not None:
         saved = Checkpoint(checkpoint, every_seconds=CHECKPOINT_SECONDS, resume=True)
         callbacks += [saved, _Deadline(saved, deadline)]
