@@ -127,6 +127,12 @@ def collect_figures(experiment: Experiment, results: Iterable[Result], published
     return found
 
 
+def count_run(found: Sequence[Figure]) -> str:
+    """How many of the trainings that experiments ask for have been run, in words."""
+    n_run, n_asked = sum(len(figure.aucs) for figure in found), sum(figure.n_cells for figure in found)
+    return f"The tables below ask for {n_asked:,} trainings; {n_run:,} of them were run.\n" if n_asked else ""
+
+
 def count_printed(found: Iterable[Figure]) -> str:
     """How many of the values that the paper prints have been measured, in words; nothing where it prints none."""
     printed = [figure for figure in found if figure.published is not None]
