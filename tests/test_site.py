@@ -25,7 +25,15 @@ pytest.importorskip("latex2mathml", reason="needs the extra docs")
 @pytest.fixture
 def site(tmp_path):
     """The hook of a copy of what the site is made of."""
-    for name in ("README.md", "CHANGELOG.md", "SECURITY.md", "CONTRIBUTING.md", "mkdocs.yml", "pyproject.toml"):
+    for name in (
+        "README.md",
+        "CHANGELOG.md",
+        "SECURITY.md",
+        "CONTRIBUTING.md",
+        "CITATION.cff",
+        "mkdocs.yml",
+        "pyproject.toml",
+    ):
         shutil.copy(ROOT / name, tmp_path)
     for name in ("docs", "tools", "benchmarks", "experiments", "src"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
@@ -118,7 +126,7 @@ def test_pages_of_reference_are_for_users_and_about_our_own(site):
     methods = set(re.findall(r'id="esad\.methods\.esad\.method\.ESAD\.(\w+)"', pages["ESAD"]))
     assert {"fit", "anomaly_score", "predict_proba", "save"} <= methods
     assert not methods & site.INSIDE
-    start = {"index": "esad", "project/readme": "First steps"}
+    start = {"index": "esad", "project/readme": "First steps", "project/citation": "How to cite"}
     for page, title in start.items():
         assert re.search(r"<h1[^>]*>(.*?)<", (built / f"{page}.html").read_text(encoding="utf-8"))[1] == title
 

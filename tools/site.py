@@ -27,6 +27,7 @@ BESIDE = {
     "CHANGELOG.md": "changelog",
     "SECURITY.md": "security",
     "CONTRIBUTING.md": "contributing",
+    "CITATION.cff": "citation",
 }
 RETURNED = (  # what public names give back
     "esad.advice.audit.Doubt",
@@ -155,6 +156,8 @@ def on_files(files: Files, config: Any) -> None:
             text = (ROOT / name).read_text(encoding="utf-8")
             if name == "README.md":
                 text = text.replace("# esad", "# First steps", 1)  # the page that opens the site is "esad"
+            if name.endswith(".cff"):
+                text = f"# How to cite\n\n```yaml\n{text}```\n"
             files.append(File.generated(config, f"project/{page}.md", content=_relinked(text, "project")))
 
 
