@@ -17,6 +17,7 @@ __all__ = [
     "PaperFigures",
     "collect_figures",
     "count_printed",
+    "count_run",
     "drop_averaged_axes",
     "name_axis",
     "to_markdown",
