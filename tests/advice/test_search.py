@@ -176,7 +176,7 @@ def test_little_noise_is_found_where_noise_drowns_the_anomalies():
     assert found.chosen == "little input noise"
     X_test, truth = draw(2000, 100), np.arange(2000) < 100
     before, after = (
-        evaluate(detector.fit(X, y).anomaly_score(X_test), truth, n_bootstrap=0).auc
+        evaluate(detector.fit(X, y).anomaly_score(X_test), truth, intervals=False).auc
         for detector in (ESAD(random_state=0), found.detector)
     )
     assert after > before + 0.2

@@ -195,6 +195,8 @@ def test_the_report_sets_the_papers_figure_beside_ours(file, tmp_path, capfd):
     assert f"*50.0 ± 1.0, {np.mean(aucs) - 50:+.1f}*" in text
     assert "| Oracle | " in text
     assert "| not run; *100.0* |" in text
+    first = f"The tables below ask for {2 * len(aucs)} trainings; {len(aucs)} of them were run.\n"
+    assert text.partition("-->\n\n")[2].startswith(first)
     assert "prints 2 values for these experiments. 1 of them were measured here, 1 with every training" in text
     (tmp_path / "published.json").write_text(json.dumps({"values": values[:1]}))
     assert esad(["bench", "report", str(file), "--store", str(store), "--out", str(out)]) == 0

@@ -122,7 +122,7 @@ def test_an_unknown_back_end_is_refused(file, tmp_path, capfd):
 def test_a_missing_ray_is_told_with_what_to_install(file, tmp_path, capfd, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)  # importing it fails
     assert esad(["bench", str(file), "--store", str(tmp_path / "s.db"), "--backend", "ray", "--jobs", "2"]) != 0
-    assert "pip install 'esad[ray]'" in capfd.readouterr().err
+    assert "pip install '.[ray]'" in capfd.readouterr().err
 
 
 def test_a_cluster_that_cannot_be_reached_is_told_in_one_line(file, tmp_path, capfd, monkeypatch):

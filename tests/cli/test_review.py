@@ -269,7 +269,7 @@ def test_without_the_extra_it_says_what_to_install(esad, model, parts, monkeypat
     monkeypatch.setitem(sys.modules, "fastapi", None)
     done = esad("review", model, parts)
     assert done.code == 2
-    assert "pip install 'esad[web]'" in done.err
+    assert "pip install '.[web]'" in done.err
 
 
 @pytest.mark.extra

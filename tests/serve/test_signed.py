@@ -111,4 +111,4 @@ def test_commands_that_are_refused(signed, tmp_path, monkeypatch, capfd):
     monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.asymmetric.ed25519", None)
     monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.serialization", None)
     assert run(["trust", "ssh-ed25519 AAAA ann"]) == 2
-    assert "pip install 'esad[sign]'" in capfd.readouterr().err
+    assert "pip install '.[sign]'" in capfd.readouterr().err

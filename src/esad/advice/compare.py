@@ -281,7 +281,7 @@ def _measure(
         return result
     except EsadError as error:
         return MethodResult(result.method, reason=str(error))
-    found = evaluate(scores, (y[test] == labels.ANOMALY).astype(np.int8), ks=(), n_bootstrap=0)
+    found = evaluate(scores, (y[test] == labels.ANOMALY).astype(np.int8), ks=(), intervals=False)
     return MethodResult(
         result.method,
         (*result.auc, found.auc),

@@ -105,7 +105,7 @@ def _judge(cell: Cell, rows: Scenario, detector: Any, *, fit_seconds: float, fig
     fitted = time.perf_counter()
     scores = detector.anomaly_score(rows.X_test)
     scored = time.perf_counter()
-    found = evaluate(scores[counted], rows.truth_test[counted], ks=(), n_bootstrap=0)
+    found = evaluate(scores[counted], rows.truth_test[counted], ks=(), intervals=False)
     return Result(
         cell=cell.name,
         description=cell.describe(),
@@ -144,7 +144,7 @@ def _choose_arguments(detector: Any, choose: Any, rows: Scenario, seen: NDArray[
             fit = tried.solve if isinstance(tried, HybridDetector) else tried.fit
             fit(rows.X_train, rows.y_train)
             scores = tried.anomaly_score(rows.X_test[seen])
-            auc = evaluate(scores, rows.truth_test[seen], ks=(), n_bootstrap=0).auc
+            auc = evaluate(scores, rows.truth_test[seen], ks=(), intervals=False).auc
             best, kept = (auc, tried) if auc > best else (best, kept)
         detector = kept
     return detector
@@ -276,7 +276,7 @@ class _TestCurve(Callback):
         if state.phase < state.n_phases - 1 or state.step % every or state.step > (N_LOOKS - 1) * every:
             return
         scores = scores_so_far(state, self._x, self._is_reference)[~self._is_reference].cpu().numpy()
-        auc = evaluate(scores, self._rows.truth_test[self._seen], ks=(), n_bootstrap=0).auc
+        auc = evaluate(scores, self._rows.truth_test[self._seen], ks=(), intervals=False).auc
         before = state.callback_state.get("test_auc", torch.empty(0)).cpu()  # comes back with a checkpoint
         state.callback_state["test_auc"] = torch.cat([before, torch.tensor([auc], dtype=torch.float64)])
 

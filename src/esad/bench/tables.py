@@ -18,6 +18,7 @@ __all__ = [
     "PaperFigures",
     "collect_figures",
     "count_printed",
+    "count_run",
     "drop_averaged_axes",
     "name_axis",
     "to_markdown",
@@ -131,6 +132,12 @@ def collect_figures(experiment: Experiment, results: Iterable[Result], published
     for place in published.find_other_places(experiment) if experiment.others else ():
         found.append(Figure(place, (), (), (), 0, *published.find(experiment.published, place)))
     return found
+
+
+def count_run(found: Sequence[Figure]) -> str:
+    """How many of the trainings that experiments ask for have been run, in words."""
+    n_run, n_asked = sum(len(figure.aucs) for figure in found), sum(figure.n_cells for figure in found)
+    return f"The tables below ask for {n_asked:,} trainings; {n_run:,} of them were run.\n" if n_asked else ""
 
 
 def count_printed(found: Iterable[Figure]) -> str:

@@ -55,6 +55,7 @@ class Detector(Decider, OutlierMixin, BaseEstimator):  # type: ignore[misc]  # s
     contamination : "auto" or float
         Share of the training rows to flag; "auto" takes what labels and unlabelled rows tell.
     random_state : int, RandomState or None
+        What random numbers begin with: a whole number gives the same model again.
 
     Attributes
     ----------
@@ -172,8 +173,10 @@ class Detector(Decider, OutlierMixin, BaseEstimator):  # type: ignore[misc]  # s
         ----------
         source : Stream or Survey
             From `esad.io.stream.open_stream`; or what a pass over it told already, of the same seed.
-        calibration_ratio, callbacks
+        calibration_ratio : float, optional
             As in `fit`; a calibration gets 50,000 rows at most.
+        callbacks : sequence of Callback
+            Watch, checkpoint or stop the training.
 
         Examples
         --------

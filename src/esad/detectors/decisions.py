@@ -6,7 +6,8 @@
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from types import MethodType
+from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -64,6 +65,27 @@ class TrainingScores:
 
 class NoProbabilityError(InputError, AttributeError):
     """There is no `predict_proba` yet; scikit-learn looks for it with `hasattr`."""
+
+
+class _OnceCalibrated(property):
+    """A method that is there once a calibration with anomalies is: `hasattr` tells."""
+
+    def __init__(self, method: Callable[..., Scores]) -> None:
+        super().__init__(method)
+
+    def __get__(  # type: ignore[override]  # of the class it is the method, where a property is itself
+        self, detector: Any, owner: type | None = None, /
+    ) -> Callable[..., Scores]:
+        method = cast(Callable[..., Scores], self.fget)
+        if detector is None:
+            return method
+        check_is_fitted(detector)
+        if detector.calibration_ is None or detector.calibration_.sigmoid is None:
+            raise NoProbabilityError(
+                "Probabilities need a calibration with anomalies, and this detector has none. Call calibrate(X, y) "
+                "with rows that training has not seen, of which some are labelled -1."
+            )
+        return MethodType(method, detector)
 
 
 class Decider:
@@ -374,11 +396,11 @@ found (95 %: 69 % to 100 %)
         scores, by_member = self._score_members(rows) if calibration.is_cross else (self.score_rows(rows), None)
         return scores, calibration.p_values(scores if by_member is None else by_member)
 
-    @property
-    def predict_proba(self) -> Callable[[Any], Scores]:
+    @_OnceCalibrated
+    def predict_proba(self, X: Any) -> Scores:
         """How probable it is that a row is an anomaly, and that it is normal, (n, 2): in the order of -1, +1.
 
-        There once `calibrate` was given rows of both kinds, with labels. It is Platt's scaling: a logistic curve over
+        Available after `calibrate` got labelled rows of both kinds. It is Platt's scaling: a logistic curve over
         how surprising a score is among the normal rows, learned from these rows, so it holds where anomalies are as
         frequent as there, or as `anomaly_ratio` says.
 
@@ -393,16 +415,7 @@ found (95 %: 69 % to 100 %)
         array([[0. , 1. ],
                [0.9, 0.1]])
         """
-        check_is_fitted(self)
-        if self.calibration_ is None or self.calibration_.sigmoid is None:
-            raise NoProbabilityError(
-                "Probabilities need a calibration with anomalies, and this detector has none. Call calibrate(X, y) "
-                "with rows that training has not seen, of which some are labelled -1."
-            )
-        return self._probabilities
-
-    def _probabilities(self, X: Any) -> Scores:
-        assert self.calibration_ is not None  # `predict_proba` has looked
+        assert self.calibration_ is not None  # `_OnceCalibrated` has looked
         anomalous = self.calibration_.probabilities(self.anomaly_score(X))
         return np.stack([anomalous, 1 - anomalous], axis=1)
 

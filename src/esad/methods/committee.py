@@ -66,8 +66,15 @@ class Committee(Detector):
 
     Parameters
     ----------
-    n_members, hidden, latent, n_epochs
-        Of the `ESAD` in it.
+    n_members : a whole number above 0 or 'auto'
+        Networks of the `ESAD` in it, trained side by side; its score is their mean.
+    hidden : a list of whole numbers above 0, or 'auto'
+        Hidden widths (tables) or channels per level (pictures) of `ESAD`. Auto: (64, 32) for tables, the paper's for
+        pictures, narrower on a CPU.
+    latent : a whole number above 0 or 'auto'
+        Size of the code of `ESAD`, or its channels. Auto: 32 for tables, the paper's for pictures, narrower on a CPU.
+    n_epochs : a whole number above 0 or 'auto'
+        Passes of `ESAD` over the unlabelled rows. Auto: as `ESAD` says.
     n_trees : int, default 320
         Of the `BaggedTrees` in it.
     device, precision : str
