@@ -51,7 +51,7 @@ def demo(
     write_table(files["test"], scenario.X_test, names=dataset.columns, truth=scenario.truth_test)
     training = TrainingData.from_file(files["train"], label_column="label")
     test = read_table(files["test"]).drop_columns(["truth"])
-    kept = choose_method(training.kind, training.label_counts()).method
+    kept, _ = choose_method(training.kind, training.label_counts())
     names = dict.fromkeys((kept, *_COMPARED))
     trained = {name: _train(name, training, test, scenario.truth_test, seed) for name in names}
     model, scores, _ = trained[kept]
