@@ -151,6 +151,21 @@ def test_a_page_is_its_reviewers_though_another_has_logged_in_with_the_browser(p
     assert ann.post("/api/judgements", json=entry, headers=ours).status_code == 200
 
 
+def test_a_page_of_other_data_enters_nothing_here(page, ann):
+    ours = re.search('data-review="([^"]+)"', ann.get("/").text)[1]
+    entry = {"request": "r", "row": 3, "verdict": "anomaly"}
+    csv = {"content-type": "text/csv", "x-review": "0" * 16}
+    refused = [
+        ann.post("/api/judgements", json=entry, headers={"x-review": "0" * 16}),
+        ann.post("/api/labels", content="serial,label\nS003,anomaly\n", headers=csv),
+        ann.get("/api/state", headers={"x-review": "0" * 16}),
+    ]
+    assert [answer.status_code for answer in refused] == [409] * 3  # the page keeps it, and sends it again
+    assert "of other data" in refused[0].json()["error"]["message"]
+    assert ann.get("/api/state").json()["recent"] == []
+    assert ann.post("/api/judgements", json=entry, headers={"x-review": ours}).status_code == 200
+
+
 def test_a_full_disk_is_no_mistake_of_the_reviewer(make_session, open_page):
     """The page sends again what is answered with 5xx, and gives up on 4xx."""
     session = make_session()

@@ -122,6 +122,30 @@ def test_a_verdict_that_is_refused_is_not_shown_as_one(make_session, serve):
         assert session.store.judgements.verdicts() == {}
 
 
+def test_a_page_saves_nothing_in_the_review_of_other_data(make_session, serve, kit, tmp_path):
+    """That has begun at the same address; and what it has not saved is saved when its own data is back."""
+    (tmp_path / "other").mkdir()
+    session, other = make_session(), make_session(dataset=kit.rows(60), folder=tmp_path / "other")
+    with serve(session) as site:
+        page = site.enter()
+        page.wait_for_selector(READY)
+    port = int(site.url.rpartition(":")[2])
+    first = move(page, "a")
+    page.wait_for_selector("#saved.lost:has-text('not saved: 1')")
+    with serve(other, port) as site:
+        second = page.context.new_page()
+        second.goto(site.link("ann"))
+        judged = press(second, "n")
+        page.wait_for_selector("#toast:has-text('of other data')")
+        page.wait_for_selector("#progress:has-text('of other data')")
+        assert other.store.judgements.verdicts() == {judged: {"ann": "normal"}}
+    with serve(session, port) as site:
+        second.goto(site.link("ann"))
+        page.wait_for_selector("#saved:text-is('saved')")
+        assert session.store.judgements.verdicts() == {first: {"ann": "anomaly"}}
+    assert len(other.store) == 1
+
+
 def test_a_session_that_has_ended_keeps_what_is_not_saved(make_session, serve):
     session = make_session()
     with serve(session) as site:

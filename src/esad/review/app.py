@@ -67,7 +67,7 @@ def review_app(
         if reviewer is None:
             return HTMLResponse(pages.get_template("refused.html").render(used=bool(token)), 403)
         words = {"title": session.dataset.title, "noun": session.dataset.noun, "reviewer": reviewer}
-        words["review"] = session.store.fingerprint[:16]
+        words["review"] = _name_review(session)
         answer = HTMLResponse(pages.get_template("page.html").render(words, filters=FILTERS, scripts=scripts))
         if login is not None:
             seconds = int(LOGIN_SECONDS)
@@ -97,6 +97,11 @@ def _find_reviewer(request: Request) -> str | None:
     return found
 
 
+def _name_review(session: ReviewSession) -> str:
+    """What tells the data of one review from others: the port may be another review's tomorrow."""
+    return session.store.fingerprint[:16]
+
+
 async def _get_session(request: Request) -> ReviewSession:
     session: ReviewSession = request.app.state.session
     return session
@@ -114,6 +119,9 @@ def _check_reviewer(request: Request) -> str:
     if (owner := unquote(request.headers.get("x-reviewer", reviewer))) != reviewer:
         message = f"This is the page of {owner!r}, and {reviewer!r} has logged in with its browser since."
         raise RequestError(401, message)
+    review = _name_review(request.app.state.session)
+    if request.headers.get("x-review", review) != review:
+        raise RequestError(409, "This page is of other data than the review that is here now.")
     if request.headers.get("sec-fetch-site", "none") not in _SAME_SITE:
         raise RequestError(403, "Another site's page may not ask here.")
     return reviewer

@@ -10,8 +10,12 @@ const { review, reviewer } = document.body.dataset;
 const PREFIX = `esad outbox ${review} ${reviewer} `;
 const isOurs = (key) => key.startsWith(PREFIX) && /^[0-9a-f]+$/.test(key.slice(PREFIX.length)); // "ann b" is not "ann"
 
-// Refusals that another try may change: no login (a new link in another tab makes one), too slow, too many.
-const isFinal = ({ status }) => status >= 400 && status < 500 && ![401, 408, 429].includes(status);
+// Refusals that another try may change: no login, other data at this address, too slow, too many.
+const isFinal = ({ status }) => status >= 400 && status < 500 && ![401, 408, 409, 429].includes(status);
+const HINTS = {
+  401: "A new link from the terminal, opened in another tab, lets this page go on.",
+  409: "What is not saved is kept, and is saved when that data is reviewed at this address again.",
+};
 
 function newId() {
   const bytes = crypto.getRandomValues(new Uint8Array(16));
@@ -86,7 +90,7 @@ export class Outbox {
       } catch (error) {
         if (!isFinal(error)) {
           this.#tell(true);
-          if (error.status === 401) toast(`Not saved yet: ${error.message} A new link from the terminal, opened in another tab, lets this page go on.`);
+          if (error.status in HINTS) toast(`Not saved yet: ${error.message} ${HINTS[error.status]}`);
           await pause(wait);
           wait = Math.min(2 * wait, LONGEST_PAUSE);
           continue;
