@@ -144,6 +144,11 @@ def test_labels_come_in(parts, model, esad, tmp_path):
     options = ("--labels", tmp_path / "mine.db", "--reviewer", "eve")
     done = esad("review", model, parts, *options, "--import-labels", tmp_path / "in.csv")
     assert (done.code, done.out) == (0, f"2 new judgements from {tmp_path / 'in.csv'}\n")
+    (tmp_path / "his.csv").write_text("serial,label,reviewer\nS001,normal,eve\n")
+    others = (*options[:2], "--reviewer", "bob", "--import-labels", tmp_path / "his.csv")
+    done = esad("review", model, parts, *others)
+    assert done.err == "note: 1 line left out: the reviewers have judged otherwise here.\n"
+    assert esad("review", model, parts, *others, "--json").json["n_left"] == 1
     done = esad("review", model, parts, *options, "--export-labels", tmp_path / "out.csv")
     assert (done.code, done.out) == (0, f"2 judged rows: {tmp_path / 'out.csv'}\n")
     assert (tmp_path / "out.csv").read_text().splitlines()[2].startswith("S002,normal,eve,,")

@@ -195,7 +195,7 @@ def test_other_requests_are_answered_during_a_large_import(make_session, kit):
             began = time.monotonic()
             assert httpx.get(f"{url}/static/review.css", timeout=60).status_code == 200
             answered.append(time.monotonic() - began)
-        assert sent.result().json() == {"n_new": n_rows}
+        assert sent.result().json() == {"n_new": n_rows, "n_left": 0}
         assert max(answered) < 5  # 68 s before, in one thread with the import
         assert ann.get("/api/labels").json() == {"n_done": 0, "n_lines": 0}
         ann.close()
@@ -308,9 +308,10 @@ def test_labels_go_out_and_come_in(page, ann):
     text = ann.get("/labels.csv")
     assert text.headers["content-type"].startswith("text/csv")
     assert text.text.splitlines()[1].startswith("S007,anomaly,ann,,")
-    more = text.text + "S008,normal,bob,,,\n"
+    judge(page.enter("bob"), 9, request="bob's")
+    more = text.text + "S008,normal,bob,,,\nS009,normal,bob,,,\n"
     csv = {"content-type": "text/csv"}
-    assert ann.post("/api/labels", content=more, headers=csv).json() == {"n_new": 1}
+    assert ann.post("/api/labels", content=more, headers=csv).json() == {"n_new": 1, "n_left": 1}
     assert ann.get("/api/state").json()["reviewers"] == ["ann", "bob"]
     assert ann.post("/api/labels", content="a,b\n", headers=csv).status_code == 422
     assert ann.post("/api/labels", content=b"\xff\xfe", headers=csv).status_code == 422

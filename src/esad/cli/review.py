@@ -239,19 +239,21 @@ def _exchange_labels(
     if not model.exists():
         raise DataFileError(f"There is no model {str(model)!r} that says how to read the data. Review it first.")
     dataset = ReviewDataset.from_file(data, load(model), on_remark=output.remark, **read_as)
-    n_new = 0
+    n_new = n_left = 0
     with JudgementStore.of(journal, dataset) as store:
         if text is not None:
-            n_new = store.import_lines(parse_csv(text, dataset, reviewer=reviewer), importer=reviewer)
+            n_new, n_left = store.import_lines(parse_csv(text, dataset, reviewer=reviewer), importer=reviewer)
         if out is not None:
             write_text(out, write_csv(store.judgements, dataset))
         n_judged = len(store.judgements.verdicts())
     if as_json:
-        counts = {"labels": str(journal), "n_judged": n_judged, "n_new": n_new}
+        counts = {"labels": str(journal), "n_judged": n_judged, "n_new": n_new, "n_left": n_left}
         output.json_out(counts | {"out": None if out is None else str(out)})
         return
     if given is not None:
         output.say(f"{output.count_text(n_new, 'new judgement')} from {given}")
+        if n_left:
+            output.note(f"{output.count_text(n_left, 'line')} left out: the reviewers have judged otherwise here.")
     if out is not None:
         output.say(f"{output.count_text(n_judged, 'judged row')}: {out}")
 

@@ -245,7 +245,7 @@ async def _import_labels(session: Session, reviewer: Reviewer, request: Request)
         text = (await request.body()).decode("utf-8")
     except UnicodeDecodeError as error:
         raise RequestError(422, "The labels are not UTF-8 text.") from error
-    return json_response({"n_new": await run_in_threadpool(session.import_labels, text, reviewer)})
+    return json_response((await run_in_threadpool(session.import_labels, text, reviewer))._asdict())
 
 
 @_router.get("/api/labels")

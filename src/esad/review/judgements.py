@@ -20,6 +20,7 @@ __all__ = [
     "MAX_NOTE",
     "VERDICTS",
     "Entry",
+    "ImportCounts",
     "ImportedLine",
     "Judgements",
     "Opinion",
@@ -64,12 +65,25 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True)
 class Opinion:
-    """What one reviewer thinks of one row now: verdict (None: a note alone), note, when, and who imported it."""
+    """What one reviewer thinks of one row now.
+
+    Attributes
+    ----------
+    verdict : str or None
+        None: a note alone.
+    note : str
+        Empty where there is none.
+    time, imported_by : str
+        When the verdict was given, and who brought it in from a file; of a note alone those of the note.
+    note_imported_by : str
+        Who brought the note in.
+    """
 
     verdict: str | None = None
     note: str = ""
     time: str = ""
     imported_by: str = ""
+    note_imported_by: str = ""
 
 
 class Judgements:
@@ -130,9 +144,11 @@ class Judgements:
             opinions = {}
             for name in sorted(found.keys() | notes.keys()):
                 verdict, note = found.get(name), notes.get(name)
-                latest = max((one for one in (verdict, note) if one is not None), key=lambda one: one.number)
-                entry, words = None if verdict is None else verdict.entry, "" if note is None else note.note
-                opinions[name] = Opinion(entry, words, latest.time, latest.imported_by)
+                main = verdict or note
+                assert main is not None
+                entry = None if verdict is None else verdict.entry
+                words, brought_by = ("", "") if note is None else (note.note, note.imported_by)
+                opinions[name] = Opinion(entry, words, main.time, main.imported_by, brought_by)
             return opinions
 
     def verdicts(self) -> dict[int, dict[str, str]]:
@@ -202,6 +218,13 @@ def check_reviewer(name: str) -> str:
 _COLUMNS: Final = ("label", "reviewer", "note", "time", "imported_by")
 _FORMULA: Final = re.compile(r"'*[=+\-@\t\r]")  # what a spreadsheet takes for a formula, quoted or not
 _NUMBER: Final = re.compile(r"[+-]?[\d.,]+([eE][+-]?\d+)?")
+
+
+class ImportCounts(NamedTuple):
+    """How many judgements of a file are new, and how many lines were left: their reviewer has said otherwise here."""
+
+    n_new: int
+    n_left: int
 
 
 class ImportedLine(NamedTuple):

@@ -20,7 +20,7 @@ from esad.io.notes import DataSource, note_sources
 from esad.labels import Labels
 from esad.review.dataset import ReviewDataset
 from esad.review.gain import JOIN_SECONDS, GainEstimator
-from esad.review.judgements import is_decided, is_disputed, parse_csv, write_csv
+from esad.review.judgements import ImportCounts, is_decided, is_disputed, parse_csv, write_csv
 from esad.review.queue import BATCH, FILTERS, Queue, Verdicts, filter_rows
 from esad.review.ranking import DRAWINGS, Explanations, Ranking
 from esad.review.refit import (
@@ -171,8 +171,8 @@ class ReviewSession:
             entry = self.store.undo(request, reviewer)
             return None if entry is None else entry.row
 
-    def import_labels(self, text: str, reviewer: str) -> int:
-        """Enter the judgements of a CSV file; how many were new."""
+    def import_labels(self, text: str, reviewer: str) -> ImportCounts:
+        """Enter the judgements of a CSV file."""
         lines = parse_csv(text, self.dataset, reviewer=reviewer)
 
         def tell(n_done: int) -> None:
@@ -181,11 +181,11 @@ class ReviewSession:
         tell(0)
         try:
             with self._lock:
-                n_new = self.store.import_lines(lines, importer=reviewer, tell=tell)
+                counts = self.store.import_lines(lines, importer=reviewer, tell=tell)
                 self._update_gain()
         finally:
             self.import_progress = None
-        return n_new
+        return counts
 
     def export_labels(self) -> str:
         """All judgements as CSV."""

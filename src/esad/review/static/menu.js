@@ -58,7 +58,8 @@ async function importLabels(file, imported) {
   }, 300);
   try {
     const answer = await ask("/api/labels", { method: "POST", headers: { "content-type": "text/csv" }, body: await file.text() });
-    toast(`${count(answer.n_new, "new judgement")} from `, name, ".");
+    const left = answer.n_left ? ` ${count(answer.n_left, "line")} left out: the reviewers have judged otherwise here.` : "";
+    toast(`${count(answer.n_new, "new judgement")} from `, name, `.${left}`);
     imported();
   } catch (error) {
     showRefused("labels of ", name, `: ${error.message}`); // a long import may end while nobody looks
