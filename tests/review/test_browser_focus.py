@@ -217,8 +217,17 @@ def test_what_is_refused_for_good_stays_until_it_was_seen(make_session, serve):
         page.wait_for_selector(f"#refused li:has-text('anomaly of {name}: No such row.')")
         page.wait_for_timeout(6000)  # a line that comes and goes has gone
         assert page.is_visible("#refused")
+        page.on("dialog", lambda question: question.accept())  # "leave the page?"
+        with page.expect_event("dialog"):
+            page.reload()
+        page.wait_for_selector(f"#refused li:has-text('anomaly of {name}: No such row.')")
+        page.wait_for_selector("#item[data-row]")
         page.click("#refused-seen")
         assert not page.is_visible("#refused")
+        page.reload()
+        page.wait_for_selector("#item[data-row]")
+        assert not page.is_visible("#refused")
+        assert page.evaluate("localStorage.length") == 0
 
 
 def test_log_out(make_session, serve):

@@ -1,7 +1,7 @@
 // The menu: labels from a file, links for other reviewers, and how dialogs close.
 
 import { $, ask, count, el, post, toast, whole } from "./basics.js";
-import { showRefused } from "./outbox.js";
+import { refuse } from "./refusals.js";
 
 // `imported` is called when labels have come in.
 export function wireMenu(imported) {
@@ -22,11 +22,6 @@ export function wireMenu(imported) {
   $("invite-dialog").querySelector("form").addEventListener("submit", invite);
   $("keys-button").addEventListener("click", () => $("keys-dialog").showModal());
   $("log-out-button").addEventListener("click", logOut);
-  $("refused-seen").addEventListener("click", () => {
-    $("refused-list").replaceChildren();
-    $("refused").hidden = true;
-    focusItem();
-  });
 }
 
 // Keys belong to the item: it has the focus unless something is being written or chosen.
@@ -62,7 +57,7 @@ async function importLabels(file, imported) {
     toast(`${count(answer.n_new, "new judgement")} from `, name, `.${left}`);
     imported();
   } catch (error) {
-    showRefused("labels of ", name, `: ${error.message}`); // a long import may end while nobody looks
+    refuse("labels", file.name, error.message); // a long import may end while nobody looks
   }
   clearInterval(timer);
   box.hidden = true;

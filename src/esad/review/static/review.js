@@ -12,6 +12,7 @@ import { Lists } from "./lists.js";
 import { focusItem, wireDialogs, wireMenu } from "./menu.js";
 import { Outbox } from "./outbox.js";
 import { Pictures } from "./pictures.js";
+import { areRefusalsSeen, wireRefusals } from "./refusals.js";
 import { RefitDialog } from "./refit.js";
 import { Status } from "./status.js";
 import { Verdicts } from "./verdicts.js";
@@ -124,6 +125,7 @@ $("search").addEventListener("keydown", (event) => {
   focusItem();
 });
 
+wireRefusals(focusItem);
 wireDialogs();
 wireMenu(() => {
   anew(items.generation);
@@ -131,7 +133,7 @@ wireMenu(() => {
 });
 
 addEventListener("beforeunload", (event) => {
-  if (!outbox.isEmpty) event.preventDefault();
+  if (!outbox.isEmpty || !areRefusalsSeen()) event.preventDefault();
 });
 
 // ------------------------------------------------------------------ keys

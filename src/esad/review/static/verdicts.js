@@ -1,7 +1,7 @@
 // What the reviewer says: verdicts, notes, and taking a verdict back.
 
 import { $, toast } from "./basics.js";
-import { refuse } from "./outbox.js";
+import { refuseEntry } from "./outbox.js";
 
 export class Verdicts {
   #outbox;
@@ -48,7 +48,7 @@ export class Verdicts {
     try {
       ({ row } = await this.#outbox.put("/api/undo", {}));
     } catch (error) {
-      return refuse({ body: {} }, error);
+      return refuseEntry({ body: {} }, error);
     }
     this.#saved();
     if (row === null) return toast("There is nothing to undo.");
@@ -66,7 +66,7 @@ export class Verdicts {
       await this.#outbox.put(path, { row, ...said });
       this.#items.settle(row);
     } catch (error) {
-      refuse({ body: { row, ...said } }, error, name);
+      refuseEntry({ body: { row, ...said } }, error, name);
       this.#items.forget(row); // it shows a verdict that is none
       await this.#learn(row);
     }
