@@ -109,6 +109,41 @@ def test_a_note_that_is_selected_out_of_its_dialog_is_not_lost(make_session, ser
         assert page.problems == []
 
 
+def test_a_note_that_was_not_saved_is_there_again(make_session, serve):
+    session = make_session()
+    with serve(session) as site:
+        page = site.enter()
+        row = row_of(page)
+        page.keyboard.press("e")
+        page.keyboard.type(NOTE)
+        page.keyboard.press("Escape")
+        page.wait_for_selector("#toast:has-text('The note is not saved')")
+        page.reload()
+        page.click("#recent button, #next button")  # another row
+        page.wait_for_selector(f'#item[data-row]:not([data-row="{row}"])')
+        page.keyboard.press("e")
+        page.wait_for_selector("#note-text:focus")
+        assert page.input_value("#note-text") == ""
+        page.click("#note-dialog .close")
+        page.keyboard.press("k")
+        page.wait_for_selector(f'#item[data-row="{row}"]')
+        page.keyboard.press("e")
+        page.wait_for_selector("#note-text:focus")
+        assert page.input_value("#note-text") == NOTE
+        assert session.store.judgements.opinions(row) == {}
+        page.keyboard.press("Control+Enter")
+        page.wait_for_selector(f"#item .note:text-is('{NOTE}')")
+        page.wait_for_selector("#saved:text-is('saved')")
+        assert session.store.judgements.opinions(row)["ann"].note == NOTE
+        assert page.evaluate("localStorage.length") == 0
+        page.keyboard.press("e")
+        page.keyboard.type(" and again")
+        page.fill("#note-text", NOTE)
+        page.keyboard.press("Escape")  # nothing was changed
+        assert page.evaluate("localStorage.length") == 0
+        assert page.problems == []
+
+
 def test_nothing_but_a_verdict_is_a_verdict(make_session, serve):
     session = make_session()
     with serve(session) as site:

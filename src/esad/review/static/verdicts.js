@@ -1,7 +1,8 @@
 // What the reviewer says: verdicts, notes, and taking a verdict back.
 
-import { $, toast } from "./basics.js";
+import { $, noun, toast } from "./basics.js";
 import { refuseEntry } from "./outbox.js";
+import { Shelf } from "./shelf.js";
 
 export class Verdicts {
   #outbox;
@@ -10,6 +11,7 @@ export class Verdicts {
   #lists;
   #view;
   #saved;
+  #drafts = new Shelf("draft"); // notes by row that were begun and not saved
 
   // `saved` is called when the server has got to know something.
   constructor({ outbox, items, navigation, lists, view, saved }) {
@@ -32,13 +34,20 @@ export class Verdicts {
   writeNote() {
     const row = this.#navigation.current;
     if (this.#view.seen !== row || !this.#items.has(row)) return;
-    const dialog = $("note-dialog");
-    $("note-text").value = this.#items.get(row).mine?.note ?? "";
+    const [dialog, field, draft] = [$("note-dialog"), $("note-text"), row.toString(16)];
+    const before = this.#items.get(row).mine?.note ?? "";
+    const isNew = () => field.value.trim() !== before;
+    field.value = this.#drafts.get(draft) ?? before;
+    field.oninput = () => this.#drafts.set(draft, isNew() ? field.value : null);
     dialog.showModal();
     dialog.returnValue = "";
     dialog.onclose = () => {
-      if (dialog.returnValue !== "save") return;
-      this.#say("/api/notes", row, { note: $("note-text").value.trim() });
+      if (dialog.returnValue !== "save") {
+        if (isNew()) toast("The note is not saved. It is still there when you write a note of this ", noun, " again.");
+        return;
+      }
+      this.#drafts.set(draft, null);
+      this.#say("/api/notes", row, { note: field.value.trim() });
       if (this.#navigation.current === row) this.#view.draw();
     };
   }
