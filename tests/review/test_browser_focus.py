@@ -1,7 +1,7 @@
 """In Chromium: keys mean one thing. What is typed is never a verdict, and what could not be saved is kept and shown."""
 
 import pytest
-from browsing import AFTER_DIALOG, move, press, row_of
+from browsing import AFTER_DIALOG, GLANCE, READY, Held, judge, move, press, row_of
 
 pytestmark = pytest.mark.extra
 
@@ -162,8 +162,10 @@ def test_nothing_but_a_verdict_is_a_verdict(make_session, serve):
         page.select_option("#filter", "all")
         page.wait_for_selector("#list [aria-current=true]")
         page.wait_for_selector("#item:focus")
+        page.wait_for_selector("#item:not([aria-busy=true])")
+        page.wait_for_timeout(AFTER_DIALOG)
         skipped = row_of(page)
-        page.keyboard.press("s")
+        judge(page, "s")
         page.wait_for_selector(f'#item[data-row]:not([data-row="{skipped}"])')
         assert page.input_value("#filter") == "all"
 
@@ -173,13 +175,90 @@ def test_nothing_but_a_verdict_is_a_verdict(make_session, serve):
         page.wait_for_selector("#item:focus")
         page.wait_for_selector("#list li:nth-child(2)")
         page.wait_for_selector("#item h2 :text-matches('^S00')")
+        page.wait_for_timeout(AFTER_DIALOG)
         found = row_of(page)
-        page.keyboard.press("a")
+        judge(page, "a")
         page.wait_for_selector("#saved:text-is('saved')")
         page.wait_for_selector(f'#list [data-row="{found}"] .mark.anomaly')
         assert page.input_value("#search") == "S00"
         said = {first: "anomaly", skipped: "skip", found: "anomaly"}
         assert {row: verdict["ann"] for row, verdict in session.store.judgements.verdicts().items()} == said
+        assert page.problems == []
+
+
+# As a keyboard types them: a key after the other in one go, or after a pause of as many milliseconds.
+TYPE = """([keys, pause]) => {
+  const begun = performance.now();
+  Array.from(keys).forEach((key, number) => {
+    const typed = new KeyboardEvent("keydown", { key: key === "\\n" ? "Enter" : key, bubbles: true, cancelable: true });
+    Object.defineProperty(typed, "timeStamp", { value: begun + pause * number });
+    document.activeElement.dispatchEvent(typed);
+  });
+}"""
+
+
+def test_what_is_typed_on_after_a_search_is_no_verdict(make_session, serve):
+    session = make_session()
+    with serve(session) as site:
+        page = site.enter()
+        page.wait_for_selector(READY)
+        for pause in (0, 80, 300):
+            page.keyboard.press("/")
+            page.fill("#search", f"S0{pause // 10}"[:3])
+            page.evaluate(TYPE, ["\na nun as", pause])
+            page.wait_for_selector("#item h2 :text-matches('^S0')")
+            page.keyboard.press("/")
+            page.keyboard.press("Escape")
+            page.evaluate(TYPE, ["ann", pause])
+            page.wait_for_selector("#item:not([aria-busy=true])")
+        assert session.store.judgements.verdicts() == {}
+        page.wait_for_timeout(AFTER_DIALOG + 9 * 300)  # the last key was "pressed" so much later
+        held = Held(page, "**/api/list?name=next&q=s02")
+        page.fill("#search", "s02")
+        page.click("#anomaly")  # of the row of before
+        held.wait()
+        assert page.inner_text("#saved") == ""
+        held.let_through()
+        page.wait_for_selector("#item h2 :text-matches('^S02')")
+        judge(page, "n")
+        page.wait_for_selector("#saved:text-is('saved')")
+        (row,) = session.store.judgements.verdicts()
+        assert 20 <= row < 30
+        assert page.problems == []
+
+
+def test_a_key_that_is_pressed_twice_is_one_verdict(make_session, serve):
+    session = make_session()
+    with serve(session) as site:
+        page = site.enter()
+        page.wait_for_selector(READY)
+        page.wait_for_timeout(GLANCE)
+        first = row_of(page)
+        page.evaluate(TYPE, ["aa", 30])
+        second = row_of(page)
+        assert second != first
+        page.wait_for_selector("#saved:text-is('saved')")
+        assert session.store.judgements.verdicts() == {first: {"ann": "anomaly"}}
+        assert press(page, "n") == second
+        assert page.problems == []
+
+
+def test_keys_close_the_menu_and_are_no_verdicts_in_it(make_session, serve):
+    session = make_session()
+    with serve(session) as site:
+        page = site.enter()
+        page.wait_for_selector(READY)
+        page.wait_for_timeout(GLANCE)
+        for key in ("a", "Escape"):
+            page.click("#menu > summary")
+            page.wait_for_selector("#menu[open]")
+            page.keyboard.press(key)
+            page.wait_for_selector("#menu:not([open])")
+            page.wait_for_selector("#item:focus")
+        page.click("#menu > summary")
+        page.click("#menu > summary")
+        page.wait_for_selector("#item:focus")
+        assert len(session.store) == 0
         assert page.problems == []
 
 

@@ -8,6 +8,9 @@ export function wireMenu(imported) {
   document.addEventListener("click", (event) => {
     if (!event.target.closest("#menu > summary")) $("menu").open = false;
   });
+  $("menu").addEventListener("toggle", () => {
+    if (!$("menu").open && $("menu").contains(document.activeElement)) focusItem();
+  });
   $("import-button").addEventListener("click", () => $("import-file").click());
   $("import-file").addEventListener("change", async (event) => {
     const [file] = event.target.files;

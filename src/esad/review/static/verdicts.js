@@ -26,7 +26,7 @@ export class Verdicts {
   // Only what is seen is judged.
   judge(verdict) {
     const row = this.#navigation.current;
-    if (row === null || this.#view.seen !== row) return;
+    if (row === null || this.#view.seen !== row || this.#lists.isAwaited) return;
     this.#say("/api/judgements", row, { verdict });
     this.#navigation.advance();
   }
