@@ -205,8 +205,9 @@ def test_other_requests_are_answered_during_a_large_import(make_session, kit):
 
 
 def test_a_verdict_counts_once_and_can_be_undone(ann):
-    for _ in range(2):
-        assert judge(ann, 5, request="same").json() == {"saved": "same"}
+    for before in (None, "anomaly"):
+        said = {"saved": "same", "before": {"verdict": before, "by": ""}}
+        assert judge(ann, 5, request="same").json() == said
     judge(ann, 6, "normal")
     state = ann.get("/api/state").json()
     assert (state["n_labelled"], state["n_anomaly"], state["n_new"]) == (2, 1, 2)
@@ -214,6 +215,23 @@ def test_a_verdict_counts_once_and_can_be_undone(ann):
     assert ann.post("/api/undo", json={"request": "u"}).json()["row"] == 6
     assert ann.post("/api/undo", json={"request": "u"}).json()["row"] == 6
     assert ann.get("/api/state").json()["n_labelled"] == 1
+
+
+def test_an_undo_is_of_one_request_and_says_what_it_took_back(ann, page):
+    judge(ann, 5, request="here")
+    judge(ann, 5, "normal", request="in another tab")
+    csv = {"content-type": "text/csv"}
+    page.enter("bob").post("/api/labels", content="serial,label,reviewer\nS006,skip,ann\n", headers=csv)
+    for _ in range(2):
+        found = ann.post("/api/undo", json={"request": "u", "of": "here"}).json()
+        assert found == {"saved": "u", "row": 5, "verdict": "anomaly", "by": ""}
+    assert ann.post("/api/undo", json={"request": "v", "of": "here"}).json() == {"saved": "v", "row": None}
+    assert ann.post("/api/undo", json={"request": "w", "of": "never sent"}).json()["row"] is None
+    bob = page.enter("bob")
+    assert bob.post("/api/undo", json={"request": "x", "of": "in another tab"}).json()["row"] is None
+    found = ann.post("/api/undo", json={"request": "y"}).json()
+    assert (found["row"], found["verdict"], found["by"]) == (6, "skip", "bob")
+    assert [one["verdict"] for one in ann.get("/api/state").json()["recent"]] == ["normal"]
 
 
 def test_an_item_has_all_there_is_to_know(ann, kit):

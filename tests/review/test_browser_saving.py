@@ -107,6 +107,33 @@ def test_undo_before_anything_is_saved(make_session, serve):
         assert session.store.judgements.verdicts() == {}
 
 
+def test_two_pages_of_one_reviewer_know_of_each_other(make_session, serve):
+    session = make_session()
+    with serve(session) as site:
+        here = site.enter()
+        here.wait_for_selector(READY)
+        row = row_of(here)
+        there = here.context.new_page()
+        there.goto(site.url)
+        there.wait_for_selector(f'#item[data-row="{row}"]')
+        press(there, "n")
+        here.route("**/api/items*", lambda route: route.abort())  # it has not seen that
+        press(here, "a")
+        here.wait_for_selector("#toast:has-text('was normal, said elsewhere; it is anomaly now')")
+        here.unroute("**/api/items*")
+        there.keyboard.press("u")  # its own verdict, not the later one
+        there.wait_for_selector("#toast:has-text('Taken back: normal')")
+        assert session.store.judgements.verdicts() == {row: {"ann": "anomaly"}}
+        there.keyboard.press("u")
+        there.wait_for_selector("#toast:has-text('takes back your last one: anomaly, of')")
+        assert session.store.judgements.verdicts() == {row: {"ann": "anomaly"}}
+        there.keyboard.press("u")
+        there.wait_for_selector("#toast:has-text('Taken back: anomaly')")
+        assert session.store.judgements.verdicts() == {}
+        here.keyboard.press("u")
+        here.wait_for_selector("#toast:has-text('There is nothing to undo')")
+
+
 def test_a_verdict_that_is_refused_is_not_shown_as_one(make_session, serve):
     session = make_session()
     with serve(session) as site:

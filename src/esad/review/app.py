@@ -132,20 +132,26 @@ Logins = Annotated[Access, Depends(_get_access)]
 Reviewer = Annotated[str, Depends(_check_reviewer)]
 
 
-class _Undo(BaseModel):
-    """Take the last verdict back."""
+class _Said(BaseModel):
+    """Anything that is entered, once."""
 
     request: str = Field(min_length=1, max_length=MAX_REQUEST)
 
 
-class _Verdict(_Undo):
+class _Undo(_Said):
+    """Take a verdict back: that of a request, or the last one."""
+
+    of: str | None = Field(None, max_length=MAX_REQUEST)
+
+
+class _Verdict(_Said):
     """A key press."""
 
     row: int = Field(ge=0, le=2**31)
     verdict: str = Field(max_length=20)
 
 
-class _Note(_Undo):
+class _Note(_Said):
     """What a reviewer writes about a row."""
 
     row: int = Field(ge=0, le=2**31)
@@ -216,8 +222,8 @@ def _get_picture(
 
 @_router.post("/api/judgements")
 def _judge(session: Session, reviewer: Reviewer, said: _Verdict) -> Response:
-    session.judge(said.request, said.row, reviewer, said.verdict)
-    return json_response({"saved": said.request})
+    before = session.judge(said.request, said.row, reviewer, said.verdict)
+    return json_response({"saved": said.request, "before": {"verdict": before.verdict, "by": before.imported_by}})
 
 
 @_router.post("/api/notes")
@@ -228,7 +234,9 @@ def _annotate(session: Session, reviewer: Reviewer, said: _Note) -> Response:
 
 @_router.post("/api/undo")
 def _undo(session: Session, reviewer: Reviewer, said: _Undo) -> Response:
-    return json_response({"saved": said.request, "row": session.undo(said.request, reviewer)})
+    undone = session.undo(said.request, reviewer, of=said.of)
+    about = {"row": None} if undone is None else {"row": undone.row, "verdict": undone.entry, "by": undone.imported_by}
+    return json_response({"saved": said.request} | about)
 
 
 @_router.get("/labels.csv")

@@ -184,6 +184,11 @@ class Judgements:
         with self._lock:
             return self._said.get(reviewer, [])[-n:][::-1]
 
+    def stands(self, entry: Entry, reviewer: str) -> bool:
+        """Whether this is a verdict of the reviewer that was not undone."""
+        with self._lock:
+            return any(one.number == entry.number for one in self._said.get(reviewer, ()))
+
     def reviewers(self) -> list[str]:
         """Everybody who has said something."""
         with self._lock:

@@ -168,16 +168,23 @@ class JudgementStore:
             raise InputError(f"A note must have at most {MAX_NOTE:,} characters. Got {len(note):,}.")
         return self._enter(request, row, reviewer, "note", note=note.strip())
 
-    def undo(self, request: str, reviewer: str) -> Entry | None:
-        """Take the reviewer's last verdict back: the entry that says so, None where there is nothing to undo."""
+    def undo(self, request: str, reviewer: str, *, of: str | None = None) -> Entry | None:
+        """Take a verdict of the reviewer back: the verdict, None where there is nothing to undo.
+
+        `of` is the request that entered it; by default it is the last one.
+        """
         with self._lock:
-            known = self._find_entry(request)
-            if known is not None:
-                return self._check_same(known, reviewer=reviewer, entry="undo")
-            last = self.judgements.recent(check_reviewer(reviewer), 1)
-            if not last:
+            if (known := self._find_entry(request)) is not None:
+                self._check_same(known, reviewer=reviewer, entry="undo")
+                return self._find_entry(known.undoes, "number")
+            if of is None:
+                found = next(iter(self.judgements.recent(check_reviewer(reviewer), 1)), None)
+            else:
+                found = self._find_entry(of)
+            if found is None or not self.judgements.stands(found, reviewer):
                 return None
-            return self._enter(request, last[0].row, reviewer, "undo", undoes=last[0].number)
+            self._enter(request, found.row, reviewer, "undo", undoes=found.number)
+            return found
 
     def import_lines(
         self, lines: Sequence[ImportedLine], *, importer: str, tell: Callable[[int], None] = lambda n_done: None
@@ -244,9 +251,9 @@ class JudgementStore:
             self.judgements.enter(made)
             return made
 
-    def _find_entry(self, request: str) -> Entry | None:
+    def _find_entry(self, value: str | int | None, column: str = "request") -> Entry | None:
         with self._name_errors():
-            found = self._database.execute("select * from journal where request = ?", (request,)).fetchone()
+            found = self._database.execute(f"select * from journal where {column} = ?", (value,)).fetchone()
         return None if found is None else _to_entry(found)
 
     @staticmethod

@@ -36,7 +36,7 @@ function badges(item, isUnsaved, n_rows) {
   return found;
 }
 
-const importedBy = (name) => (name ? `, imported by ${name}` : "");
+export const importedBy = (name) => (name ? `, imported by ${name}` : "");
 
 function facts(item, state) {
   const found = [

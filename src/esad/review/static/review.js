@@ -37,7 +37,12 @@ const view = new View(items, (item) => ({
   gallery: (one) => pictures.gallery(one),
 }));
 const refit = new RefitDialog(status);
-const verdicts = new Verdicts({ outbox, items, navigation, lists, view, saved: () => status.soon(120) });
+const verdicts = new Verdicts({ outbox, items, navigation, lists, view, recent, saved: () => status.soon(120) });
+
+async function recent() {
+  await status.update();
+  return status.state?.recent ?? [];
+}
 
 function show(row) {
   for (const id of ["anomaly", "normal", "skip", "note"]) $(id).disabled = row === null;

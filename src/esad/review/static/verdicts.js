@@ -1,8 +1,11 @@
 // What the reviewer says: verdicts, notes, and taking a verdict back.
 
-import { $, noun, toast } from "./basics.js";
+import { $, el, noun, toast } from "./basics.js";
+import { importedBy } from "./item.js";
 import { refuseEntry } from "./outbox.js";
-import { Shelf } from "./shelf.js";
+import { Shelf, newName } from "./shelf.js";
+
+const ASKED = 5000; // milliseconds for which a question of the page is seen
 
 export class Verdicts {
   #outbox;
@@ -11,15 +14,19 @@ export class Verdicts {
   #lists;
   #view;
   #saved;
+  #recent;
+  #entered = []; // ids of the verdicts of this page that were not taken back
+  #asked = -ASKED; // when the page asked whether to take back what it has not entered
   #drafts = new Shelf("draft"); // notes by row that were begun and not saved
 
-  // `saved` is called when the server has got to know something.
-  constructor({ outbox, items, navigation, lists, view, saved }) {
+  // `saved` is called when the server has got to know something, `recent` asks it for the reviewer's last verdicts.
+  constructor({ outbox, items, navigation, lists, view, recent, saved }) {
     this.#outbox = outbox;
     this.#items = items;
     this.#navigation = navigation;
     this.#lists = lists;
     this.#view = view;
+    this.#recent = recent;
     this.#saved = saved;
   }
 
@@ -52,15 +59,26 @@ export class Verdicts {
     };
   }
 
+  // Take back the last verdict of this page. One that was entered elsewhere is taken back when that was asked twice.
   async undo() {
-    let row;
+    const of = this.#entered.pop();
+    if (of === undefined && performance.now() - this.#asked > ASKED) {
+      const [last] = await this.#recent();
+      if (!last) return toast("There is nothing to undo.");
+      this.#asked = performance.now();
+      const what = `${last.verdict}${importedBy(last.by)}, of `;
+      return toast("No verdict of this page is left to undo. Undo again takes back your last one: ", what, el("bdi", {}, last.name), ".");
+    }
+    this.#asked = -ASKED;
+    let row, verdict, by;
     try {
-      ({ row } = await this.#outbox.put("/api/undo", {}));
+      ({ row, verdict, by } = await this.#outbox.put("/api/undo", of === undefined ? {} : { of }));
     } catch (error) {
       return refuseEntry({ body: {} }, error);
     }
     this.#saved();
     if (row === null) return toast("There is nothing to undo.");
+    toast(`Taken back: ${verdict}${importedBy(by)}, of `, el("bdi", {}, this.#items.get(row)?.name ?? `row ${row}`), ".");
     this.#items.settle(row);
     const isJudgedAnew = this.#outbox.judged().includes(row); // while the undo was on its way
     await this.#learn(row);
@@ -68,13 +86,19 @@ export class Verdicts {
   }
 
   async #say(path, row, said) {
-    const name = this.#items.get(row)?.name;
+    const [name, known, request] = [this.#items.get(row)?.name, this.#items.get(row)?.mine?.verdict ?? null, newName()];
     this.#items.say(row, said);
-    if (said.verdict) this.#lists.say(row, said.verdict);
+    if (said.verdict) {
+      this.#lists.say(row, said.verdict);
+      this.#entered.push(request);
+    }
     try {
-      await this.#outbox.put(path, { row, ...said });
+      const { before } = await this.#outbox.put(path, { request, row, ...said });
       this.#items.settle(row);
+      if (before?.verdict && ![known, said.verdict].includes(before.verdict))
+        toast(el("bdi", {}, name), ` was ${before.verdict}${importedBy(before.by) || ", said elsewhere"}; it is ${said.verdict} now. Undo takes that back.`);
     } catch (error) {
+      this.#entered = this.#entered.filter((one) => one !== request);
       refuseEntry({ body: { row, ...said } }, error, name);
       this.#items.forget(row); // it shows a verdict that is none
       await this.#learn(row);
