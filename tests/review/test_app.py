@@ -10,7 +10,7 @@ from importlib import resources
 import httpx
 import pytest
 
-from esad.review.access import LOGIN_SECONDS, Access
+from esad.review.access import LOGIN_SECONDS, LONGEST_SECONDS, Access
 from esad.review.app import guard_app, review_app
 from esad.web.server import in_background
 
@@ -132,6 +132,30 @@ def test_logins_end_when_asked_to_and_by_themselves():
     assert (access.reviewer_of(second), access.reviewer_of(late)) == ("ann", None)  # only one was used
     now[0] += 24 * 3600
     assert access.use_link(link) is None
+
+
+def test_a_page_that_nobody_uses_keeps_no_login(make_session, open_page):
+    now = [0.0]
+    page = open_page(make_session())
+    page.access._clock = lambda: now[0]
+    ann = page.enter("ann")
+    used, left = page.access.new_link("ann"), page.access.new_link("ann")
+    ann.cookies.clear()
+    cookie = ann.get("/", params={"token": used}).headers["set-cookie"]
+    assert f"max-age={LONGEST_SECONDS:.0f};" in cookie.casefold()  # the server ends it, not the browser
+    for _ in range(3):
+        now[0] += LOGIN_SECONDS / 2 - 1
+        expected = 200 if now[0] < LOGIN_SECONDS else 401
+        assert [ann.get(path).status_code for path in ("/api/state", "/api/labels")] == [expected] * 2
+    assert ann.get("/api/state").status_code == 401
+    assert page.access.use_link(left) is not None
+    ann.get("/", params={"token": page.access.new_link("ann")})
+    began = now[0]
+    while now[0] - began < LONGEST_SECONDS - LOGIN_SECONDS:
+        now[0] += LOGIN_SECONDS - 1
+        assert judge(ann, 3, request=f"{now[0]}").status_code == 200
+    now[0] = began + LONGEST_SECONDS + 1
+    assert judge(ann, 3, request="too late").status_code == 401
 
 
 def test_after_logging_out_nothing_is_told(page, ann):

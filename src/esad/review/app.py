@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 
 from esad.errors import OutputError, RequestError
 from esad.report.style import COLOURS
-from esad.review.access import LOGIN_SECONDS, Access
+from esad.review.access import LONGEST_SECONDS, Access
 from esad.review.judgements import MAX_NAME, MAX_NOTE
 from esad.review.queue import FILTERS
 from esad.review.session import ReviewSession
@@ -24,6 +24,7 @@ __all__ = ["guard_app", "review_app"]
 
 MAX_BODY: Final = 16 << 20  # bytes, of labels to import
 MAX_ASKED: Final = 20  # items of one request
+_POLLED: Final = ("/api/state", "/api/labels")  # by an open page, whether somebody is there or not
 _SAME_SITE: Final = ("same-origin", "none")  # "none": typed or opened from elsewhere than a page
 
 _router = APIRouter()
@@ -70,7 +71,7 @@ def review_app(
         words["review"] = _name_review(session)
         answer = HTMLResponse(pages.get_template("page.html").render(words, filters=FILTERS, scripts=scripts))
         if login is not None:
-            seconds = int(LOGIN_SECONDS)
+            seconds = int(LONGEST_SECONDS)  # `access` ends it earlier where nothing is done
             answer.set_cookie(cookie, login, max_age=seconds, httponly=True, samesite="strict", path="/")
             on_enter(reviewer)
         return answer
@@ -93,7 +94,9 @@ async def _refuse_storage(request: Request, error: Exception) -> Response:
 def _find_reviewer(request: Request) -> str | None:
     """Who asks, by the cookie of the login."""
     state = request.app.state
-    found: str | None = state.access.reviewer_of(request.cookies.get(state.cookie, ""))
+    is_asked_by_itself = request.method == "GET" and request.url.path in _POLLED
+    login = request.cookies.get(state.cookie, "")
+    found: str | None = state.access.reviewer_of(login, renew=not is_asked_by_itself)
     return found
 
 
