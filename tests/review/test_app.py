@@ -104,13 +104,14 @@ def test_an_invitation_is_a_link_for_somebody_else(page, ann):
     assert page.stranger.get(path).status_code == 200
     assert page.stranger.get("/api/state").json()["reviewer"] == "bob"
     assert ann.post("/api/invitations", json={"name": "a\nb"}).status_code == 422
+    assert ann.post("/api/invitations", json={"name": "ann\u3164"}).status_code == 422  # which is not seen
 
 
 def test_a_link_for_a_name_that_exists_needs_their_word_or_the_owners(page, ann):
     page.access.owner = "ann"
     bob, eve = page.enter("bob"), page.enter("eve")
     judge(bob, 3)
-    for name in ("bob", "Bob", "ann"):
+    for name in ("bob", "Bob", "ann", "\uff42ob"):
         answer = eve.post("/api/invitations", json={"name": name})
         assert answer.status_code == 403, name
         assert "who started the review" in answer.json()["error"]["message"] or name == "ann"

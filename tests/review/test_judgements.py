@@ -98,6 +98,13 @@ def test_notes_cannot_become_formulas_in_a_spreadsheet(tmp_path, note):
         assert second.judgements.opinions(1)["=ann()"].note == note.strip()
 
 
+@pytest.mark.parametrize("note", ["a;=1+1", "a\t=1", 'a "b"'])
+def test_no_note_is_cut_in_two_by_another_separator(tmp_path, note):
+    with opened(tmp_path / "a.db") as store:
+        store.annotate("n", 1, "ann", note)
+        assert '"{}"'.format(note.replace('"', '""')) in write_csv(store.judgements, dataset(None, "row"))
+
+
 @pytest.mark.parametrize("head", ["row,row,label", "row,label,label", "serial,label,serial", "row,label,note,note"])
 def test_a_column_that_is_there_twice_is_refused(head):
     with pytest.raises(DataFileError, match="one column"):

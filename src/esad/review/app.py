@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 from esad.errors import OutputError, RequestError
 from esad.report.style import COLOURS
 from esad.review.access import LONGEST_SECONDS, Access
-from esad.review.judgements import MAX_NAME, MAX_NOTE
+from esad.review.judgements import MAX_NAME, MAX_NOTE, is_same_name
 from esad.review.queue import FILTERS
 from esad.review.session import ReviewSession
 from esad.review.store import MAX_REQUEST
@@ -269,7 +269,7 @@ def _get_import_progress(session: Session, reviewer: Reviewer) -> Response:
 def _invite(session: Session, access: Logins, reviewer: Reviewer, asked: _Invitation) -> Response:
     name, owner = asked.name.strip(), access.owner
     known = sorted({*session.store.judgements.reviewers(), *access.reviewers(), owner or ""})
-    if taken := next((one for one in known if one.casefold() == name.casefold()), None):
+    if taken := next((one for one in known if is_same_name(one, name)), None):
         if reviewer not in (taken, owner):
             others = taken if owner in (None, taken) else f"{taken} or {owner}, who started the review,"
             raise RequestError(403, f"There is a reviewer {taken!r}. Only {others} can make a link for that name.")

@@ -4,6 +4,7 @@ import csv
 import io
 import re
 import threading
+import unicodedata
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -27,6 +28,7 @@ __all__ = [
     "check_reviewer",
     "is_decided",
     "is_disputed",
+    "is_same_name",
     "parse_csv",
     "write_csv",
 ]
@@ -34,6 +36,7 @@ __all__ = [
 VERDICTS: Final = {"anomaly": labels.ANOMALY, "normal": labels.NORMAL, "skip": labels.UNLABELLED}
 MAX_NAME: Final = 60  # characters
 MAX_NOTE: Final = 2000
+_FILLERS: Final = "\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0"
 
 
 class Entry(NamedTuple):
@@ -213,9 +216,30 @@ def check_reviewer(name: str) -> str:
     >>> check_reviewer("ann")
     'ann'
     """
-    if not 1 <= len(name) <= MAX_NAME or not name.isprintable() or name != name.strip():
-        raise InputError(f"The name of a reviewer must be 1 to {MAX_NAME} printable characters. Got {name[:80]!r}.")
+    is_seen = name.isprintable() and name == name.strip() and not any(map(_is_invisible, name))
+    if not 1 <= len(name) <= MAX_NAME or not is_seen:
+        raise InputError(f"The name of a reviewer must be 1 to {MAX_NAME} printable characters. Got {name[:80]!a}.")
     return name
+
+
+def _is_invisible(letter: str) -> bool:
+    """Whether a letter that counts as printable shows nothing: fillers, joiners and what chooses a variant."""
+    return letter in _FILLERS or 0xFE00 <= ord(letter) <= 0xFE0F or 0xE0100 <= ord(letter) <= 0xE01EF
+
+
+def is_same_name(one: str, other: str) -> bool:
+    """Whether two names of reviewers look alike: other letters of the same form, large or small.
+
+    Examples
+    --------
+    >>> is_same_name("Ann", "\N{FULLWIDTH LATIN SMALL LETTER A}nn")
+    True
+    """
+    return _plain_name(one) == _plain_name(other)
+
+
+def _plain_name(name: str) -> str:
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
 
 
 # ---------------------------------------------------------------------- CSV
@@ -248,16 +272,19 @@ def write_csv(judgements: Judgements, dataset: ReviewDataset) -> str:
     (anomaly, normal or skip, blank for a note alone), reviewer, note, time and who imported it. Text that a spreadsheet
     would run as a formula has an apostrophe before it, which `parse_csv` takes away again.
     """
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
     names = dataset.names
-    writer.writerow([dataset.id_name if names is not None else "row", *_COLUMNS])
+    lines = [[dataset.id_name if names is not None else "row", *_COLUMNS]]
     for row in judgements.rows():
         for reviewer, opinion in judgements.opinions(row).items():
             name = row if names is None else names[row]
             cells = [name, opinion.verdict or "", reviewer, opinion.note, opinion.time, opinion.imported_by]
-            writer.writerow([_quote_formula(str(cell)) for cell in cells])
-    return out.getvalue()
+            lines.append([_quote_formula(str(cell)) for cell in cells])
+    return "".join(f"{','.join(map(_quote_cell, line))}\n" for line in lines)
+
+
+def _quote_cell(text: str) -> str:
+    """A cell that no program cuts in two, be its separators commas, semicolons or tabs."""
+    return f'"{text.replace(chr(34), chr(34) * 2)}"' if re.search(r'[,;\t"\r\n]', text) else text
 
 
 def _quote_formula(text: str) -> str:
