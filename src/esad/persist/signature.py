@@ -38,6 +38,7 @@ __all__ = [
     "signature_path",
     "trust",
     "trusted_keys",
+    "trusted_keys_path",
     "verify",
 ]
 
@@ -113,9 +114,14 @@ def public_line(path: Path | None = None, name: str = "") -> str:
     return _line(_private_key(path or default_key_path()).public_key(), name)
 
 
+def trusted_keys_path() -> Path:
+    """Where the keys lie that this user trusts."""
+    return config_folder() / "trusted_keys"
+
+
 def trusted_keys() -> list[TrustedKey]:
     """The keys that this user trusts."""
-    path = config_folder() / "trusted_keys"
+    path = trusted_keys_path()
     text = read_text(path, "the trusted keys") if path.exists() else ""
     return [_parse_line(line) for line in text.splitlines() if line.strip() and not line.startswith("#")]
 
@@ -316,7 +322,7 @@ def _parse_line(line: str, name: str | None = None) -> TrustedKey:
 
 
 def _write_trusted(keys: list[TrustedKey]) -> None:
-    path = config_folder() / "trusted_keys"
+    path = trusted_keys_path()
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
