@@ -440,8 +440,7 @@ class TrainingData:
 
     def _n_held_out(self, detector: Detector) -> int:
         """How many unlabelled rows some member will leave out."""
-        n_members = 0 if self.survey is not None else detector.n_leaving_out(self.kind)
-        return n_held_out_rows(self.label_counts().n_unlabelled, n_members) if n_members else 0
+        return 0 if self.survey is not None else detector.n_held_out(self.kind, self.label_counts().n_unlabelled)
 
     def _check_false_alarm(self, rule: Threshold, detector: Detector) -> None:
         """Refuse a rate for which too few rows will be left: of the unlabelled, only those a member has not seen."""

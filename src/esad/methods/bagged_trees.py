@@ -86,6 +86,10 @@ class BaggedTrees(BaggedTreesArguments, ShallowDetector):
         """None: every row has trees without it."""
         return 0
 
+    def n_held_out(self, kind: str, n_unlabelled: int) -> int:
+        """All; a single one is in every bag."""
+        return n_unlabelled if n_unlabelled > 1 else 0
+
     def _fit_rows(self, rows: Rows, y: NDArray[np.int8], callbacks: Sequence[Callback]) -> TrainingScores:
         total = super()._fit_rows(rows, y, callbacks).total
         out_of_bag = self.model_.out_of_bag
