@@ -124,8 +124,8 @@ class Committee(Detector):
 
     # ------------------------------------------------------------------ fit
 
-    def _judges(self, **changes: Any) -> dict[str, Detector]:
-        """All judges that there can be; the trees first, for they may refuse the rows."""
+    def possible_judges(self, **changes: Any) -> dict[str, Detector]:
+        """All judges that there can be, not fitted; the trees first, for they may refuse the rows."""
         judges, given = dict[str, Detector](), self.get_params() | changes
         for name in (TREES, NETWORKS):
             method = registry.method(name)
@@ -135,12 +135,12 @@ class Committee(Detector):
 
     def n_leaving_out(self, kind: str) -> int:
         """As many as the judge with most members has."""
-        return max(judge.n_leaving_out(kind) for judge in self._judges().values())
+        return max(judge.n_leaving_out(kind) for judge in self.possible_judges().values())
 
     def check_stream(self) -> None:
         """Refuse what a judge cannot do with a stream."""
         super().check_stream()
-        for judge in self._judges().values():
+        for judge in self.possible_judges().values():
             judge.check_stream()
 
     def _fit_rows(self, rows: Rows, y: NDArray[np.int8], callbacks: Sequence[Callback]) -> TrainingScores:
@@ -156,7 +156,7 @@ class Committee(Detector):
 
     def _appoint(self, y: NDArray[np.int8]) -> None:
         """Choose the judges for rows with such labels, and tell them what is known of the rows."""
-        self.judges_ = self._judges(random_state=seed_from(self.random_state))
+        self.judges_ = self.possible_judges(random_state=seed_from(self.random_state))
         if self.inputs_.kind == "images" or not (y == labels.ANOMALY).any():
             del self.judges_[TREES]
             cannot = "see pictures" if self.inputs_.kind == "images" else "learn without a labelled anomaly"
@@ -272,7 +272,7 @@ class Committee(Detector):
         return arrays, {"judges": plain, "why": self.why_}
 
     def _restore(self, arrays: dict[str, NDArray[Any]], plain: Any) -> None:
-        possible = self._judges()
+        possible = self.possible_judges()
         described, self.why_ = plain["judges"], plain["why"]
         if not isinstance(self.why_, str):
             raise ModelFileError("what it says of its judges is damaged")
