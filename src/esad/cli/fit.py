@@ -280,7 +280,9 @@ def _kinds(columns: "tuple[Column, ...]") -> Iterator[str]:
 def _show_summary(summary: dict[str, Any], detector: "Detector", out: Path) -> None:
     rows = output.count_text(summary["n_flagged"], "training row")
     if summary["n_sample"] is not None:
-        rows = f"{summary['n_flagged']:,} of {summary['n_sample']:,} rows that were held out"
+        n_labelled = int((detector.training_labels_ != 0).sum())
+        parts = f"{summary['n_sample'] - n_labelled:,} that were held out, {n_labelled:,} labelled"
+        rows = f"{summary['n_flagged']:,} of {summary['n_sample']:,} rows, {parts}"
     flagged = f"{rows} ({output.percent(summary['flagged_ratio'])})"
     if "n_labelled_anomaly" in summary:
         labelled = output.count_text(summary["n_labelled_anomaly"], "labelled anomaly", "labelled anomalies")
