@@ -428,6 +428,18 @@ def test_rows_of_which_most_are_alike_raise_no_alarm(seed, n_others):
     assert (detector.predict(X[n_others:]) == 1).all()
 
 
+@pytest.mark.parametrize(
+    ("n_rows", "n_columns", "n_known"), [(25, 2, 0), (25, 4, 1), (40, 4, 3), (59, 8, 3), (200, 2, 0)]
+)
+def test_the_usual_threshold_flags_a_tenth_at_most_of_few_rows_too(n_rows, n_columns, n_known):
+    """One member leaves a tenth of the rows out, two of 25: what these score says little of the others."""
+    X, y = np.random.default_rng(n_rows * n_columns + n_known).normal(size=(n_rows, n_columns)), np.zeros(n_rows, int)
+    y[:n_known], X[:n_known] = -1, X[:n_known] + 3
+    detector = tiny("esad", n_members=1, hidden="auto", latent="auto").fit(X, y)
+    assert "unlabelled rows not trained on, about a tenth of these" in str(detector.applied_)
+    assert 1 <= (detector.predict(X)[y == 0] == -1).sum() <= n_rows / 10
+
+
 def test_rows_learned_by_heart_do_not_make_alarms_of_new_ones():
     """New rows score far above the training rows: one alarm among these meant 44 % of the new ones."""
     X, new = np.random.default_rng(0).normal(size=(2, 48, 19))
