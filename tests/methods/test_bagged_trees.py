@@ -156,6 +156,13 @@ def test_it_says_that_it_needs_a_labelled_anomaly():
         BaggedTrees().fit(np.eye(5))
 
 
+@pytest.mark.filterwarnings("ignore:`y` labels every row")
+def test_it_says_that_anomalies_alone_are_nothing_to_tell_apart():
+    with pytest.raises(LabelError, match=r"from unlabelled \(0\) or normal rows \(\+1\) and needs one.*anomalies only"):
+        BaggedTrees().fit(np.eye(5), [-1] * 5)
+    BaggedTrees(n_trees=3).fit(np.eye(5), [-1] * 4 + [1])
+
+
 @pytest.mark.parametrize(
     "parameters",
     [{"n_trees": 0}, {"n_trees": 1.5}, {"unlabelled_ratio": 0}, {"min_unlabelled": -1}, {"max_features": 1.1}],

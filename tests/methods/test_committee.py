@@ -102,11 +102,12 @@ def test_it_says_who_judges_and_why(fitted, tmp_path):
     assert esad.load(tmp_path / "m.esad").why_ == detector.why_
 
 
-@pytest.mark.parametrize("kind", ["table", "images"])
+@pytest.mark.filterwarnings("ignore:`y` labels every row")
+@pytest.mark.parametrize("kind", ["table", "table of anomalies", "images"])
 def test_it_is_esad_alone_where_trees_cannot_judge(kind, caplog):
     rng = np.random.default_rng(0)
-    X = rng.normal(size=(60, 4)) if kind == "table" else rng.integers(0, 255, size=(20, 8, 8), dtype=np.uint8)
-    y = None if kind == "table" else np.r_[-1, -1, np.zeros(18, dtype=int)]
+    X = rng.integers(0, 255, size=(20, 8, 8), dtype=np.uint8) if kind == "images" else rng.normal(size=(60, 4))
+    y = {"table": None, "table of anomalies": [-1] * 60, "images": [-1, -1, *[0] * 18]}[kind]
     with caplog.at_level("INFO", "esad"):
         committee = tiny("committee", hidden=(4, 4)).fit(X, y)
     assert "ESAD judges alone" in caplog.text and "ESAD judges alone" in committee.why_

@@ -157,9 +157,11 @@ class Committee(Detector):
     def _appoint(self, y: NDArray[np.int8]) -> None:
         """Choose the judges for rows with such labels, and tell them what is known of the rows."""
         self.judges_ = self.possible_judges(random_state=seed_from(self.random_state))
-        if self.inputs_.kind == "images" or not (y == labels.ANOMALY).any():
+        is_anomaly = y == labels.ANOMALY
+        if self.inputs_.kind == "images" or not is_anomaly.any() or is_anomaly.all():
             del self.judges_[TREES]
-            cannot = "see pictures" if self.inputs_.kind == "images" else "learn without a labelled anomaly"
+            cannot = "learn from anomalies alone" if is_anomaly.all() else "learn without a labelled anomaly"
+            cannot = "see pictures" if self.inputs_.kind == "images" else cannot
             self._say(f"ESAD judges alone: trees cannot {cannot}")
         for judge in self.judges_.values():
             self.inform(judge)
