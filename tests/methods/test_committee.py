@@ -97,7 +97,13 @@ def test_too_few_unseen_anomalies_leave_the_weights_as_they_are_by_default():
 
 def test_it_says_who_judges_and_why(fitted, tmp_path):
     detector, _, _ = fitted
-    assert "standard errors on 20 known anomalies that neither had seen" in detector.why_
+    assert detector.why_.endswith("standard errors on 20 known anomalies that neither had seen")
+    X = np.random.default_rng(0).normal(size=(40, 600))
+    wide = Committee(**SMALL).fit(X, np.r_[-1, -1, np.zeros(38)])
+    assert wide.why_ == (
+        "ESAD 96%, trees 4%: too few known anomalies that neither had seen, and 600 columns to 2 known anomalies, "
+        "among which trees find one by chance"
+    )
     detector.save(tmp_path / "m.esad")
     assert esad.load(tmp_path / "m.esad").why_ == detector.why_
 

@@ -37,6 +37,7 @@ from torch import Tensor, nn
 from esad import labels, registry
 from esad.core.arguments import with_parameters
 from esad.core.random import seed_from
+from esad.core.text import count_text
 from esad.detectors.base import Detector, Scores, State, TrainingScores
 from esad.detectors.deep import DeepDetector
 from esad.detectors.streaming import Portion
@@ -62,7 +63,8 @@ _SCALE = "scale."  # what the names of a scale's arrays begin with in a model fi
 class Committee(Detector):
     """ESAD and bagged trees judging together; on tables with a few known anomalies the best ranking we know.
 
-    Without a labelled anomaly, and for pictures, ESAD judges alone: score, terms and reasons are those of ESAD.
+    Both learn from labelled normal rows too; their weights follow from known anomalies alone. Without labelled
+    anomalies, with nothing else, and for pictures, ESAD judges alone: score, terms and reasons are those of ESAD.
 
     Parameters
     ----------
@@ -197,11 +199,16 @@ class Committee(Detector):
         n, z = len(ahead), 0.0
         if n >= MIN_EVIDENCE:
             z = float(ahead.mean() / max(ahead.std(ddof=1) / n**0.5, 1e-9))
-        prior = PRIOR - np.log(max(1.0, n_columns / (MAX_COLUMNS * n_anomalies)))
+        too_wide = max(1.0, n_columns / (MAX_COLUMNS * n_anomalies))
+        prior = PRIOR - np.log(too_wide)
         share = float(1.0 / (1.0 + np.exp(np.clip(prior + TRUST * z, -20.0, 20.0))))
         leader = "trees" if z > 0 else "ESAD"
         evidence = f"{leader} ahead by {abs(z):.1f} standard errors on {n}" if n >= MIN_EVIDENCE else "too few"
-        self._say(f"ESAD {share:.0%}, trees {1 - share:.0%}: {evidence} known anomalies that neither had seen")
+        evidence += " known anomalies that neither had seen"
+        if too_wide > 1:
+            known = count_text(n_anomalies, "known anomaly", "known anomalies")
+            evidence += f", and {n_columns:,} columns to {known}, among which trees find one by chance"
+        self._say(f"ESAD {share:.0%}, trees {1 - share:.0%}: {evidence}")
         return {TREES: 1.0 - share, NETWORKS: share}
 
     def _say(self, why: str) -> None:
