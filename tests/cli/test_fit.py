@@ -348,6 +348,12 @@ def test_auto_chooses_the_method_by_the_data_and_says_why(esad, parts, kit, tmp_
     assert type(load(tmp_path / "m.esad")).__name__ == {"committee": "Committee", "esad": "ESAD"}[method]
 
 
+def test_a_method_that_needs_labels_is_not_said_to_be_trained_without(esad, parts, tmp_path):
+    done = esad("fit", parts, "--ignore", "verdict", "-i", "serial", "-m", "bagged_trees", "-o", tmp_path / "m.esad")
+    assert (done.code, "unsupervised" in done.out) == (2, False)
+    assert "nothing says which these are. Give --label-column, or take a method that can do without" in done.err
+
+
 @pytest.mark.parametrize(
     ("settings", "says"),
     [

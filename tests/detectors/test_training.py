@@ -10,7 +10,7 @@ from support import methods, tiny
 import esad
 from esad import IsolationForest, TrainingData
 from esad.detectors.opening import join_truth, open_source
-from esad.errors import DataFileError, InputError
+from esad.errors import DataFileError, InputError, LabelError
 from esad.table import statistics
 
 N_ROWS = 60
@@ -117,6 +117,13 @@ def test_a_threshold_that_the_rows_cannot_bear_is_refused_before_the_training(pa
     data.check_rule(esad.Threshold("false_alarm", 0.02), esad.ESAD(n_members=10))
     with pytest.raises(InputError, match="not both"):
         data.check_rule(None, esad.ESAD(), calibration_ratio=0.5, cross_calibration=True)
+
+
+def test_a_method_that_needs_labels_is_refused_where_nothing_says_any(payments):
+    data = TrainingData.from_file(payments, ignore=["verdict"], id_column="serial")
+    with pytest.raises(LabelError, match=r"nothing says which these are\. Give `label_column`, or take a method"):
+        data.check_rule(None, esad.BaggedTrees())
+    data.check_rule(None, esad.Committee())
 
 
 @pytest.mark.parametrize("name", methods())
