@@ -25,7 +25,7 @@ from torch import nn
 
 from esad import labels
 from esad.core.arguments import is_auto
-from esad.core.random import draw_calibration, seed_from
+from esad.core.random import draw_calibration, n_held_out_rows, seed_from
 from esad.detectors import model_file
 from esad.detectors.decisions import Decider, Scores, TrainingScores
 from esad.detectors.streaming import Portion, Survey
@@ -120,6 +120,11 @@ class Detector(Decider, OutlierMixin, BaseEstimator):  # type: ignore[misc]  # s
         a number of members that `fit` will refuse.
         """
         return 0
+
+    def n_held_out(self, kind: str, n_unlabelled: int) -> int:
+        """How many of the unlabelled rows `fit` will also score by a member that has not seen them."""
+        n_members = self.n_leaving_out(kind)
+        return n_held_out_rows(n_unlabelled, n_members) if n_members else 0
 
     # ------------------------------------------------------------------ fit
 

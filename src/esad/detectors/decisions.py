@@ -267,7 +267,8 @@ found (95 %: 69 % to 100 %)
         value = applied.value
         if rule.rule == "auto":  # a rule under which nothing known is an alarm, or most of it, says nothing
             left_out = scores[self.training_unseen_ & (y == labels.UNLABELLED)]
-            value = keep_among_scores(value, self.training_totals_, y, left_out)
+            is_usual = applied.chosen_by == "unlabelled"
+            value = keep_among_scores(value, self.training_totals_, y, left_out, is_usual=is_usual)
         return replace(applied, value=value, forecast=self._forecast(value))
 
     def _forecast(self, value: float) -> Forecast:

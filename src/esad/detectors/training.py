@@ -18,7 +18,7 @@ from esad.core.text import count_text, list_text
 from esad.detectors.base import Detector
 from esad.detectors.opening import join_truth, label_rows, open_source, plain_id
 from esad.detectors.streaming import Survey
-from esad.errors import DataFileError, InputError, LabelWarning, PictureFileError
+from esad.errors import DataFileError, InputError, LabelError, LabelWarning, PictureFileError
 from esad.io import checks
 from esad.io.checks import OnProgress, OnRemark, Remark
 from esad.io.dialect import Reading
@@ -408,10 +408,11 @@ class TrainingData:
         calibration_ratio: float | None = None,
         cross_calibration: bool = False,
     ) -> None:
-        """Refuse now what `fit` could not do after the training: a threshold that these rows cannot bear.
+        """Refuse now what `fit` could not do: learn without labels, or set a threshold that these rows cannot bear.
 
         Parameters are those of `fit`.
         """
+        self._check_labels(detector)
         n_calibration = self._n_calibration(detector, calibration_ratio)
         if cross_calibration and calibration_ratio is not None:
             raise InputError("Give `calibration_ratio` or `cross_calibration`, not both.")
@@ -429,6 +430,15 @@ class TrainingData:
         else:
             self._check_false_alarm(rule, detector)
 
+    def _check_labels(self, detector: Detector) -> None:
+        """Name what says where labels are, if nothing does and the method cannot do without."""
+        if self.y is None and "anomaly" in detector.labels_needed:
+            ways = "sub-folders or `labels_csv`" if self.kind == "images" else "`label_column`"
+            raise LabelError(
+                f"{type(detector).__name__} learns from labelled anomalies, and nothing says which these are. Give "
+                f"{ways}, or take a method that can do without: see `esad methods`."
+            )
+
     def _n_calibration(self, detector: Detector, ratio: float | None) -> int:
         """How many rows a calibration will hold out; a share that leaves none is refused."""
         if ratio is None:
@@ -440,8 +450,7 @@ class TrainingData:
 
     def _n_held_out(self, detector: Detector) -> int:
         """How many unlabelled rows some member will leave out."""
-        n_members = 0 if self.survey is not None else detector.n_leaving_out(self.kind)
-        return n_held_out_rows(self.label_counts().n_unlabelled, n_members) if n_members else 0
+        return 0 if self.survey is not None else detector.n_held_out(self.kind, self.label_counts().n_unlabelled)
 
     def _check_false_alarm(self, rule: Threshold, detector: Detector) -> None:
         """Refuse a rate for which too few rows will be left: of the unlabelled, only those a member has not seen."""

@@ -151,14 +151,18 @@ class TreeValues(nn.Module):
 
 
 def _count_levels(arrays: Arrays) -> NDArray[np.int32]:
-    """How many steps lead to each node, (trees, nodes); children come after their parent."""
-    level = np.zeros_like(arrays["left"])
-    for node in range(level.shape[1]):
-        for side in ("left", "right"):
-            child = arrays[side][:, node]
-            (inner,) = np.nonzero(child != node)
-            level[inner, child[inner]] = level[inner, node] + 1
-    return level
+    """How many steps the longest walk from the root takes in each tree, (trees,), counted to one above `MAX_DEPTH`."""
+    n_levels = np.zeros(len(arrays["left"]), dtype=np.int32)
+    tree = np.arange(len(n_levels))
+    node = np.zeros_like(tree)
+    for level in range(MAX_DEPTH + 1):
+        below = arrays["left"][tree, node], arrays["right"][tree, node]
+        is_inner = below[0] != node
+        tree, node = np.tile(tree[is_inner], 2), np.concatenate([child[is_inner] for child in below])
+        if not len(tree):
+            break
+        n_levels[tree] = level + 1
+    return n_levels
 
 
 def _to_sklearn(arrays: Arrays, n_features: int) -> list[Any]:
