@@ -11,11 +11,13 @@ from pathlib import Path
 __all__ = [
     "AFTER_DIALOG",
     "CHROMIUM",
+    "GLANCE",
     "PATIENCE",
     "PHONE",
     "READY",
     "WIDE",
     "Held",
+    "judge",
     "move",
     "press",
     "row_of",
@@ -27,6 +29,7 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shuti
 WIDE, PHONE = {"width": 1280, "height": 860}, {"width": 390, "height": 844}
 READY = "#item:has(td.value, .pictures:not(:has(.blank)) img)"  # the item with its reasons
 AFTER_DIALOG = 600  # milliseconds: before that a key may still be meant for the dialog, and is no verdict
+GLANCE = 200  # milliseconds: an item that was shown for less is not judged
 PATIENCE = 120_000  # milliseconds: nothing here takes long, but others may use the machine
 
 
@@ -40,10 +43,17 @@ def row_of(page):
     return int(page.get_attribute("#item[data-row]", "data-row"))
 
 
+def judge(page, key):
+    """Press a key when the item has been seen, and what was searched for is there."""
+    page.wait_for_selector("#item:not([aria-busy=true])")
+    page.wait_for_timeout(GLANCE)
+    page.keyboard.press(key)
+
+
 def move(page, key):
     """Press a key and wait until another item is there; the row that was there before."""
     before = row_of(page)
-    page.keyboard.press(key)
+    judge(page, key)
     page.wait_for_selector(f'#item[data-row]:not([data-row="{before}"])')
     return before
 

@@ -1,16 +1,18 @@
 """p-values of fitted detectors: every method offers them, they hold their level, they are saved with the model."""
 
+import inspect
+
 import numpy as np
 import pandas as pd
 import pytest
 from support import methods, small_labels, tiny
 
 import esad
-from esad import IsolationForest
+from esad import ESAD, IsolationForest
+from esad.core.random import draw_calibration
 from esad.detectors.deep import DeepDetector
 from esad.errors import InputError
 from esad.preprocess.inputs import Inputs
-from esad.score.splits import draw_calibration
 
 
 @pytest.mark.parametrize("name", methods())
@@ -261,6 +263,11 @@ def test_probabilities_need_labelled_anomalies_apart_and_are_kept_in_the_file(ro
     np.testing.assert_array_equal(esad.load(tmp_path / "model.esad").predict_proba(X), found)
     higher = detector.calibrate(X, y, anomaly_ratio=0.5).predict_proba(X)[:, 0]
     assert (higher >= found[:, 0]).all()
+
+
+def test_probabilities_are_a_method_with_rows_to_give():
+    assert list(inspect.signature(ESAD.predict_proba).parameters) == ["self", "X"]
+    assert "labelled rows of both kinds" in inspect.getdoc(ESAD.predict_proba)
 
 
 def test_probabilities_do_not_outlive_the_rows_that_they_were_learned_from(rows):

@@ -1,7 +1,9 @@
 """The gallery is true: page and notebook say what the source says, and every example runs and shows what it claims."""
 
 import importlib.util
+import itertools
 import json
+import math
 import re
 from pathlib import Path
 
@@ -22,6 +24,40 @@ CLAIMS = {
     "service": "found.auc > 0.95 and better['model'] != answer['model'] and service.returncode == 0",
     "sensors": "found['with past', 6] > max(found['readings', 6], found['with past', 0]) + 0.1",
 }
+
+
+TEXT = re.compile(r"```text\n(.*?)```", re.DOTALL)
+NUMBER = re.compile(r"-?\b\d+(?:\.\d+)?")
+SHARE, OTHER, RELATIVE = 0.03, 0.6, 0.15  # how far numbers of two machines may be apart: shares, others, or relatively
+TIMED = re.compile(r"^.* ms a request$", re.MULTILINE)  # about the machine, and nothing else
+
+
+def find_stale(shown, came):
+    """Lines of text on a page that differ from today's in a word, or in a number by more than the tolerance."""
+    texts = ("\n".join(TEXT.findall(TIMED.sub("", page))).splitlines() for page in (shown, came))
+    return [pair for pair in itertools.zip_longest(*texts, fillvalue="") if not are_alike(*pair)]
+
+
+def are_alike(*lines):
+    words = [NUMBER.sub(" 0 ", line).split() for line in lines]
+    numbers = [map(float, NUMBER.findall(line)) for line in lines]
+    return words[0] == words[1] and all(
+        math.isclose(*pair, rel_tol=RELATIVE, abs_tol=SHARE if max(map(abs, pair)) < 1 else OTHER)
+        for pair in zip(*numbers, strict=True)
+    )
+
+
+def test_stale_text_is_found():
+    page = "```text\n{} labels: AUC {}, {} of them\nheat {} h\n{} ms a request\n```"
+    shown = page.format(15, 0.91, 16, "-1.5", 5)
+    assert not find_stale(shown, page.format(15, 0.93, 17, "-1.4", 50))
+    for other in (
+        page.format(15, 0.71, 16, "-1.5", 5),
+        page.format(15, 0.91, 20, "-1.5", 5),
+        shown.replace("heat", "load"),
+    ):
+        assert len(find_stale(shown, other)) == 1
+    assert find_stale(shown, shown.replace("heat -1.5 h\n", ""))
 
 
 def cells(source):
@@ -79,8 +115,7 @@ def test_an_example_runs_and_shows_what_it_claims(source):
     tool.execute(notebook)
     del notebook.cells[-1]
     page, figures = tool.as_page(notebook, source.stem)
-    numberless = [
-        re.sub(r"```text.*?```", "", text, flags=re.DOTALL) for text in (page, source.with_suffix(".md").read_text())
-    ]
-    assert numberless[0] == numberless[1], "Run: make gallery"
+    shown = source.with_suffix(".md").read_text(encoding="utf-8")
+    assert TEXT.sub("", page) == TEXT.sub("", shown), "Run: make gallery"
+    assert find_stale(shown, page) == [], "Run: make gallery"
     assert set(figures) == {path.name for path in (GALLERY.parent / "images" / "gallery").glob(f"{source.stem}-*.png")}

@@ -129,7 +129,7 @@ def test_without_matplotlib_the_extra_is_named():
         "except MissingExtraError as error: print(error)"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert "pip install 'esad[plot]'" in done.stdout
+    assert "pip install '.[plot]'" in done.stdout
 
 
 @pytest.mark.parametrize("losses", [[0.41, 0.4, 0.4], [0.4, 0.4], [20.0, 0.1], [1.0, -1.0]])

@@ -1,13 +1,16 @@
 """What is read beside the code: citation, workflow, templates, Dockerfile; none may tell of what is gone."""
 
 import fnmatch
+import http.server
 import os
 import re
 import shlex
 import shutil
 import socket
 import subprocess
+import sys
 import sysconfig
+import threading
 import time
 import tomllib
 from pathlib import Path
@@ -33,6 +36,9 @@ def test_the_citation_names_the_paper_and_this_version():
     paper = found["preferred-citation"]
     assert [author["family-names"] for author in paper["authors"]] == ["Huang", "Ye", "Zhao", "Zhang", "Wang", "Tian"]
     assert paper["url"] == PROJECT["urls"]["Paper"]
+    number = paper["url"].rpartition("/")[2]
+    assert f"arXiv:{number}" in paper["journal"]
+    assert f"*{paper['title']}*, arXiv:{number})" in (ROOT / "docs" / "method.md").read_text(encoding="utf-8")
 
 
 def test_the_workflow_runs_what_a_change_must_pass_on_every_python_that_is_named():
@@ -80,8 +86,39 @@ def test_the_container_is_not_root_and_says_whether_it_is_well():
     assert users
     assert users[-1] not in ("root", "0")
     assert names.index("USER") > max(number for number, name in enumerate(names) if name in ("RUN", "COPY"))
-    (check,) = [argument for name, argument in found if name == "HEALTHCHECK"]
-    compile(list_text(check.partition("CMD ")[2])[2], "health check", "exec")
+    compile(health_check()[2], "health check", "exec")
+
+
+def health_check():
+    (argument,) = [argument for name, argument in steps() if name == "HEALTHCHECK"]
+    return list_text(argument.partition("CMD ")[2])
+
+
+def test_the_health_check_asks_the_port_that_the_container_was_told():
+    assert any(name == "ENV" and "ESAD_PORT=8000" in argument.split() for name, argument in steps())
+
+    class Well(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200 if self.path == "/health" else 500)
+            self.end_headers()
+
+        def log_message(self, *args):
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Well) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        check = [sys.executable, *health_check()[1:]]
+        told = os.environ | {"ESAD_PORT": str(server.server_port)}
+        assert subprocess.run(check, env=told, timeout=60).returncode == 0
+        server.shutdown()
+    assert subprocess.run(check, env=told, capture_output=True, timeout=60).returncode
+
+
+def test_the_container_takes_another_build_of_torch_and_none_by_default():
+    arguments = {argument for name, argument in steps() if name == "ARG"}
+    assert {"TORCH=", "PIP_EXTRA_INDEX_URL="} <= arguments
+    (installed,) = [argument for name, argument in steps() if name == "RUN" and "pip install" in argument]
+    assert ' ${TORCH:+"$TORCH"} ' in installed
 
 
 def test_what_the_container_copies_is_there_and_not_left_out():
@@ -177,7 +214,7 @@ def test_the_steps_of_the_container_run_as_a_script_to_a_service_that_is_well(tm
     last = dict(steps())
     here = {"0.0.0.0": "127.0.0.1", "8000": port}
     command = [here.get(word, inside(word)) for word in list_text(last["ENTRYPOINT"]) + list_text(last["CMD"])]
-    check = [word.replace("8000", port) for word in list_text(last["HEALTHCHECK"].partition("CMD ")[2])]
+    check, environment["ESAD_PORT"] = health_check(), port
     assert shutil.which("esad", path=environment["PATH"]).startswith(str(tmp_path))
     service = subprocess.Popen(command, cwd=folder, env=environment)
     try:

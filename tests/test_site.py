@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+from html import escape
 from pathlib import Path
 from types import SimpleNamespace
 from typing import get_args
@@ -13,6 +14,7 @@ from typing import get_args
 import pytest
 
 import esad
+from esad import registry
 
 ROOT = Path(__file__).resolve().parents[1]
 pytestmark = pytest.mark.extra
@@ -23,7 +25,15 @@ pytest.importorskip("latex2mathml", reason="needs the extra docs")
 @pytest.fixture
 def site(tmp_path):
     """The hook of a copy of what the site is made of."""
-    for name in ("README.md", "CHANGELOG.md", "SECURITY.md", "CONTRIBUTING.md", "mkdocs.yml", "pyproject.toml"):
+    for name in (
+        "README.md",
+        "CHANGELOG.md",
+        "SECURITY.md",
+        "CONTRIBUTING.md",
+        "CITATION.cff",
+        "mkdocs.yml",
+        "pyproject.toml",
+    ):
         shutil.copy(ROOT / name, tmp_path)
     for name in ("docs", "tools", "benchmarks", "experiments", "src"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
@@ -103,9 +113,51 @@ def test_what_the_guides_import_has_a_page(site):
     assert named <= {path for path, _ in pages.values()} | {f"esad.{name}" for name in pages}
 
 
+def test_pages_of_reference_are_for_users_and_about_our_own(site):
+    built = site.ROOT / "site"
+    command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict"]
+    subprocess.run(command, cwd=site.ROOT, check=True)
+    pages = {path.stem: path.read_text(encoding="utf-8") for path in (built / "reference").glob("*.html")}
+    assert "class-attribute" not in pages["plot"] + pages["scale"]
+    assert 'id="esad.plot.CalibrationDisplay.share_at"' in pages["plot"]
+    assert "<code>from esad import Committee</code>" in pages["Committee"]
+    assert "<code>from esad.io.stream import open_stream</code>" in pages["open_stream"]
+    assert re.search(r"predict_proba.{,60}\(.{,60}X", re.sub("<[^>]+>", "", pages["ESAD"]))
+    methods = set(re.findall(r'id="esad\.methods\.esad\.method\.ESAD\.(\w+)"', pages["ESAD"]))
+    assert {"fit", "anomaly_score", "predict_proba", "save"} <= methods
+    assert not methods & site.INSIDE
+    start = {"index": "esad", "project/readme": "First steps", "project/citation": "How to cite"}
+    for page, title in start.items():
+        assert re.search(r"<h1[^>]*>(.*?)<", (built / f"{page}.html").read_text(encoding="utf-8"))[1] == title
+
+
+def test_methods_that_the_reference_leaves_out_are_there_and_told_elsewhere(site):
+    text = (ROOT / "docs" / "adding-a-method.md").read_text(encoding="utf-8")
+    there = {name for method in registry.method_names() for name in dir(registry.method(method))}
+    assert there >= site.INSIDE
+    assert all(f"`{name}`" in text for name in site.INSIDE)
+
+
+@pytest.mark.parametrize("value", [False, 1, 0.5, "", (), [], {}, None])
+def test_what_python_says_of_a_value_stops_it(site, value):
+    if said := type(value).__doc__:
+        with pytest.raises(PluginError, match="what Python says"):
+            site._with_import("ESAD", f"<h1>ESAD</h1><p>{escape(said, quote=False)}</p>")
+
+
+def test_the_search_finds_guides_first_and_then_the_methods_that_most_people_want(site):
+    boosts = []
+    for name in ("labels.md", "reference/ESAD.md", "reference/OCGAN.md"):
+        page = SimpleNamespace(file=SimpleNamespace(src_uri=name, name=Path(name).stem), meta={})
+        site.on_page_markdown("", page, None, None)
+        boosts.append(page.meta.get("search", {"boost": 1})["boost"])
+    assert boosts == sorted(set(boosts), reverse=True)
+
+
 def test_formulas_are_mathml_as_browsers_show_it(site):
     text = r'<span class="arithmatex">\(\mathbb E \lVert Z \rVert^2\)</span>'
-    assert site.on_page_content(text, None, None, None).partition("<mrow>")[2] == (
+    page = SimpleNamespace(file=SimpleNamespace(src_uri="method.md"))
+    assert site.on_page_content(text, page, None, None).partition("<mrow>")[2] == (
         '<mi>&#x1D53C;</mi><mo stretchy="false">&#x02016;</mo><mi>Z</mi>'
         '<msup><mo stretchy="false">&#x02016;</mo><mn>2</mn></msup></mrow></math>'
     )

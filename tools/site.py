@@ -2,15 +2,17 @@
 
 A page of reference for every public name, the decisions in the menu, README and its neighbours as pages, links to code
 as plain words, and formulas as MathML and drawings as tables, so that nothing is loaded from elsewhere. Pages that a
-tool has to write anew stop the build.
+tool has to write anew stop the build, and so does a page of reference that tells of a builtin type instead of ours.
 """
 
+import builtins
 import importlib
 import inspect
 import posixpath
 import re
 import runpy
-from html import unescape
+from collections.abc import Iterator
+from html import escape, unescape
 from pathlib import Path
 from types import FunctionType
 from typing import Any
@@ -25,6 +27,7 @@ BESIDE = {
     "CHANGELOG.md": "changelog",
     "SECURITY.md": "security",
     "CONTRIBUTING.md": "contributing",
+    "CITATION.cff": "citation",
 }
 RETURNED = (  # what public names give back
     "esad.advice.audit.Doubt",
@@ -57,7 +60,27 @@ IMPORTED = (  # what the guides import beside public names
 )
 MODULES = ("esad.datasets.scenario", "esad.persist.signature", "esad.scale")
 GROUPS = ("Detectors", "Beside detectors", "What they return", "Modules", "Within modules")
-FOUND_LATER = ("reference", "decisions")  # thirty detectors have the same methods: guides come first
+FOUND_LATER = ("reference", "decisions")  # thirty detectors have the same methods: guides come first, and then
+FOUND_BEFORE = ("ESAD", "Committee", "BaggedTrees")  # those that most people want
+INSIDE = {  # methods of detectors for those who write one: docs/adding-a-method.md
+    "check_stream",
+    "decide",
+    "inform",
+    "member_scores",
+    "model_rows",
+    "n_leaving_out",
+    "network_rows",
+    "plain_parameters",
+    "recipe_for",
+    "rows_of",
+    "score_rows",
+    "set_calibration",
+}
+BUILTIN = {  # the first line of what builtin types say of themselves
+    escape(inspect.getdoc(one).partition("\n")[0], quote=False): name
+    for name, one in vars(builtins).items()
+    if inspect.isclass(one) and not issubclass(one, BaseException)
+}
 FIRST = ("fit", "anomaly_score", "predict", "fit_threshold", "calibrate", "explain", "save")  # on a detector's page
 LINK = re.compile(r"\[([^\[\]]*)\]\((?!https?:|#)([^)#\s]+)(#[^)]*)?\)")
 DRAWING = re.compile(r"```mermaid\n(.*?)```", re.DOTALL)
@@ -127,11 +150,14 @@ def on_config(config: Any) -> None:
 def on_files(files: Files, config: Any) -> None:
     """Add the pages of reference, and those that lie beside docs/."""
     for name, (path, value) in public_names().items():
-        options = f"    options:\n      members: {members_of(value)}\n      show_root_full_path: {path in IMPORTED}\n"
-        files.append(File.generated(config, f"reference/{name}.md", content=f"::: {path}\n{options}"))
+        files.append(File.generated(config, f"reference/{name}.md", content="\n".join(_entries(path, value))))
     for name, page in BESIDE.items():
         if (ROOT / name).exists():
             text = (ROOT / name).read_text(encoding="utf-8")
+            if name == "README.md":
+                text = text.replace("# esad", "# First steps", 1)  # the page that opens the site is "esad"
+            if name.endswith(".cff"):
+                text = f"# How to cite\n\n```yaml\n{text}```\n"
             files.append(File.generated(config, f"project/{page}.md", content=_relinked(text, "project")))
 
 
@@ -139,13 +165,15 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
     """Lead links that leave docs/ to the pages of the site, or nowhere; drawings as tables."""
     folder = posixpath.dirname(page.file.src_uri)
     if folder in FOUND_LATER:
-        page.meta["search"] = {"boost": 0.2}
+        page.meta["search"] = {"boost": 0.4 if page.file.name in FOUND_BEFORE else 0.2}
     markdown = DRAWING.sub(lambda found: _as_table(found[1]), markdown)
     return markdown if folder in ("project", "reference") else _relinked(markdown, posixpath.join("docs", folder))
 
 
 def on_page_content(html: str, page: Any, config: Any, files: Files) -> str:
-    """Formulas as MathML."""
+    """Formulas as MathML; how a public name is imported, below it."""
+    if page.file.src_uri.startswith("reference/"):
+        html = _with_import(page.file.name, html)
     return FORMULA.sub(lambda found: _formula(found[2], is_block=found[1] == "div"), html)
 
 
@@ -159,7 +187,10 @@ def on_page_context(context: Any, page: Any, config: Any, nav: Any) -> None:
 
 
 def members_of(value: Any) -> list[str]:
-    """Functions and classes of a module; methods and properties of a class, whose parameters stand in the docstring."""
+    """Functions and classes of a module; methods and properties of a class, whose parameters stand in the docstring.
+
+    Not those of a detector that are `INSIDE`.
+    """
     if inspect.ismodule(value):
         exported = ((name, getattr(value, name)) for name in value.__all__)
         return [
@@ -167,11 +198,33 @@ def members_of(value: Any) -> list[str]:
             for name, one in exported
             if inspect.isfunction(one) or (inspect.isclass(one) and not issubclass(one, tuple))
         ]
-    names = [name for name in dir(value) if inspect.isclass(value) and not name.startswith("_")]
+    hidden = INSIDE if hasattr(value, "anomaly_score") else set()
+    names = [name for name in dir(value) if inspect.isclass(value) and not name.startswith("_") and name not in hidden]
     names.sort(key=lambda name: FIRST.index(name) if name in FIRST else len(FIRST))
-    return [
-        name for name in names if isinstance(inspect.getattr_static(value, name), FunctionType | property | classmethod)
-    ]
+    kinds = FunctionType | property | classmethod
+    return [name for name in names if isinstance(inspect.getattr_static(value, name), kinds)]
+
+
+def _entries(path: str, value: Any, level: int = 1) -> Iterator[str]:
+    """What mkdocstrings shows of a public name: of a module, each of its classes with methods and properties only."""
+    members = members_of(value)
+    parts = [getattr(value, name) for name in members if inspect.ismodule(value)]
+    yield f"::: {path}\n    options:\n      members: {[] if parts else members}\n      heading_level: {level}"
+    yield f"      show_root_full_path: {path in IMPORTED}\n"
+    for part in parts:
+        yield from _entries(f"{path}.{part.__name__}", part, level + 1)
+
+
+def _with_import(name: str, html: str) -> str:
+    """The page of a public name with the line that imports it; an error where it has the docstring of a builtin."""
+    for line in (line for line in BUILTIN if f">{line}" in html):
+        raise PluginError(f"The page {name} says of a value what Python says of {BUILTIN[line]!r}.")
+    path = public_names()[name][0]
+    if path in RETURNED:
+        return html
+    module = "esad" if name in importlib.import_module("esad").__all__ else path.rpartition(".")[0]
+    line = f"<p><code>from {module} import {path.rpartition('.')[2] if module != 'esad' else name}</code></p>"
+    return html.replace("</h1>", f"</h1>\n{line}", 1)
 
 
 def _formula(latex: str, *, is_block: bool) -> str:

@@ -70,10 +70,10 @@ for n_labels in (0, 3, 10, 30):
     y = np.zeros(len(X), dtype=int)
     y[known[:n_labels]] = -1
     detectors[n_labels] = Committee(random_state=0).fit(X, y)
-    found[n_labels] = evaluate(detectors[n_labels].anomaly_score(X_new), is_fraud_new, n_bootstrap=0)
+    found[n_labels] = evaluate(detectors[n_labels].anomaly_score(X_new), is_fraud_new, intervals=False)
 
 forest = IsolationForest(random_state=0).fit(X)
-found["forest"] = evaluate(forest.anomaly_score(X_new), is_fraud_new, n_bootstrap=0)
+found["forest"] = evaluate(forest.anomaly_score(X_new), is_fraud_new, intervals=False)
 print("labels  average precision   AUC   fraud among the first 50")
 for name, one in found.items():
     print(f"{name:>6}  {one.average_precision:17.2f}  {one.auc:.2f}  {50 * one.precision_at[50]:.0f}")

@@ -60,7 +60,7 @@ for n_labels in (0, 15):
     y[np.flatnonzero(is_scratched)[:n_labels]] = -1
     detectors[n_labels] = ESAD(n_epochs=15, random_state=0).fit(X, y)
     scores = detectors[n_labels].anomaly_score(X_new)
-    found[n_labels] = evaluate(scores, is_scratched_new, ks=(30,), n_bootstrap=0)
+    found[n_labels] = evaluate(scores, is_scratched_new, ks=(30,), intervals=False)
     n_found = 30 * found[n_labels].precision_at[30]
     print(f"{n_labels:2} labels: AUC {found[n_labels].auc:.2f}, {n_found:.0f} of the 30 scratched among the first 30")
 

@@ -86,7 +86,7 @@ for name, prepare in {"readings": lambda table: table.iloc[8:], "with past": wit
         scores = detector.anomaly_score(prepare(table_new))
         alarms = np.r_[np.zeros(8, dtype=bool), scores > detector.threshold_]
         n_found = sum(alarms[rows].any() for rows in faults_new)
-        precision = evaluate(scores, is_fault_new[8:], n_bootstrap=0).average_precision
+        precision = evaluate(scores, is_fault_new[8:], intervals=False).average_precision
         n_false = (alarms & ~is_fault_new).sum() / 40
         print(f"{name:10} {n_known:12} {precision:12.2f} {n_found:5} of {len(faults_new)} {n_false:14.1f}")
         detectors[name, n_known], found[name, n_known] = detector, precision

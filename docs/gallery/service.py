@@ -119,7 +119,7 @@ from esad import evaluate, plot
 
 served = httpx.post(f"{url}/score", json={"rows": part.X_test.tolist()}).json()
 scores = np.array([row["score"] for row in served["rows"]])
-found = evaluate(scores, part.truth_test, threshold=served["threshold"], n_bootstrap=0)
+found = evaluate(scores, part.truth_test, threshold=served["threshold"], intervals=False)
 print(f"AUC {found.auc:.3f}; {served['n_flagged']} alarms, {found.confusion.true_alarms} of them malignant")
 with httpx.Client() as client:
     started = time.perf_counter()

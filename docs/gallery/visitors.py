@@ -103,7 +103,7 @@ print(results.sort("mean_test_score", descending=True))
 best = search.best_estimator_
 default = ESAD(random_state=0).fit(X, y)
 found = {
-    name: evaluate(detector.anomaly_score(X_new), truth_new, n_bootstrap=0).average_precision
+    name: evaluate(detector.anomaly_score(X_new), truth_new, intervals=False).average_precision
     for name, detector in {"best of the search": best, "default": default}.items()
 }
 print({name: round(precision, 2) for name, precision in found.items()})

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from support import tiny
 
-from esad import evaluate
+from esad import BaggedTrees, Committee, evaluate
 from esad.advice import search as module
 from esad.advice.search import RECIPES, search
 from esad.errors import InputError
@@ -22,7 +22,7 @@ def rows():
 
 def pretend(monkeypatch, aucs):
     """Replace training: a recipe's AUC in every split is looked up by its learning rate."""
-    monkeypatch.setattr(module, "score_held_out", lambda detector, X, parts, *, seed: aucs[detector.lr])
+    monkeypatch.setattr(module, "score_held_out", lambda detector, X, parts, *, seed, whole: aucs[detector.lr])
     monkeypatch.setattr(module, "compute_auc", lambda scores, is_anomaly: scores)
 
 
@@ -55,7 +55,7 @@ def test_with_too_few_anomalies_the_recipes_that_agree_win(rows, monkeypatch):
     """The default ranks the other way round than all others."""
     rng = np.random.default_rng(0)
 
-    def scores(detector, X, parts, *, seed):
+    def scores(detector, X, parts, *, seed, whole):
         assert all((part.y == -1).sum() == 4 for part in parts)  # no label is held out
         truths = [X.matrix[part.test, 0] for part in parts]
         sign = -1 if detector.lr == "auto" else 1
@@ -73,7 +73,7 @@ def test_with_too_few_anomalies_the_recipes_that_agree_win(rows, monkeypatch):
 def test_recipes_that_agree_leave_the_default(rows, monkeypatch):
     rng = np.random.default_rng(0)
 
-    def scores(detector, X, parts, *, seed):
+    def scores(detector, X, parts, *, seed, whole):
         return [X.matrix[part.test, 0] + 0.1 * rng.normal(size=len(part.test)) for part in parts]
 
     monkeypatch.setattr(module, "score_held_out", scores)
@@ -101,7 +101,7 @@ def test_a_real_search_repeats_itself_and_is_plain_json(rows):
 
 
 def test_what_the_user_has_set_is_not_searched(rows, monkeypatch):
-    monkeypatch.setattr(module, "score_held_out", lambda detector, X, parts, *, seed: [None] * len(parts))
+    monkeypatch.setattr(module, "score_held_out", lambda detector, X, parts, *, seed, whole: [None] * len(parts))
     monkeypatch.setattr(module, "compute_auc", lambda *args: 0.5)
     tried = {trial.name for trial in search(ESAD(lr=0.01, random_state=0), *rows, n_repeats=2).trials}
     assert "slow" not in tried
@@ -120,7 +120,7 @@ def test_other_lengths_are_those_shares_inside_a_split_too(monkeypatch):
     """With 150 rows an epoch is two batches, in a split of 105 rows it is one."""
     steps = {}
 
-    def remember(detector, X, parts, *, seed):
+    def remember(detector, X, parts, *, seed, whole):
         change = {} if detector.n_epochs == "auto" else {"n_epochs": detector.n_epochs}
         recipe = ESAD(**change).recipe_for((3,), parts[0].y)
         steps[detector.n_epochs] = recipe.settings.n_steps
@@ -155,6 +155,52 @@ def test_what_cannot_be_is_refused(rows, detector, changes, words):
         search(detector, *rows, **changes)
 
 
+@pytest.mark.parametrize(
+    ("lead", "chosen", "method"),
+    [
+        ({}, "default", Committee),
+        ({"BaggedTrees": 0.3}, "trees alone", BaggedTrees),
+        ({"ESAD": 0.3}, "ESAD alone", ESAD),
+    ],
+)
+def test_the_committee_is_held_against_its_judges_and_other_lengths(rows, monkeypatch, lead, chosen, method):
+    seen = []
+
+    def remember(detector, X, parts, *, seed, whole):
+        seen.append((type(detector), detector.get_params().get("n_members"), whole))
+        return [0.6 + lead.get(type(detector).__name__, 0.0)] * len(parts)
+
+    monkeypatch.setattr(module, "score_held_out", remember)
+    monkeypatch.setattr(module, "compute_auc", lambda scores, is_anomaly: scores)
+    found = search(Committee(n_members=3, n_trees=40, random_state=7), *rows, n_repeats=3)
+    names = ["default", "ESAD alone", "trees alone", "a third as long", "twice as long"]
+    assert [trial.name for trial in found.trials] == names
+    others = [(ESAD, 3, True), (BaggedTrees, None, True), (Committee, 3, True), (Committee, 3, True)]
+    assert seen == [(Committee, 3, True), *others]  # as many members as will be trained: trees have none
+    assert (found.chosen, type(found.detector)) == (chosen, method)
+    kept = found.detector.get_params()
+    assert kept["random_state"] == 7
+    assert kept.get("n_trees", 40) == 40
+
+
+def test_without_a_known_anomaly_the_committee_is_not_held_against_its_judges(rows, monkeypatch):
+    monkeypatch.setattr(module, "score_held_out", lambda detector, X, parts, *, seed, whole: [np.arange(9)] * 2)
+    found = search(Committee(random_state=0), rows[0], None, n_repeats=2)
+    assert [trial.name for trial in found.trials] == ["default", "a third as long", "twice as long"]
+
+
+def test_where_all_is_set_nothing_is_trained(rows, monkeypatch):
+    monkeypatch.setattr(module, "score_held_out", lambda *args, **kwargs: pytest.fail("a training began"))
+    found = search(Committee(n_epochs=3, random_state=0), rows[0], None)
+    assert (found.chosen, found.trials, found.reason) == ("default", (), "Every recipe changes what has been set.")
+
+
+def test_a_real_search_with_the_committee_scores_each_judge(rows):
+    found = search(tiny("committee"), *rows, n_repeats=2)
+    assert [trial.name for trial in found.trials] == ["default", "ESAD alone", "trees alone"]
+    assert all(0.5 < value <= 1 for trial in found.trials for value in trial.values)
+
+
 def test_other_methods_are_searched_with_recipes_of_their_own(rows):
     found = search(tiny("iforest"), *rows, recipes={"many": {"n_trees": 30}}, n_repeats=2)
     assert [trial.name for trial in found.trials] == ["default", "many"]
@@ -176,7 +222,7 @@ def test_little_noise_is_found_where_noise_drowns_the_anomalies():
     assert found.chosen == "little input noise"
     X_test, truth = draw(2000, 100), np.arange(2000) < 100
     before, after = (
-        evaluate(detector.fit(X, y).anomaly_score(X_test), truth, n_bootstrap=0).auc
+        evaluate(detector.fit(X, y).anomaly_score(X_test), truth, intervals=False).auc
         for detector in (ESAD(random_state=0), found.detector)
     )
     assert after > before + 0.2

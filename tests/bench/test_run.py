@@ -17,7 +17,7 @@ from esad.bench import tables
 from esad.bench.execute import draw_rows, execute, execute_stack
 from esad.bench.grid import Cell, Place, read_experiment
 from esad.bench.run import CellFailure, run
-from esad.bench.store import ResultStore
+from esad.bench.store import Result, ResultStore
 from esad.cli.app import run as esad
 from esad.errors import InputError
 
@@ -195,6 +195,8 @@ def test_the_report_sets_the_papers_figure_beside_ours(file, tmp_path, capfd):
     assert f"*50.0 ± 1.0, {np.mean(aucs) - 50:+.1f}*" in text
     assert "| Oracle | " in text
     assert "| not run; *100.0* |" in text
+    first = f"The tables below ask for {2 * len(aucs)} trainings; {len(aucs)} of them were run.\n"
+    assert text.partition("-->\n\n")[2].startswith(first)
     assert "prints 2 values for these experiments. 1 of them were measured here, 1 with every training" in text
     (tmp_path / "published.json").write_text(json.dumps({"values": values[:1]}))
     assert esad(["bench", "report", str(file), "--store", str(store), "--out", str(out)]) == 0
@@ -322,3 +324,33 @@ def test_methods_along_an_axis_are_a_table_of_methods_by_levels(file, tmp_path):
     assert "| | labelled ratio 0.0 | 0.1 | trained |" in text
     assert "| A | - (90.0) | **94.0** (90.0, +4.0) | 0/4 · 2/4 |" in text
     assert "| B | - (90.0) | - (90.0) | not run |" in text
+
+
+def test_a_table_says_what_was_trained_on_a_cpu_what_stands_in_for_imagenet_and_the_note(tmp_path):
+    path = tmp_path / "pictures.toml"
+    path.write_text(
+        """
+name = "pictures"
+title = "Pictures"
+data = ["digits"]
+seeds = 2
+note = "A note."
+scenario = { kind = "images", normal_class = 1, labelled_offset = 1, labelled_ratio = 0.1 }
+variants = [
+    { name = "ADGAN", method = "adgan" },
+    { name = "TLSAD", method = "tlsad", settings = { reference = "digits" } },
+]
+"""
+    )
+    experiment = read_experiment(path)
+    values = {"auc": 0.9, "ap": 0.5, "fit_seconds": 1.0, "score_seconds": 1.0, "n_train": 1, "n_test": 1}
+    results = [
+        Result(cell.name, cell.describe(), code="", data="", machine={"gpu": "a GPU" if gpu else None}, **values)
+        for (_, cell), gpu in zip(experiment.cells(), (True, False, True, True), strict=True)
+    ]
+    text = tables.to_markdown(experiment, tables.collect_figures(experiment, results, tables.PaperFigures(None)))
+    assert "automatic networks and steps are smaller: ADGAN (1 of 2). A note.\n" in text
+    assert "‡ Learns from digits besides, a stand-in for ImageNet" in text
+    assert "| TLSAD ‡ | **90.0**" in text
+    on_gpu = tables.collect_figures(experiment, results[2:], tables.PaperFigures(None))
+    assert "CPU" not in tables.to_markdown(experiment, on_gpu)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from esad import registry
-from esad.bench.execute import N_LOOKS, OutOfTime, execute
+from esad.bench.execute import N_LOOKS, OutOfTime, _make_detector, execute
 from esad.bench.grid import Cell
 from esad.bench.run import run
 from esad.bench.store import ResultStore
@@ -33,6 +33,22 @@ def test_the_test_auc_is_noted_on_the_way_and_changes_nothing():
     normal, anomalous = scores[~drawn.truth_test], scores[drawn.truth_test]
     auc = np.mean(anomalous[:, None] > normal) + np.mean(anomalous[:, None] == normal) / 2
     assert watched.auc == pytest.approx(auc, abs=1e-12)
+
+
+def test_what_searches_for_every_score_is_not_looked_at():
+    settings = {"hidden": [2], "latent": 2, "n_epochs": 4, "n_starts": 1, "search_steps": 1}
+    assert "test_auc" not in execute(Cell("adgan", "digits", SCENARIO, 0, settings)).curves
+
+
+def test_a_variant_names_a_data_set_as_reference(monkeypatch):
+    monkeypatch.setattr("esad.bench.execute.MAX_REFERENCE", 100)
+    settings = {"reference": "digits", "hidden": [2, 4], "latent": 2, "pretrain_epochs": 1, "n_epochs": 1}
+    one = Cell("tlsad", "digits", SCENARIO, 0, settings)
+    detector = _make_detector(one)
+    assert detector.reference.shape == (100, 8, 8)
+    assert set(detector.reference_classes) == set(range(10))
+    assert one.describe()["settings"]["reference"] == "digits"
+    assert 0 <= execute(one).auc <= 1
 
 
 def test_a_training_that_the_budget_cuts_short_goes_on_later(tmp_path):

@@ -16,6 +16,7 @@ from esad.bench.grid import read_experiment
 from esad.bench.run import _run_group, run
 from esad.bench.store import ResultStore
 from esad.cli.app import run as esad
+from esad.core.worker import LostWorker
 from esad.scale import engines
 
 EXPERIMENT = """
@@ -105,7 +106,7 @@ def deadly(attempt):
 
     def attempt_or_die(cells, **options):
         if cells[0].seed == 3:
-            raise engines.LostWorker("it was killed")
+            raise LostWorker("it was killed")
         return attempt(cells, **options)
 
     return attempt_or_die
@@ -121,7 +122,7 @@ def test_an_unknown_back_end_is_refused(file, tmp_path, capfd):
 def test_a_missing_ray_is_told_with_what_to_install(file, tmp_path, capfd, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)  # importing it fails
     assert esad(["bench", str(file), "--store", str(tmp_path / "s.db"), "--backend", "ray", "--jobs", "2"]) != 0
-    assert "pip install 'esad[ray]'" in capfd.readouterr().err
+    assert "pip install '.[ray]'" in capfd.readouterr().err
 
 
 def test_a_cluster_that_cannot_be_reached_is_told_in_one_line(file, tmp_path, capfd, monkeypatch):

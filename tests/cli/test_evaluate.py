@@ -27,10 +27,21 @@ def test_figures_are_those_of_the_library(esad, model, checked, kit):
 
 
 def test_people_see_a_table(esad, model, checked):
-    done = esad("evaluate", model, checked, "-t", "truth", "--resamples", 50)
-    assert done.code == 0
+    done = esad("evaluate", model, checked, "-t", "truth")
+    assert (done.code, done.err) == (0, "")
     for words in ("60 rows, 3 of them anomalies", "AUC", "average precision", "precision at 10", "false alarms"):
         assert words in done.out
+
+
+def test_intervals_can_be_left_out_by_the_new_name_and_with_a_note_by_the_old_one(esad, model, checked):
+    new = esad("evaluate", model, checked, "-t", "truth", "--no-intervals", "--json")
+    old = esad("evaluate", model, checked, "-t", "truth", "--resamples", 0, "--seed", 1, "--json")
+    assert new.json["intervals"] == {}
+    assert (new.err, old.json) == ("", new.json)
+    assert [line.partition(" will be")[0] for line in old.err.splitlines()] == [
+        "note: --resamples",
+        "note: --seed",
+    ]
 
 
 def test_words_and_other_values_are_read_as_truth(esad, model, kit, tmp_path):

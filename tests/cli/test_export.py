@@ -88,7 +88,7 @@ def test_without_the_extra(esad, pictures, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "onnxscript", None)
     done = esad("export", pictures, "--out", tmp_path / "m.onnx")
     assert done.code == 2 and done.err.count("\n") == 1
-    assert "pip install 'esad[export]'" in done.err
+    assert "pip install '.[export]'" in done.err
     assert not list(tmp_path.iterdir())
 
 

@@ -346,3 +346,24 @@ def test_auto_chooses_the_method_by_the_data_and_says_why(esad, parts, kit, tmp_
     assert done.code == 0, done.err
     assert f"Method: {method}. {reason}" in done.out
     assert type(load(tmp_path / "m.esad")).__name__ == {"committee": "Committee", "esad": "ESAD"}[method]
+
+
+def test_a_method_that_needs_labels_is_not_said_to_be_trained_without(esad, parts, tmp_path):
+    done = esad("fit", parts, "--ignore", "verdict", "-i", "serial", "-m", "bagged_trees", "-o", tmp_path / "m.esad")
+    assert (done.code, "unsupervised" in done.out) == (2, False)
+    assert "nothing says which these are. Give --label-column, or take a method that can do without" in done.err
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        (["max_features=0.5"], "both lack 'max_features'. Name a method that has what is set: --method bagged_trees."),
+        (["n_epoch=3"], "both lack 'n_epoch'. Did you mean 'n_epochs'? They have: "),
+        (["n_trees=9", "phi=none"], "neither has all of 'n_trees', 'phi'. They have: "),
+    ],
+)
+def test_a_setting_that_no_method_of_the_choice_has_is_not_blamed_on_one(esad, parts, tmp_path, settings, says):
+    options = [word for setting in settings for word in ("--set", setting)]
+    done = esad("fit", parts, "-l", "verdict", "-o", tmp_path / "m.esad", *options)
+    assert done.code == 2
+    assert done.err.startswith(f"error: The data choose between esad and committee, and {says}")

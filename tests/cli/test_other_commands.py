@@ -6,6 +6,7 @@ from esad import registry
 from esad.cli import inspect as inspect_command
 from esad.detectors.model_file import describe, load
 from esad.io.files import read_table
+from esad.methods.committee import Committee
 from esad.methods.deep_sad import DeepSAD
 from esad.methods.esad import ESAD
 from esad.persist import bundle
@@ -169,7 +170,7 @@ def test_data_save_refuses_with_one_line(esad, tmp_path, monkeypatch, args, word
 def quick_demo(monkeypatch):
     """Trainings of two epochs: the command is tested here, not the methods."""
     small = {"n_epochs": 2, "pretrain_epochs": 2, "n_members": 1}
-    for method in (ESAD, DeepSAD):
+    for method in (ESAD, DeepSAD, Committee):
         usual = method.__init__.__kwdefaults__
         quick = usual | {name: value for name, value in small.items() if name in usual}
         monkeypatch.setattr(method.__init__, "__kwdefaults__", quick)
@@ -183,6 +184,8 @@ def test_demo_trains_compares_and_leaves_working_files(esad, tmp_path, monkeypat
     names = ["model.esad", "report.html", "scores.csv", "test.csv", "train.csv"]
     assert sorted(path.name for path in (tmp_path / "esad-demo").iterdir()) == names
     assert "iforest" in done.out
+    assert "The model is of the method committee, which esad fit takes" in done.out
+    assert type(load("esad-demo/model.esad")).__name__ == "Committee"
     notes = load("esad-demo/model.esad").notes_  # those of `esad fit`
     assert (notes["label_column"], notes["decimal_point"]) == ("label", ".")
     commands = [line.split()[1:] for line in done.out.splitlines() if line.startswith("  esad ")]
@@ -229,7 +232,8 @@ def test_demo_says_what_it_had_written_when_it_is_stopped(esad, tmp_path, monkey
 @pytest.mark.usefixtures("quick_demo")
 def test_demo_json_and_a_folder_that_cannot_be(esad, tmp_path):
     found = esad("demo", "--out", tmp_path / "d", "--json").json
-    assert found["results"].keys() == {"esad", "deep_sad", "iforest"}
+    assert found["results"].keys() == {"committee", "esad", "deep_sad", "iforest"}
+    assert found["method"] == "committee"
     (tmp_path / "file").write_text("")
     refused = esad("demo", "--out", tmp_path / "file")
     assert (refused.code, refused.err.count("\n")) == (2, 1)

@@ -144,6 +144,11 @@ def test_labels_come_in(parts, model, esad, tmp_path):
     options = ("--labels", tmp_path / "mine.db", "--reviewer", "eve")
     done = esad("review", model, parts, *options, "--import-labels", tmp_path / "in.csv")
     assert (done.code, done.out) == (0, f"2 new judgements from {tmp_path / 'in.csv'}\n")
+    (tmp_path / "his.csv").write_text("serial,label,reviewer\nS001,normal,eve\n")
+    others = (*options[:2], "--reviewer", "bob", "--import-labels", tmp_path / "his.csv")
+    done = esad("review", model, parts, *others)
+    assert done.err == "note: 1 line left out: the reviewers have judged otherwise here.\n"
+    assert esad("review", model, parts, *others, "--json").json["n_left"] == 1
     done = esad("review", model, parts, *options, "--export-labels", tmp_path / "out.csv")
     assert (done.code, done.out) == (0, f"2 judged rows: {tmp_path / 'out.csv'}\n")
     assert (tmp_path / "out.csv").read_text().splitlines()[2].startswith("S002,normal,eve,,")
@@ -252,11 +257,33 @@ def test_a_port_in_use_is_refused(esad, model, parts):
 
 
 @pytest.mark.extra
+def test_the_page_of_a_file_of_labels_is_always_at_one_port_if_that_is_free(model, parts, tmp_path):
+    """Browsers keep what is not saved by the address of the page."""
+    urls = []
+    for _ in range(2):
+        with Review(model, parts, cwd=tmp_path) as review:
+            urls.append(review.links[0].partition("/?")[0])
+    assert urls[0] == urls[1]
+    with Review(model, "parts.csv", "--labels", "other.db", cwd=tmp_path) as other:
+        assert not other.links[0].startswith(f"{urls[0]}/")
+    port = int(urls[0].rpartition(":")[2])
+    assert 20_000 <= port < 32_000
+    with socket.socket() as taken:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        taken.bind(("127.0.0.1", port))
+        taken.listen()
+        review = Review(model, "parts.csv", cwd=tmp_path)
+        assert not review.links[0].startswith(f"{urls[0]}/")
+        assert f"note: port {port}" in review.end()[2]
+
+
+@pytest.mark.extra
 def test_labels_in_use_and_labels_of_other_data_are_refused(esad, model, parts, kit):
     review = Review(model, parts)
     done = esad("review", model, parts)
     assert done.code == 2
     assert "in use by another esad review" in done.err
+    assert done.err.count("\n") == 1
     review.end()
     kit.csv(parts, kit.header, kit.rows(seed=1))
     done = esad("review", model, parts)
@@ -270,7 +297,7 @@ def test_without_the_extra_it_says_what_to_install(esad, model, parts, monkeypat
     monkeypatch.setitem(sys.modules, "fastapi", None)
     done = esad("review", model, parts)
     assert done.code == 2
-    assert "pip install 'esad[web]'" in done.err
+    assert "pip install '.[web]'" in done.err
 
 
 @pytest.mark.extra

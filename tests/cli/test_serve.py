@@ -70,7 +70,7 @@ def test_a_missing_extra_is_named(refused, model, monkeypatch):
     for name in [name for name in sys.modules if name.startswith(("esad.serve", "esad.web"))]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "fastapi", None)
-    assert "pip install 'esad[web]'" in refused(model)
+    assert "pip install '.[web]'" in refused(model)
 
 
 def test_short_keys_are_refused_unseen(refused, model, tmp_path, monkeypatch):

@@ -115,4 +115,4 @@ def test_a_missing_ray_is_told_with_what_to_install(esad, model, folder, tmp_pat
     monkeypatch.setitem(__import__("sys").modules, "ray", None)
     done = esad("score", model, folder, "--out", tmp_path / "out", "--engine", "ray")
     assert done.code == 2
-    assert "pip install 'esad[ray]'" in done.err
+    assert "pip install '.[ray]'" in done.err

@@ -1,6 +1,7 @@
 """`esad fit` on data in parts: several files as one table, what does not go together as one line."""
 
 import json
+import re
 
 import numpy as np
 import pyarrow as pa
@@ -125,6 +126,16 @@ def test_several_files_are_one_table_on_the_command_line(parts, tmp_path, capsys
     assert said["data"]["n_rows"] == open_stream(parts).n_rows
     assert said["data"]["labels"]["n_unlabelled"] > said["n_sample"] > 0
     assert np.isfinite(esad.load(out).threshold_)
+
+
+def test_labelled_rows_are_not_said_to_be_held_out(drawn, parts, tmp_path, capsys):
+    quick = ["--method", "bagged_trees", "--set", "n_trees=10"]
+    assert run(["fit", str(parts), "-l", "label", "--out", str(tmp_path / "m.esad"), *quick]) == 0
+    n_labelled = int((drawn.y_train != 0).sum())
+    said = " ".join(capsys.readouterr().out.split())
+    found = re.search(r"flagged [\d,]+ of (\d+) rows, (\d+) that were held out, (\d+) labelled \(", said)
+    assert int(found[3]) == n_labelled
+    assert int(found[1]) == int(found[2]) + n_labelled
 
 
 def test_csv_is_streamed_on_the_command_line_with_the_columns_of_the_whole_file(tmp_path, capsys, monkeypatch):

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from esad.core.atomic import hash_file
 from esad.datasets.folder import (
-    compute_checksum,
     data_folder,
     file_state,
     load_arrays,
@@ -161,7 +161,7 @@ def test_a_record_keeps_the_others(tmp_path):
         (tmp_path / name).write_text(name)
         record_checksum(tmp_path, name)
     lines = (tmp_path / "SHA256SUMS").read_text().splitlines()
-    assert lines == [f"{compute_checksum(tmp_path / name)}  {name}" for name in ("a", "b")]
+    assert lines == [f"{hash_file(tmp_path / name)}  {name}" for name in ("a", "b")]
 
 
 def test_a_record_that_is_none_is_one_error(tmp_path):

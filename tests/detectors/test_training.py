@@ -5,11 +5,12 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from support import methods, tiny
 
 import esad
 from esad import IsolationForest, TrainingData
 from esad.detectors.opening import join_truth, open_source
-from esad.errors import DataFileError, InputError
+from esad.errors import DataFileError, InputError, LabelError
 from esad.table import statistics
 
 N_ROWS = 60
@@ -116,6 +117,26 @@ def test_a_threshold_that_the_rows_cannot_bear_is_refused_before_the_training(pa
     data.check_rule(esad.Threshold("false_alarm", 0.02), esad.ESAD(n_members=10))
     with pytest.raises(InputError, match="not both"):
         data.check_rule(None, esad.ESAD(), calibration_ratio=0.5, cross_calibration=True)
+
+
+def test_a_method_that_needs_labels_is_refused_where_nothing_says_any(payments):
+    data = TrainingData.from_file(payments, ignore=["verdict"], id_column="serial")
+    with pytest.raises(LabelError, match=r"nothing says which these are\. Give `label_column`, or take a method"):
+        data.check_rule(None, esad.BaggedTrees())
+    data.check_rule(None, esad.Committee())
+
+
+@pytest.mark.parametrize("name", methods())
+def test_cross_calibration_is_refused_where_it_cannot_be_and_only_there(payments, name):
+    data, detector = TrainingData.from_file(payments, **ROLES), tiny(name)
+    try:
+        data.check_rule(None, detector, cross_calibration=True)
+    except InputError:
+        with pytest.raises(InputError, match="has seen all of its training rows"):
+            data.fit(detector, cross_calibration=True, on_remark=lambda remark: None)
+    else:
+        data.fit(detector, cross_calibration=True, on_remark=lambda remark: None)
+        assert detector.calibration_.kind == "cross"
 
 
 @pytest.mark.parametrize("ids", [{"id_column": "serial"}, {}])

@@ -332,12 +332,21 @@ def test_table_without_rows_is_refused(tmp_path: Path, name: str) -> None:
             read(file)
 
 
-@pytest.mark.parametrize("header", ["a,b", "a,b\r", "\ufeffa,b"])
+@pytest.mark.parametrize("header", ["a,b", "a,b\r", "\ufeffa,b", "sep=,\na,b", '"a\n",b', "a,b\r\n\r\n"])
 def test_a_header_whose_line_does_not_end_is_a_table_without_rows(tmp_path: Path, header: str) -> None:
     file = tmp_path / "t.csv"
     file.write_text(header, encoding="utf-8", newline="")
     for read in (read_table, lambda path: list(open_batches(path))):
         with pytest.raises(DataFileError, match="it has columns but no rows"):
+            read(file)
+
+
+@pytest.mark.parametrize("reason", ["Empty CSV file", "x"])
+def test_a_damaged_line_is_refused_whatever_it_says(tmp_path: Path, reason: str) -> None:
+    file = tmp_path / "t.csv"
+    file.write_text(f"a,b\n1,2\n{reason},1,2\n3,4\n", encoding="utf-8")
+    for read in (read_table, lambda path: list(open_batches(path))):
+        with pytest.raises(DataFileError, match="line 3 has 3 fields, the header has 2"):
             read(file)
 
 

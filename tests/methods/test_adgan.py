@@ -74,8 +74,21 @@ def test_score_is_what_a_copy_for_every_picture_and_start_finds(monkeypatch):
         found = objective.scorer()(x)["reconstruction"][0].numpy()
     wanted = [np.mean([searched(objective, picture, start) for start in objective.starts[0]]) for picture in x]
     np.testing.assert_allclose(found, wanted, rtol=1e-8)
-    monkeypatch.setattr(adgan, "MAX_WEIGHTS", 1)  # a picture at a time
-    np.testing.assert_allclose(objective.scorer()(x)["reconstruction"][0].detach(), wanted, rtol=1e-8)
+    n_weights = sum(weight.numel() for weight in objective.generator.parameters())
+    search, copies = objective._search, []
+    monkeypatch.setattr(
+        objective, "_search", lambda x, starts: copies.append(len(x) * starts.shape[1]) or search(x, starts)
+    )
+    for n_at_once in (
+        1,
+        2,
+        2 * objective.n_starts,
+    ):  # copies of the generator: some of the starts, some of the pictures
+        monkeypatch.setattr(adgan, "MAX_WEIGHTS", n_at_once * n_weights)
+        copies.clear()
+        np.testing.assert_allclose(objective.scorer()(x)["reconstruction"][0].detach(), wanted, rtol=1e-8)
+        assert max(copies) == n_at_once
+        assert sum(copies) == objective.n_starts * N
 
 
 def searched(objective, picture, start):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from in_parts import named, write_parts
 from sklearn.metrics import roc_auc_score
+from sklearn.tree import ExtraTreeRegressor
 
 import esad
 from esad import BaggedTrees, IsolationForest
@@ -13,6 +14,7 @@ from esad.errors import InputError, LabelError, ModelFileError
 from esad.io.stream import open_stream
 from esad.methods.bagged_trees import BaggedTreesModel
 from esad.persist import bundle
+from esad.solvers.trees import Trees, _count_levels
 
 SETTINGS = {"n_trees": 20, "unlabelled_ratio": 4.0, "min_unlabelled": 64, "max_features": 1.0}
 
@@ -154,6 +156,13 @@ def test_it_says_that_it_needs_a_labelled_anomaly():
         BaggedTrees().fit(np.eye(5))
 
 
+@pytest.mark.filterwarnings("ignore:`y` labels every row")
+def test_it_says_that_anomalies_alone_are_nothing_to_tell_apart():
+    with pytest.raises(LabelError, match=r"from unlabelled \(0\) or normal rows \(\+1\) and needs one.*anomalies only"):
+        BaggedTrees().fit(np.eye(5), [-1] * 5)
+    BaggedTrees(n_trees=3).fit(np.eye(5), [-1] * 4 + [1])
+
+
 @pytest.mark.parametrize(
     "parameters",
     [{"n_trees": 0}, {"n_trees": 1.5}, {"unlabelled_ratio": 0}, {"min_unlabelled": -1}, {"max_features": 1.1}],
@@ -215,6 +224,27 @@ def test_forged_trees_are_refused(fitted, tmp_path, damage, message):
     bundle.write(tmp_path / "forged.esad", kept, damage(tensors))
     with pytest.raises(ModelFileError, match=message):
         esad.load(tmp_path / "forged.esad")
+
+
+class Watched(dict):
+    """Arrays that count how often one is looked at."""
+
+    n_looks = 0
+
+    def __getitem__(self, name):
+        self.n_looks += 1
+        return super().__getitem__(name)
+
+
+def test_levels_are_counted_level_by_level_not_node_by_node(fitted):
+    grown = [ExtraTreeRegressor(random_state=seed).fit(*fitted[1:]).tree_ for seed in range(3)]
+    levels = _count_levels(Trees.from_sklearn(grown, [tree.value[:, 0, 0] for tree in grown]).arrays)
+    assert levels.tolist() == [tree.max_depth for tree in grown]
+    here = np.arange(2**16 - 1, dtype=np.int32)  # a full tree, then one of as many leaves
+    below = np.stack([np.where(here < 2**15 - 1, 2 * here + 1, here), here])
+    arrays = Watched(left=below, right=np.where(below > here, below + 1, here))
+    assert _count_levels(arrays).tolist() == [15, 0]
+    assert arrays.n_looks < 3 * 16
 
 
 def test_a_loaded_forest_walks_as_the_grown_one_did(fitted, tmp_path):

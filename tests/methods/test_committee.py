@@ -104,16 +104,23 @@ def test_a_lead_of_esad_beside_more_weight_of_trees_is_explained():
 
 def test_it_says_who_judges_and_why(fitted, tmp_path):
     detector, _, _ = fitted
-    assert "standard errors on 20 known anomalies that neither had seen" in detector.why_
+    assert detector.why_.endswith("standard errors on 20 known anomalies that neither had seen")
+    X = np.random.default_rng(0).normal(size=(40, 600))
+    wide = Committee(**SMALL).fit(X, np.r_[-1, -1, np.zeros(38)])
+    assert wide.why_ == (
+        "ESAD 96%, trees 4%: too few known anomalies that neither had seen, and 600 columns to 2 known anomalies, "
+        "among which trees find one by chance"
+    )
     detector.save(tmp_path / "m.esad")
     assert esad.load(tmp_path / "m.esad").why_ == detector.why_
 
 
-@pytest.mark.parametrize("kind", ["table", "images"])
+@pytest.mark.filterwarnings("ignore:`y` labels every row")
+@pytest.mark.parametrize("kind", ["table", "table of anomalies", "images"])
 def test_it_is_esad_alone_where_trees_cannot_judge(kind, caplog):
     rng = np.random.default_rng(0)
-    X = rng.normal(size=(60, 4)) if kind == "table" else rng.integers(0, 255, size=(20, 8, 8), dtype=np.uint8)
-    y = None if kind == "table" else np.r_[-1, -1, np.zeros(18, dtype=int)]
+    X = rng.integers(0, 255, size=(20, 8, 8), dtype=np.uint8) if kind == "images" else rng.normal(size=(60, 4))
+    y = {"table": None, "table of anomalies": [-1] * 60, "images": [-1, -1, *[0] * 18]}[kind]
     with caplog.at_level("INFO", "esad"):
         committee = tiny("committee", hidden=(4, 4)).fit(X, y)
     assert "ESAD judges alone" in caplog.text and "ESAD judges alone" in committee.why_

@@ -52,7 +52,6 @@ def test_a_critics_loss_is_wassersteins_with_gradients_by_differences():
 
 def test_losses_are_equations_2_to_4():
     objective, x = made()
-    objective.game.step += 1  # no look at the gradients in this step
     objective.game.gamma.copy_(torch.tensor([2.0, 0.5]))
     batch = batch_of(x[None])
     state = batch.random.state()
@@ -84,10 +83,10 @@ def test_losses_are_equations_2_to_4():
             torch.testing.assert_close(one, gamma * other)
 
 
-def test_weights_are_medians_of_smoothed_ratios_of_deviations_every_hundred_steps():
+def test_weights_are_medians_of_smoothed_ratios_of_norms_every_hundred_steps():
     objective, x = made()
 
-    def deviations():
+    def norms():
         """Of the adversarial loss's and of the error's gradients by each layer, for the generator and the encoder."""
         batch = batch_of(x[None])
         code = objective.encoder(2 * x[None] - 1)
@@ -98,17 +97,20 @@ def test_weights_are_medians_of_smoothed_ratios_of_deviations_every_hundred_step
         for network, loss in zip((objective.generator, objective.encoder), adversarial, strict=True):
             layers = [parameter for parameter in network.parameters() if parameter.dim() == 4]
             both = [torch.autograd.grad(one, layers, retain_graph=True) for one in (loss, error)]
-            found.append(np.array([[part.numpy().std(ddof=1) for part in parts] for parts in both]))
+            found.append(np.array([[np.linalg.norm(part.numpy()) for part in parts] for parts in both]))
         return found
 
-    first = deviations()
+    first = norms()
+    objective.loss(batch_of(x[None]))
+    assert objective.game.gamma.tolist() == [1.0, 1.0]  # until the first look
+    objective.game.step.fill_(99)
     objective.loss(batch_of(x[None]))
     np.testing.assert_allclose(objective.game.gamma, [lower_median(found[0] / found[1]) for found in first], rtol=1e-8)
-    objective.game.step.fill_(100)
+    objective.game.step.fill_(199)
     with torch.no_grad():
         for parameter in objective.parameters():
             parameter *= 1.1
-    smooth = [0.95 * old + 0.05 * new for old, new in zip(first, deviations(), strict=True)]
+    smooth = [0.95 * old + 0.05 * new for old, new in zip(first, norms(), strict=True)]
     objective.loss(batch_of(x[None]))
     np.testing.assert_allclose(objective.game.gamma, [lower_median(found[0] / found[1]) for found in smooth], rtol=1e-8)
     now = objective.game.gamma.clone()
@@ -128,6 +130,7 @@ def test_critics_and_autoencoder_move_apart():
         *[(objective.game.pictures, objective.game.codes)] * 2,
         (objective.encoder, objective.generator),
     ]
+    assert [move.lr_ratio for move in moves] == [2.5, 2.5, 1.0]  # 5e-4 and 2e-4
 
 
 def test_digits_that_it_was_not_shown_are_rebuilt_worse(tmp_path):

@@ -6,8 +6,8 @@ import torch
 from sklearn.metrics import roc_auc_score
 
 from esad import SSAD, SSADHybrid
+from esad.core.random import draw_held_out
 from esad.errors import InputError
-from esad.score.splits import draw_held_out
 from esad.solvers.ssad import SSADModel
 
 ARGUMENTS = {"kappa": 1.0, "eta_unlabelled": "auto", "eta_labelled": 1.0, "gamma": "auto", "tol": 1e-3}

@@ -19,7 +19,7 @@ from esad.review.dataset import ReviewDataset
 from esad.review.ranking import Ranking
 from esad.review.session import ReviewSession
 from esad.review.store import JudgementStore
-from esad.web.server import in_background
+from esad.web.server import bind, in_background
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # it would like another package than httpx
@@ -132,12 +132,13 @@ def chromium():
 
 @pytest.fixture
 def serve(chromium):
-    """Puts a session on the web and lets reviewers in, each in a browser profile of their own."""
+    """Puts a session on the web and lets reviewers in, each in a browser profile of their own that outlives it."""
+    contexts = []
 
     @contextmanager
-    def serving(session):
-        access, contexts = Access(), []
-        with in_background(guard_app(review_app(session, access))) as url:
+    def serving(session, port=0):
+        access = Access()
+        with in_background(guard_app(review_app(session, access)), bind(port=port)) as url:
 
             def enter(name="ann", *, intercepted=True, **options):
                 context = chromium.new_context(viewport=WIDE, **options)
@@ -157,7 +158,7 @@ def serve(chromium):
                 return f"{url}/?token={access.new_link(name)}"
 
             yield SimpleNamespace(url=url, enter=enter, link=link)
-            for context in contexts:
-                context.close()
 
-    return serving
+    yield serving
+    for context in contexts:
+        context.close()

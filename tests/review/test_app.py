@@ -10,7 +10,7 @@ from importlib import resources
 import httpx
 import pytest
 
-from esad.review.access import LOGIN_SECONDS, Access
+from esad.review.access import LOGIN_SECONDS, LONGEST_SECONDS, Access
 from esad.review.app import guard_app, review_app
 from esad.web.server import in_background
 
@@ -104,13 +104,14 @@ def test_an_invitation_is_a_link_for_somebody_else(page, ann):
     assert page.stranger.get(path).status_code == 200
     assert page.stranger.get("/api/state").json()["reviewer"] == "bob"
     assert ann.post("/api/invitations", json={"name": "a\nb"}).status_code == 422
+    assert ann.post("/api/invitations", json={"name": "ann\u3164"}).status_code == 422  # which is not seen
 
 
 def test_a_link_for_a_name_that_exists_needs_their_word_or_the_owners(page, ann):
     page.access.owner = "ann"
     bob, eve = page.enter("bob"), page.enter("eve")
     judge(bob, 3)
-    for name in ("bob", "Bob", "ann"):
+    for name in ("bob", "Bob", "ann", "\uff42ob"):
         answer = eve.post("/api/invitations", json={"name": name})
         assert answer.status_code == 403, name
         assert "who started the review" in answer.json()["error"]["message"] or name == "ann"
@@ -134,6 +135,30 @@ def test_logins_end_when_asked_to_and_by_themselves():
     assert access.use_link(link) is None
 
 
+def test_a_page_that_nobody_uses_keeps_no_login(make_session, open_page):
+    now = [0.0]
+    page = open_page(make_session())
+    page.access._clock = lambda: now[0]
+    ann = page.enter("ann")
+    used, left = page.access.new_link("ann"), page.access.new_link("ann")
+    ann.cookies.clear()
+    cookie = ann.get("/", params={"token": used}).headers["set-cookie"]
+    assert f"max-age={LONGEST_SECONDS:.0f};" in cookie.casefold()  # the server ends it, not the browser
+    for _ in range(3):
+        now[0] += LOGIN_SECONDS / 2 - 1
+        expected = 200 if now[0] < LOGIN_SECONDS else 401
+        assert [ann.get(path).status_code for path in ("/api/state", "/api/labels")] == [expected] * 2
+    assert ann.get("/api/state").status_code == 401
+    assert page.access.use_link(left) is not None
+    ann.get("/", params={"token": page.access.new_link("ann")})
+    began = now[0]
+    while now[0] - began < LONGEST_SECONDS - LOGIN_SECONDS:
+        now[0] += LOGIN_SECONDS - 1
+        assert judge(ann, 3, request=f"{now[0]}").status_code == 200
+    now[0] = began + LONGEST_SECONDS + 1
+    assert judge(ann, 3, request="too late").status_code == 401
+
+
 def test_after_logging_out_nothing_is_told(page, ann):
     page.stranger.cookies.update(ann.cookies)
     assert ann.post("/api/log-out").status_code == 200
@@ -149,6 +174,21 @@ def test_a_page_is_its_reviewers_though_another_has_logged_in_with_the_browser(p
     assert "the page of 'ann', and 'Björn 1 %' has logged in" in refused.json()["error"]["message"]
     ours = {"x-reviewer": "Bj%C3%B6rn%201%20%25"}
     assert ann.post("/api/judgements", json=entry, headers=ours).status_code == 200
+
+
+def test_a_page_of_other_data_enters_nothing_here(page, ann):
+    ours = re.search('data-review="([^"]+)"', ann.get("/").text)[1]
+    entry = {"request": "r", "row": 3, "verdict": "anomaly"}
+    csv = {"content-type": "text/csv", "x-review": "0" * 16}
+    refused = [
+        ann.post("/api/judgements", json=entry, headers={"x-review": "0" * 16}),
+        ann.post("/api/labels", content="serial,label\nS003,anomaly\n", headers=csv),
+        ann.get("/api/state", headers={"x-review": "0" * 16}),
+    ]
+    assert [answer.status_code for answer in refused] == [409] * 3  # the page keeps it, and sends it again
+    assert "of other data" in refused[0].json()["error"]["message"]
+    assert ann.get("/api/state").json()["recent"] == []
+    assert ann.post("/api/judgements", json=entry, headers={"x-review": ours}).status_code == 200
 
 
 def test_a_full_disk_is_no_mistake_of_the_reviewer(make_session, open_page):
@@ -180,7 +220,7 @@ def test_other_requests_are_answered_during_a_large_import(make_session, kit):
             began = time.monotonic()
             assert httpx.get(f"{url}/static/review.css", timeout=60).status_code == 200
             answered.append(time.monotonic() - began)
-        assert sent.result().json() == {"n_new": n_rows}
+        assert sent.result().json() == {"n_new": n_rows, "n_left": 0}
         assert max(answered) < 5  # 68 s before, in one thread with the import
         assert ann.get("/api/labels").json() == {"n_done": 0, "n_lines": 0}
         ann.close()
@@ -190,8 +230,9 @@ def test_other_requests_are_answered_during_a_large_import(make_session, kit):
 
 
 def test_a_verdict_counts_once_and_can_be_undone(ann):
-    for _ in range(2):
-        assert judge(ann, 5, request="same").json() == {"saved": "same"}
+    for before in (None, "anomaly"):
+        said = {"saved": "same", "before": {"verdict": before, "by": ""}}
+        assert judge(ann, 5, request="same").json() == said
     judge(ann, 6, "normal")
     state = ann.get("/api/state").json()
     assert (state["n_labelled"], state["n_anomaly"], state["n_new"]) == (2, 1, 2)
@@ -199,6 +240,23 @@ def test_a_verdict_counts_once_and_can_be_undone(ann):
     assert ann.post("/api/undo", json={"request": "u"}).json()["row"] == 6
     assert ann.post("/api/undo", json={"request": "u"}).json()["row"] == 6
     assert ann.get("/api/state").json()["n_labelled"] == 1
+
+
+def test_an_undo_is_of_one_request_and_says_what_it_took_back(ann, page):
+    judge(ann, 5, request="here")
+    judge(ann, 5, "normal", request="in another tab")
+    csv = {"content-type": "text/csv"}
+    page.enter("bob").post("/api/labels", content="serial,label,reviewer\nS006,skip,ann\n", headers=csv)
+    for _ in range(2):
+        found = ann.post("/api/undo", json={"request": "u", "of": "here"}).json()
+        assert found == {"saved": "u", "row": 5, "verdict": "anomaly", "by": ""}
+    assert ann.post("/api/undo", json={"request": "v", "of": "here"}).json() == {"saved": "v", "row": None}
+    assert ann.post("/api/undo", json={"request": "w", "of": "never sent"}).json()["row"] is None
+    bob = page.enter("bob")
+    assert bob.post("/api/undo", json={"request": "x", "of": "in another tab"}).json()["row"] is None
+    found = ann.post("/api/undo", json={"request": "y"}).json()
+    assert (found["row"], found["verdict"], found["by"]) == (6, "skip", "bob")
+    assert [one["verdict"] for one in ann.get("/api/state").json()["recent"]] == ["normal"]
 
 
 def test_an_item_has_all_there_is_to_know(ann, kit):
@@ -293,9 +351,10 @@ def test_labels_go_out_and_come_in(page, ann):
     text = ann.get("/labels.csv")
     assert text.headers["content-type"].startswith("text/csv")
     assert text.text.splitlines()[1].startswith("S007,anomaly,ann,,")
-    more = text.text + "S008,normal,bob,,,\n"
+    judge(page.enter("bob"), 9, request="bob's")
+    more = text.text + "S008,normal,bob,,,\nS009,normal,bob,,,\n"
     csv = {"content-type": "text/csv"}
-    assert ann.post("/api/labels", content=more, headers=csv).json() == {"n_new": 1}
+    assert ann.post("/api/labels", content=more, headers=csv).json() == {"n_new": 1, "n_left": 1}
     assert ann.get("/api/state").json()["reviewers"] == ["ann", "bob"]
     assert ann.post("/api/labels", content="a,b\n", headers=csv).status_code == 422
     assert ann.post("/api/labels", content=b"\xff\xfe", headers=csv).status_code == 422

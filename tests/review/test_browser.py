@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pytest
-from browsing import AFTER_DIALOG, PHONE, READY, WIDE, move, press, row_of, shot
+from browsing import AFTER_DIALOG, PHONE, READY, WIDE, judge, move, press, row_of, shot
 from sklearn.metrics import roc_auc_score
 
 from esad import ESAD, registry
@@ -124,7 +124,7 @@ def test_two_reviewers_at_once(make_session, serve):
         row = row_of(bob)
         assert row in rows["ann"]
         assert "ann" not in bob.inner_text("#item")  # a second opinion is one's own
-        bob.keyboard.press("a")
+        judge(bob, "a")
         bob.wait_for_selector("#progress:has-text('1 disagreement')")
         ann.select_option("#filter", "disagreements")
         ann.wait_for_selector(f'#item[data-row="{row}"] .badge:text-is("bob: anomaly")')

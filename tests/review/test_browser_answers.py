@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 import pytest
-from browsing import READY, Held, move, press, row_of, settle
+from browsing import READY, Held, judge, move, press, row_of, settle
 
 pytestmark = pytest.mark.extra
 
@@ -113,7 +113,7 @@ def test_only_what_is_seen_is_judged(make_session, serve):
         assert page.inner_text("#saved") != "saving …"
         slow.let_through()
         row = row_of(page)
-        page.keyboard.press("a")
+        judge(page, "a")
         page.wait_for_selector("#saved:text-is('saved')")
         assert session.store.judgements.verdicts() == {row: {"ann": "anomaly"}}
 

@@ -1,7 +1,7 @@
 """In Chromium: keys mean one thing. What is typed is never a verdict, and what could not be saved is kept and shown."""
 
 import pytest
-from browsing import AFTER_DIALOG, move, press, row_of
+from browsing import AFTER_DIALOG, GLANCE, READY, Held, judge, move, press, row_of
 
 pytestmark = pytest.mark.extra
 
@@ -109,6 +109,41 @@ def test_a_note_that_is_selected_out_of_its_dialog_is_not_lost(make_session, ser
         assert page.problems == []
 
 
+def test_a_note_that_was_not_saved_is_there_again(make_session, serve):
+    session = make_session()
+    with serve(session) as site:
+        page = site.enter()
+        row = row_of(page)
+        page.keyboard.press("e")
+        page.keyboard.type(NOTE)
+        page.keyboard.press("Escape")
+        page.wait_for_selector("#toast:has-text('The note is not saved')")
+        page.reload()
+        page.click("#recent button, #next button")  # another row
+        page.wait_for_selector(f'#item[data-row]:not([data-row="{row}"])')
+        page.keyboard.press("e")
+        page.wait_for_selector("#note-text:focus")
+        assert page.input_value("#note-text") == ""
+        page.click("#note-dialog .close")
+        page.keyboard.press("k")
+        page.wait_for_selector(f'#item[data-row="{row}"]')
+        page.keyboard.press("e")
+        page.wait_for_selector("#note-text:focus")
+        assert page.input_value("#note-text") == NOTE
+        assert session.store.judgements.opinions(row) == {}
+        page.keyboard.press("Control+Enter")
+        page.wait_for_selector(f"#item .note:text-is('{NOTE}')")
+        page.wait_for_selector("#saved:text-is('saved')")
+        assert session.store.judgements.opinions(row)["ann"].note == NOTE
+        assert page.evaluate("localStorage.length") == 0
+        page.keyboard.press("e")
+        page.keyboard.type(" and again")
+        page.fill("#note-text", NOTE)
+        page.keyboard.press("Escape")  # nothing was changed
+        assert page.evaluate("localStorage.length") == 0
+        assert page.problems == []
+
+
 def test_nothing_but_a_verdict_is_a_verdict(make_session, serve):
     session = make_session()
     with serve(session) as site:
@@ -127,8 +162,10 @@ def test_nothing_but_a_verdict_is_a_verdict(make_session, serve):
         page.select_option("#filter", "all")
         page.wait_for_selector("#list [aria-current=true]")
         page.wait_for_selector("#item:focus")
+        page.wait_for_selector("#item:not([aria-busy=true])")
+        page.wait_for_timeout(AFTER_DIALOG)
         skipped = row_of(page)
-        page.keyboard.press("s")
+        judge(page, "s")
         page.wait_for_selector(f'#item[data-row]:not([data-row="{skipped}"])')
         assert page.input_value("#filter") == "all"
 
@@ -138,13 +175,90 @@ def test_nothing_but_a_verdict_is_a_verdict(make_session, serve):
         page.wait_for_selector("#item:focus")
         page.wait_for_selector("#list li:nth-child(2)")
         page.wait_for_selector("#item h2 :text-matches('^S00')")
+        page.wait_for_timeout(AFTER_DIALOG)
         found = row_of(page)
-        page.keyboard.press("a")
+        judge(page, "a")
         page.wait_for_selector("#saved:text-is('saved')")
         page.wait_for_selector(f'#list [data-row="{found}"] .mark.anomaly')
         assert page.input_value("#search") == "S00"
         said = {first: "anomaly", skipped: "skip", found: "anomaly"}
         assert {row: verdict["ann"] for row, verdict in session.store.judgements.verdicts().items()} == said
+        assert page.problems == []
+
+
+# As a keyboard types them: a key after the other in one go, or after a pause of as many milliseconds.
+TYPE = """([keys, pause]) => {
+  const begun = performance.now();
+  Array.from(keys).forEach((key, number) => {
+    const typed = new KeyboardEvent("keydown", { key: key === "\\n" ? "Enter" : key, bubbles: true, cancelable: true });
+    Object.defineProperty(typed, "timeStamp", { value: begun + pause * number });
+    document.activeElement.dispatchEvent(typed);
+  });
+}"""
+
+
+def test_what_is_typed_on_after_a_search_is_no_verdict(make_session, serve):
+    session = make_session()
+    with serve(session) as site:
+        page = site.enter()
+        page.wait_for_selector(READY)
+        for pause in (0, 80, 300):
+            page.keyboard.press("/")
+            page.fill("#search", f"S0{pause // 10}"[:3])
+            page.evaluate(TYPE, ["\na nun as", pause])
+            page.wait_for_selector("#item h2 :text-matches('^S0')")
+            page.keyboard.press("/")
+            page.keyboard.press("Escape")
+            page.evaluate(TYPE, ["ann", pause])
+            page.wait_for_selector("#item:not([aria-busy=true])")
+        assert session.store.judgements.verdicts() == {}
+        page.wait_for_timeout(AFTER_DIALOG + 9 * 300)  # the last key was "pressed" so much later
+        held = Held(page, "**/api/list?name=next&q=s02")
+        page.fill("#search", "s02")
+        page.click("#anomaly")  # of the row of before
+        held.wait()
+        assert page.inner_text("#saved") == ""
+        held.let_through()
+        page.wait_for_selector("#item h2 :text-matches('^S02')")
+        judge(page, "n")
+        page.wait_for_selector("#saved:text-is('saved')")
+        (row,) = session.store.judgements.verdicts()
+        assert 20 <= row < 30
+        assert page.problems == []
+
+
+def test_a_key_that_is_pressed_twice_is_one_verdict(make_session, serve):
+    session = make_session()
+    with serve(session) as site:
+        page = site.enter()
+        page.wait_for_selector(READY)
+        page.wait_for_timeout(GLANCE)
+        first = row_of(page)
+        page.evaluate(TYPE, ["aa", 30])
+        second = row_of(page)
+        assert second != first
+        page.wait_for_selector("#saved:text-is('saved')")
+        assert session.store.judgements.verdicts() == {first: {"ann": "anomaly"}}
+        assert press(page, "n") == second
+        assert page.problems == []
+
+
+def test_keys_close_the_menu_and_are_no_verdicts_in_it(make_session, serve):
+    session = make_session()
+    with serve(session) as site:
+        page = site.enter()
+        page.wait_for_selector(READY)
+        page.wait_for_timeout(GLANCE)
+        for key in ("a", "Escape"):
+            page.click("#menu > summary")
+            page.wait_for_selector("#menu[open]")
+            page.keyboard.press(key)
+            page.wait_for_selector("#menu:not([open])")
+            page.wait_for_selector("#item:focus")
+        page.click("#menu > summary")
+        page.click("#menu > summary")
+        page.wait_for_selector("#item:focus")
+        assert len(session.store) == 0
         assert page.problems == []
 
 
@@ -217,8 +331,17 @@ def test_what_is_refused_for_good_stays_until_it_was_seen(make_session, serve):
         page.wait_for_selector(f"#refused li:has-text('anomaly of {name}: No such row.')")
         page.wait_for_timeout(6000)  # a line that comes and goes has gone
         assert page.is_visible("#refused")
+        page.on("dialog", lambda question: question.accept())  # "leave the page?"
+        with page.expect_event("dialog"):
+            page.reload()
+        page.wait_for_selector(f"#refused li:has-text('anomaly of {name}: No such row.')")
+        page.wait_for_selector("#item[data-row]")
         page.click("#refused-seen")
         assert not page.is_visible("#refused")
+        page.reload()
+        page.wait_for_selector("#item[data-row]")
+        assert not page.is_visible("#refused")
+        assert page.evaluate("localStorage.length") == 0
 
 
 def test_log_out(make_session, serve):

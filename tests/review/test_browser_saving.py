@@ -1,7 +1,7 @@
 """In Chromium: what is not saved yet is said, sent again and never lost or taken back."""
 
 import pytest
-from browsing import PHONE, READY, Held, move, press, row_of, settle
+from browsing import PHONE, READY, Held, judge, move, press, row_of, settle
 
 pytestmark = pytest.mark.extra
 
@@ -12,12 +12,12 @@ def test_what_is_not_saved_is_said_and_sent_again(make_session, serve):
         page = site.enter()
         first = row_of(page)
         page.route("**/api/judgements", lambda route: route.abort())
-        page.keyboard.press("a")
+        judge(page, "a")
         page.wait_for_selector("#saved.lost:has-text('not saved: 1')")
         page.wait_for_selector(f'#item:not([data-row="{first}"])')
         page.keyboard.press("k")
         page.wait_for_selector(f'#item[data-row="{first}"] .badge:text-is("you: anomaly, not saved yet")')
-        page.keyboard.press("n")  # a second thought, before the first is saved
+        judge(page, "n")  # a second thought, before the first is saved
         page.wait_for_selector("#saved.lost:has-text('not saved: 2')")
         assert session.store.judgements.verdicts() == {}
         page.unroute("**/api/judgements")
@@ -34,14 +34,14 @@ def test_a_late_answer_does_not_take_a_verdict_back(make_session, serve):
         page = site.enter()
         first = row_of(page)
         page.route("**/api/judgements", lambda route: route.abort())
-        page.keyboard.press("a")
+        judge(page, "a")
         page.wait_for_selector(f'#item:not([data-row="{first}"])')
         late = []
         page.route(f"**/api/items?rows={first}", lambda route: late.append(route))
         with page.expect_request(f"**/api/items?rows={first}"):
             page.keyboard.press("k")
         page.wait_for_selector(f'#item[data-row="{first}"]')
-        page.keyboard.press("n")
+        judge(page, "n")
         with page.expect_response(f"**/api/items?rows={first}"):
             late.pop().continue_()  # it knows of no verdict
         page.unroute(f"**/api/items?rows={first}")
@@ -90,12 +90,12 @@ def test_undo_before_anything_is_saved(make_session, serve):
         page = site.enter()
         first = row_of(page)
         page.route("**/api/judgements", lambda route: route.abort())
-        page.keyboard.press("a")
+        judge(page, "a")
         page.keyboard.press("u")
         page.wait_for_selector("#saved.lost:has-text('not saved: 2')")
         page.keyboard.press("k")
         page.wait_for_selector(f'#item[data-row="{first}"]')
-        page.keyboard.press("n")  # a second thought, which the undo is not about
+        judge(page, "n")  # a second thought, which the undo is not about
         second = row_of(page)
         page.unroute("**/api/judgements")
         page.wait_for_selector("#saved:text-is('saved')")
@@ -107,6 +107,33 @@ def test_undo_before_anything_is_saved(make_session, serve):
         assert session.store.judgements.verdicts() == {}
 
 
+def test_two_pages_of_one_reviewer_know_of_each_other(make_session, serve):
+    session = make_session()
+    with serve(session) as site:
+        here = site.enter()
+        here.wait_for_selector(READY)
+        row = row_of(here)
+        there = here.context.new_page()
+        there.goto(site.url)
+        there.wait_for_selector(f'#item[data-row="{row}"]')
+        press(there, "n")
+        here.route("**/api/items*", lambda route: route.abort())  # it has not seen that
+        press(here, "a")
+        here.wait_for_selector("#toast:has-text('was normal, said elsewhere; it is anomaly now')")
+        here.unroute("**/api/items*")
+        there.keyboard.press("u")  # its own verdict, not the later one
+        there.wait_for_selector("#toast:has-text('Taken back: normal')")
+        assert session.store.judgements.verdicts() == {row: {"ann": "anomaly"}}
+        there.keyboard.press("u")
+        there.wait_for_selector("#toast:has-text('takes back your last one: anomaly, of')")
+        assert session.store.judgements.verdicts() == {row: {"ann": "anomaly"}}
+        there.keyboard.press("u")
+        there.wait_for_selector("#toast:has-text('Taken back: anomaly')")
+        assert session.store.judgements.verdicts() == {}
+        here.keyboard.press("u")
+        here.wait_for_selector("#toast:has-text('There is nothing to undo')")
+
+
 def test_a_verdict_that_is_refused_is_not_shown_as_one(make_session, serve):
     session = make_session()
     with serve(session) as site:
@@ -114,12 +141,36 @@ def test_a_verdict_that_is_refused_is_not_shown_as_one(make_session, serve):
         first = row_of(page)
         refusal = '{"error": {"status": 422, "code": "no", "message": "There is no such row."}}'
         page.route("**/api/judgements", lambda route: route.fulfill(status=422, body=refusal))
-        page.keyboard.press("a")
+        judge(page, "a")
         page.wait_for_selector("#refused li:has-text('There is no such row.')")
         page.keyboard.press("k")
         page.wait_for_selector(f'#item[data-row="{first}"]')
         assert "you:" not in page.inner_text("#item")
         assert session.store.judgements.verdicts() == {}
+
+
+def test_a_page_saves_nothing_in_the_review_of_other_data(make_session, serve, kit, tmp_path):
+    """That has begun at the same address; and what it has not saved is saved when its own data is back."""
+    (tmp_path / "other").mkdir()
+    session, other = make_session(), make_session(dataset=kit.rows(60), folder=tmp_path / "other")
+    with serve(session) as site:
+        page = site.enter()
+        page.wait_for_selector(READY)
+    port = int(site.url.rpartition(":")[2])
+    first = move(page, "a")
+    page.wait_for_selector("#saved.lost:has-text('not saved: 1')")
+    with serve(other, port) as site:
+        second = page.context.new_page()
+        second.goto(site.link("ann"))
+        judged = press(second, "n")
+        page.wait_for_selector("#toast:has-text('of other data')")
+        page.wait_for_selector("#progress:has-text('of other data')")
+        assert other.store.judgements.verdicts() == {judged: {"ann": "normal"}}
+    with serve(session, port) as site:
+        second.goto(site.link("ann"))
+        page.wait_for_selector("#saved:text-is('saved')")
+        assert session.store.judgements.verdicts() == {first: {"ann": "anomaly"}}
+    assert len(other.store) == 1
 
 
 def test_a_session_that_has_ended_keeps_what_is_not_saved(make_session, serve):
@@ -129,7 +180,7 @@ def test_a_session_that_has_ended_keeps_what_is_not_saved(make_session, serve):
         first = row_of(page)
         cookies = page.context.cookies()
         page.context.clear_cookies()
-        page.keyboard.press("a")
+        judge(page, "a")
         page.wait_for_selector("#toast:has-text('A new link from the terminal')")
         page.wait_for_selector("#saved.lost:has-text('not saved: 1')")
         page.context.add_cookies(cookies)  # as a new link in another tab does

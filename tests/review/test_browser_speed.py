@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from browsing import PATIENCE, READY, press
+from browsing import GLANCE, PATIENCE, READY, press
 
 from esad import IsolationForest
 from esad.review.queue import BATCH
@@ -72,7 +72,7 @@ def judged_in_a_row(page):
     for number in range(BATCH):
         page.keyboard.press("nanns"[number % 5])
         page.wait_for_selector(f'body[data-presses="{n_before + number + 1}"]')
-        page.wait_for_timeout(150)
+        page.wait_for_timeout(GLANCE + 50)
     return page.evaluate("window.spent")[n_before:]
 
 

@@ -46,18 +46,18 @@ def test_out_and_in_again_is_the_same(said, note, named, tmp_path_factory):
         first.annotate("n", 1, "ann", note.replace("\r", " ").replace("\0", ""))
         text = write_csv(first.judgements, data)
         n_verdicts = sum(map(len, first.judgements.verdicts().values()))
-        assert import_text(second, text, data) == n_verdicts
+        assert import_text(second, text, data).n_new == n_verdicts
         assert second.judgements.verdicts() == first.judgements.verdicts()
         notes = [{who: said.note for who, said in store.judgements.opinions(1).items()} for store in (first, second)]
         assert notes[0] == notes[1]
         n_entries = len(second)
-        assert import_text(second, text, data) == 0  # once more: nothing new
+        assert import_text(second, text, data) == (0, 0)  # once more: nothing new
         assert len(second) == n_entries
 
 
 def test_a_short_file_of_other_people_will_do(tmp_path):
     with opened(tmp_path / "a.db") as store:
-        assert import_text(store, "\ufefflabel,row\r\nAnomaly,2\r\n,1\r\n", dataset()) == 1
+        assert import_text(store, "\ufefflabel,row\r\nAnomaly,2\r\n,1\r\n", dataset()).n_new == 1
         assert store.judgements.verdicts() == {2: {"me": "anomaly"}}
         rows = list(csv.reader(io.StringIO(write_csv(store.judgements, dataset()))))
         assert rows[0] == ["serial", "label", "reviewer", "note", "time", "imported_by"]
@@ -98,6 +98,13 @@ def test_notes_cannot_become_formulas_in_a_spreadsheet(tmp_path, note):
         assert second.judgements.opinions(1)["=ann()"].note == note.strip()
 
 
+@pytest.mark.parametrize("note", ["a;=1+1", "a\t=1", 'a "b"'])
+def test_no_note_is_cut_in_two_by_another_separator(tmp_path, note):
+    with opened(tmp_path / "a.db") as store:
+        store.annotate("n", 1, "ann", note)
+        assert '"{}"'.format(note.replace('"', '""')) in write_csv(store.judgements, dataset(None, "row"))
+
+
 @pytest.mark.parametrize("head", ["row,row,label", "row,label,label", "serial,label,serial", "row,label,note,note"])
 def test_a_column_that_is_there_twice_is_refused(head):
     with pytest.raises(DataFileError, match="one column"):
@@ -107,15 +114,47 @@ def test_a_column_that_is_there_twice_is_refused(head):
 def test_an_import_names_who_brought_it(tmp_path):
     with opened(tmp_path / "a.db") as store:
         text = "row,label,reviewer,note\n1,anomaly,bob,\n2,normal,,so\n"
-        assert import_text(store, text, dataset(None, "row")) == 2
+        assert import_text(store, text, dataset(None, "row")) == (2, 0)
         assert [store.judgements.opinions(row) for row in (1, 2)] == [
             {"bob": Opinion("anomaly", "", ANY, "me")},
-            {"me": Opinion("normal", "so", ANY, "")},
+            {"me": Opinion("normal", "so", ANY)},
         ]
         assert "1,anomaly,bob,," in write_csv(store.judgements, dataset(None, "row"))
     with opened(tmp_path / "a.db") as store:  # and it is there again
         assert store.judgements.opinions(1)["bob"].imported_by == "me"
         assert len(store) == 3
+
+
+def test_a_verdict_and_its_note_have_their_own_importers(tmp_path):
+    data = dataset(None, "row")
+    with opened(tmp_path / "a.db") as store:
+        import_text(store, "row,label,reviewer\n0,anomaly,ann\n", data)
+        store.annotate("n", 0, "ann", "looks odd")
+        store.judge("v", 1, "ann", "anomaly")
+        import_text(store, "row,label,reviewer,note\n1,,ann,from a list\n2,,ann,a note alone\n", data)
+        assert [store.judgements.opinions(row)["ann"] for row in range(3)] == [
+            Opinion("anomaly", "looks odd", ANY, "me", ""),
+            Opinion("anomaly", "from a list", ANY, "", "me"),
+            Opinion(None, "a note alone", ANY, "me", "me"),
+        ]
+
+
+def test_an_import_leaves_what_a_reviewer_has_said_in_person(tmp_path):
+    data = dataset(None, "row")
+    with opened(tmp_path / "a.db") as store:
+        store.judge("1", 0, "ann", "anomaly")
+        store.annotate("2", 0, "ann", "mine")
+        store.judge("3", 1, "me", "anomaly")
+        import_text(store, "row,label,reviewer\n2,anomaly,ann\n", data)
+        text = "row,label,reviewer,note\n0,normal,ann,his\n1,normal,me,\n2,normal,ann,\n3,normal,ann,\n3,skip,ann,\n"
+        assert import_text(store, text, data) == (4, 1)
+        assert store.judgements.opinions(0)["ann"] == Opinion("anomaly", "mine", ANY)
+        assert store.judgements.verdicts() == {
+            0: {"ann": "anomaly"},
+            1: {"me": "normal"},  # whose import it is
+            2: {"ann": "normal"},
+            3: {"ann": "skip"},
+        }
 
 
 def test_an_import_is_whole_or_nothing(tmp_path):
@@ -131,6 +170,6 @@ def test_an_import_is_whole_or_nothing(tmp_path):
         assert 0 < told[-1] < n_rows  # told is what was written
         store._database.execute("pragma max_page_count = 1000000")
         told = []
-        assert store.import_lines(lines, importer="me", tell=told.append) == n_rows
+        assert store.import_lines(lines, importer="me", tell=told.append) == (n_rows, 0)
         assert told[-1] == n_rows
         assert len(store) == n_rows

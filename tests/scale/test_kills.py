@@ -34,7 +34,7 @@ def start(model, shards, out, *words):
 
 
 def wait_for(condition, process):
-    end = time.monotonic() + 90
+    end = time.monotonic() + 300  # Ray on a busy machine
     while not (found := condition()):
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < end
@@ -64,7 +64,7 @@ def test_after_a_killed_worker_and_a_killed_driver_every_row_is_there_once(engin
     process.communicate()
     assert 0 < n_written(out) < N_SHARDS
     again = start(forest[1], long, out, *words)
-    said, warned = again.communicate(timeout=120)
+    said, warned = again.communicate(timeout=300)
     assert again.returncode == 0, warned
     assert f'"n_scored": {N_SHARDS}' in said
     without_leftovers(out)

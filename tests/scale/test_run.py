@@ -163,7 +163,7 @@ def test_a_full_disk_ends_the_run_and_the_next_goes_on(forest, shards, check, tm
 
     class Full(engines.InProcess):
         def submit(self, job):
-            scored.append(job.name)
+            scored.append(job.shard.name)
             if len(scored) > 2:
                 monkeypatch.setattr(ScoreWriter, "write", no_space)
             return super().submit(job)

@@ -6,15 +6,20 @@ import os
 import signal
 import time
 from concurrent.futures import Future
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from pyarrow import parquet
 
 from esad import IsolationForest
+from esad.core.worker import LostWorker
+from esad.io.dialect import Reading
 from esad.scale import engines, run, score_shards
-from esad.scale.engines import MAX_ATTEMPTS, Engine, LostWorker, run_jobs, start_engine
-from esad.scale.work import JobResult, Record, run_job
+from esad.scale.engines import MAX_ATTEMPTS, Engine, run_jobs, start_engine
+from esad.scale.run import make_job
+from esad.scale.shards import Shard
+from esad.scale.work import JobResult, Record, RunSettings, run_job, stamp_file
 
 
 class Fake(Engine):
@@ -109,10 +114,27 @@ def test_a_worker_finds_what_another_run_has_done_and_a_model_that_was_exchanged
     assert run_job(jobs[0]) == JobResult("done", Record.read(jobs[0].record))
     assert states(tmp_path / "out") == before
     os.utime(shards / "part-0.parquet")
-    exchanged = type(jobs[0])(
-        **vars(jobs[0]) | {"model_hash": "0", "identity": "1", "stamp": run.stamp_file(jobs[0].path)}
-    )
+    settings = replace(jobs[0].settings, model_hash="0")
+    exchanged = replace(jobs[0], identity="1", stamp=stamp_file(jobs[0].shard.path), settings=settings)
     assert "is not the one that the run began with" in run_job(exchanged).reason
+
+
+@pytest.mark.parametrize(
+    ("said", "identity"),
+    [
+        ({}, "19e7a1b451f51390a18681ceae8c3a7a"),
+        ({"id_column": "id", "last_rank": 3, "decimal": ","}, "7fd7537e95a2b3c8c686cf38b8f2522e"),
+    ],
+)
+def test_scores_that_an_earlier_version_has_made_go_on_counting(tmp_path, said, identity):
+    file = tmp_path / "a.csv"
+    file.write_text("size\n1\n")
+    os.utime(file, ns=(0, 1_700_000_000_000_000_001))
+    reading = Reading(decimal=said.pop("decimal", None), max_unpacked=9)  # which says nothing of the scores
+    given = {"id_column": None, "last_rank": None} | said
+    settings = RunSettings(model="m.esad", model_hash="ab" * 32, drift_level=0.01, reading=reading, **given)
+    job = make_job(Shard("a.csv", str(file), str(tmp_path / "scores" / "a.csv")), tmp_path / "scores", settings)
+    assert job.identity == identity
 
 
 def test_two_processes_give_the_bytes_and_warnings_of_one(shards, tmp_path, capfd):

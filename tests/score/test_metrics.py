@@ -105,7 +105,15 @@ def test_few_rows_never_are_certain(scores, best):
 
 
 def test_intervals_can_be_left_out(problem):
-    assert evaluate(*problem, n_bootstrap=0).intervals == {}
+    assert evaluate(*problem, intervals=False).intervals == {}
+
+
+@pytest.mark.parametrize("old", [{"n_bootstrap": 0}, {"n_bootstrap": 50}, {"random_state": 1}])
+def test_old_names_work_and_name_the_new_one(problem, old):
+    with pytest.warns(DeprecationWarning, match="intervals=False") as warned:
+        found = evaluate(*problem, **old)
+    assert warned[0].filename == __file__
+    assert found == evaluate(*problem, intervals=0 not in old.values())
 
 
 def test_json_holds_everything(problem):
@@ -130,7 +138,7 @@ def test_unusable_scores_are_refused(scores):
         evaluate(scores, [0, 1, 0])
 
 
-@pytest.mark.parametrize("options", [{"n_bootstrap": -1}, {"level": 1.0}, {"level": 0.0}, {"ks": (0,)}])
+@pytest.mark.parametrize("options", [{"level": 1.0}, {"level": 0.0}, {"ks": (0,)}])
 def test_impossible_options_are_refused(options):
     with pytest.raises(InputError, match="must be"):
         evaluate([1, 2, 3], [0, 1, 0], **options)
@@ -167,5 +175,5 @@ def test_scorers_refuse_labels_without_anomalies(labelled, scorer):
 
 
 def test_truth_may_be_words_with_the_anomaly_value_named():
-    found = evaluate([0.1, 0.9, 0.2], ["ok", "fraud", "ok"], anomaly_value="fraud", n_bootstrap=0)
+    found = evaluate([0.1, 0.9, 0.2], ["ok", "fraud", "ok"], anomaly_value="fraud", intervals=False)
     assert found.auc == 1.0

@@ -137,6 +137,10 @@ def test_the_model_before_comes_back_with_one_request(asking, replaceable, other
     assert "esad_model_stale 1.0" in ask("GET", "/metrics", headers=bearer()).text
     assert ask("POST", "/reload", headers=bearer()).json()["outcome"] == "replaced"
     assert ask("GET", "/health").json()["problem"] is None
+    for _ in range(2):  # the second takes the first back
+        assert ask("POST", "/rollback", headers=bearer()).status_code == 200
+    assert ask("GET", "/health").json()["problem"] is None
+    assert "esad_model_stale 0.0" in ask("GET", "/metrics", headers=bearer()).text
 
 
 def test_health_shows_no_path(asking, replaceable):

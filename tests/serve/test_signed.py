@@ -70,6 +70,22 @@ def test_what_cannot_be_verified_leaves_the_model_as_it_was(asking, signed, harm
         assert words in ask("GET", "/health").json()["problem"]
 
 
+def test_a_key_that_is_trusted_no_longer_is_noticed_and_brings_no_model_back(asking, signed):
+    ask = asking(signed, keys=Keys([KEY]), require_signature=True)
+    signature.new_key(signed.parent / "bob.pem")
+    signature.trust(signature.public_line(signed.parent / "bob.pem", name="bob"))
+    write_another(signed)
+    signature.sign(signed, signed.parent / "bob.pem")
+    ask("POST", "/reload", headers=bearer())
+    assert not ask.service.model_file.has_changed()
+    signature.distrust("ann")
+    assert ask.service.model_file.has_changed()
+    assert "not trusted any more" in refused(ask("POST", "/rollback", headers=bearer()), 409)
+    assert ask("POST", "/reload", headers=bearer()).json()["outcome"] == "unchanged"
+    signature.trust(signature.public_line(name="ann"))
+    assert ask("POST", "/rollback", headers=bearer()).status_code == 200
+
+
 def test_a_service_does_not_start_with_a_file_that_is_not_signed(asking, signed):
     signature.signature_path(signed).unlink()
     with pytest.raises(SignatureError, match="is not signed"):
@@ -111,4 +127,4 @@ def test_commands_that_are_refused(signed, tmp_path, monkeypatch, capfd):
     monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.asymmetric.ed25519", None)
     monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.serialization", None)
     assert run(["trust", "ssh-ed25519 AAAA ann"]) == 2
-    assert "pip install 'esad[sign]'" in capfd.readouterr().err
+    assert "pip install '.[sign]'" in capfd.readouterr().err

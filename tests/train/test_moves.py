@@ -50,9 +50,9 @@ class KillAt:
 class Game(Objective):
     """A generator of rows and a critic of them, without hidden layers; the generator moves in every second step."""
 
-    def __init__(self, n_members, *, every=2):
+    def __init__(self, n_members, *, every=2, lr_ratio=1.0):
         super().__init__()
-        self.n_members, self.every = n_members, every
+        self.n_members, self.every, self.lr_ratio = n_members, every, lr_ratio
         self.generator = StackedMLP([2, 5], n_members=n_members)
         self.critic = StackedMLP([5, 1], n_members=n_members)
         self.register_buffer("average", torch.zeros(n_members, self.generator.weights.shape[1]))
@@ -62,7 +62,8 @@ class Game(Objective):
         self.critic.reset(random)
 
     def moves(self):
-        return Move(self.critic_loss, (self.critic,)), Move(self.loss, (self.generator,), every=self.every)
+        judge = Move(self.critic_loss, (self.critic,), lr_ratio=self.lr_ratio)
+        return judge, Move(self.loss, (self.generator,), every=self.every)
 
     def critic_loss(self, batch):
         real, made = self.critic(batch.unlabelled), self.critic(self._make(batch))
@@ -82,8 +83,8 @@ class Game(Objective):
         return lambda x: {"doubt": -self.critic(x.expand(self.n_members, *x.shape))[..., 0]}
 
 
-def run(seeds, *, settings=SETTINGS, callbacks=(), every=2):
-    objective = Game(len(seeds), every=every).double()
+def run(seeds, *, settings=SETTINGS, callbacks=(), **game):
+    objective = Game(len(seeds), **game).double()
     random = MemberRandom(seeds, dtype=torch.float64)
     objective.reset(random)
     data = RowPool.from_shared_rows(*rows(), n_members=len(seeds))
@@ -117,9 +118,10 @@ def test_a_move_is_of_the_networks_that_it_names_and_every_so_many_steps():
     assert all(parameter.requires_grad for parameter in objective.parameters())
 
 
-def test_moves_are_what_two_optimisers_by_hand_do():
+@pytest.mark.parametrize("lr_ratio", [1.0, 2.5])
+def test_moves_are_what_two_optimisers_by_hand_do(lr_ratio):
     n_steps = 5
-    objective, _ = run([3], settings=replace(SETTINGS, n_steps=n_steps), every=1)
+    objective, _ = run([3], settings=replace(SETTINGS, n_steps=n_steps), every=1, lr_ratio=lr_ratio)
 
     byhand = Game(1).double()
     random = MemberRandom([3], dtype=torch.float64)
@@ -127,7 +129,8 @@ def test_moves_are_what_two_optimisers_by_hand_do():
     x, y = rows()
     normal, known = x[y == 0], int((y != 0).sum())
     networks = {byhand.critic: byhand.critic_loss, byhand.generator: byhand.loss}
-    optimisers = {network: torch.optim.Adam(network.parameters(), lr=1e-2, betas=(0.5, 0.999)) for network in networks}
+    rates = {byhand.critic: 1e-2 * lr_ratio, byhand.generator: 1e-2}
+    optimisers = {net: torch.optim.Adam(net.parameters(), lr=rates[net], betas=(0.5, 0.999)) for net in networks}
     order = torch.empty(1, 0, dtype=torch.int64)
     for _ in range(n_steps):
         if order.shape[1] < 16:

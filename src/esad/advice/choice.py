@@ -1,28 +1,19 @@
 """Which method to take where nobody has asked for one."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
 
 from esad import registry
 from esad.core import processes
 from esad.labels import LabelCounts
 
-__all__ = ["Choice", "choose_method"]
+__all__ = ["choose_method"]
 
 
-@dataclass(frozen=True)
-class Choice:
-    """A method by its name in the registry, and the reason in a sentence."""
+def choose_method(kind: str, counts: LabelCounts, *, parameters: Collection[str] = ()) -> tuple[str, str]:
+    """The method with the best mean ranking in benchmarks/tables.py on such data, and the reason in a sentence.
 
-    method: str
-    reason: str
-
-
-def choose_method(kind: str, counts: LabelCounts, *, parameters: Collection[str] = ()) -> Choice:
-    """The method with the best mean ranking in benchmarks/tables.py on such data: the committee or ESAD.
-
-    Without a labelled anomaly the committee is ESAD alone. It is taken all the same, so that trees join as soon as a
-    refit knows one.
+    That is the committee or ESAD. Without a labelled anomaly the committee is ESAD alone. It is taken all the same, so
+    that trees join as soon as a refit knows one.
 
     Parameters
     ----------
@@ -34,18 +25,18 @@ def choose_method(kind: str, counts: LabelCounts, *, parameters: Collection[str]
 
     Examples
     --------
-    >>> choose_method("table", LabelCounts(n_anomaly=5, n_unlabelled=900, n_normal=0)).method
+    >>> choose_method("table", LabelCounts(n_anomaly=5, n_unlabelled=900, n_normal=0))[0]
     'committee'
-    >>> choose_method("images", LabelCounts(n_anomaly=5, n_unlabelled=900, n_normal=0)).reason
-    'Trees cannot see pictures.'
+    >>> choose_method("images", LabelCounts(n_anomaly=5, n_unlabelled=900, n_normal=0))
+    ('esad', 'Trees cannot see pictures.')
     """
     if kind == "images":
-        return Choice("esad", "Trees cannot see pictures.")
+        return "esad", "Trees cannot see pictures."
     if not processes.current().is_alone:
-        return Choice("esad", "Several processes cannot grow trees together.")
+        return "esad", "Several processes cannot grow trees together."
     missing = sorted(set(parameters) - set(registry.method("committee")().get_params()))
     if missing:
-        return Choice("esad", f"The committee has no parameter {missing[0]!r}.")
+        return "esad", f"The committee has no parameter {missing[0]!r}."
     if not counts.n_anomaly:
-        return Choice("committee", "Without a labelled anomaly ESAD judges alone; trees join it once one is known.")
-    return Choice("committee", "ESAD and trees together rank tables with labelled anomalies better than ESAD alone.")
+        return "committee", "Without a labelled anomaly ESAD judges alone; trees join it once one is known."
+    return "committee", "ESAD and trees together rank tables with labelled anomalies better than ESAD alone."

@@ -23,7 +23,7 @@ from esad.detectors.base import warn_of_texts
 from esad.detectors.solved import ShallowDetector
 from esad.errors import EsadError, InputError
 from esad.score.metrics import evaluate
-from esad.score.splits import LabelAwareSplit
+from esad.score.splits import LabelAwareSplit, RowNumbers
 from esad.table.table import Schema, Table, take_rows
 from esad.train.callbacks import Callback
 
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 __all__ = ["HEADS", "Comparison", "MethodResult", "compare"]
 
 HEADS = ("method", "average precision", "AUC", "fit seconds")  # of `Comparison.lines`
-
-RowNumbers = NDArray[np.intp]
 
 
 @dataclass(frozen=True)
@@ -283,7 +281,7 @@ def _measure(
         return result
     except EsadError as error:
         return MethodResult(result.method, reason=str(error))
-    found = evaluate(scores, (y[test] == labels.ANOMALY).astype(np.int8), ks=(), n_bootstrap=0)
+    found = evaluate(scores, (y[test] == labels.ANOMALY).astype(np.int8), ks=(), intervals=False)
     return MethodResult(
         result.method,
         (*result.auc, found.auc),

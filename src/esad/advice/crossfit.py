@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 
 from esad import labels
-from esad.datasets.scenario import Scenario
+from esad.datasets.scenario import RowNumbers, Scenario
 from esad.detectors.base import Detector, Scores
 from esad.detectors.deep import DeepDetector
 from esad.detectors.stacked import can_stack, fit_stack
@@ -26,8 +26,6 @@ __all__ = ["MAX_ROWS", "Fold", "make_folds", "read_whole", "score_held_out", "th
 
 MAX_ROWS = 5000  # rows that cross-fitting uses; more of them change little and cost much
 MAX_MEMBERS = 1  # of each split's detector: the mean over splits does what members do
-
-RowNumbers = NDArray[np.intp]
 
 
 @dataclass(frozen=True)
@@ -48,7 +46,13 @@ class Fold:
 
 
 def score_held_out(
-    detector: Detector, X: Any, parts: Sequence[Fold], *, seed: int, callbacks: Sequence[Callback] = ()
+    detector: Detector,
+    X: Any,
+    parts: Sequence[Fold],
+    *,
+    seed: int,
+    whole: bool = False,
+    callbacks: Sequence[Callback] = (),
 ) -> list[Scores]:
     """Scores of every part's test rows by a copy of the detector trained on that part's other rows.
 
@@ -62,6 +66,8 @@ def score_held_out(
     parts : sequence of Fold
     seed : int
         The k-th part trains with the seed `seed + k`.
+    whole : bool
+        Train as many members as the detector has.
     callbacks : sequence of Callback
         Watch or stop every training.
 
@@ -75,7 +81,7 @@ def score_held_out(
     True
     """
     judge = _leading_judge(detector, parts)
-    detectors = [_copy(judge, seed + number) for number in range(len(parts))]
+    detectors = [_copy(judge, seed + number, whole=whole) for number in range(len(parts))]
     data, _ = read_whole(X, None)
     drawn = [_draw_scenario(data, part) for part in parts]
     deep = [one for one in detectors if isinstance(one, DeepDetector)]
@@ -98,9 +104,9 @@ def _leading_judge(detector: Detector, parts: Sequence[Fold]) -> Detector:
     return detector.judges_[max(detector.weights_, key=lambda name: detector.weights_[name])]
 
 
-def _copy(detector: Detector, seed: int) -> Detector:
+def _copy(detector: Detector, seed: int, *, whole: bool) -> Detector:
     copied: Detector = clone(detector).set_params(random_state=seed)
-    n_members = copied.get_params(deep=False).get("n_members")
+    n_members = None if whole else copied.get_params(deep=False).get("n_members")
     if n_members == "auto" or (isinstance(n_members, int) and n_members > MAX_MEMBERS):
         copied.set_params(n_members=MAX_MEMBERS)
     return copied

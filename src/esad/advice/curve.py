@@ -45,8 +45,6 @@ LEVEL: Final = 0.8
 _QUANTILE: Final = 1.2816  # of the normal distribution, for that level
 _WIDTH_RATIO: Final = 0.6  # w, measured: docs/decisions/0010
 
-Values = NDArray[np.float64]
-
 
 @dataclass(frozen=True)
 class CurvePoint:
@@ -193,7 +191,7 @@ def _keep_labels(
     return seen[train]
 
 
-def extrapolate(n_labels: Values, aucs: Values, *, n_now: int, n_next: int) -> Gain:
+def extrapolate(n_labels: NDArray[np.float64], aucs: NDArray[np.float64], *, n_now: int, n_next: int) -> Gain:
     """The gain that follows from the AUC of every split (splits, points) with so many labels (points,).
 
     Examples

@@ -11,6 +11,9 @@ recipe are compared with those of the default, split by split, and it is taken i
 
 with s the standard deviation of the differences over R splits and q = held-out share / training share, Nadeau and
 Bengio's correction for splits that share rows.
+
+Recipes of one method are held against each other with one member each. Those of the committee are other lengths of
+ESAD's training in it, and each judge alone; as trees have no members, all are trained with as many as they will have.
 """
 
 from collections.abc import Callable, Mapping
@@ -28,6 +31,7 @@ from esad.advice.crossfit import Fold, read_whole, score_held_out, thin_rows
 from esad.core.random import seed_from
 from esad.detectors.base import Detector, Scores
 from esad.errors import InputError
+from esad.methods.committee import NETWORKS, TREES, Committee
 from esad.methods.esad import ESAD
 from esad.preprocess.inputs import is_images
 from esad.score.metrics import compute_auc
@@ -50,6 +54,7 @@ RECIPES: Final[dict[str, dict[str, Any]]] = {
     "reconstruction counts more": {"norm_weight": 1.0},
     "norm counts more": {"norm_weight": 5.0},
 }
+JUDGES: Final = {"ESAD alone": {"method": NETWORKS}, "trees alone": {"method": TREES}}  # in place of the committee
 LENGTHS: Final = {"a third as long": 1 / 3, "twice as long": 2.0}  # early stopping, and its opposite
 MAX_ROUNDING: Final = 0.25  # share by which whole epochs may miss such a length
 
@@ -63,7 +68,7 @@ class Trial:
     name : str
         What it is called.
     parameters : dict
-        What it changes.
+        What it changes; "method" where it is another method, with the same parameters as far as it has them.
     values : tuple of float
         AUC of each split, or agreement with the other recipes where labels are too few.
     ahead : float
@@ -136,7 +141,8 @@ def search(
         Labels; with fewer than five anomalies recipes are judged by how well they agree.
     recipes : mapping of str to mapping, optional
         Names, and the parameters that each changes. For `ESAD` on tables a handful is known: `RECIPES`, and trainings
-        that stop earlier or later than usual; those that change a parameter given to the detector are left out.
+        that stop earlier or later than usual; those that change a parameter given to the detector are left out. For
+        `Committee` these are the trainings, and each of its judges alone.
     n_repeats : int
         How many splits to draw; every recipe sees the same ones.
     test_size : float
@@ -154,6 +160,8 @@ def search(
     """
     data, checked = read_whole(X, y)
     changes = _list_recipes(detector, data, checked, recipes)
+    if len(changes) == 1:
+        return Search(clone(detector), DEFAULT, "none", (), "Every recipe changes what has been set.")
     seed = seed_from(detector.random_state)
     rows = thin_rows(checked, rng=np.random.default_rng(seed))
     own, checked = take_rows(data, rows), checked[rows]
@@ -168,11 +176,12 @@ def search(
     split = _labelled_parts if by_labels else _unlabelled_parts
     parts = split(checked, n_repeats, test_size, seed)
     tried = _shorten_for_split(detector, changes, parts[0].y) if recipes is None else changes
+    whole = recipes is None and isinstance(detector, Committee)
     scores: list[list[Scores]] = []  # of every recipe, for every part
     for number, (name, change) in enumerate(tried.items()):
         if on_trial is not None:
             on_trial(name, number)
-        scores.append(score_held_out(clone(detector).set_params(**change), own, parts, seed=seed))
+        scores.append(score_held_out(_change(detector, change), own, parts, seed=seed, whole=whole))
     values = _compute_aucs(scores, parts, checked) if by_labels else _compute_agreements(scores)
     trials = [
         _make_trial(name, changes[name], own, values[0], test_size) for name, own in zip(tried, values, strict=True)
@@ -227,10 +236,13 @@ def _list_recipes(
 ) -> dict[str, Mapping[str, Any]]:
     """The default, then what is tried beside it; a parameter that the method does not have is an error."""
     if recipes is None:
-        if not isinstance(detector, ESAD) or is_images(X):
-            raise InputError("There are recipes for ESAD on tables only. Give `recipes`.")
-        known, usual = detector.get_params(deep=False), ESAD().get_params(deep=False)
-        tried = RECIPES | _list_lengths(detector, y)
+        if not isinstance(detector, ESAD | Committee) or is_images(X):
+            raise InputError("There are recipes for ESAD and the committee on tables only. Give `recipes`.")
+        known, usual = detector.get_params(deep=False), type(detector)().get_params(deep=False)
+        if isinstance(detector, ESAD):
+            tried = RECIPES | _list_lengths(detector, y)
+        else:  # without a known anomaly it is ESAD alone
+            tried = (JUDGES if (y == labels.ANOMALY).any() else {}) | _list_lengths(detector, y)
         settled = {name for name, value in known.items() if not _is_same(value, usual[name])}  # the user's choice stays
         return {DEFAULT: {}} | {name: change for name, change in tried.items() if not settled & change.keys()}
     known = detector.get_params(deep=False)
@@ -242,9 +254,19 @@ def _list_recipes(
     return {DEFAULT: {}} | {name: change for name, change in recipes.items() if name != DEFAULT}
 
 
-def _list_lengths(detector: ESAD, y: NDArray[np.int8]) -> dict[str, dict[str, Any]]:
+def _change(detector: Detector, change: Mapping[str, Any]) -> Detector:
+    """A copy with the parameters of a recipe; a judge of the committee if it says so."""
+    if isinstance(detector, Committee) and "method" in change:
+        return detector.possible_judges()[change["method"]]
+    changed: Detector = clone(detector).set_params(**change)
+    return changed
+
+
+def _list_lengths(detector: Detector, y: NDArray[np.int8]) -> dict[str, dict[str, Any]]:
     """Trainings on rows with these labels of other lengths than the detector's own, as far as whole epochs allow."""
-    settings = detector.recipe_for((1,), y).settings
+    networks = detector.possible_judges()[NETWORKS] if isinstance(detector, Committee) else detector
+    assert isinstance(networks, ESAD)
+    settings = networks.recipe_for((1,), y).settings
     n_unlabelled = int(np.count_nonzero(y == labels.UNLABELLED)) or len(y)
     per_epoch = -(-n_unlabelled // min(settings.batch_size, n_unlabelled))
     exact = {name: ratio * settings.n_steps / per_epoch for name, ratio in LENGTHS.items()}
@@ -282,4 +304,4 @@ def _choose_recipe(detector: Detector, trials: list[Trial], *, by_labels: bool) 
         return Search(clone(detector), DEFAULT, criterion, tuple(trials), reason)
     best = max(clear, key=lambda trial: trial.ahead)
     reason = f"{best.name}: {criterion} {best.ahead:+.3f} ± {best.error:.3f} against the default on held-out {rows}."
-    return Search(clone(detector).set_params(**best.parameters), best.name, criterion, tuple(trials), reason)
+    return Search(_change(detector, best.parameters), best.name, criterion, tuple(trials), reason)

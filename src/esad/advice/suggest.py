@@ -21,14 +21,14 @@ from esad.advice.crossfit import read_whole
 from esad.detectors.base import Detector
 from esad.errors import InputError
 from esad.preprocess.inputs import Rows
+from esad.score.splits import RowNumbers
 
 __all__ = ["Suggestion", "choose_typical", "find_border", "suggest_labels", "suggest_rows"]
 
 TOP_RATIO = 0.7  # of the rows asked for
 N_CANDIDATES, N_CANDIDATES_AT_FIRST = 5, 10  # per row wanted; at first: while no anomaly is known
 
-Numbers = NDArray[np.intp]
-RowsOf = Callable[[Numbers], Rows]
+RowsOf = Callable[[RowNumbers], Rows]
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ def find_border(scores: NDArray[np.float64], y: NDArray[np.int8], *, threshold: 
 
 
 def suggest_rows(
-    rows_of: RowsOf, scores: NDArray[np.float64], pool: Numbers, *, where: float | None, n: int
+    rows_of: RowsOf, scores: NDArray[np.float64], pool: RowNumbers, *, where: float | None, n: int
 ) -> tuple[Suggestion, ...]:
     """What `suggest_labels` gives, from scores and a border, `where`, that are known.
 
@@ -142,7 +142,7 @@ def suggest_rows(
     return tuple(Suggestion(row, float(scores[row]), whys[row]) for row in ordered)
 
 
-def choose_typical(rows_of: RowsOf, candidates: Numbers, n: int) -> Numbers:
+def choose_typical(rows_of: RowsOf, candidates: RowNumbers, n: int) -> RowNumbers:
     """The row nearest to the centre of each of n clusters; filled up with the first candidates if there are fewer.
 
     Examples

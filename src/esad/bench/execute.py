@@ -41,6 +41,7 @@ N_CURVE_POINTS = 100
 N_LOOKS = 5  # at the test rows, the last one after the training
 N_SEEN = 2500  # test rows that a look is at, evenly over all
 N_REFERENCE = 1000  # training rows that scale the scores of a look
+MAX_REFERENCE = 10_000  # pictures of a data set that a variant names as `reference`
 CHECKPOINT_SECONDS = 300.0
 N_COMPONENTS = 50  # t-SNE begins with as many principal components, as its authors advise
 _load_lock = threading.Lock()
@@ -84,7 +85,13 @@ def execute_stack(cells: Sequence[Cell]) -> list[Result]:
 
 
 def _make_detector(cell: Cell) -> Any:
-    settings = {name: tuple(value) if isinstance(value, list) else value for name, value in cell.settings.items()}
+    settings: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in cell.settings.items()
+    }
+    if settings.get("reference") in registry.data_set_names():  # pictures for TLSAD, evenly over the training part
+        there = _load(settings["reference"])
+        there = there.take(np.unique(np.linspace(0, len(there.X) - 1, MAX_REFERENCE).astype(int)))
+        settings |= {"reference": there.X, "reference_classes": there.classes}
     return registry.method(cell.method)(random_state=cell.seed, **settings)
 
 
@@ -98,7 +105,7 @@ def _judge(cell: Cell, rows: Scenario, detector: Any, *, fit_seconds: float, fig
     fitted = time.perf_counter()
     scores = detector.anomaly_score(rows.X_test)
     scored = time.perf_counter()
-    found = evaluate(scores[counted], rows.truth_test[counted], ks=(), n_bootstrap=0)
+    found = evaluate(scores[counted], rows.truth_test[counted], ks=(), intervals=False)
     return Result(
         cell=cell.name,
         description=cell.describe(),
@@ -137,7 +144,7 @@ def _choose_arguments(detector: Any, choose: Any, rows: Scenario, seen: NDArray[
             fit = tried.solve if isinstance(tried, HybridDetector) else tried.fit
             fit(rows.X_train, rows.y_train)
             scores = tried.anomaly_score(rows.X_test[seen])
-            auc = evaluate(scores, rows.truth_test[seen], ks=(), n_bootstrap=0).auc
+            auc = evaluate(scores, rows.truth_test[seen], ks=(), intervals=False).auc
             best, kept = (auc, tried) if auc > best else (best, kept)
         detector = kept
     return detector
@@ -230,10 +237,10 @@ def _fit_watched(
     """Fit, and give the test AUC at equal distances on the way, without the end: `{"test_auc": [...]}`.
 
     The test rows are only looked at: nothing is chosen by them, and nothing that is random in a training moves. Tables
-    are not looked at, their trainings are short.
+    are not looked at, their trainings are short; nor is what searches for every score, which would double its time.
     """
     curve = _TestCurve(detector, rows)
-    callbacks: list[Any] = [curve] if rows.X_train.ndim > 2 else []
+    callbacks: list[Any] = [curve] if rows.X_train.ndim > 2 and detector.can_export else []
     if checkpoint is not None:
         saved = Checkpoint(checkpoint, every_seconds=CHECKPOINT_SECONDS, resume=True)
         callbacks += [saved, _Deadline(saved, deadline)]
@@ -269,7 +276,7 @@ class _TestCurve(Callback):
         if state.phase < state.n_phases - 1 or state.step % every or state.step > (N_LOOKS - 1) * every:
             return
         scores = scores_so_far(state, self._x, self._is_reference)[~self._is_reference].cpu().numpy()
-        auc = evaluate(scores, self._rows.truth_test[self._seen], ks=(), n_bootstrap=0).auc
+        auc = evaluate(scores, self._rows.truth_test[self._seen], ks=(), intervals=False).auc
         before = state.callback_state.get("test_auc", torch.empty(0)).cpu()  # comes back with a checkpoint
         state.callback_state["test_auc"] = torch.cat([before, torch.tensor([auc], dtype=torch.float64)])
 

@@ -10,6 +10,7 @@ An experiment file is TOML:
     codes = 400                               # optional: keep a map of the codes of so many test rows, for a figure
     published = "table3_classic"              # where the paper's figures are, in published.json
     others = false                            # optional: leave out systems of that table that are no variant here
+    note = "Trained in 2025."                 # optional: said above the tables
 
     [scenario]                                # arguments of esad.datasets.scenario
     kind = "table"
@@ -45,7 +46,7 @@ __all__ = ["Cell", "Experiment", "Place", "Variant", "read_experiment"]
 KINDS = ("table", "natural", "images", "given")
 KINDS_OF_VALUES = {
     **{"name": str, "title": str, "data": list, "seeds": int, "stack": bool, "codes": int, "published": str},
-    **{"others": bool, "scenario": dict, "axes": dict, "variants": list},
+    **{"others": bool, "note": str, "scenario": dict, "axes": dict, "variants": list},
 }
 NEEDED = {"name", "title", "data", "seeds", "scenario", "variants"}
 WORDS: dict[type, str] = {
@@ -128,6 +129,7 @@ class Experiment:
     codes: int = 0
     published: str | None = None
     others: bool = True
+    note: str = ""
 
     def cells(self) -> Iterator[tuple[Place, Cell]]:
         """Every cell with its place, seeds innermost; of cells that draw the same data only the first."""
@@ -225,6 +227,7 @@ def _parse_experiment(found: dict[str, Any]) -> Experiment:
         axes={axis: tuple(values) for axis, values in found.get("axes", {}).items()},
         published=found.get("published"),
         others=found.get("others", True),
+        note=found.get("note", ""),
     )
 
 

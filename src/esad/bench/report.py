@@ -36,8 +36,8 @@ class ResultsPage:
     figures: list[Figure] = field(default_factory=list)
 
     def write(self, out: Path) -> None:
-        """Write the whole page: how much of what the paper prints is measured, then the tables."""
-        count = tables.count_printed(self.figures)
+        """Write the whole page: how much was trained, and how much of what the paper prints is measured; the tables."""
+        count = tables.count_run(self.figures) + tables.count_printed(self.figures)
         with atomic_path(out) as beside:
             beside.write_text("\n".join([_HEAD, *([count] if count else []), *self.tables]), encoding="utf-8")
 

@@ -13,9 +13,10 @@ from esad import registry
 from esad.bench.execute import OutOfTime, execute, execute_stack
 from esad.bench.grid import Cell
 from esad.bench.store import Result, ResultStore
+from esad.core.worker import LostWorker
 from esad.detectors.deep import DeepDetector
 from esad.errors import EsadError, InputError
-from esad.scale.engines import LostWorker, run_jobs, start_engine
+from esad.scale.engines import run_jobs, start_engine
 
 __all__ = ["BACKENDS", "CellFailure", "RunSummary", "UnfinishedCell", "run"]
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ __all__ = [
     "PaperFigures",
     "collect_figures",
     "count_printed",
+    "count_run",
     "drop_averaged_axes",
     "name_axis",
     "to_markdown",
@@ -40,6 +42,8 @@ class Figure:
         How many cells the place has; more than are finished while a run is under way.
     published, published_spread : float or None
         In %.
+    n_on_cpu : int
+        How many of the finished cells were not trained on a GPU.
     """
 
     place: Place
@@ -49,6 +53,7 @@ class Figure:
     n_cells: int
     published: float | None = None
     published_spread: float | None = None
+    n_on_cpu: int = 0
 
     def format_whole(self) -> str:
         """AUC ± standard deviation / AP, the paper's figure and the difference."""
@@ -121,10 +126,18 @@ def collect_figures(experiment: Experiment, results: Iterable[Result], published
         done = [by_cell[name] for name in names if name in by_cell]
         aucs, aps = (tuple(100 * getattr(result, name) for result in done) for name in ("auc", "ap"))
         seconds = tuple(result.fit_seconds for result in done)
-        found.append(Figure(place, aucs, aps, seconds, len(names), *published.find(experiment.published, place)))
+        n_on_cpu = sum(not result.machine.get("gpu") for result in done)
+        paper = published.find(experiment.published, place)
+        found.append(Figure(place, aucs, aps, seconds, len(names), *paper, n_on_cpu=n_on_cpu))
     for place in published.find_other_places(experiment) if experiment.others else ():
         found.append(Figure(place, (), (), (), 0, *published.find(experiment.published, place)))
     return found
+
+
+def count_run(found: Sequence[Figure]) -> str:
+    """How many of the trainings that experiments ask for have been run, in words."""
+    n_run, n_asked = sum(len(figure.aucs) for figure in found), sum(figure.n_cells for figure in found)
+    return f"The tables below ask for {n_asked:,} trainings; {n_run:,} of them were run.\n" if n_asked else ""
 
 
 def count_printed(found: Iterable[Figure]) -> str:
@@ -162,13 +175,11 @@ def to_markdown(experiment: Experiment, found: Sequence[Figure]) -> str:
         return _to_markdown_by_level(experiment, found)
     heads = dict.fromkeys(figure.place.data for figure in found)
     rows: dict[str, dict[str, str]] = {}
-    chosen = {variant.name for variant in experiment.variants if variant.choose}
     for figure in found:
         axes = ", ".join(f"{name.partition('.')[2]} {value}" for name, value in figure.place.axes)
-        mark = " †" if figure.place.variant in chosen else ""
-        title = figure.place.variant + mark + (f" ({axes})" if axes else "")
+        title = _mark_variant(experiment, figure.place.variant) + (f" ({axes})" if axes else "")
         rows.setdefault(title, {})[figure.place.data] = figure.format_whole()
-    lines = [f"## {experiment.title}", "", _explain_table(experiment, chosen), ""]
+    lines = [f"## {experiment.title}", "", _explain_table(experiment, found), ""]
     lines += ["| | " + " | ".join(heads) + " |", "| --- |" + " --- |" * len(heads)]
     lines += [
         f"| {title} | " + " | ".join(cells.get(data, "") for data in heads) + " |" for title, cells in rows.items()
@@ -179,7 +190,7 @@ def to_markdown(experiment: Experiment, found: Sequence[Figure]) -> str:
 def _to_markdown_by_level(experiment: Experiment, found: Sequence[Figure]) -> str:
     """For every data set the methods over the values of the one axis: ours (the paper's, the difference)."""
     axis = found[0].place.axes[0][0]
-    lines = [f"## {experiment.title}", "", _explain_table(experiment, set(), brief=True)]
+    lines = [f"## {experiment.title}", "", _explain_table(experiment, found, brief=True)]
     for data in dict.fromkeys(figure.place.data for figure in found):
         here = [figure for figure in found if figure.place.data == data]
         levels = sorted({figure.place.axes[0][1] for figure in here})
@@ -193,11 +204,17 @@ def _to_markdown_by_level(experiment: Experiment, found: Sequence[Figure]) -> st
             trained = [by_level[level].format_n_trained() if level in by_level else "-" for level in levels]
             is_run = any(figure.aucs for figure in by_level.values())
             words = (trained[0] if len(set(trained)) == 1 else " · ".join(trained)) if is_run else "not run"
-            lines.append(f"| {variant} | " + " | ".join([*cells, words]) + " |")
+            lines.append(f"| {_mark_variant(experiment, variant)} | " + " | ".join([*cells, words]) + " |")
     return "\n".join(lines) + "\n"
 
 
-def _explain_table(experiment: Experiment, chosen: set[str], *, brief: bool = False) -> str:
+def _mark_variant(experiment: Experiment, name: str) -> str:
+    alike = [variant for variant in experiment.variants if variant.name == name]
+    marks = " †" if any(variant.choose for variant in alike) else ""
+    return name + marks + (" ‡" if any("reference" in variant.settings for variant in alike) else "")
+
+
+def _explain_table(experiment: Experiment, found: Sequence[Figure], *, brief: bool = False) -> str:
     scenario = ", ".join(f"{name} = {value}" for name, value in experiment.scenario.items() if name != "kind")
     n_seeds = len(experiment.seeds)
     text = f"{n_seeds} seed{'' if n_seeds == 1 else 's'}{'; ' if scenario else ''}{scenario}."
@@ -212,9 +229,19 @@ def _explain_table(experiment: Experiment, chosen: set[str], *, brief: bool = Fa
         text += "column has how many of the trainings of each point were run."
     elif experiment.published:
         text += " Below in italics what the paper prints, and ours less that."
-    if chosen:
+    if any(variant.choose for variant in experiment.variants):
         text += " † Arguments chosen on a tenth of the test labels, as the paper did; the other test rows judge."
-    return text
+    references = sorted({str(one.settings["reference"]) for one in experiment.variants if "reference" in one.settings})
+    if references:
+        text += f" ‡ Learns from {', '.join(references)} besides, a stand-in for ImageNet, which the paper has there."
+    n_run, n_on_cpu = Counter[str](), Counter[str]()
+    for figure in found:
+        n_run[figure.place.variant] += len(figure.aucs)
+        n_on_cpu[figure.place.variant] += figure.n_on_cpu
+    if experiment.scenario["kind"] in ("images", "given") and n_on_cpu.total():
+        counts = [f"{name} ({n} of {n_run[name]})" for name, n in n_on_cpu.items() if n]
+        text += f" Trained on a CPU, where automatic networks and steps are smaller: {', '.join(counts)}."
+    return f"{text} {experiment.note}".rstrip()
 
 
 def to_plain(found: Sequence[Figure]) -> list[Mapping[str, Any]]:

@@ -24,8 +24,11 @@ def evaluate(
     anomaly_value: options.AnomalyValue = None,
     labels_csv: options.LabelsCsv = None,
     k: list[int] | None = option(None, "--k K", "Precision among the K worst; may be repeated. [10, 50, 100]", min=1),
-    resamples: int = option(1000, "--resamples N", "0 for no intervals; they need no resamples any more.", min=0),
-    seed: options.Seed = 0,
+    intervals: bool = option(
+        True, "--intervals/--no-intervals", "Whether AUC and average precision come with intervals."
+    ),
+    resamples: int | None = option(None, "--resamples N", "Deprecated: 0 is --no-intervals, others do nothing.", min=0),
+    seed: int | None = option(None, "--seed N", "Deprecated: nothing is drawn any more."),
     *,
     reading: options.ReadingOptions,
     as_json: options.Json = False,
@@ -40,6 +43,9 @@ def evaluate(
     from esad.labels import truth
     from esad.score.metrics import evaluate as measure
 
+    for name, value in (("--resamples", resamples), ("--seed", seed)):
+        if value is not None:
+            output.note(f"{name} will be removed, as nothing is drawn any more. For no intervals: --no-intervals.")
     detector = load(model)
     if detector.inputs_.kind == "table" and truth_column is None:
         raise InputError("Which column holds the truth? Give --truth-column NAME.")
@@ -56,8 +62,7 @@ def evaluate(
         truth(words, anomaly_value=anomaly_value, name=name),
         threshold=detector.threshold_,
         ks=tuple(sorted(set(k or (10, 50, 100)))),
-        n_bootstrap=resamples,
-        random_state=seed,
+        intervals=intervals and resamples != 0,
     )
     if truth_column is not None and truth_column == detector.notes_.get("label_column"):
         output.warn(f"column {truth_column!r} held the labels in training: on training rows the figures flatter.")

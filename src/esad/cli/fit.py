@@ -52,7 +52,7 @@ def fit(
     search: bool = option(
         False,
         "--search",
-        "Try a few recipes by repeated splits of the labels first; takes about ten times as long.",
+        "Try a few recipes by repeated splits of the labels first; takes as long as twenty to fifty trainings.",
         options.TRAINING,
     ),
     calibration_ratio: float | None = option(
@@ -124,7 +124,7 @@ def fit(
                 on_remark=output.remark,
                 on_progress=on_progress,
             )
-        detector, reason = method.make_for(training, contamination=contamination, search=search)
+        detector, reason = method.make_for(training, contamination=contamination)
         rule = _threshold_rule(detector, false_alarm_rate, threshold_from_labels)
         calibration: dict[str, Any] = {"calibration_ratio": calibration_ratio, "cross_calibration": cross_calibration}
         training.check_rule(rule, detector, **calibration)
@@ -192,8 +192,8 @@ def _search(detector: "Detector", training: "TrainingData", *, shown: bool) -> "
     """Try recipes before the training, with a bar."""
     from esad.advice.search import search
 
-    if type(detector).__name__ != "ESAD" or training.schema is None:
-        raise InputError("There are recipes for ESAD on tables only. Leave --search out.")
+    if type(detector).__name__ not in ("ESAD", "Committee") or training.schema is None:
+        raise InputError("There are recipes for ESAD and the committee on tables only. Leave --search out.")
     if training.survey is not None:
         raise InputError("--search needs all rows at hand, and this data is read in parts. Leave --search out.")
     with output.bar(shown=shown) as progress:
@@ -280,7 +280,9 @@ def _kinds(columns: "tuple[Column, ...]") -> Iterator[str]:
 def _show_summary(summary: dict[str, Any], detector: "Detector", out: Path) -> None:
     rows = output.count_text(summary["n_flagged"], "training row")
     if summary["n_sample"] is not None:
-        rows = f"{summary['n_flagged']:,} of {summary['n_sample']:,} rows that were held out"
+        n_labelled = int((detector.training_labels_ != 0).sum())
+        parts = f"{summary['n_sample'] - n_labelled:,} that were held out, {n_labelled:,} labelled"
+        rows = f"{summary['n_flagged']:,} of {summary['n_sample']:,} rows, {parts}"
     flagged = f"{rows} ({output.percent(summary['flagged_ratio'])})"
     if "n_labelled_anomaly" in summary:
         labelled = output.count_text(summary["n_labelled_anomaly"], "labelled anomaly", "labelled anomalies")

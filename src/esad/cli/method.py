@@ -2,13 +2,14 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 from esad import registry
 from esad.cli.options import TRAINING, Device, OptionGroup, Seed, complete_method, option
+from esad.core.text import hint, list_text
 from esad.errors import EsadError, InputError
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["AskedMethod", "MethodOptions"]
 
 _AUTO = "auto"  # what --method says where the data shall decide
+_CHOICES = ("esad", "committee")  # between which they do
 
 
 @dataclass(frozen=True)
@@ -48,26 +50,24 @@ class AskedMethod:
 
     def make_first(self, *, contamination: float | None = None) -> "Detector":
         """A detector before the data is read, so that wrong settings are refused; "auto" may take another later."""
-        name = self.name
-        if name == _AUTO:
-            names = {name for name, _ in self.parse_settings()}
-            possible = (name for name in ("esad", "committee") if names <= registry.method(name)().get_params().keys())
-            name = next(possible, "esad")
-        return self._make(name, contamination)
+        if self.name != _AUTO:
+            return self._make(self.name, contamination)
+        names = [name for name, _ in self.parse_settings()]
+        known = {method: registry.method(method)().get_params().keys() for method in _CHOICES}
+        for method in _CHOICES:
+            if known[method] >= set(names):
+                return self._make(method, contamination)
+        raise InputError(_tell_who_has(names, set().union(*known.values())))
 
-    def make_for(
-        self, training: "TrainingData", *, contamination: float | None = None, search: bool = False
-    ) -> tuple["Detector", str]:
+    def make_for(self, training: "TrainingData", *, contamination: float | None = None) -> tuple["Detector", str]:
         """A detector for these data, and the reason for its method where the data have chosen it."""
         from esad.advice.choice import choose_method
 
         if self.name != _AUTO:
             return self._make(self.name, contamination), ""
-        if search:
-            return self._make("esad", contamination), "The search is for a recipe of ESAD."
         names = [name for name, _ in self.parse_settings()]
-        choice = choose_method(training.kind, training.label_counts(), parameters=names)
-        return self._make(choice.method, contamination), choice.reason
+        method, reason = choose_method(training.kind, training.label_counts(), parameters=names)
+        return self._make(method, contamination), reason
 
     def _make(self, method: str, contamination: float | None) -> "Detector":
         """An unfitted detector; a parameter that the method does not have, or that has two values, is an error."""
@@ -109,6 +109,18 @@ class AskedMethod:
 
 
 MethodOptions = Annotated[AskedMethod, OptionGroup(AskedMethod)]
+
+
+def _tell_who_has(names: Sequence[str], known: Collection[str]) -> str:
+    """Why none of the methods that "auto" chooses between can be set so, and which methods can."""
+    unknown = next((name for name in names if name not in known), None)
+    lack = f"both lack {unknown!r}" if unknown else f"neither has all of {list_text(names)}"
+    said = f"The data choose between {' and '.join(_CHOICES)}, and {lack}."
+    others = [name for name in registry.method_names() if registry.method(name)().get_params().keys() >= set(names)]
+    if others:
+        return f"{said} Name a method that has what is set: --method {' or '.join(others)}."
+    near = hint(unknown, known) if unknown else ""
+    return f"{said}{near} They have: {', '.join(sorted(known))}."
 
 
 def _parse_setting(text: str) -> tuple[str, Any]:

@@ -128,7 +128,7 @@ def _declare(default: list[Any], names: str, help: str, panel: str | None, **res
 
 
 DATA, RUNNING, TRAINING = "Data", "Running", "Training"
-_ADDRESS, _WRITTEN = "Address", "How files are written"
+ADDRESS, _WRITTEN = "Address", "How files are written"
 
 
 def complete_method(incomplete: str) -> list[str]:
@@ -232,9 +232,9 @@ Seed = Annotated[
 ]
 Device = Annotated[str, shared_option("--device NAME", "Where to compute: auto, cpu, cuda, cuda:1.", RUNNING)]
 Host = Annotated[
-    str, shared_option("--host ADDRESS", "Where to listen; 0.0.0.0 is every network of this machine.", _ADDRESS)
+    str, shared_option("--host ADDRESS", "Where to listen; 0.0.0.0 is every network of this machine.", ADDRESS)
 ]
-Port = Annotated[int, shared_option("--port -p N", "Port; 0 takes a free one.", _ADDRESS, min=0, max=65535)]
+Port = Annotated[int, shared_option("--port -p N", "Port; 0 takes a free one.", ADDRESS, min=0, max=65535)]
 
 # ---------------------------------------------------------------------- training
 

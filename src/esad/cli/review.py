@@ -2,8 +2,10 @@
 
 import getpass
 import glob
+import os
 import socket
 import sys
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -64,7 +66,14 @@ def review(
         _PAGE,
     ),
     host: options.Host = "127.0.0.1",
-    port: options.Port = 0,
+    port: int | None = option(
+        None,
+        "--port -p N",
+        "Port; 0 takes a free one. By default always the same one for a file of labels, if it is free.",
+        options.ADDRESS,
+        min=0,
+        max=65535,
+    ),
     cold: bool = option(False, "--cold", "Let refits begin anew, not with the weights of the old model.", _PAGE),
     training: Path | None = option(
         None,
@@ -93,9 +102,8 @@ def review(
         _exchange_labels(data, model, journal, export_labels, import_labels, name, read_as, as_json=as_json)
         return
     from esad.review.session import ReviewSession
-    from esad.web.server import bind
 
-    listener = bind(host, port)
+    listener = _listen(host, port, journal)
     try:
         is_new = len(paths) == 1 and not model.exists()
         if is_new:
@@ -116,6 +124,11 @@ def review(
     except BaseException:
         listener.close()
         raise
+    if port is None and listener.getsockname()[1] != (usual := _port_of(journal)):
+        output.note(
+            f"port {usual}, where the page of these labels is by default, is taken. What a browser could not save "
+            "there waits until the page is back."
+        )
     _serve(listener, session, _reviewer_names(reviewer), host=host, as_json=as_json)
 
 
@@ -165,6 +178,23 @@ def _reviewer_names(given: Sequence[str] | None) -> list[str]:
         return ["me"]
 
 
+def _port_of(journal: Path) -> int:
+    """The port of a file of labels, below those that systems give away: browsers keep what is not saved by address."""
+    return 20_000 + zlib.crc32(os.fsencode(journal.resolve())) % 12_000
+
+
+def _listen(host: str, port: int | None, journal: Path) -> socket.socket:
+    """Listen at the port that was asked for, or at the one of the labels, or where that is taken at any."""
+    from esad.web.server import bind
+
+    if port is not None:
+        return bind(host, port)
+    try:
+        return bind(host, _port_of(journal))
+    except InputError:
+        return bind(host)
+
+
 # ---------------------------------------------------------------------- before the page
 
 
@@ -209,19 +239,21 @@ def _exchange_labels(
     if not model.exists():
         raise DataFileError(f"There is no model {str(model)!r} that says how to read the data. Review it first.")
     dataset = ReviewDataset.from_file(data, load(model), on_remark=output.remark, **read_as)
-    n_new = 0
+    n_new = n_left = 0
     with JudgementStore.of(journal, dataset) as store:
         if text is not None:
-            n_new = store.import_lines(parse_csv(text, dataset, reviewer=reviewer), importer=reviewer)
+            n_new, n_left = store.import_lines(parse_csv(text, dataset, reviewer=reviewer), importer=reviewer)
         if out is not None:
             write_text(out, write_csv(store.judgements, dataset))
         n_judged = len(store.judgements.verdicts())
     if as_json:
-        counts = {"labels": str(journal), "n_judged": n_judged, "n_new": n_new}
+        counts = {"labels": str(journal), "n_judged": n_judged, "n_new": n_new, "n_left": n_left}
         output.json_out(counts | {"out": None if out is None else str(out)})
         return
     if given is not None:
         output.say(f"{output.count_text(n_new, 'new judgement')} from {given}")
+        if n_left:
+            output.note(f"{output.count_text(n_left, 'line')} left out: the reviewers have judged otherwise here.")
     if out is not None:
         output.say(f"{output.count_text(n_judged, 'judged row')}: {out}")
 

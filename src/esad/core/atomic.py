@@ -1,7 +1,8 @@
-"""Files written whole or not at all, beside the target and then renamed over it; and small ones read."""
+"""Files written whole or not at all, beside the target and then renamed over it; small ones read; users' folders."""
 
 import contextlib
 import errno
+import hashlib
 import json
 import os
 import secrets
@@ -12,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from esad.errors import DataFileError, OutputError
+from esad.errors import DataFileError, InputError, OutputError
 
 if TYPE_CHECKING:
     import sqlite3
@@ -22,6 +23,7 @@ __all__ = [
     "check_new_folder",
     "check_out",
     "check_writable",
+    "hash_file",
     "new_folder",
     "read_text",
     "refuse_same_file",
@@ -29,6 +31,7 @@ __all__ = [
     "stamp_of",
     "transaction",
     "unnamed_path",
+    "user_folder",
     "write_json",
     "write_text",
 ]
@@ -200,6 +203,22 @@ def _output_error(path: str | os.PathLike[str], error: OSError) -> OutputError:
     return OutputError(f"Cannot write {os.fspath(path)!r}: {reason}. Nothing was written there.")
 
 
+def hash_file(path: str | os.PathLike[str], kind: str = "sha256") -> str:
+    """The checksum of a file, in hexadecimal digits.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "abc"
+    ...     _ = path.write_bytes(b"abc")
+    ...     hash_file(path, "md5")
+    '900150983cd24fb0d6963f7d28e17f72'
+    """
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.new(kind, usedforsecurity=False)).hexdigest()
+
+
 def stamp_of(path: Path) -> tuple[int, int, int] | None:
     """What changes when a file or folder is written to or replaced; None if there is none."""
     try:
@@ -307,3 +326,25 @@ def unnamed_path(path: Path, name: str, *, instead: str) -> Iterator[Path]:
         with contextlib.suppress(OSError):  # where open files cannot lose their name, they stay until the reboot
             target.unlink(missing_ok=True)
             os.rmdir(folder)
+
+
+def user_folder(variable: str, kind: str, purpose: str) -> Path:
+    """The folder that `variable` names; without one, `esad` in XDG_<KIND>_HOME or in ~/.<kind>.
+
+    Parameters
+    ----------
+    variable : str
+        Such as "ESAD_DATA".
+    kind : {"cache", "config"}
+    purpose : str
+        What it is for, where there is no home folder either.
+    """
+    if named := os.environ.get(variable):
+        return Path(named)
+    standard = os.environ.get(f"XDG_{kind.upper()}_HOME", "")
+    if os.path.isabs(standard):  # the standard has relative ones ignored
+        return Path(standard) / "esad"
+    try:
+        return Path.home() / f".{kind}" / "esad"
+    except RuntimeError as error:
+        raise InputError(f"There is no home folder to keep {purpose} in. Set {variable} to a folder.") from error

@@ -14,5 +14,6 @@ def require(module: str, *, extra: str) -> ModuleType:
         return importlib.import_module(module)
     except ImportError as error:
         raise MissingExtraError(
-            f"This needs the package {module!r}, which is not installed. Install it with: pip install 'esad[{extra}]'"
+            f"This needs the package {module!r}, which is not installed. Install esad with its extra {extra!r}; "
+            f"in a clone of its repository: pip install '.[{extra}]'"
         ) from error

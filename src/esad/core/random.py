@@ -1,4 +1,4 @@
-"""The one place where training randomness is made: a stream of its own for every member.
+"""The one place where training randomness is made: a stream of its own for every member, rows that are held out.
 
 A member draws from its own generator only, so it sees the same numbers whether it is trained alone or stacked
 with others.
@@ -9,13 +9,29 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from esad import labels
 from esad.core import processes
+from esad.core.arguments import check_share
 from esad.core.processes import BatchShare
 from esad.errors import InputError
 
-__all__ = ["MemberRandom", "member_seeds", "seed_from"]
+__all__ = [
+    "N_PARTS",
+    "MemberRandom",
+    "draw_calibration",
+    "draw_held_out",
+    "member_seeds",
+    "n_held_out_rows",
+    "seed_from",
+]
+
+N_PARTS = 10  # of the unlabelled rows; a member trains without one of them
+MIN_PART_ROWS = 2
+MIN_ANOMALY_PARTS = 5  # no member does without more than a fifth of the known anomalies
+_CALIBRATION = 1  # the stream of random numbers that draws calibration rows
 
 
 def seed_from(random_state: int | np.random.RandomState | np.random.Generator | None) -> int:
@@ -129,3 +145,70 @@ class MemberRandom:
         """Continue from a state that `state()` gave."""
         for row, generator in zip(state, self._generators, strict=True):
             generator.set_state(row.cpu().clone())  # a copy is aligned, which torch takes for granted
+
+
+# ---------------------------------------------------------------------- rows that are held out
+
+
+def n_held_out_rows(n_unlabelled: int, n_members: int) -> int:
+    """How many unlabelled rows some member leaves out of its training.
+
+    Examples
+    --------
+    >>> n_held_out_rows(1000, 5), n_held_out_rows(1000, 20), n_held_out_rows(15, 5)
+    (500, 1000, 0)
+    """
+    size = n_unlabelled // N_PARTS
+    return size * min(n_members, N_PARTS) if size >= MIN_PART_ROWS else 0
+
+
+def draw_held_out(y: NDArray[np.int8], seed: int, *, n_anomaly_parts: int = 0) -> NDArray[np.int64]:
+    """Draw which rows each member leaves out, (n,): member k trains without part k; rows with -1 are in no part.
+
+    The parts do not depend on the number of members. Thanks to them the threshold can be set on scores of rows that
+    were not seen in training. With `n_anomaly_parts`, as many as there are members, each of these leaves out some of
+    the known anomalies too, a fifth at most.
+
+    Examples
+    --------
+    >>> np.bincount(draw_held_out(np.zeros(105, dtype=np.int8), seed=0) + 1).tolist()
+    [5, 10, 10, 10, 10, 10, 10, 10, 10, 10, 10]
+    >>> y = np.r_[np.zeros(105), -np.ones(11)].astype(np.int8)
+    >>> np.bincount(draw_held_out(y, seed=0, n_anomaly_parts=3)[105:] + 1).tolist()
+    [5, 2, 2, 2]
+    """
+    parts = np.full(len(y), -1, dtype=np.int64)
+    rng = np.random.default_rng(seed)
+    unlabelled, anomalies = (
+        rng.permutation(np.flatnonzero(y == label)) for label in (labels.UNLABELLED, labels.ANOMALY)
+    )
+    size = n_held_out_rows(len(unlabelled), 1)
+    n_anomalies = len(anomalies) // max(n_anomaly_parts, MIN_ANOMALY_PARTS) if size else 0
+    for part in range(N_PARTS):
+        parts[unlabelled[part * size : (part + 1) * size]] = part
+        if part < n_anomaly_parts:
+            parts[anomalies[part * n_anomalies : (part + 1) * n_anomalies]] = part
+    return parts
+
+
+def draw_calibration(y: NDArray[np.int8], ratio: float, seed: int) -> NDArray[np.bool_]:
+    """Mark the share `ratio` of the unlabelled rows (if there are none, of the normal ones) for calibration, (n,).
+
+    Examples
+    --------
+    >>> draw_calibration(np.array([-1, 0, 0, 0, 0, 1], dtype=np.int8), 0.5, seed=0).sum()
+    np.int64(2)
+    """
+    check_share("`calibration_ratio`", ratio)
+    label = labels.UNLABELLED if (y == labels.UNLABELLED).any() else labels.NORMAL
+    rows = np.flatnonzero(y == label)
+    n_held_out = round(ratio * len(rows))
+    if not 1 <= n_held_out < len(rows) or len(y) - n_held_out < 2:
+        raise InputError(
+            f"`calibration_ratio` of {ratio:g} leaves {n_held_out} rows to calibrate with and {len(rows) - n_held_out} "
+            "presumed normal rows to train on. Both need one at least, a training two of any kind. Give more rows or "
+            "another share."
+        )
+    chosen = np.zeros(len(y), dtype=bool)
+    chosen[np.random.default_rng([seed, _CALIBRATION]).permutation(rows)[:n_held_out]] = True
+    return chosen

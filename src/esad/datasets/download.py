@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import IO, Any, Final
 from urllib.parse import urlsplit
 
-from esad.core.atomic import replace
-from esad.datasets.folder import compute_checksum, make_folder
+from esad.core.atomic import hash_file, replace
+from esad.datasets.folder import make_folder
 from esad.errors import DataFileError, OutputError
 
 __all__ = ["Remote", "Report", "download_files", "fetch"]
@@ -163,8 +163,7 @@ def fetch(
 def _has_checksums(path: Path, md5: str | None, sha256: str | None) -> bool:
     """Whether a file has the checksums that are known."""
     return all(
-        not known or compute_checksum(path, kind).startswith(known)
-        for kind, known in (("md5", md5), ("sha256", sha256))
+        not known or hash_file(path, kind).startswith(known) for kind, known in (("md5", md5), ("sha256", sha256))
     )
 
 

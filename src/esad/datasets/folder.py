@@ -4,7 +4,6 @@ A record of checksums, which `sha256sum -c` understands, tells whether a file is
 """
 
 import contextlib
-import hashlib
 import logging
 import os
 import zipfile
@@ -17,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from esad import registry
-from esad.core.atomic import atomic_path
-from esad.core.machine import user_folder
+from esad.core.atomic import atomic_path, hash_file, user_folder
 from esad.errors import DataFileError, InputError, OutputError
 
 if TYPE_CHECKING:
@@ -28,7 +26,6 @@ __all__ = [
     "RECORD",
     "VARIABLE",
     "FileState",
-    "compute_checksum",
     "data_folder",
     "describe_data_set",
     "file_state",
@@ -128,25 +125,9 @@ def lock_folder(folder: Path) -> Iterator[None]:
 # ---------------------------------------------------------------------- checksums
 
 
-def compute_checksum(path: Path, kind: str = "sha256") -> str:
-    """The checksum of a file, in hexadecimal digits.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = Path(folder) / "abc"
-    ...     _ = path.write_bytes(b"abc")
-    ...     compute_checksum(path, "md5")
-    '900150983cd24fb0d6963f7d28e17f72'
-    """
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, lambda: hashlib.new(kind, usedforsecurity=False)).hexdigest()
-
-
 def record_checksum(folder: Path, file: str) -> str:
     """Note the checksum of a finished file of the data folder, and give it."""
-    known = _read_checksums(folder) | {file: compute_checksum(folder / file)}
+    known = _read_checksums(folder) | {file: hash_file(folder / file)}
     with atomic_path(folder / RECORD) as temporary:
         temporary.write_text("".join(f"{known[name]}  {name}\n" for name in sorted(known)), encoding="utf-8")
     return known[file]
@@ -159,7 +140,7 @@ def file_state(folder: Path, file: str) -> FileState:
     noted = _read_checksums(folder).get(file)
     if noted is None:
         return "unrecorded"
-    return "verified" if compute_checksum(folder / file) == noted else "damaged"
+    return "verified" if hash_file(folder / file) == noted else "damaged"
 
 
 def _read_checksums(folder: Path) -> dict[str, str]:

@@ -1,5 +1,7 @@
 """Tables with their truth: read from the data folder, or downloaded and held against the counts that are known."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,34 +14,47 @@ from esad.datasets.download import Remote, Report, download_files
 from esad.datasets.folder import load_arrays, read_arrays, write_arrays
 from esad.errors import DataFileError
 
-__all__ = ["check_table", "get_table", "load_table"]
+__all__ = ["TableFamily", "check_table"]
 
 _ARRAYS: Final = ("X", "y")
 _MAX_BYTES: Final = 1 << 27  # of an .npz file, unpacked
 
 
-def load_table(name: str, file: str, description: str) -> Dataset:
-    """Load a table from a file of the data folder."""
-    X, y = read_arrays(file, _ARRAYS, get=name)
-    return Dataset(name=name, X=X.astype(np.float64), truth=y == 1, description=description)
+@dataclass(frozen=True)
+class TableFamily:
+    """Tables of one collection, each in a file of the data folder.
 
-
-def get_table(
-    name: str,
-    folder: Path,
-    file: str,
-    *,
-    urls: tuple[str, ...],
-    counts: tuple[int, int, int],
-    report: Report | None = None,
-) -> None:
-    """Download a table, a MATLAB or .npz file, and write it to the data folder if its counts are the known ones.
-
-    No checksum of such a table is published: `counts` are its rows, columns and anomalies.
+    Attributes
+    ----------
+    folder : str
+        Where they lie in the data folder.
+    counts : dict of str to tuple of int
+        Rows, columns and anomalies of each. No checksum of such tables is published.
+    urls : callable
+        Where a table, a MATLAB or .npz file, can be had, by its name.
+    describe : callable
+        A line on a table, by its name.
     """
-    with download_files([Remote(urls)], folder, name, report) as (path,):
-        X, y = _read_mat(path) if path.suffix == ".mat" else _read_npz(path)
-        write_arrays(folder / file, check_table(path, X, y, counts))
+
+    folder: str
+    counts: dict[str, tuple[int, int, int]]
+    urls: Callable[[str], tuple[str, ...]]
+    describe: Callable[[str], str]
+
+    def files(self, name: str) -> tuple[str]:
+        """Where the set may lie in the data folder."""
+        return (f"{self.folder}/{name}.npz",)
+
+    def load(self, name: str) -> Dataset:
+        """Load a table from the data folder."""
+        X, y = read_arrays(*self.files(name), _ARRAYS, get=name)
+        return Dataset(name=name, X=X.astype(np.float64), truth=y == 1, description=self.describe(name))
+
+    def get(self, name: str, folder: Path, report: Report | None = None) -> None:
+        """Download a table and write it to the data folder if its counts are the known ones."""
+        with download_files([Remote(self.urls(name))], folder, name, report) as (path,):
+            X, y = _read_mat(path) if path.suffix == ".mat" else _read_npz(path)
+            write_arrays(folder.joinpath(*self.files(name)), check_table(path, X, y, self.counts[name]))
 
 
 def check_table(

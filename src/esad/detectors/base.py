@@ -25,7 +25,7 @@ from torch import nn
 
 from esad import labels
 from esad.core.arguments import is_auto
-from esad.core.random import seed_from
+from esad.core.random import draw_calibration, n_held_out_rows, seed_from
 from esad.detectors import model_file
 from esad.detectors.decisions import Decider, Scores, TrainingScores
 from esad.detectors.streaming import Portion, Survey
@@ -38,8 +38,7 @@ from esad.io.stream import Stream
 from esad.preprocess.inputs import Inputs, Rows, read_rows, reference_rows
 from esad.preprocess.sketch import sketch_rows
 from esad.score.conformal import Calibration
-from esad.score.splits import draw_calibration
-from esad.score.threshold import Threshold, cut_in_gap, keep_among_scores
+from esad.score.threshold import Threshold
 from esad.table.profile import MAX_ROWS, Profile, draw_profiled_rows
 from esad.table.table import Schema, Table, take_rows
 from esad.train.callbacks import Callback
@@ -57,6 +56,7 @@ class Detector(Decider, OutlierMixin, BaseEstimator):  # type: ignore[misc]  # s
     contamination : "auto" or float
         Share of the training rows to flag; "auto" takes what labels and unlabelled rows tell.
     random_state : int, RandomState or None
+        What random numbers begin with: a whole number gives the same model again.
 
     Attributes
     ----------
@@ -122,6 +122,11 @@ class Detector(Decider, OutlierMixin, BaseEstimator):  # type: ignore[misc]  # s
         """
         return 0
 
+    def n_held_out(self, kind: str, n_unlabelled: int) -> int:
+        """How many of the unlabelled rows `fit` will also score by a member that has not seen them."""
+        n_members = self.n_leaving_out(kind)
+        return n_held_out_rows(n_unlabelled, n_members) if n_members else 0
+
     # ------------------------------------------------------------------ fit
 
     def fit(
@@ -174,8 +179,10 @@ class Detector(Decider, OutlierMixin, BaseEstimator):  # type: ignore[misc]  # s
         ----------
         source : Stream or Survey
             From `esad.io.stream.open_stream`; or what a pass over it told already, of the same seed.
-        calibration_ratio, callbacks
+        calibration_ratio : float, optional
             As in `fit`; a calibration gets 50,000 rows at most.
+        callbacks : sequence of Callback
+            Watch, checkpoint or stop the training.
 
         Examples
         --------
@@ -225,14 +232,10 @@ class Detector(Decider, OutlierMixin, BaseEstimator):  # type: ignore[misc]  # s
         self.training_unseen_by_, self.training_unseen_ = scores.unseen_by, scores.is_unseen()
         if threshold.rule == "contamination":  # a share of these very rows, as scikit-learn means it
             applied = threshold.apply(scores.total, checked, basis="training")
+            applied = replace(applied, forecast=self._forecast(applied.value))
         else:
             applied = self._applied_to_training(threshold)
-        if threshold.rule == "auto":  # a rule under which nothing known is an alarm, or most of it, says nothing
-            left_out = scores.held_out[scores.is_unseen() & (checked == labels.UNLABELLED)]
-            applied = replace(applied, value=keep_among_scores(applied.value, scores.total, checked, left_out))
-            gap = cut_in_gap(scores.total, checked, len(left_out)) if applied.chosen_by == "unlabelled" else None
-            applied = applied if gap is None else replace(applied, value=gap, chosen_by="seen anomalies")
-        self._set_threshold(replace(applied, forecast=self._forecast(applied.value)))
+        self._take_threshold(applied)
         if held_out is not None:
             held_out_scores = self.score_rows(self.inputs_.rows_of(held_out))
             self.calibration_ = Calibration.of([held_out_scores], "held out")

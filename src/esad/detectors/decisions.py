@@ -6,7 +6,8 @@
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from types import MethodType
+from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,12 +18,10 @@ from esad.errors import InputError, ModelFileError, TrainingError
 from esad.preprocess.inputs import Inputs, Rows
 from esad.score.conformal import Calibration
 from esad.score.drift import LEVEL, MIN_DISTANCE, Drift, DriftMonitor
-from esad.score.threshold import FittedThreshold, Forecast, Threshold
+from esad.score.threshold import FittedThreshold, Forecast, Scores, Threshold, cut_in_gap, keep_among_scores
 from esad.table.profile import Profile
 
 __all__ = ["Decider", "NoProbabilityError", "Scores", "TrainingScores"]
-
-Scores = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -66,6 +65,27 @@ class TrainingScores:
 
 class NoProbabilityError(InputError, AttributeError):
     """There is no `predict_proba` yet; scikit-learn looks for it with `hasattr`."""
+
+
+class _OnceCalibrated(property):
+    """A method that is there once a calibration with anomalies is: `hasattr` tells."""
+
+    def __init__(self, method: Callable[..., Scores]) -> None:
+        super().__init__(method)
+
+    def __get__(  # type: ignore[override]  # of the class it is the method, where a property is itself
+        self, detector: Any, owner: type | None = None, /
+    ) -> Callable[..., Scores]:
+        method = cast(Callable[..., Scores], self.fget)
+        if detector is None:
+            return method
+        check_is_fitted(detector)
+        if detector.calibration_ is None or detector.calibration_.sigmoid is None:
+            raise NoProbabilityError(
+                "Probabilities need a calibration with anomalies, and this detector has none. Call calibrate(X, y) "
+                "with rows that training has not seen, of which some are labelled -1."
+            )
+        return MethodType(method, detector)
 
 
 class Decider:
@@ -201,12 +221,25 @@ found (95 %: 69 % to 100 %)
             )
         (rule,) = rules
         assert rule is not None
-        if X is not None:
-            scores = self.anomaly_score(X)
-            self._set_threshold(rule.apply(scores, labels.check(y, len(scores), warn=False)))
-        else:
-            self._check_training_scores()
-            self._set_threshold(self._applied_to_training(rule))
+        if X is None:
+            return self.set_threshold(rule)
+        scores = self.anomaly_score(X)
+        self._take_threshold(rule.apply(scores, labels.check(y, len(scores), warn=False)))
+        return self
+
+    def set_threshold(self, rule: Threshold) -> Self:
+        """Set the threshold by a rule on the training rows, as `fit_threshold` does without `X`.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from esad import IsolationForest, Threshold
+        >>> forest = IsolationForest(random_state=0).fit(np.random.default_rng(0).normal(size=(200, 3)))
+        >>> str(forest.set_threshold(Threshold("false_alarm", 0.05)).applied_)
+        'at most 5 % false alarms'
+        """
+        self._check_training_scores()
+        self._take_threshold(self._applied_to_training(rule))
         return self
 
     def _check_training_scores(self) -> None:
@@ -231,13 +264,20 @@ found (95 %: 69 % to 100 %)
         applied = rule.apply(
             scores[known], y[known], basis="training", unseen=self.training_unseen_[known], n_unlabelled=n_unlabelled
         )
-        return replace(applied, forecast=self._forecast(applied.value))
+        value, chosen_by = applied.value, applied.chosen_by
+        if rule.rule == "auto":  # a rule under which nothing known is an alarm, or most of it, says nothing
+            left_out = scores[self.training_unseen_ & (y == labels.UNLABELLED)]
+            is_usual = chosen_by == "unlabelled"
+            value = keep_among_scores(value, self.training_totals_, y, left_out, is_usual=is_usual)
+            gap = cut_in_gap(self.training_totals_, y, len(left_out)) if is_usual else None
+            value, chosen_by = (value, chosen_by) if gap is None else (gap, "seen anomalies")
+        return replace(applied, value=value, chosen_by=chosen_by, forecast=self._forecast(value))
 
     def _forecast(self, value: float) -> Forecast:
         """What a threshold does to training rows that some member has not seen."""
         return Forecast.of(value, self.training_scores_, self.training_labels_, self.training_unseen_)
 
-    def _set_threshold(self, applied: FittedThreshold) -> None:
+    def _take_threshold(self, applied: FittedThreshold) -> None:
         self.offset_, self.applied_ = -applied.value, applied
 
     # ------------------------------------------------------------------ p-values
@@ -315,7 +355,7 @@ found (95 %: 69 % to 100 %)
             if hasattr(self, "training_scores_"):
                 known = self._forecast(value)
                 forecast = replace(forecast, n_anomalies=known.n_anomalies, n_found=known.n_found)
-            self._set_threshold(
+            self._take_threshold(
                 FittedThreshold(Threshold("false_alarm", alpha), "calibration", value, forecast=forecast)
             )
         self.calibration_ = calibration
@@ -359,11 +399,11 @@ found (95 %: 69 % to 100 %)
         scores, by_member = self._score_members(rows) if calibration.is_cross else (self.score_rows(rows), None)
         return scores, calibration.p_values(scores if by_member is None else by_member)
 
-    @property
-    def predict_proba(self) -> Callable[[Any], Scores]:
+    @_OnceCalibrated
+    def predict_proba(self, X: Any) -> Scores:
         """How probable it is that a row is an anomaly, and that it is normal, (n, 2): in the order of -1, +1.
 
-        There once `calibrate` was given rows of both kinds, with labels. It is Platt's scaling: a logistic curve over
+        Available after `calibrate` got labelled rows of both kinds. It is Platt's scaling: a logistic curve over
         how surprising a score is among the normal rows, learned from these rows, so it holds where anomalies are as
         frequent as there, or as `anomaly_ratio` says.
 
@@ -378,16 +418,7 @@ found (95 %: 69 % to 100 %)
         array([[0. , 1. ],
                [0.9, 0.1]])
         """
-        check_is_fitted(self)
-        if self.calibration_ is None or self.calibration_.sigmoid is None:
-            raise NoProbabilityError(
-                "Probabilities need a calibration with anomalies, and this detector has none. Call calibrate(X, y) "
-                "with rows that training has not seen, of which some are labelled -1."
-            )
-        return self._probabilities
-
-    def _probabilities(self, X: Any) -> Scores:
-        assert self.calibration_ is not None  # `predict_proba` has looked
+        assert self.calibration_ is not None  # `_OnceCalibrated` has looked
         anomalous = self.calibration_.probabilities(self.anomaly_score(X))
         return np.stack([anomalous, 1 - anomalous], axis=1)
 

@@ -9,6 +9,7 @@ import logging
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
@@ -19,7 +20,7 @@ from torch import Tensor, nn
 
 from esad.core import processes
 from esad.core.arguments import is_auto, is_whole
-from esad.core.random import seed_from
+from esad.core.random import draw_held_out, seed_from
 from esad.detectors.base import Detector, Scores, State, TrainingScores
 from esad.detectors.streaming import Portion, StreamRefill
 from esad.errors import InputError
@@ -28,7 +29,6 @@ from esad.explain.network import NetworkExplainer
 from esad.persist.bundle import check_weights
 from esad.persist.graph import ObjectiveTerms
 from esad.preprocess.inputs import Rows, reference_rows
-from esad.score.splits import draw_held_out
 from esad.train import stopping
 from esad.train.callbacks import Callback, show_progress
 from esad.train.loop import Phase, Settings, train_phases
@@ -124,7 +124,8 @@ class DeepDetector(Detector):
         identity = self._identity([phase.settings for phase in phases])
         together = processes.current()
         together.check_alike(identity, "data, labels or parameters")
-        with show_progress(self.verbose, f"training {type(self).__name__}") as watch:
+        with ExitStack() as stack:
+            watch = stack.enter_context(show_progress(f"training {type(self).__name__}")) if self.verbose else []
             curves = train_phases(
                 phases,
                 data_of,

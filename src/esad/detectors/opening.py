@@ -21,12 +21,12 @@ from esad.io.csv import Cells
 from esad.io.dialect import Dialect, Reading
 from esad.io.excel import sheets_hint
 from esad.io.files import TableFiles, find_tables
-from esad.io.notes import Notes, check_column
+from esad.io.notes import Notes, Roles, check_column
 from esad.io.picture_folder import Broken, open_folder
 from esad.io.pictures import is_picture
 from esad.table.columns import decode_categories, read_arrow
 
-__all__ = ["Block", "Source", "check_unknown", "join_truth", "open_source", "plain_id"]
+__all__ = ["Block", "Source", "check_unknown", "join_truth", "label_rows", "open_source", "plain_id"]
 
 _Path = str | os.PathLike[str]
 _MAX_IDS = 1 << 20  # held in memory to see whether one is there twice
@@ -297,6 +297,16 @@ def join_truth(parts: Iterable[Any]) -> NDArray[np.object_] | None:
     """What a file says of its rows, from the `truth` of all blocks; None where it says nothing."""
     words = [np.asarray(part, dtype=object) for part in parts if part is not None]
     return np.concatenate(words) if words else None
+
+
+def label_rows(
+    words: NDArray[np.object_], path: _Path, detector: Detector, roles: Roles, *, from_csv: bool
+) -> tuple[NDArray[np.int8], Roles]:
+    """Labels of what `path` says of its rows, and the roles with the words of the training where they have none."""
+    roles = Notes.from_json(detector.notes_).add_words(roles, words)
+    if detector.inputs_.kind == "table":
+        return roles.labels(words), roles
+    return roles.picture_labels(Path(path), words, from_csv=from_csv), roles
 
 
 def plain_id(cell: Any) -> Any:

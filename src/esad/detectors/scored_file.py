@@ -12,10 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from esad.core.arguments import check_share
-from esad.core.machine import data_limit
-from esad.detectors.base import Detector
+from esad.detectors.base import Detector, Scores
 from esad.detectors.model_file import load
-from esad.detectors.opening import Block, Source, join_truth, open_source, plain_id
+from esad.detectors.opening import Block, Source, join_truth, label_rows, open_source, plain_id
 from esad.errors import DataFileError, InputError
 from esad.explain.reasons import MAX_TEXT, Reasons, cell_text
 from esad.io import checks
@@ -29,7 +28,7 @@ from esad.preprocess.sketch import hash_rows, share_known
 from esad.score.conformal import Calibration
 from esad.score.drift import LEVEL, Drift
 from esad.score.threshold import Forecast
-from esad.table.table import join_rows, take_rows
+from esad.table.table import data_limit, join_rows, take_rows
 
 __all__ = [
     "AlarmRule",
@@ -43,7 +42,6 @@ __all__ = [
 ]
 
 _Path = str | os.PathLike[str]
-Scores = NDArray[np.float64]
 _N_REASONS = 3  # columns named for an alarm
 _MAX_KNOWN = 0.2  # share of the rows to calibrate on that may have been trained on
 _LEAST_SHARE = 0.1  # of the largest share: less is no reason
@@ -533,11 +531,8 @@ def calibrate_on_file(
     scores, words = score_all(detector, source, on_progress)
     y = np.zeros(len(scores), dtype=np.int8)
     if words is not None:
-        known = notes.add_words(asked, words)
-        if detector.inputs_.kind == "table":
-            y = known.labels(words, name=source.truth_name)
-        else:
-            y = known.picture_labels(Path(data), words, from_csv=labels_csv is not None)
+        known = replace(asked, label_column=source.truth_name)
+        y, _ = label_rows(words, data, detector, known, from_csv=labels_csv is not None)
     may_be_copy = counts(y) == detector.label_counts_ and 8 * len(y) * math.prod(detector.inputs_.shape) <= data_limit()
     if may_be_copy and detector.learned_from(join_rows([block.X for block in source]), y):
         raise refusal

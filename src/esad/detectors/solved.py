@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from esad import labels
 from esad.core import processes
 from esad.core.arguments import with_parameters
-from esad.core.random import seed_from
+from esad.core.random import draw_held_out, seed_from
 from esad.detectors.base import Detector, Scores, State, TrainingScores
 from esad.detectors.deep import Phase
 from esad.detectors.standard import StandardDetector
@@ -21,7 +21,6 @@ from esad.errors import InputError
 from esad.explain.attribution import Attribution
 from esad.networks.spec import NetworkSpec
 from esad.preprocess.inputs import Rows
-from esad.score.splits import draw_held_out
 from esad.solvers.base import RowModel
 from esad.train.autoencoder import AutoencoderObjective
 from esad.train.callbacks import Callback

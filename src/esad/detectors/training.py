@@ -13,13 +13,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from esad.core.arguments import check_share
-from esad.core.machine import data_limit
-from esad.core.random import seed_from
+from esad.core.random import N_PARTS, draw_calibration, n_held_out_rows, seed_from
 from esad.core.text import count_text, list_text
 from esad.detectors.base import Detector
-from esad.detectors.opening import join_truth, open_source, plain_id
+from esad.detectors.opening import join_truth, label_rows, open_source, plain_id
 from esad.detectors.streaming import Survey
-from esad.errors import DataFileError, InputError, LabelWarning, PictureFileError
+from esad.errors import DataFileError, InputError, LabelError, LabelWarning, PictureFileError
 from esad.io import checks
 from esad.io.checks import OnProgress, OnRemark, Remark
 from esad.io.dialect import Reading
@@ -31,10 +30,9 @@ from esad.io.stream import PictureStream, TableStream
 from esad.labels import LabelCounts
 from esad.labels import counts as count_labels
 from esad.preprocess.inputs import reference_rows
-from esad.score.splits import N_PARTS, draw_calibration, n_held_out_rows
 from esad.score.threshold import Threshold
 from esad.table.statistics import TableStatistics
-from esad.table.table import Schema, Table, join_rows
+from esad.table.table import Schema, Table, data_limit, join_rows
 from esad.train.callbacks import Callback
 from esad.train.runtime import resolve_device
 
@@ -256,12 +254,7 @@ class TrainingData:
         X = join_rows([block.X for block in blocks])
         y, words = np.zeros(len(X), dtype=np.int8), join_truth(block.truth for block in blocks)
         if words is not None:
-            roles = Notes.from_json(detector.notes_).add_words(roles, words)
-            y = (
-                roles.labels(words)
-                if is_table
-                else roles.picture_labels(Path(path), words, from_csv=labels_csv is not None)
-            )
+            y, roles = label_rows(words, path, detector, roles, from_csv=labels_csv is not None)
         ids = None
         if source.id_name is not None:
             ids = [plain_id(cell) for block in blocks for cell in block.ids]
@@ -365,9 +358,7 @@ class TrainingData:
         if rule is not None and rule.rule == "false_alarm" and detector.calibration_ is not None:
             detector.calibrate(alpha=rule.level)
         elif rule is not None and rule.rule != "contamination":
-            detector.fit_threshold(
-                false_alarm_rate=rule.level if rule.rule == "false_alarm" else None, from_labels=rule.rule == "labels"
-            )
+            detector.set_threshold(rule)
         if rule is None and detector.contamination == "auto":
             _tell_all(self._check_automatic_threshold(detector), on_remark)
         return detector
@@ -418,10 +409,11 @@ class TrainingData:
         calibration_ratio: float | None = None,
         cross_calibration: bool = False,
     ) -> None:
-        """Refuse now what `fit` could not do after the training: a threshold that these rows cannot bear.
+        """Refuse now what `fit` could not do: learn without labels, or set a threshold that these rows cannot bear.
 
         Parameters are those of `fit`.
         """
+        self._check_labels(detector)
         n_calibration = self._n_calibration(detector, calibration_ratio)
         if cross_calibration and calibration_ratio is not None:
             raise InputError("Give `calibration_ratio` or `cross_calibration`, not both.")
@@ -439,6 +431,15 @@ class TrainingData:
         else:
             self._check_false_alarm(rule, detector)
 
+    def _check_labels(self, detector: Detector) -> None:
+        """Name what says where labels are, if nothing does and the method cannot do without."""
+        if self.y is None and "anomaly" in detector.labels_needed:
+            ways = "sub-folders or `labels_csv`" if self.kind == "images" else "`label_column`"
+            raise LabelError(
+                f"{type(detector).__name__} learns from labelled anomalies, and nothing says which these are. Give "
+                f"{ways}, or take a method that can do without: see `esad methods`."
+            )
+
     def _n_calibration(self, detector: Detector, ratio: float | None) -> int:
         """How many rows a calibration will hold out; a share that leaves none is refused."""
         if ratio is None:
@@ -450,8 +451,7 @@ class TrainingData:
 
     def _n_held_out(self, detector: Detector) -> int:
         """How many unlabelled rows some member will leave out."""
-        n_members = 0 if self.survey is not None else detector.n_leaving_out(self.kind)
-        return n_held_out_rows(self.label_counts().n_unlabelled, n_members) if n_members else 0
+        return 0 if self.survey is not None else detector.n_held_out(self.kind, self.label_counts().n_unlabelled)
 
     def _check_false_alarm(self, rule: Threshold, detector: Detector) -> None:
         """Refuse a rate for which too few rows will be left: of the unlabelled, only those a member has not seen."""

@@ -41,7 +41,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from esad.explain.attribution import Attribution, sum_by_unit
+from esad.explain.attribution import Attribution, Rows, sum_by_unit
 from esad.train.objective import Objective
 
 __all__ = ["TOLERANCE", "NetworkExplainer", "carry_shares", "integrate_gradients"]
@@ -57,7 +57,6 @@ MAX_PASSES = 256  # of a row with columns hidden; of more columns than this, sev
 WAYS = (1.0, 0.75, 0.5, 0.25)  # from the typical row to the reconstruction
 MIN_LOG_RISE = 1.0  # an error's logarithm is held against this much less at least, so that no share is negative
 
-Rows = NDArray[np.float32]
 Terms = Callable[[Tensor], dict[str, Tensor]]
 
 

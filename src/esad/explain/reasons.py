@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["HeatMaps", "Reasons", "cell_text", "plain_cell"]
 
-Values = NDArray[np.float64]
+Floats = NDArray[np.float64]
 
 SMOOTHING = 1 / 16  # standard deviation of a heat map's smoothing, over the shorter side of the picture
 MAX_TEXT = 80  # characters of a cell that people are shown; programs get all of it
@@ -32,14 +32,14 @@ MAX_PLAIN = 1e15  # numbers below it are written without an exponent
 class _Explanation:
     """What both kinds of answers hold: n scores, their terms, and what the terms are made of."""
 
-    score: Values
-    terms: Mapping[str, Values]
-    base: Mapping[str, Values]
-    shares: Mapping[str, Values]
+    score: Floats
+    terms: Mapping[str, Floats]
+    base: Mapping[str, Floats]
+    shares: Mapping[str, Floats]
     cases: Sequence[Sequence[Case]] = field(default=())
 
     @property
-    def total(self) -> Values:
+    def total(self) -> Floats:
         """Shares added up over the terms."""
         return np.asarray(sum(self.shares.values()))
 
@@ -231,7 +231,7 @@ class HeatMaps(_Explanation):
     is_rebuilt: bool = True
 
     @property
-    def heat(self) -> Values:
+    def heat(self) -> Floats:
         """What to look at, (n, height, width), 0 or more: of each term, smoothed, what adds to the score."""
         return np.asarray(sum(np.maximum(_smooth(share), 0.0) for share in self.shares.values()))
 
@@ -277,7 +277,7 @@ class HeatMaps(_Explanation):
         return {"terms": self._terms_json(row), "hottest": hottest, "cases": self._cases_json(row)}
 
 
-def _smooth(maps: Values) -> Values:
+def _smooth(maps: Floats) -> Floats:
     """Maps (n, height, width) under a Gaussian whose width is a sixteenth of the shorter side."""
     from scipy.ndimage import gaussian_filter
 

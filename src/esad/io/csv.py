@@ -204,9 +204,8 @@ def _read_texts(
                         on_row_share(min(1.0, n_blocks * dialect.n_block_bytes / n_bytes) / n_rows)
                     yield batch.select(list(names))
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        if "Empty CSV file" in str(error):  # a header whose line does not end
-            return
-        raise _explain_fault(path, dialect, error) from error
+        if fault := _explain_fault(path, dialect, error):
+            raise fault from error
     is_long = last is not None and re.search(r"[\r\n]", last)  # arrow takes a quote that never closes for a long value
     if is_long and (wrong := _find_quote_fault(path, dialect)):
         raise wrong
@@ -399,15 +398,27 @@ def _write_rows(
 # ---------------------------------------------------------------------- what is wrong with a file
 
 
-def _explain_fault(path: Path, dialect: Dialect, error: Exception) -> DataFileError:
-    """What is wrong with a file that arrow refuses, in one line that names the file and the line."""
+def _explain_fault(path: Path, dialect: Dialect, error: Exception) -> DataFileError | None:
+    """What is wrong with a file that arrow refuses, in one line that names file and line; None if nothing is."""
     with contextlib.suppress(pa.ArrowException, OSError):  # the file itself is damaged, as `error` says
+        if _is_header_only(path, dialect):  # which arrow refuses where its line does not end
+            return None
         ragged, is_last = _find_ragged_line(path, dialect)
         if ragged and not is_last:
             return ragged
         if wrong := not_readable(path, dialect.encoding.value) or _find_quote_fault(path, dialect) or ragged:
             return wrong
     return DataFileError(f"Cannot read {str(path)!r}: {one_line(error)}.")
+
+
+def _is_header_only(path: Path, dialect: Dialect) -> bool:
+    lines = _read_lines(path, dialect)
+    records = filter(None, csv.reader(lines, delimiter=dialect.delimiter))
+    try:
+        next(itertools.islice(records, dialect.n_lines_before, None), None)
+    except csv.Error:  # a field too long to look at
+        return False
+    return not any(line.strip("\r\n") for line in lines)  # what the header left of them
 
 
 def _find_ragged_line(path: Path, dialect: Dialect) -> tuple[DataFileError | None, bool]:

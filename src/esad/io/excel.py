@@ -92,7 +92,7 @@ def _open(path: Path, max_bytes: int | None) -> Iterator[Any]:
         if max_bytes is not None and n_bytes > max_bytes:
             raise LimitError(
                 f"{str(path)!r} is refused. Unpacked, this is more than {max_bytes >> 20} MiB. "
-                "Allow more (max_unpacked) if you trust it."
+                "Allow more (max_unpacked, --max-unpacked) if you trust it."
             )
         with contextlib.closing(openpyxl.load_workbook(path, read_only=True, data_only=True)) as book:
             yield book

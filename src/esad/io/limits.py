@@ -83,7 +83,7 @@ def check_unpacked_size(path: str | os.PathLike[str], unpacked_bytes: int) -> No
         _keep_readers(unpacked_bytes + 2**28).check_parquet(Path(path), limits)
     except LimitError as error:
         raise LimitError(
-            f"{os.fspath(path)!r} is refused. {error} Allow more (max_unpacked) if you trust it."
+            f"{os.fspath(path)!r} is refused. {error} Allow more (max_unpacked, --max-unpacked) if you trust it."
         ) from error
     except InputError:
         return  # who reads it says better what is wrong

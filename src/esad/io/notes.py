@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from esad import labels
+from esad.core.atomic import hash_file
 from esad.core.text import hint, list_text
 from esad.errors import DataFileError, InputError, LabelError, ModelFileError
 from esad.io.dialect import Reading
@@ -188,8 +189,7 @@ def fingerprint_data(path: str | os.PathLike[str]) -> str:
     for file in files:
         if len(files) > 1:
             digest.update(file.name.encode("utf-8", "surrogateescape"))
-        with file.open("rb") as opened:
-            digest.update(hashlib.file_digest(opened, "sha256").digest())
+        digest.update(bytes.fromhex(hash_file(file)))
     return digest.hexdigest()[:32]
 
 

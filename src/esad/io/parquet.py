@@ -18,7 +18,7 @@ __all__ = ["Layout", "batches", "read"]
 _DAMAGE = (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError)  # all seen on files with flipped bytes
 _PANDAS_INDEX = re.compile(r"__index_level_\d+__")
 
-Rows = TypeVar("Rows", pa.Table, pa.RecordBatch)
+Batch = TypeVar("Batch", pa.Table, pa.RecordBatch)
 
 
 class Layout:
@@ -67,7 +67,7 @@ def _plain_type(type_: pa.DataType) -> pa.DataType:
     return pa.large_string() if pa.types.is_string_view(type_) else type_
 
 
-def _check_text(rows: Rows) -> Rows:
+def _check_text(rows: Batch) -> Batch:
     """Rows in the types that they are read in; text that is not UTF-8, which arrow lets through, is damage."""
     for column in rows.columns:
         if not pa.types.is_primitive(column.type):

@@ -135,41 +135,45 @@ class ADGANObjective(Objective):
 
     def scorer(self) -> Scorer:
         """A function giving Eq. (5), (members, batch)."""
-        return lambda x: {"reconstruction": self._errors(x).flatten(3).mean((0, 3))}
+        return lambda x: {"reconstruction": self._mean(x, lambda error: error.square().flatten(3).mean((0, 3)))}
 
     def summands(self) -> Scorer:
         """Eq. (5) pixel by pixel."""
-        return lambda x: {"reconstruction": self._errors(x).mean(0) / x[0].numel()}
+        return lambda x: {"reconstruction": self._mean(x, lambda error: error.square().mean(0)) / x[0].numel()}
 
     def rebuilder(self) -> Callable[[Tensor], Tensor]:
         """A function giving the mean of the pictures found, pixels in [0, 1] again, (members, batch, *features)."""
-        return lambda x: (self._find_pictures(x).mean(0) + 1) / 2
+        return lambda x: x - self._mean(x, lambda error: error.mean(0)) / 2
 
-    def _errors(self, x: Tensor) -> Tensor:
-        """Eq. (3) pixel by pixel, (starts, members, batch, *features)."""
-        return (2 * x - 1 - self._find_pictures(x)).square()
+    def _mean(self, x: Tensor, measure: Callable[[Tensor], Tensor]) -> Tensor:
+        """The mean over the starts of a measure (members, batch, ...) of what the search of Eq. (4) leaves.
 
-    def _find_pictures(self, x: Tensor) -> Tensor:
-        """What the search of Eq. (4) draws for pictures (batch, *features), (starts, members, batch, *features)."""
+        The measure takes errors (starts, members, batch, *features) of pixels in [-1, 1] and has a mean over starts.
+        """
         n_weights = sum(weight.numel() for weight in self.generator.parameters())
-        size = max(1, MAX_WEIGHTS // (n_weights * self.n_starts))  # pictures at a time
-        parts = torch.split(x.detach(), size)
-        steps = log_steps(len(parts), f"{len(x)} pictures")
-        return torch.cat([self._search(parts[number]) for number in steps], dim=2)
+        n_starts = min(self.n_starts, max(1, MAX_WEIGHTS // n_weights))  # at a time, as the pictures
+        pictures = torch.split(x.detach(), max(1, MAX_WEIGHTS // (n_weights * n_starts)))
+        starts = torch.split(self.get_buffer("starts"), n_starts, dim=1)
+        found = [x.new_zeros(())] * len(pictures)
+        for step in log_steps(len(pictures) * len(starts), f"{len(x)} pictures"):
+            number, some = step // len(starts), starts[step % len(starts)]
+            error = 2 * pictures[number] - 1 - self._search(pictures[number], some)
+            found[number] = found[number] + measure(error) * (some.shape[1] / self.n_starts)
+        return torch.cat(found, dim=1)
 
-    def _search(self, x: Tensor) -> Tensor:
+    def _search(self, x: Tensor, starts: Tensor) -> Tensor:
         """Every start and picture has its own copy of the generator: as many more members of one stacked network."""
-        n_copies = self.n_starts * len(x)
+        n_copies = starts.shape[1] * len(x)
         with enable_gradients():
             with torch.device("meta"):
                 wide = replace(self.spec, n_members=n_copies * self.n_members).decoder().eval()
-            target = (2 * x.clone() - 1).expand(self.n_starts, self.n_members, *x.shape).transpose(1, 2)
+            target = (2 * x.clone() - 1).expand(starts.shape[1], self.n_members, *x.shape).transpose(1, 2)
             state = {
                 name: _repeat_weights(value.detach(), n_copies) for name, value in self.generator.state_dict().items()
             }
             weights = [state[name].requires_grad_() for name, _ in self.generator.named_parameters()]
-            starts = self.get_buffer("starts").transpose(0, 1)[:, None]  # (starts, 1, members, latent)
-            code = starts.repeat(1, len(x), 1, 1).flatten(0, 2)[:, None].requires_grad_()  # (wide members, 1, latent)
+            first = starts.transpose(0, 1)[:, None]  # (starts, 1, members, latent)
+            code = first.repeat(1, len(x), 1, 1).flatten(0, 2)[:, None].requires_grad_()  # (wide members, 1, latent)
             adam = torch.optim.Adam([{"params": [code], "lr": CODE_RATE}, {"params": weights, "lr": WEIGHT_RATE}])
 
             def draw() -> Tensor:

@@ -36,10 +36,12 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from esad import labels
 from esad.core.arguments import with_parameters
 from esad.detectors.base import TrainingScores
 from esad.detectors.solved import ShallowDetector
 from esad.detectors.streaming import Portion
+from esad.errors import LabelError
 from esad.explain.attribution import Attribution, sum_by_unit
 from esad.preprocess.inputs import Rows
 from esad.solvers.trees import BaggedTreesArguments, BaggedTreesModel
@@ -85,6 +87,18 @@ class BaggedTrees(BaggedTreesArguments, ShallowDetector):
     def n_leaving_out(self, kind: str) -> int:
         """None: every row has trees without it."""
         return 0
+
+    def n_held_out(self, kind: str, n_unlabelled: int) -> int:
+        """All; a single one is in every bag."""
+        return n_unlabelled if n_unlabelled > 1 else 0
+
+    def _check_needed(self, y: NDArray[np.int8]) -> None:
+        super()._check_needed(y)
+        if (y == labels.ANOMALY).all():
+            raise LabelError(
+                "BaggedTrees tells labelled anomalies (-1) from unlabelled (0) or normal rows (+1) and needs one of "
+                "these at least. Got anomalies only."
+            )
 
     def _fit_rows(self, rows: Rows, y: NDArray[np.int8], callbacks: Sequence[Callback]) -> TrainingScores:
         total = super()._fit_rows(rows, y, callbacks).total

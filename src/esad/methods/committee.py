@@ -37,6 +37,7 @@ from torch import Tensor, nn
 from esad import labels, registry
 from esad.core.arguments import with_parameters
 from esad.core.random import seed_from
+from esad.core.text import count_text
 from esad.detectors.base import Detector, Scores, State, TrainingScores
 from esad.detectors.deep import DeepDetector
 from esad.detectors.streaming import Portion
@@ -62,12 +63,20 @@ _SCALE = "scale."  # what the names of a scale's arrays begin with in a model fi
 class Committee(Detector):
     """ESAD and bagged trees judging together; on tables with a few known anomalies the best ranking we know.
 
-    Without a labelled anomaly, and for pictures, ESAD judges alone: score, terms and reasons are those of ESAD.
+    Both learn from labelled normal rows too; their weights follow from known anomalies alone. Without labelled
+    anomalies, with nothing else, and for pictures, ESAD judges alone: score, terms and reasons are those of ESAD.
 
     Parameters
     ----------
-    n_members, hidden, latent, n_epochs
-        Of the `ESAD` in it.
+    n_members : a whole number above 0 or 'auto'
+        Networks of the `ESAD` in it, trained side by side; its score is their mean.
+    hidden : a list of whole numbers above 0, or 'auto'
+        Hidden widths (tables) or channels per level (pictures) of `ESAD`. Auto: (64, 32) for tables, the paper's for
+        pictures, narrower on a CPU.
+    latent : a whole number above 0 or 'auto'
+        Size of the code of `ESAD`, or its channels. Auto: 32 for tables, the paper's for pictures, narrower on a CPU.
+    n_epochs : a whole number above 0 or 'auto'
+        Passes of `ESAD` over the unlabelled rows. Auto: as `ESAD` says.
     n_trees : int, default 320
         Of the `BaggedTrees` in it.
     device, precision : str
@@ -117,8 +126,8 @@ class Committee(Detector):
 
     # ------------------------------------------------------------------ fit
 
-    def _judges(self, **changes: Any) -> dict[str, Detector]:
-        """All judges that there can be; the trees first, for they may refuse the rows."""
+    def possible_judges(self, **changes: Any) -> dict[str, Detector]:
+        """All judges that there can be, not fitted; the trees first, for they may refuse the rows."""
         judges, given = dict[str, Detector](), self.get_params() | changes
         for name in (TREES, NETWORKS):
             method = registry.method(name)
@@ -128,12 +137,12 @@ class Committee(Detector):
 
     def n_leaving_out(self, kind: str) -> int:
         """As many as the judge with most members has."""
-        return max(judge.n_leaving_out(kind) for judge in self._judges().values())
+        return max(judge.n_leaving_out(kind) for judge in self.possible_judges().values())
 
     def check_stream(self) -> None:
         """Refuse what a judge cannot do with a stream."""
         super().check_stream()
-        for judge in self._judges().values():
+        for judge in self.possible_judges().values():
             judge.check_stream()
 
     def _fit_rows(self, rows: Rows, y: NDArray[np.int8], callbacks: Sequence[Callback]) -> TrainingScores:
@@ -149,10 +158,12 @@ class Committee(Detector):
 
     def _appoint(self, y: NDArray[np.int8]) -> None:
         """Choose the judges for rows with such labels, and tell them what is known of the rows."""
-        self.judges_ = self._judges(random_state=seed_from(self.random_state))
-        if self.inputs_.kind == "images" or not (y == labels.ANOMALY).any():
+        self.judges_ = self.possible_judges(random_state=seed_from(self.random_state))
+        is_anomaly = y == labels.ANOMALY
+        if self.inputs_.kind == "images" or not is_anomaly.any() or is_anomaly.all():
             del self.judges_[TREES]
-            cannot = "see pictures" if self.inputs_.kind == "images" else "learn without a labelled anomaly"
+            cannot = "learn from anomalies alone" if is_anomaly.all() else "learn without a labelled anomaly"
+            cannot = "see pictures" if self.inputs_.kind == "images" else cannot
             self._say(f"ESAD judges alone: trees cannot {cannot}")
         for judge in self.judges_.values():
             self.inform(judge)
@@ -188,11 +199,16 @@ class Committee(Detector):
         n, z = len(ahead), 0.0
         if n >= MIN_EVIDENCE:
             z = float(ahead.mean() / max(ahead.std(ddof=1) / n**0.5, 1e-9))
-        prior = PRIOR - np.log(max(1.0, n_columns / (MAX_COLUMNS * n_anomalies)))
+        too_wide = max(1.0, n_columns / (MAX_COLUMNS * n_anomalies))
+        prior = PRIOR - np.log(too_wide)
         share = float(1.0 / (1.0 + np.exp(np.clip(prior + TRUST * z, -20.0, 20.0))))
         leader = "trees are" if z > 0 else "trees lead unless ESAD is clearly ahead; here it is"
         evidence = f"{leader} ahead by {abs(z):.1f} standard errors on {n}" if n >= MIN_EVIDENCE else "too few"
-        self._say(f"ESAD {share:.0%}, trees {1 - share:.0%}: {evidence} known anomalies that neither had seen")
+        evidence += " known anomalies that neither had seen"
+        if too_wide > 1:
+            known = count_text(n_anomalies, "known anomaly", "known anomalies")
+            evidence += f", and {n_columns:,} columns to {known}, among which trees find one by chance"
+        self._say(f"ESAD {share:.0%}, trees {1 - share:.0%}: {evidence}")
         return {TREES: 1.0 - share, NETWORKS: share}
 
     def _say(self, why: str) -> None:
@@ -265,7 +281,7 @@ class Committee(Detector):
         return arrays, {"judges": plain, "why": self.why_}
 
     def _restore(self, arrays: dict[str, NDArray[Any]], plain: Any) -> None:
-        possible = self._judges()
+        possible = self.possible_judges()
         described, self.why_ = plain["judges"], plain["why"]
         if not isinstance(self.why_, str):
             raise ModelFileError("what it says of its judges is damaged")

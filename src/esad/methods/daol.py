@@ -55,7 +55,7 @@ class DAOL(AdversarialDetector):
     lambda_adversarial, lambda_context, lambda_encoding : float
         Weights of L_1 to L_3, of the pictures' and of the codes' errors.
     hidden, latent : sequence of int and int, or "auto"
-        Channels of the levels, and the size of the code. Auto: (64, 128) and 128.
+        Channels of the levels, and the size of the code. Auto: (64, 128), a quarter of that on a CPU; 128.
     lr : float or "auto"
         Of Adam, constant. Auto: 2e-4.
     ... : those of `StandardDetector`

@@ -15,14 +15,15 @@ i = 1 .. n        unlabelled and normal pictures; known anomalies are left out
 f                 what a layer of a fixed VGG19 gives, every channel with mean 0 and deviation 1 on the pictures
 C_x, C_z          critics of pictures and of codes. In Eq. (5) a, b are x_i, Gen(u_i) for C_x and u_i, Enc(x_i) for
                   C_z; c_i lies between a_i and b_i, drawn anew
-gamma             the median over the layers of a network of s(L_adv) / s(L_rec), s the deviation of a loss's
-                  gradient by the weights of a layer; every 100 steps, smoothed
+gamma             the median over the layers of a network of s(L_adv) / s(L_rec), s the norm of a loss's
+                  gradient by the weights of a layer; every 100 steps, smoothed; 1 before
 ================  ===========================================================================================
 
-A step is a move of both critics, twice, and one of Enc and Gen. This follows the authors' code, but for these: features
-are standardised on the training pictures instead of on ImageNet; gamma is the newest smoothed ratio, not the median of
-the last 200; the picture's critic sees no deviation over the batch; all networks have one learning rate. The critics
-are not kept after training.
+A step is a move of both critics, twice, and one of Enc and Gen. This follows the code of the authors' comparison of
+methods, github.com/ninatu/anomaly_detection (that of PIAD alone, ninatu/piad, has deviations of gradients in place of
+norms, and 1e-4 for Enc and Gen), but for these: features are standardised on the training pictures instead of on
+ImageNet; gamma is the newest smoothed ratio, not the median of the last 200; the picture's critic sees no deviation
+over the batch; widths, see `PIAD`. The critics are not kept after training.
 """
 
 from collections.abc import Callable
@@ -50,6 +51,7 @@ __all__ = ["PIAD", "PIADObjective"]
 LOOK_EVERY = 100  # steps between two looks at the gradients
 SMOOTHING = 0.05  # weight of the newest look
 CRITIC_STEPS = 2
+CRITIC_RATIO = 2.5  # of their learning rate to that of encoder and generator
 CODE_CRITIC = (128, 128)  # widths
 
 
@@ -65,10 +67,11 @@ class PIAD(PerceptualDetector):
         `drift` of Eq. (5): the weight of the critics' squared answers, which keeps them near 0.
     network : {"auto", "residual"}
     hidden, latent : sequence of int and int, or "auto"
-        Channels of the entry and of each level that halves the picture, and the size of the code. Auto: 32 each, as the
-        authors have for grey pictures; for colour they have (64, 128, 256, 256) and 256.
+        Channels of the entry and of each level that halves the picture, and the size of the code; the critic of
+        pictures has the same channels. Auto: 32 each, as the authors have for MNIST and Fashion-MNIST. For CIFAR-10
+        they have (64, 128, 256, 256) and 256, for X-rays and tissue (32, 64, 128, 256, 256) and 256.
     lr : float or "auto"
-        Of Adam, constant. Auto: 2e-4.
+        Of Adam, constant; critics have 2.5 times that. Auto: 2e-4.
     ... : those of `PerceptualDetector`
 
     Examples
@@ -122,7 +125,7 @@ class PIADObjective(Objective):
 
     def moves(self) -> tuple[Move, ...]:
         """Two of both critics, one of the autoencoder."""
-        judge = Move(self.critics_loss, (self.game.pictures, self.game.codes))
+        judge = Move(self.critics_loss, (self.game.pictures, self.game.codes), lr_ratio=CRITIC_RATIO)
         return *[judge] * CRITIC_STEPS, Move(self.loss, (self.encoder, self.generator))
 
     def critics_loss(self, batch: Batch) -> dict[str, Tensor]:
@@ -148,10 +151,10 @@ class PIADObjective(Objective):
         factor = of_encoder / of_generator  # what goes back to the encoder has passed the generator
         rebuilt = (self.generator(code * factor + (code * (1 - factor)).detach()) + 1) / 2
         error = self.distance(x, rebuilt).mean(1)
+        self.game.step += 1
         if int(self.game.step) % LOOK_EVERY == 0:
             self.game.look(self.generator, terms["pictures"], error, 0, factor.new_ones(()), batch.processes)
             self.game.look(self.encoder, terms["codes"], error, 1, factor, batch.processes)
-        self.game.step += 1
         return terms | {"perception": of_generator * error}
 
     def scorer(self) -> Scorer:
@@ -177,7 +180,7 @@ class _Critics(nn.Module):
         self.register_buffer("gamma", torch.ones(2))  # of the generator, of the encoder
         self.register_buffer("step", torch.zeros((), dtype=torch.int64))
         for number, network in enumerate((players.generator, players.encoder)):
-            self.register_buffer(f"deviations_{number}", torch.zeros(2, len(_layers(network))))
+            self.register_buffer(f"norms_{number}", torch.zeros(2, len(_layers(network))))
 
     def look(
         self, network: nn.Module, adversarial: Tensor, error: Tensor, number: int, factor: Tensor, processes: Processes
@@ -186,10 +189,10 @@ class _Critics(nn.Module):
         gradients = (
             torch.autograd.grad(loss.sum(), _layers(network), retain_graph=True) for loss in (adversarial, error)
         )
-        found = [torch.stack([processes.mean(part).std() for part in parts]) for parts in gradients]
+        found = [torch.stack([torch.linalg.vector_norm(processes.mean(p)) for p in parts]) for parts in gradients]
         now = torch.stack([found[0], found[1] / factor])
-        smooth = self.get_buffer(f"deviations_{number}")
-        smooth.copy_(torch.lerp(smooth, now, SMOOTHING) if int(self.step) else now)
+        smooth = self.get_buffer(f"norms_{number}")
+        smooth.copy_(torch.lerp(smooth, now, SMOOTHING) if int(self.step) > LOOK_EVERY else now)
         self.gamma[number] = (smooth[0] / smooth[1].clamp(min=torch.finfo(smooth.dtype).tiny)).median()
 
 

@@ -212,7 +212,7 @@ def _check_version(manifest: dict[str, Any], shown: str) -> None:
     if number > FORMAT_VERSION:
         raise ModelFileError(
             f"The model file {shown!r} was written by a newer esad (format {str(number)[:20]}); "
-            f"this version reads up to format {FORMAT_VERSION}. Upgrade with: pip install --upgrade esad"
+            f"this version reads up to format {FORMAT_VERSION}. Upgrade esad."
         )
     if not isinstance(manifest.get("esad_version"), str):
         raise _DamageError("its manifest does not state which esad wrote it")

@@ -16,9 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from esad.core.atomic import read_text, write_json, write_text
+from esad.core.atomic import hash_file, read_text, user_folder, write_json, write_text
 from esad.core.extras import require
-from esad.core.machine import user_folder
 from esad.core.text import list_text
 from esad.errors import InputError, OutputError, SignatureError
 
@@ -39,6 +38,7 @@ __all__ = [
     "signature_path",
     "trust",
     "trusted_keys",
+    "trusted_keys_path",
     "verify",
 ]
 
@@ -114,9 +114,14 @@ def public_line(path: Path | None = None, name: str = "") -> str:
     return _line(_private_key(path or default_key_path()).public_key(), name)
 
 
+def trusted_keys_path() -> Path:
+    """Where the keys lie that this user trusts."""
+    return config_folder() / "trusted_keys"
+
+
 def trusted_keys() -> list[TrustedKey]:
     """The keys that this user trusts."""
-    path = config_folder() / "trusted_keys"
+    path = trusted_keys_path()
     text = read_text(path, "the trusted keys") if path.exists() else ""
     return [_parse_line(line) for line in text.splitlines() if line.strip() and not line.startswith("#")]
 
@@ -263,8 +268,7 @@ def _digest(path: Path) -> str:
     if not path.is_file():
         raise InputError(f"There is no model file {str(path)!r}.")
     try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        return hash_file(path)
     except OSError as error:
         raise InputError(f"Cannot read the model file {str(path)!r}: {error.strerror}.") from error
 
@@ -318,7 +322,7 @@ def _parse_line(line: str, name: str | None = None) -> TrustedKey:
 
 
 def _write_trusted(keys: list[TrustedKey]) -> None:
-    path = config_folder() / "trusted_keys"
+    path = trusted_keys_path()
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:

@@ -17,7 +17,7 @@ from esad.io.checks import OnProgress, OnRemark, Remark
 from esad.io.dialect import Reading
 from esad.labels import truth as read_truth
 from esad.report.explained import ExplainedFile, explain_worst
-from esad.score.metrics import Evaluation, evaluate
+from esad.score.metrics import Evaluation, Scores, Truth, evaluate
 
 if TYPE_CHECKING:
     from esad.detectors.base import Detector
@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     from esad.score.drift import Drift
 
 __all__ = ["Findings", "KindResult", "collect_findings", "measure_kinds"]
-
-Scores = NDArray[np.float64]
-Truth = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)

@@ -10,15 +10,16 @@ from typing import Final
 
 from esad.review.judgements import check_reviewer
 
-__all__ = ["LOGIN_SECONDS", "Access"]
+__all__ = ["LOGIN_SECONDS", "LONGEST_SECONDS", "Access"]
 
 MAX_LINKS: Final = 100  # not used yet
 MAX_LOGINS: Final = 1000
 LINK_SECONDS: Final = 24 * 3600.0
-LOGIN_SECONDS: Final = 12 * 3600.0  # without a request
+LOGIN_SECONDS: Final = 12 * 3600.0  # in which nothing is done
+LONGEST_SECONDS: Final = 7 * 24 * 3600.0  # of a login, whatever is done
 
-
-_Grants = dict[str, tuple[str, float]]  # by the hash of the secret: whose, until when
+_Grants = dict[str, tuple[str, float, float]]  # by the hash of the secret: whose, until when, until when at most
+_NO_GRANT: Final = ("", -math.inf, -math.inf)
 
 
 class Access:
@@ -49,23 +50,24 @@ class Access:
     def new_link(self, reviewer: str) -> str:
         """A token that lets one browser in as this reviewer, once."""
         with self._lock:
-            return self._grant(self._links, check_reviewer(reviewer), LINK_SECONDS, MAX_LINKS)
+            return self._grant(self._links, check_reviewer(reviewer), LINK_SECONDS, LINK_SECONDS, MAX_LINKS)
 
     def use_link(self, token: str) -> str | None:
         """Trade a token for a login; None where it is unknown, too old, or was used before."""
         with self._lock:
-            reviewer, until = self._links.pop(_hash(token), ("", -math.inf))
+            reviewer, until, _ = self._links.pop(_hash(token), _NO_GRANT)
             if until < self._clock():
                 return None
-            return self._grant(self._logins, reviewer, LOGIN_SECONDS, MAX_LOGINS)
+            return self._grant(self._logins, reviewer, LOGIN_SECONDS, LONGEST_SECONDS, MAX_LOGINS)
 
-    def reviewer_of(self, login: str) -> str | None:
-        """Who a login belongs to; it lasts on."""
+    def reviewer_of(self, login: str, *, renew: bool = True) -> str | None:
+        """Who a login belongs to; it lasts on, unless a page asks by itself."""
         with self._lock:
-            reviewer, until = self._logins.get(_hash(login), ("", -math.inf))
+            reviewer, until, end = self._logins.get(_hash(login), _NO_GRANT)
             if until < self._clock():
                 return None
-            self._logins[_hash(login)] = reviewer, self._clock() + LOGIN_SECONDS
+            if renew:
+                self._logins[_hash(login)] = reviewer, min(self._clock() + LOGIN_SECONDS, end), end
             return reviewer
 
     def log_out(self, login: str) -> None:
@@ -76,12 +78,12 @@ class Access:
     def reviewers(self) -> set[str]:
         """Everybody who has a link or a login."""
         with self._lock:
-            return {reviewer for reviewer, _ in (*self._links.values(), *self._logins.values())}
+            return {reviewer for reviewer, *_ in (*self._links.values(), *self._logins.values())}
 
-    def _grant(self, grants: _Grants, reviewer: str, seconds: float, most: int) -> str:
+    def _grant(self, grants: _Grants, reviewer: str, seconds: float, longest: float, most: int) -> str:
         """A new secret; the oldest go where there are too many."""
         secret = secrets.token_urlsafe(24 if grants is self._links else 32)
-        grants[_hash(secret)] = reviewer, self._clock() + seconds
+        grants[_hash(secret)] = reviewer, self._clock() + seconds, self._clock() + longest
         while len(grants) > most:
             del grants[next(iter(grants))]
         return secret

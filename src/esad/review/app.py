@@ -11,8 +11,8 @@ from pydantic import BaseModel, Field
 
 from esad.errors import OutputError, RequestError
 from esad.report.style import COLOURS
-from esad.review.access import LOGIN_SECONDS, Access
-from esad.review.judgements import MAX_NAME, MAX_NOTE
+from esad.review.access import LONGEST_SECONDS, Access
+from esad.review.judgements import MAX_NAME, MAX_NOTE, is_same_name
 from esad.review.queue import FILTERS
 from esad.review.session import ReviewSession
 from esad.review.store import MAX_REQUEST
@@ -24,6 +24,7 @@ __all__ = ["guard_app", "review_app"]
 
 MAX_BODY: Final = 16 << 20  # bytes, of labels to import
 MAX_ASKED: Final = 20  # items of one request
+_POLLED: Final = ("/api/state", "/api/labels")  # by an open page, whether somebody is there or not
 _SAME_SITE: Final = ("same-origin", "none")  # "none": typed or opened from elsewhere than a page
 
 _router = APIRouter()
@@ -67,10 +68,10 @@ def review_app(
         if reviewer is None:
             return HTMLResponse(pages.get_template("refused.html").render(used=bool(token)), 403)
         words = {"title": session.dataset.title, "noun": session.dataset.noun, "reviewer": reviewer}
-        words["review"] = session.store.fingerprint[:16]
+        words["review"] = _name_review(session)
         answer = HTMLResponse(pages.get_template("page.html").render(words, filters=FILTERS, scripts=scripts))
         if login is not None:
-            seconds = int(LOGIN_SECONDS)
+            seconds = int(LONGEST_SECONDS)  # `access` ends it earlier where nothing is done
             answer.set_cookie(cookie, login, max_age=seconds, httponly=True, samesite="strict", path="/")
             on_enter(reviewer)
         return answer
@@ -93,8 +94,15 @@ async def _refuse_storage(request: Request, error: Exception) -> Response:
 def _find_reviewer(request: Request) -> str | None:
     """Who asks, by the cookie of the login."""
     state = request.app.state
-    found: str | None = state.access.reviewer_of(request.cookies.get(state.cookie, ""))
+    is_asked_by_itself = request.method == "GET" and request.url.path in _POLLED
+    login = request.cookies.get(state.cookie, "")
+    found: str | None = state.access.reviewer_of(login, renew=not is_asked_by_itself)
     return found
+
+
+def _name_review(session: ReviewSession) -> str:
+    """What tells the data of one review from others: the port may be another review's tomorrow."""
+    return session.store.fingerprint[:16]
 
 
 async def _get_session(request: Request) -> ReviewSession:
@@ -114,6 +122,9 @@ def _check_reviewer(request: Request) -> str:
     if (owner := unquote(request.headers.get("x-reviewer", reviewer))) != reviewer:
         message = f"This is the page of {owner!r}, and {reviewer!r} has logged in with its browser since."
         raise RequestError(401, message)
+    review = _name_review(request.app.state.session)
+    if request.headers.get("x-review", review) != review:
+        raise RequestError(409, "This page is of other data than the review that is here now.")
     if request.headers.get("sec-fetch-site", "none") not in _SAME_SITE:
         raise RequestError(403, "Another site's page may not ask here.")
     return reviewer
@@ -124,20 +135,26 @@ Logins = Annotated[Access, Depends(_get_access)]
 Reviewer = Annotated[str, Depends(_check_reviewer)]
 
 
-class _Undo(BaseModel):
-    """Take the last verdict back."""
+class _Said(BaseModel):
+    """Anything that is entered, once."""
 
     request: str = Field(min_length=1, max_length=MAX_REQUEST)
 
 
-class _Verdict(_Undo):
+class _Undo(_Said):
+    """Take a verdict back: that of a request, or the last one."""
+
+    of: str | None = Field(None, max_length=MAX_REQUEST)
+
+
+class _Verdict(_Said):
     """A key press."""
 
     row: int = Field(ge=0, le=2**31)
     verdict: str = Field(max_length=20)
 
 
-class _Note(_Undo):
+class _Note(_Said):
     """What a reviewer writes about a row."""
 
     row: int = Field(ge=0, le=2**31)
@@ -208,8 +225,8 @@ def _get_picture(
 
 @_router.post("/api/judgements")
 def _judge(session: Session, reviewer: Reviewer, said: _Verdict) -> Response:
-    session.judge(said.request, said.row, reviewer, said.verdict)
-    return json_response({"saved": said.request})
+    before = session.judge(said.request, said.row, reviewer, said.verdict)
+    return json_response({"saved": said.request, "before": {"verdict": before.verdict, "by": before.imported_by}})
 
 
 @_router.post("/api/notes")
@@ -220,7 +237,9 @@ def _annotate(session: Session, reviewer: Reviewer, said: _Note) -> Response:
 
 @_router.post("/api/undo")
 def _undo(session: Session, reviewer: Reviewer, said: _Undo) -> Response:
-    return json_response({"saved": said.request, "row": session.undo(said.request, reviewer)})
+    undone = session.undo(said.request, reviewer, of=said.of)
+    about = {"row": None} if undone is None else {"row": undone.row, "verdict": undone.entry, "by": undone.imported_by}
+    return json_response({"saved": said.request} | about)
 
 
 @_router.get("/labels.csv")
@@ -237,7 +256,7 @@ async def _import_labels(session: Session, reviewer: Reviewer, request: Request)
         text = (await request.body()).decode("utf-8")
     except UnicodeDecodeError as error:
         raise RequestError(422, "The labels are not UTF-8 text.") from error
-    return json_response({"n_new": await run_in_threadpool(session.import_labels, text, reviewer)})
+    return json_response((await run_in_threadpool(session.import_labels, text, reviewer))._asdict())
 
 
 @_router.get("/api/labels")
@@ -250,7 +269,7 @@ def _get_import_progress(session: Session, reviewer: Reviewer) -> Response:
 def _invite(session: Session, access: Logins, reviewer: Reviewer, asked: _Invitation) -> Response:
     name, owner = asked.name.strip(), access.owner
     known = sorted({*session.store.judgements.reviewers(), *access.reviewers(), owner or ""})
-    if taken := next((one for one in known if one.casefold() == name.casefold()), None):
+    if taken := next((one for one in known if is_same_name(one, name)), None):
         if reviewer not in (taken, owner):
             others = taken if owner in (None, taken) else f"{taken} or {owner}, who started the review,"
             raise RequestError(403, f"There is a reviewer {taken!r}. Only {others} can make a link for that name.")

@@ -4,6 +4,7 @@ import csv
 import io
 import re
 import threading
+import unicodedata
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -20,12 +21,14 @@ __all__ = [
     "MAX_NOTE",
     "VERDICTS",
     "Entry",
+    "ImportCounts",
     "ImportedLine",
     "Judgements",
     "Opinion",
     "check_reviewer",
     "is_decided",
     "is_disputed",
+    "is_same_name",
     "parse_csv",
     "write_csv",
 ]
@@ -33,6 +36,7 @@ __all__ = [
 VERDICTS: Final = {"anomaly": labels.ANOMALY, "normal": labels.NORMAL, "skip": labels.UNLABELLED}
 MAX_NAME: Final = 60  # characters
 MAX_NOTE: Final = 2000
+_FILLERS: Final = "\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0"
 
 
 class Entry(NamedTuple):
@@ -64,12 +68,25 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True)
 class Opinion:
-    """What one reviewer thinks of one row now: verdict (None: a note alone), note, when, and who imported it."""
+    """What one reviewer thinks of one row now.
+
+    Attributes
+    ----------
+    verdict : str or None
+        None: a note alone.
+    note : str
+        Empty where there is none.
+    time, imported_by : str
+        When the verdict was given, and who brought it in from a file; of a note alone those of the note.
+    note_imported_by : str
+        Who brought the note in.
+    """
 
     verdict: str | None = None
     note: str = ""
     time: str = ""
     imported_by: str = ""
+    note_imported_by: str = ""
 
 
 class Judgements:
@@ -130,9 +147,11 @@ class Judgements:
             opinions = {}
             for name in sorted(found.keys() | notes.keys()):
                 verdict, note = found.get(name), notes.get(name)
-                latest = max((one for one in (verdict, note) if one is not None), key=lambda one: one.number)
-                entry, words = None if verdict is None else verdict.entry, "" if note is None else note.note
-                opinions[name] = Opinion(entry, words, latest.time, latest.imported_by)
+                main = verdict or note
+                assert main is not None
+                entry = None if verdict is None else verdict.entry
+                words, brought_by = ("", "") if note is None else (note.note, note.imported_by)
+                opinions[name] = Opinion(entry, words, main.time, main.imported_by, brought_by)
             return opinions
 
     def verdicts(self) -> dict[int, dict[str, str]]:
@@ -168,6 +187,11 @@ class Judgements:
         with self._lock:
             return self._said.get(reviewer, [])[-n:][::-1]
 
+    def stands(self, entry: Entry, reviewer: str) -> bool:
+        """Whether this is a verdict of the reviewer that was not undone."""
+        with self._lock:
+            return any(one.number == entry.number for one in self._said.get(reviewer, ()))
+
     def reviewers(self) -> list[str]:
         """Everybody who has said something."""
         with self._lock:
@@ -192,9 +216,30 @@ def check_reviewer(name: str) -> str:
     >>> check_reviewer("ann")
     'ann'
     """
-    if not 1 <= len(name) <= MAX_NAME or not name.isprintable() or name != name.strip():
-        raise InputError(f"The name of a reviewer must be 1 to {MAX_NAME} printable characters. Got {name[:80]!r}.")
+    is_seen = name.isprintable() and name == name.strip() and not any(map(_is_invisible, name))
+    if not 1 <= len(name) <= MAX_NAME or not is_seen:
+        raise InputError(f"The name of a reviewer must be 1 to {MAX_NAME} printable characters. Got {name[:80]!a}.")
     return name
+
+
+def _is_invisible(letter: str) -> bool:
+    """Whether a letter that counts as printable shows nothing: fillers, joiners and what chooses a variant."""
+    return letter in _FILLERS or 0xFE00 <= ord(letter) <= 0xFE0F or 0xE0100 <= ord(letter) <= 0xE01EF
+
+
+def is_same_name(one: str, other: str) -> bool:
+    """Whether two names of reviewers look alike: other letters of the same form, large or small.
+
+    Examples
+    --------
+    >>> is_same_name("Ann", "\N{FULLWIDTH LATIN SMALL LETTER A}nn")
+    True
+    """
+    return _plain_name(one) == _plain_name(other)
+
+
+def _plain_name(name: str) -> str:
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
 
 
 # ---------------------------------------------------------------------- CSV
@@ -202,6 +247,13 @@ def check_reviewer(name: str) -> str:
 _COLUMNS: Final = ("label", "reviewer", "note", "time", "imported_by")
 _FORMULA: Final = re.compile(r"'*[=+\-@\t\r]")  # what a spreadsheet takes for a formula, quoted or not
 _NUMBER: Final = re.compile(r"[+-]?[\d.,]+([eE][+-]?\d+)?")
+
+
+class ImportCounts(NamedTuple):
+    """How many judgements of a file are new, and how many lines were left: their reviewer has said otherwise here."""
+
+    n_new: int
+    n_left: int
 
 
 class ImportedLine(NamedTuple):
@@ -220,16 +272,19 @@ def write_csv(judgements: Judgements, dataset: ReviewDataset) -> str:
     (anomaly, normal or skip, blank for a note alone), reviewer, note, time and who imported it. Text that a spreadsheet
     would run as a formula has an apostrophe before it, which `parse_csv` takes away again.
     """
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
     names = dataset.names
-    writer.writerow([dataset.id_name if names is not None else "row", *_COLUMNS])
+    lines = [[dataset.id_name if names is not None else "row", *_COLUMNS]]
     for row in judgements.rows():
         for reviewer, opinion in judgements.opinions(row).items():
             name = row if names is None else names[row]
             cells = [name, opinion.verdict or "", reviewer, opinion.note, opinion.time, opinion.imported_by]
-            writer.writerow([_quote_formula(str(cell)) for cell in cells])
-    return out.getvalue()
+            lines.append([_quote_formula(str(cell)) for cell in cells])
+    return "".join(f"{','.join(map(_quote_cell, line))}\n" for line in lines)
+
+
+def _quote_cell(text: str) -> str:
+    """A cell that no program cuts in two, be its separators commas, semicolons or tabs."""
+    return f'"{text.replace(chr(34), chr(34) * 2)}"' if re.search(r'[,;\t"\r\n]', text) else text
 
 
 def _quote_formula(text: str) -> str:

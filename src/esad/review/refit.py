@@ -306,8 +306,7 @@ def carry_threshold(old: Ranking, new: Ranking) -> str:
         if applied.basis == "calibration":
             detector.calibrate(alpha=rule.level, pollution_ratio=_pollution(old))
         else:
-            rate = rule.level if rule.rule == "false_alarm" else None
-            detector.fit_threshold(false_alarm_rate=rate, from_labels=rule.rule == "labels")
+            detector.set_threshold(rule)
     except InputError as error:
         return _keep_n_alarms(old, new, f"The threshold cannot be set as before ({str(error).rstrip('.')})")
     return f"The threshold is set as before: {applied}."

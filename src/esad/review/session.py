@@ -20,7 +20,7 @@ from esad.io.notes import DataSource, note_sources
 from esad.labels import Labels
 from esad.review.dataset import ReviewDataset
 from esad.review.gain import JOIN_SECONDS, GainEstimator
-from esad.review.judgements import is_decided, is_disputed, parse_csv, write_csv
+from esad.review.judgements import Entry, ImportCounts, Opinion, is_decided, is_disputed, parse_csv, write_csv
 from esad.review.queue import BATCH, FILTERS, Queue, Verdicts, filter_rows
 from esad.review.ranking import DRAWINGS, Explanations, Ranking
 from esad.review.refit import (
@@ -159,20 +159,21 @@ class ReviewSession:
 
     # ------------------------------------------------------------------ judgements
 
-    def judge(self, request: str, row: int, reviewer: str, verdict: str) -> None:
-        """Enter a verdict."""
+    def judge(self, request: str, row: int, reviewer: str, verdict: str) -> Opinion:
+        """Enter a verdict; what the reviewer thought of the row before."""
         with self._lock:
+            before = self.store.judgements.opinions(row).get(reviewer, Opinion())
             self.store.judge(request, row, reviewer, verdict)
             self._update_gain()
+            return before
 
-    def undo(self, request: str, reviewer: str) -> int | None:
-        """Take the last verdict back; the row it was about."""
+    def undo(self, request: str, reviewer: str, *, of: str | None = None) -> Entry | None:
+        """Take back the verdict that the request `of` entered, or the last one: the verdict, None if there is none."""
         with self._lock:
-            entry = self.store.undo(request, reviewer)
-            return None if entry is None else entry.row
+            return self.store.undo(request, reviewer, of=of)
 
-    def import_labels(self, text: str, reviewer: str) -> int:
-        """Enter the judgements of a CSV file; how many were new."""
+    def import_labels(self, text: str, reviewer: str) -> ImportCounts:
+        """Enter the judgements of a CSV file."""
         lines = parse_csv(text, self.dataset, reviewer=reviewer)
 
         def tell(n_done: int) -> None:
@@ -181,11 +182,11 @@ class ReviewSession:
         tell(0)
         try:
             with self._lock:
-                n_new = self.store.import_lines(lines, importer=reviewer, tell=tell)
+                counts = self.store.import_lines(lines, importer=reviewer, tell=tell)
                 self._update_gain()
         finally:
             self.import_progress = None
-        return n_new
+        return counts
 
     def export_labels(self) -> str:
         """All judgements as CSV."""
@@ -328,7 +329,7 @@ class ReviewSession:
                 "estimating": self.gain_estimator.is_busy,
                 "estimated": self.gain_estimator.progress,
                 "recent": [
-                    {"row": one.row, "name": self.dataset.name_of(one.row), "verdict": one.entry}
+                    {"row": one.row, "name": self.dataset.name_of(one.row), "verdict": one.entry, "by": one.imported_by}
                     for one in judgements.recent(reviewer, N_RECENT)
                 ],
                 "model": {

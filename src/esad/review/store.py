@@ -23,7 +23,16 @@ from numpy.typing import NDArray
 from esad.core.atomic import transaction
 from esad.errors import DataFileError, InputError, OutputError
 from esad.review.dataset import ReviewDataset
-from esad.review.judgements import MAX_NOTE, VERDICTS, Entry, ImportedLine, Judgements, Opinion, check_reviewer
+from esad.review.judgements import (
+    MAX_NOTE,
+    VERDICTS,
+    Entry,
+    ImportCounts,
+    ImportedLine,
+    Judgements,
+    Opinion,
+    check_reviewer,
+)
 
 __all__ = ["MAX_REQUEST", "JudgementStore"]
 
@@ -159,40 +168,60 @@ class JudgementStore:
             raise InputError(f"A note must have at most {MAX_NOTE:,} characters. Got {len(note):,}.")
         return self._enter(request, row, reviewer, "note", note=note.strip())
 
-    def undo(self, request: str, reviewer: str) -> Entry | None:
-        """Take the reviewer's last verdict back: the entry that says so, None where there is nothing to undo."""
+    def undo(self, request: str, reviewer: str, *, of: str | None = None) -> Entry | None:
+        """Take a verdict of the reviewer back: the verdict, None where there is nothing to undo.
+
+        `of` is the request that entered it; by default it is the last one.
+        """
         with self._lock:
-            known = self._find_entry(request)
-            if known is not None:
-                return self._check_same(known, reviewer=reviewer, entry="undo")
-            last = self.judgements.recent(check_reviewer(reviewer), 1)
-            if not last:
+            if (known := self._find_entry(request)) is not None:
+                self._check_same(known, reviewer=reviewer, entry="undo")
+                return self._find_entry(known.undoes, "number")
+            if of is None:
+                found = next(iter(self.judgements.recent(check_reviewer(reviewer), 1)), None)
+            else:
+                found = self._find_entry(of)
+            if found is None or not self.judgements.stands(found, reviewer):
                 return None
-            return self._enter(request, last[0].row, reviewer, "undo", undoes=last[0].number)
+            self._enter(request, found.row, reviewer, "undo", undoes=found.number)
+            return found
 
     def import_lines(
         self, lines: Sequence[ImportedLine], *, importer: str, tell: Callable[[int], None] = lambda n_done: None
-    ) -> int:
-        """Enter the judgements of a file, all or none of them; how many were new.
+    ) -> ImportCounts:
+        """Enter the judgements of a file, all or none of them.
 
-        What a reviewer has said already is not entered again. `tell` is called with the number of lines done.
+        What a reviewer has said already is not entered again, and what one has said here stands whatever somebody else
+        imports. `tell` is called with the number of lines done.
         """
         check_reviewer(importer)
         when, request = _now(), uuid4().hex
         entries: list[Entry] = []
         latest: dict[tuple[int, str], Opinion] = {}
+        n_left = 0
 
         def write(first: int) -> Iterator[tuple[object, ...]]:
+            nonlocal n_left
             for n_done, (row, reviewer, verdict, note) in enumerate(lines, start=1):
                 opinion = latest.get((row, reviewer)) or self.judgements.opinions(row).get(reviewer, Opinion())
                 by = "" if reviewer == importer else importer
-                new = [(verdict, "")] if verdict and opinion.verdict != verdict else []
-                new += [("note", note)] if note and opinion.note != note else []
+                is_new = verdict != "" and verdict != opinion.verdict
+                has_new_note = note != "" and note != opinion.note
+                keeps = by and opinion.verdict is not None and not opinion.imported_by
+                keeps_note = by and opinion.note and not opinion.note_imported_by
+                n_left += bool((is_new and keeps) or (has_new_note and keeps_note))
+                new = []
+                if is_new and not keeps:
+                    new.append((verdict, ""))
+                    opinion = replace(opinion, verdict=verdict, imported_by=by)
+                if has_new_note and not keeps_note:
+                    new.append(("note", note))
+                    opinion = replace(opinion, note=note, note_imported_by=by)
                 for said, words in new:
                     made = Entry(first + len(entries), row, reviewer, said, words, None, when, by)
                     entries.append(made)
                     yield made.number, f"{request}-{made.number}", *made[1:]
-                latest[row, reviewer] = replace(opinion, verdict=verdict or opinion.verdict, note=note or opinion.note)
+                latest[row, reviewer] = opinion
                 if n_done % TELL_EVERY == 0:
                     tell(n_done)
 
@@ -201,7 +230,7 @@ class JudgementStore:
                 (last,) = self._database.execute("select ifnull(max(number), 0) from journal").fetchone()
                 self._database.executemany(_INSERT, write(last + 1))
             self.judgements.enter(*entries)
-        return sum(one.entry != "note" for one in entries)
+        return ImportCounts(sum(one.entry != "note" for one in entries), n_left)
 
     def _enter(
         self, request: str, row: int, reviewer: str, entry: str, *, note: str = "", undoes: int | None = None
@@ -222,9 +251,9 @@ class JudgementStore:
             self.judgements.enter(made)
             return made
 
-    def _find_entry(self, request: str) -> Entry | None:
+    def _find_entry(self, value: str | int | None, column: str = "request") -> Entry | None:
         with self._name_errors():
-            found = self._database.execute("select * from journal where request = ?", (request,)).fetchone()
+            found = self._database.execute(f"select * from journal where {column} = ?", (value,)).fetchone()
         return None if found is None else _to_entry(found)
 
     @staticmethod

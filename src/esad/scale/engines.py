@@ -28,7 +28,6 @@ __all__ = [
     "MAX_ATTEMPTS",
     "Engine",
     "InProcess",
-    "LostWorker",
     "RayTasks",
     "Threads",
     "WorkerProcesses",

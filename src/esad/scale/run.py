@@ -2,21 +2,22 @@
 
 import os
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from esad.core.atomic import write_json
+from esad.core.atomic import hash_file, write_json
 from esad.core.text import count_text, list_text
+from esad.core.worker import LostWorker
 from esad.detectors.opening import check_unknown
 from esad.detectors.scored_file import AlarmRule
 from esad.errors import InputError, OutputError
 from esad.io.checks import Remark
 from esad.io.dialect import Reading
-from esad.scale.engines import LostWorker, run_jobs, start_engine
+from esad.scale.engines import run_jobs, start_engine
 from esad.scale.shards import RECORDS_FOLDER, Shard, plan_shards
-from esad.scale.work import Job, JobResult, Record, hash_file, hash_parts, run_job, stamp_file
+from esad.scale.work import Job, JobResult, Record, RunSettings, hash_parts, run_job, stamp_file
 
 __all__ = ["Outcome", "make_job", "make_settings", "score_shards"]
 
@@ -182,7 +183,7 @@ def score_shards(
     )
     settings = make_settings(model, id_column, alpha, reading)
     shards = plan_shards([data] if isinstance(data, str | os.PathLike) else data, folder, form=form)
-    settings["drift_level"] /= len(shards)  # one for all together
+    settings = replace(settings, drift_level=settings.drift_level / len(shards))  # one for all together
     _make_folders(folder, shards)
     outcome = Outcome(str(folder), len(shards), leftovers=_find_leftovers(folder, shards))
     if on_start is not None:
@@ -195,7 +196,7 @@ def score_shards(
             outcome.failures[shard.name] = f"Cannot read {shard.path!r}: {error.strerror}."
             continue
         record = Record.read(job.record)
-        if record is None or not record.matches(job.identity, job.target):
+        if record is None or not record.matches(job.identity, job.shard.target):
             jobs.append(job)
             continue
         outcome.records[shard.name] = record
@@ -210,11 +211,11 @@ def score_shards(
                     told = f"{len(outcome.records)} of {count_text(len(shards), 'file')} scored"
                     raise OutputError(f"{answer.reason} Free some space; the same command goes on ({told}).")
                 if answer.record is None:
-                    outcome.failures[job.name] = answer.reason
+                    outcome.failures[job.shard.name] = answer.reason
                 else:
-                    outcome.records[job.name] = answer.record
+                    outcome.records[job.shard.name] = answer.record
                 if on_done is not None:
-                    on_done(job.name, answer)
+                    on_done(job.shard.name, answer)
     for text in dict.fromkeys(text for record in outcome.records.values() for text in record.warned):
         warnings.warn(text, UserWarning, stacklevel=2)
     write_json(folder / RECORDS_FOLDER / "summary.json", outcome.to_json())
@@ -223,7 +224,7 @@ def score_shards(
 
 def make_settings(
     model: str | os.PathLike[str], id_column: str | None, alpha: float | None, reading: Reading
-) -> dict[str, Any]:
+) -> RunSettings:
     """Check the model and the options, and give what is the same in all jobs of a run."""
     from esad.detectors.model_file import load
     from esad.score.drift import LEVEL
@@ -231,31 +232,28 @@ def make_settings(
     detector = load(model)
     if detector.inputs_.kind != "table":
         raise InputError("Shards are tables, and the model was trained on pictures. Score its folders one by one.")
-    return {
-        "model": os.path.abspath(model),
-        "model_hash": hash_file(model),
-        "id_column": id_column,
-        "last_rank": AlarmRule.of(detector, alpha=alpha).last_rank,
-        "drift_level": LEVEL,
-        "reading": reading,
-    }
+    return RunSettings(
+        model=os.path.abspath(model),
+        model_hash=hash_file(model),
+        id_column=id_column,
+        last_rank=AlarmRule.of(detector, alpha=alpha).last_rank,
+        drift_level=LEVEL,
+        reading=reading,
+    )
 
 
-def make_job(shard: Shard, folder: Path, settings: Mapping[str, Any]) -> Job:
-    """The job of one shard; `settings` are what `make_settings` gives."""
+def make_job(shard: Shard, folder: Path, settings: RunSettings) -> Job:
+    """The job of one shard; its identity is all that decides the scores."""
     stamp = stamp_file(shard.path)
-    said = {name: value for name, value in settings["reading"].said().items() if value is not None}
+    said = {name: value for name, value in settings.reading.said().items() if value is not None}
     said.pop("max_unpacked", None)
-    decisive = [settings[name] for name in ("id_column", "last_rank")]
-    decisive += [os.path.basename(shard.target), *([said] if said else [])]
+    decisive = [settings.model_hash, stamp, settings.id_column, settings.last_rank, os.path.basename(shard.target)]
     return Job(
-        name=shard.name,
-        path=os.path.abspath(shard.path),
-        target=os.path.abspath(shard.target),
-        record=os.path.abspath(_record_path(folder, shard.name)),
-        identity=hash_parts(settings["model_hash"], stamp, *decisive),
-        stamp=stamp,
-        **settings,
+        Shard(shard.name, os.path.abspath(shard.path), os.path.abspath(shard.target)),
+        os.path.abspath(_record_path(folder, shard.name)),
+        hash_parts(*decisive, *([said] if said else [])),
+        stamp,
+        settings,
     )
 
 

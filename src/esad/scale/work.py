@@ -17,16 +17,17 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
 
-from esad.core.atomic import write_text
+from esad.core.atomic import hash_file, write_text
 from esad.detectors.opening import open_source
 from esad.detectors.scored_file import AlarmRule, score_source
 from esad.errors import DataFileError, EsadError, ModelFileError
 from esad.io.dialect import Reading
+from esad.scale.shards import Shard
 
 if TYPE_CHECKING:
     from esad.detectors.base import Detector
 
-__all__ = ["Job", "JobResult", "Record", "hash_file", "hash_parts", "run_job", "stamp_file"]
+__all__ = ["Job", "JobResult", "Record", "RunSettings", "hash_parts", "run_job", "stamp_file"]
 
 
 @dataclass(frozen=True)
@@ -90,19 +91,11 @@ class Record:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Job:
-    """One shard to score.
+class RunSettings:
+    """What is the same in all jobs of a run.
 
     Attributes
     ----------
-    name, path, target : str
-        As `Shard` has them.
-    record : str
-        Where the record goes.
-    identity : str
-        What the record must say for the scores to count.
-    stamp : tuple
-        The shard's, when the run began.
     model, model_hash : str
         The model file, which must be the same on every machine.
     id_column : str or None
@@ -113,18 +106,36 @@ class Job:
         What is said about the files.
     """
 
-    name: str
-    path: str
-    target: str
-    record: str
-    identity: str
-    stamp: tuple[int, int]
     model: str
     model_hash: str
     id_column: str | None
     last_rank: int | None
     drift_level: float
     reading: Reading
+
+
+@dataclass(frozen=True)
+class Job:
+    """One shard to score.
+
+    Attributes
+    ----------
+    shard : Shard
+        With paths from the root of the file system.
+    record : str
+        Where the record goes.
+    identity : str
+        What the record must say for the scores to count.
+    stamp : tuple
+        The shard's, when the run began.
+    settings : RunSettings
+    """
+
+    shard: Shard
+    record: str
+    identity: str
+    stamp: tuple[int, int]
+    settings: RunSettings
 
 
 @dataclass(frozen=True)
@@ -143,7 +154,7 @@ def run_job(job: Job) -> JobResult:
             if not mine:
                 return JobResult("busy")
             record = Record.read(job.record)
-            if record is None or not record.matches(job.identity, job.target):
+            if record is None or not record.matches(job.identity, job.shard.target):
                 _remove_stale(job, record)
                 with warnings.catch_warnings(record=True) as warned:
                     warnings.simplefilter("always", UserWarning)
@@ -164,25 +175,26 @@ def run_job(job: Job) -> JobResult:
 def _score(job: Job) -> Record:
     started = time.perf_counter()
     _check_unchanged(job)
-    detector = _load_model(job.model, job.model_hash)
+    shard, settings = job.shard, job.settings
+    detector = _load_model(settings.model, settings.model_hash)
     source = open_source(
-        job.path, detector, id_column=job.id_column, reading=job.reading, may_be_empty=True, on_remark=None
+        shard.path, detector, id_column=settings.id_column, reading=settings.reading, may_be_empty=True, on_remark=None
     )
     found = score_source(
         detector,
         source,
-        AlarmRule(detector.threshold_, detector.calibration_, job.last_rank),
-        job.target,
-        inputs=[job.path, job.model],
-        drift_level=job.drift_level,
+        AlarmRule(detector.threshold_, detector.calibration_, settings.last_rank),
+        shard.target,
+        inputs=[shard.path, settings.model],
+        drift_level=settings.drift_level,
         before_end=lambda: _check_unchanged(job),
     )
     shifts = () if found.drift is None else found.drift.found
     return Record(
-        name=job.name,
+        name=shard.name,
         identity=job.identity,
-        scores=os.path.basename(job.target),
-        n_bytes=os.path.getsize(job.target),
+        scores=os.path.basename(shard.target),
+        n_bytes=os.path.getsize(shard.target),
         n_rows=found.n_rows,
         n_flagged=found.n_flagged,
         seconds=round(time.perf_counter() - started, 3),
@@ -194,10 +206,10 @@ def _score(job: Job) -> Record:
 
 def _remove_stale(job: Job, record: Record | None) -> None:
     """Remove scores by another model or in another format: if this attempt fails, none are to be there."""
-    names = {os.path.basename(job.target)} | (set() if record is None else {record.scores})
+    names = {os.path.basename(job.shard.target)} | (set() if record is None else {record.scores})
     Path(job.record).unlink(missing_ok=True)
     for name in names:
-        Path(job.target).with_name(name).unlink(missing_ok=True)
+        Path(job.shard.target).with_name(name).unlink(missing_ok=True)
 
 
 @functools.lru_cache(maxsize=1)
@@ -210,8 +222,8 @@ def _load_model(path: str, expected: str) -> "Detector":
 
 
 def _check_unchanged(job: Job) -> None:
-    if stamp_file(job.path) != job.stamp:
-        raise DataFileError(f"{job.path!r} has changed since the run began. Score it again.")
+    if stamp_file(job.shard.path) != job.stamp:
+        raise DataFileError(f"{job.shard.path!r} has changed since the run began. Score it again.")
 
 
 @contextlib.contextmanager
@@ -244,12 +256,6 @@ def _claim_shard(path: str) -> Iterator[bool]:
 def hash_parts(*parts: object) -> str:
     """A hash of everything that decides the scores of a shard."""
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
-
-
-def hash_file(path: str | os.PathLike[str]) -> str:
-    """SHA-256 of a file."""
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def stamp_file(path: str | os.PathLike[str]) -> tuple[int, int]:

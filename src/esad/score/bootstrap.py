@@ -22,10 +22,10 @@ GRID: Final = np.linspace(0.0, 1.0, 101)  # of curves
 _BLOCK: Final = 64  # resamples drawn together: 2 x 64 x 4096 counts fit into cache
 
 Counts = NDArray[np.int64]
-Values = NDArray[np.float64]
+Floats = NDArray[np.float64]
 
 
-def count_by_cell(scores: Values, is_anomaly: NDArray[np.bool_]) -> tuple[Counts, Counts]:
+def count_by_cell(scores: Floats, is_anomaly: NDArray[np.bool_]) -> tuple[Counts, Counts]:
     """Count anomalies and normal rows per cell, highest scores first."""
     values, position = np.unique(-scores, return_inverse=True)
     n_anomalies = np.bincount(position[is_anomaly], minlength=len(values))
@@ -66,13 +66,13 @@ class Curve:
     x, y, low, high : ndarray, (points,)
     """
 
-    x: Values
-    y: Values
-    low: Values
-    high: Values
+    x: Floats
+    y: Floats
+    low: Floats
+    high: Floats
 
 
-def roc(scores: Values, is_anomaly: NDArray[np.bool_], *, n_bootstrap: int = 500) -> Curve:
+def roc(scores: Floats, is_anomaly: NDArray[np.bool_], *, n_bootstrap: int = 500) -> Curve:
     """Share of the anomalies found over the share of false alarms, interpolated.
 
     Examples
@@ -82,14 +82,14 @@ def roc(scores: Values, is_anomaly: NDArray[np.bool_], *, n_bootstrap: int = 500
     (np.float64(1.0), np.float64(1.0))
     """
 
-    def measure(n_anomalies: Counts, n_normals: Counts) -> Values:
+    def measure(n_anomalies: Counts, n_normals: Counts) -> Floats:
         found, false = _shares(n_anomalies), _shares(n_normals)
         return np.stack([_highest_at_grid(*pair) for pair in zip(false, found, strict=True)])
 
     return _with_band(scores, is_anomaly, measure, n_bootstrap)
 
 
-def precision_recall(scores: Values, is_anomaly: NDArray[np.bool_], *, n_bootstrap: int = 500) -> Curve:
+def precision_recall(scores: Floats, is_anomaly: NDArray[np.bool_], *, n_bootstrap: int = 500) -> Curve:
     """Share of anomalies among the alarms, at the threshold that finds a share of the anomalies; steps, not lines.
 
     Examples
@@ -99,7 +99,7 @@ def precision_recall(scores: Values, is_anomaly: NDArray[np.bool_], *, n_bootstr
     [1.0, 1.0, 0.67, 0.67]
     """
 
-    def measure(n_anomalies: Counts, n_normals: Counts) -> Values:
+    def measure(n_anomalies: Counts, n_normals: Counts) -> Floats:
         found = n_anomalies.cumsum(axis=1)
         precision = found / np.maximum(found + n_normals.cumsum(axis=1), 1)
         recall = found / found[:, -1:]
@@ -113,9 +113,9 @@ def precision_recall(scores: Values, is_anomaly: NDArray[np.bool_], *, n_bootstr
 
 
 def _with_band(
-    scores: Values,
+    scores: Floats,
     is_anomaly: NDArray[np.bool_],
-    measure: Callable[[Counts, Counts], Values],
+    measure: Callable[[Counts, Counts], Floats],
     n_bootstrap: int,
 ) -> Curve:
     n_anomalies, n_normals = count_by_cell(scores, is_anomaly)
@@ -128,13 +128,13 @@ def _with_band(
     return Curve(GRID, y, low, high)
 
 
-def _shares(counts: Counts) -> Values:
+def _shares(counts: Counts) -> Floats:
     """Cumulated shares, from 0, (resamples, cells + 1)."""
     total = counts.cumsum(axis=1)
     return np.concatenate([np.zeros((len(counts), 1)), total / total[:, -1:]], axis=1)
 
 
-def _highest_at_grid(x: Values, y: Values) -> Values:
+def _highest_at_grid(x: Floats, y: Floats) -> Floats:
     """Interpolate, taking the top of vertical steps."""
     last = np.append(x[1:] > x[:-1], True)  # of points with one x, the highest
     return np.asarray(np.interp(GRID, x[last], y[last]))

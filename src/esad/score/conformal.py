@@ -30,12 +30,11 @@ from numpy.typing import ArrayLike, NDArray
 from esad.core.arguments import check_share
 from esad.errors import InputError, ModelFileError
 from esad.score.surprisal import Surprisal
-from esad.score.threshold import ROUNDING, Threshold, n_rows_needed
+from esad.score.threshold import ROUNDING, Scores, Threshold, n_rows_needed
 
 __all__ = ["Calibration", "discoveries"]
 
 CalibrationKind = Literal["held out", "given", "cross"]
-Scores = NDArray[np.float64]
 
 _PARTS: Final = ("kind", "sizes", "pollution_ratio")  # of a file; "sigmoid" where there is one
 

@@ -17,7 +17,7 @@ from esad.core.display import Display
 from esad.errors import InputError
 from esad.score.bootstrap import Curve, precision_recall, roc
 from esad.score.drift import Drift
-from esad.score.metrics import Evaluation, evaluate
+from esad.score.metrics import Evaluation, Scores, Truth, evaluate
 
 __all__ = [
     "CalibrationDisplay",
@@ -28,8 +28,6 @@ __all__ = [
     "ScoreDistributionDisplay",
 ]
 
-Scores = NDArray[np.float64]
-Truth = NDArray[np.bool_]
 
 N_BINS = 60
 MAX_SHIFTS = 15

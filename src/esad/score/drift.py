@@ -18,7 +18,7 @@ from esad.core.arguments import check_share
 from esad.errors import InputError
 from esad.preprocess.inputs import Inputs, read_rows
 from esad.table.columns import read_array
-from esad.table.profile import ColumnCounts, ColumnProfile, Profile
+from esad.table.profile import ColumnCounts, ColumnProfile, Counts, Profile
 
 if TYPE_CHECKING:
     from esad.score.displays import DriftDisplay
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 __all__ = ["LEVEL", "MIN_DISTANCE", "MIN_ROWS", "Drift", "DriftMonitor", "Shift"]
 
 Test = Literal["Kolmogorov-Smirnov", "chi-square", "Fisher"]
-Counts = NDArray[np.int64]
 
 LEVEL: Final = 0.05
 MIN_DISTANCE: Final = 0.05  # a shift of an eighth of a standard deviation

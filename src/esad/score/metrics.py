@@ -14,6 +14,7 @@ Eq. (1) is Newcombe's (2006, method 5), Eq. (2) that of Boyd, Eng & Page (2013).
 too narrow where anomalies are few, and no width at all where every anomaly is found first.
 """
 
+import warnings
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -129,9 +130,10 @@ def evaluate(
     threshold: float | None = None,
     anomaly_value: Any = None,
     ks: tuple[int, ...] = (10, 50, 100),
-    n_bootstrap: int = 1000,
+    intervals: bool = True,
     level: float = 0.95,
-    random_state: int | None = 0,
+    n_bootstrap: int | None = None,
+    random_state: int | None = None,
 ) -> Evaluation:
     """Measure scores against the truth.
 
@@ -147,12 +149,14 @@ def evaluate(
         Scores above it are alarms.
     ks : tuple of int
         Precision is reported among the k highest scores; a k above the number of rows is left out.
-    n_bootstrap : int
-        0 for no intervals. They need no resamples any more: any other number gives the same.
+    intervals : bool
+        Whether AUC and average precision come with intervals.
     level : float
         Level of the intervals, between 0 and 1.
+    n_bootstrap : int, optional
+        Deprecated: intervals need no resamples any more. 0 is `intervals=False`, any other number does nothing.
     random_state : int, optional
-        Nothing is drawn any more; kept for those who give it.
+        Deprecated: nothing is drawn any more.
 
     Returns
     -------
@@ -163,20 +167,21 @@ def evaluate(
     >>> found = evaluate([0.1, 0.4, 0.35, 0.8], [0, 0, 1, 1], threshold=0.5, ks=(2,))
     >>> found.auc, found.precision_at[2], found.confusion.missed
     (0.75, 0.5, 1)
-    >>> print(evaluate([0.1, 0.4, 0.35, 0.8], [0, 0, 1, 1], n_bootstrap=0))
+    >>> print(evaluate([0.1, 0.4, 0.35, 0.8], [0, 0, 1, 1], intervals=False))
     AUC 75.0 %, average precision 83.3 %; 2 anomalies among 4 rows
     """
     checked, is_anomaly = _check_rows(scores, labels.truth(truth, anomaly_value=anomaly_value))
-    if n_bootstrap < 0 or not 0 < level < 1 or any(k < 1 for k in ks):
-        raise InputError(
-            "`n_bootstrap` must be 0 or more, `level` between 0 and 1 and every k of `ks` 1 or more. "
-            f"Got {n_bootstrap!r}, {level!r} and {ks!r}."
-        )
+    if not 0 < level < 1 or any(k < 1 for k in ks):
+        raise InputError(f"`level` must be between 0 and 1 and every k of `ks` 1 or more. Got {level!r} and {ks!r}.")
+    for name, value in (("n_bootstrap", n_bootstrap), ("random_state", random_state)):
+        if value is not None:
+            told = f"`{name}` of evaluate will be removed, as nothing is drawn any more: leave it out"
+            warnings.warn(f"{told}, or give intervals=False for no intervals.", DeprecationWarning, stacklevel=2)
     auc, average_precision = compute_auc(checked, is_anomaly), _average_precision(checked, is_anomaly)
-    n_anomaly, intervals = int(is_anomaly.sum()), {}
-    if n_bootstrap:
+    n_anomaly, found = int(is_anomaly.sum()), {}
+    if intervals and n_bootstrap != 0:
         z = float(norm.ppf((1.0 + level) / 2.0))
-        intervals = {
+        found = {
             "auc": _auc_interval(auc, n_anomaly, len(checked) - n_anomaly, z),
             "average_precision": _average_precision_interval(average_precision, n_anomaly, z),
         }
@@ -187,7 +192,7 @@ def evaluate(
         average_precision=average_precision,
         precision_at={k: _precision_at(checked, is_anomaly, k) for k in ks if k <= len(checked)},
         confusion=None if threshold is None else _confusion(checked, is_anomaly, threshold),
-        intervals=intervals,
+        intervals=found,
         level=level,
     )
 

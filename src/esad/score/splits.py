@@ -1,8 +1,4 @@
-"""Splits that know about labels.
-
-Cross-validation that never loses every labelled anomaly, which scikit-learn's splitters do when labels are few; the
-parts of the unlabelled rows that members leave out of their training; the rows that are held out for calibration.
-"""
+"""Cross-validation that never loses every labelled anomaly, which scikit-learn's splitters do when labels are few."""
 
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
@@ -12,15 +8,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from esad import labels
-from esad.core.arguments import check_share
 from esad.errors import InputError, LabelError
 
-__all__ = ["N_PARTS", "LabelAwareSplit", "corrected_error", "draw_calibration", "draw_held_out", "n_held_out_rows"]
-
-N_PARTS = 10  # of the unlabelled rows; a member trains without one of them
-MIN_PART_ROWS = 2
-MIN_ANOMALY_PARTS = 5  # no member does without more than a fifth of the known anomalies
-_CALIBRATION = 1  # the stream of random numbers that draws calibration rows
+__all__ = ["LabelAwareSplit", "corrected_error"]
 
 RowNumbers = NDArray[np.intp]
 
@@ -112,67 +102,3 @@ def corrected_error(values: NDArray[np.float64], *, test_size: float) -> float:
     if len(values) < 2:
         return float("inf")
     return float(values.std(ddof=1) * np.sqrt(1 / len(values) + test_size / (1 - test_size)))
-
-
-def n_held_out_rows(n_unlabelled: int, n_members: int) -> int:
-    """How many unlabelled rows some member leaves out of its training.
-
-    Examples
-    --------
-    >>> n_held_out_rows(1000, 5), n_held_out_rows(1000, 20), n_held_out_rows(15, 5)
-    (500, 1000, 0)
-    """
-    size = n_unlabelled // N_PARTS
-    return size * min(n_members, N_PARTS) if size >= MIN_PART_ROWS else 0
-
-
-def draw_held_out(y: NDArray[np.int8], seed: int, *, n_anomaly_parts: int = 0) -> NDArray[np.int64]:
-    """Draw which rows each member leaves out, (n,): member k trains without part k; rows with -1 are in no part.
-
-    The parts do not depend on the number of members. Thanks to them the threshold can be set on scores of rows that
-    were not seen in training. With `n_anomaly_parts`, as many as there are members, each of these leaves out some of
-    the known anomalies too, a fifth at most.
-
-    Examples
-    --------
-    >>> np.bincount(draw_held_out(np.zeros(105, dtype=np.int8), seed=0) + 1).tolist()
-    [5, 10, 10, 10, 10, 10, 10, 10, 10, 10, 10]
-    >>> y = np.r_[np.zeros(105), -np.ones(11)].astype(np.int8)
-    >>> np.bincount(draw_held_out(y, seed=0, n_anomaly_parts=3)[105:] + 1).tolist()
-    [5, 2, 2, 2]
-    """
-    parts = np.full(len(y), -1, dtype=np.int64)
-    rng = np.random.default_rng(seed)
-    unlabelled, anomalies = (
-        rng.permutation(np.flatnonzero(y == label)) for label in (labels.UNLABELLED, labels.ANOMALY)
-    )
-    size = n_held_out_rows(len(unlabelled), 1)
-    n_anomalies = len(anomalies) // max(n_anomaly_parts, MIN_ANOMALY_PARTS) if size else 0
-    for part in range(N_PARTS):
-        parts[unlabelled[part * size : (part + 1) * size]] = part
-        if part < n_anomaly_parts:
-            parts[anomalies[part * n_anomalies : (part + 1) * n_anomalies]] = part
-    return parts
-
-
-def draw_calibration(y: NDArray[np.int8], ratio: float, seed: int) -> NDArray[np.bool_]:
-    """Mark the share `ratio` of the unlabelled rows (if there are none, of the normal ones) for calibration, (n,).
-
-    Examples
-    --------
-    >>> draw_calibration(np.array([-1, 0, 0, 0, 0, 1], dtype=np.int8), 0.5, seed=0).sum()
-    np.int64(2)
-    """
-    check_share("`calibration_ratio`", ratio)
-    label = labels.UNLABELLED if (y == labels.UNLABELLED).any() else labels.NORMAL
-    rows = np.flatnonzero(y == label)
-    n_held_out = round(ratio * len(rows))
-    if not 1 <= n_held_out < len(rows) or len(y) - n_held_out < 2:
-        raise InputError(
-            f"`calibration_ratio` of {ratio:g} leaves {n_held_out} rows to calibrate with and {len(rows) - n_held_out} "
-            "presumed normal rows to train on. Both need one at least, a training two of any kind. Give more rows or "
-            "another share."
-        )
-    chosen = np.zeros(len(y), dtype=bool)
-    chosen[np.random.default_rng([seed, _CALIBRATION]).permutation(rows)[:n_held_out]] = True
-    return chosen

@@ -24,7 +24,7 @@ from esad.errors import ModelFileError
 
 __all__ = ["Surprisal", "SurprisalModule"]
 
-Values = NDArray[np.float64]
+Floats = NDArray[np.float64]
 
 N_KNOTS: Final = 48
 FIRST: Final = 0.1  # v of the first quantile
@@ -52,8 +52,8 @@ class Surprisal:
     array([0.7, 2.3, 6.9])
     """
 
-    knots: Values
-    values: Values
+    knots: Floats
+    values: Floats
     below: float
     above: float
 
@@ -72,7 +72,7 @@ class Surprisal:
         below = (values[1] - values[0]) / (knots[1] - knots[0]) if len(knots) > 1 else 1.0 / least
         return cls(knots, values, float(below), 1.0 / max(float(np.mean(tail - tail[0])), least))
 
-    def __call__(self, scores: ArrayLike) -> Values:
+    def __call__(self, scores: ArrayLike) -> Floats:
         """How surprising scores of any shape are."""
         given = np.asarray(scores, dtype=np.float64)
         found = np.asarray(np.interp(given, self.knots, self.values))
@@ -81,14 +81,14 @@ class Surprisal:
         found[over] += np.minimum((given[over] - self.knots[-1]) * self.above, MAX_VALUE)
         return found
 
-    def secant(self, scores: Values, others: Values) -> Values:
+    def secant(self, scores: Floats, others: Floats) -> Floats:
         """The slope between two scores; the slope at the score where they are the same."""
         apart = scores - others
         near = np.abs(apart) <= MIN_SPREAD * np.maximum(np.abs(scores), np.abs(others))
         step = np.where(near, 1.0 / self.above, apart)
         return (self(np.where(near, others + step, scores)) - self(others)) / step
 
-    def state(self) -> dict[str, Values]:
+    def state(self) -> dict[str, Floats]:
         """Arrays for the model file."""
         return {"knots": self.knots, "values": self.values, "slopes": np.array([self.below, self.above])}
 

@@ -47,6 +47,7 @@ _MIN_ANOMALIES: Final = 3  # labelled ones that have a say in "auto": a single o
 _MIN_SEEN: Final = 10  # of those that were trained on: fewer are learned by heart and score above all others
 _PLACE_IN_GAP: Final = {"unseen anomalies": 0.5, "seen anomalies": 0.25}  # those seen score too high
 _MAX_USUAL: Final = 0.1  # share of the rows that is flagged without labels that speak for more
+_FEW_UNSEEN: Final = 50  # unlabelled rows, too few to say by themselves what share of all scores above a threshold
 _MAX_FALSE: Final = 0.1  # share of the rows that may be false alarms for all we know, when labels speak
 _MAX_ANOMALIES: Final = 0.2  # share of the rows that are believed to be anomalies; and flagged, when labels are missed
 _FEW_ROWS: Final = 6  # of those that a forecast counts alarms among: with fewer half of all rows may be alarms
@@ -298,6 +299,8 @@ class FittedThreshold:
     def __str__(self) -> str:
         share = f"{100 * (self.rule.level or 0.0):.3g} %"
         if self.rule.rule == "auto" and self.chosen_by is not None:
+            if self.chosen_by == "unlabelled" and self.forecast is not None and not self.forecast.is_hopeful:
+                return _UNSEEN_TEXT
             return _CHOSEN_BY_TEXTS[self.chosen_by]
         return {
             "auto": "three deviations above the median, lower where labels contradict it",
@@ -334,8 +337,11 @@ class FittedThreshold:
         return cls(Threshold(plain["rule"], plain["level"]), basis, float(value), chosen_by, forecast=forecast)
 
 
+_UNSEEN_TEXT: Final = (
+    "three deviations above the median of unlabelled rows not trained on, about a tenth of these flagged at most"
+)
 _CHOSEN_BY_TEXTS: Final[dict[ChosenBy, str]] = {
-    "unlabelled": "three deviations above the median of unlabelled rows, a tenth of them flagged at most",
+    "unlabelled": "three deviations above the median of unlabelled rows, about a tenth of them flagged at most",
     "unseen anomalies": "the best balance of hits and alarms by labelled anomalies that were not trained on",
     "seen anomalies": "the best balance of hits and alarms by labelled anomalies, though these were trained on",
     "missed anomalies": "lowered to labelled anomalies that would have been missed",
@@ -459,12 +465,15 @@ def _best_balance(scores: Scores, is_anomaly: NDArray[np.bool_], weight: float, 
     return _cut_below(values, int(np.argmax(balance)), share) if balance.max() > 0 else None
 
 
-def keep_among_scores(value: float, scores: Scores, y: NDArray[np.int8], unseen: Scores | None = None) -> float:
+def keep_among_scores(
+    value: float, scores: Scores, y: NDArray[np.int8], unseen: Scores | None = None, *, is_usual: bool = False
+) -> float:
     """Move a threshold so that the highest score is above it and the median of the unlabelled scores is not.
 
     Where the value has to give way it is midway to the next score; where the median is the highest, none is above.
-    It is not lowered until more than a tenth of the `unseen` scores, of unlabelled rows that were left out of the
-    training, are above it: wide tables of a few rows are learned by heart, and new rows score like those left out.
+    Where no anomaly is known, it is not lowered until more than a tenth of the `unseen` scores, of unlabelled rows that
+    were left out of the training, are above it: a few wide rows are learned by heart, and new ones score like those.
+    One that few such rows have set, as those of a single member, flags a tenth of all unlabelled rows at most, or one.
 
     Examples
     --------
@@ -473,14 +482,29 @@ def keep_among_scores(value: float, scores: Scores, y: NDArray[np.int8], unseen:
     (2.5, 1.5, -1.0)
     >>> keep_among_scores(9.0, scores, y, unseen=scores + 5.0)
     7.6
+    >>> keep_among_scores(12.0, np.arange(20.0), np.zeros(20, dtype=np.int8), unseen=np.arange(2.0), is_usual=True)
+    17.5
     """
-    usual = _quantile(_reference_scores(scores, y), 0.5)
-    least = -math.inf if unseen is None or not len(unseen) else _quantile(unseen, 1.0 - _MAX_USUAL)
-    value = min(value, max(_below_highest(scores), least))
-    if value >= usual:
-        return value
-    higher = scores[scores > usual]
-    return _between(usual, float(higher.min()), 0.5) if higher.size else usual
+    reference = _reference_scores(scores, y)
+    median = _quantile(reference, 0.5)
+    highest = _below_highest(scores)
+    if unseen is not None and len(unseen) and not (y == labels.ANOMALY).any():
+        highest = max(highest, _quantile(unseen, 1.0 - _MAX_USUAL))
+    value = min(value, highest)
+    if value < median:
+        higher = scores[scores > median]
+        value = _between(median, float(higher.min()), 0.5) if higher.size else median
+    by_few = is_usual and unseen is not None and 0 < len(unseen) < _FEW_UNSEEN
+    return max(value, _below_a_tenth(reference)) if by_few else value
+
+
+def _below_a_tenth(scores: Scores) -> float:
+    """Under the highest tenth of the scores, or the highest one; no bound where these are equal to all below."""
+    n_most = max(1, int(_MAX_USUAL * len(scores) + ROUNDING))
+    ordered = np.sort(scores)
+    if len(scores) <= n_most or ordered[-n_most - 1] == ordered[-1]:
+        return -math.inf
+    return _cut_below(ordered, len(ordered) - n_most)
 
 
 def cut_in_gap(scores: Scores, y: NDArray[np.int8], n_unseen: int) -> float | None:

@@ -3,17 +3,16 @@
 import contextlib
 import datetime as dt
 import functools
-import hashlib
 import logging
 import shutil
 import tempfile
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from esad import registry
-from esad.core.atomic import stamp_of
+from esad.core.atomic import hash_file, stamp_of
 from esad.core.extras import require
 from esad.core.text import list_text
 from esad.detectors.base import Detector
@@ -22,7 +21,7 @@ from esad.errors import EsadError, ModelFileError, RequestError, SchemaError
 from esad.explain.reasons import plain_cell
 from esad.io.dialect import Reading
 from esad.io.notes import Notes
-from esad.persist.signature import signature_path, verify
+from esad.persist.signature import signature_path, trusted_keys, trusted_keys_path, verify
 from esad.serve.metrics import Metrics
 
 __all__ = ["ModelFile", "ServedModel"]
@@ -43,12 +42,15 @@ class ServedModel:
         The first 16 hexadecimal digits of the file's SHA-256.
     loaded_at : str
         When it was read, in ISO 8601.
+    signed_by : str or None
+        Fingerprint of the key that signed the file, where that was asked for.
     """
 
     detector: Detector
     file: str
     version: str
     loaded_at: str
+    signed_by: str | None = None
 
     @property
     def method(self) -> str:
@@ -178,9 +180,14 @@ class ModelFile:
         with self._lock:
             if self.previous is None:
                 raise RequestError(409, "No other model has served since the start.")
+            signer = self.previous.signed_by
+            if self._require_signature and signer not in {key.fingerprint for key in trusted_keys()}:
+                raise RequestError(409, "The key that signed the model before is not trusted any more.")
             left = self.current.version
             self._replace(self.previous)
-            self.problem = f"Rolled back: version {left} was left for {self.current.version}."
+            is_of_file = _digest(self._path)[:16] == self.current.version  # a rollback was taken back
+            told = f"Rolled back: version {left} was left for {self.current.version}."
+            self.problem = None if is_of_file else told
             self._metrics.reloads.labels("rolled back").inc()
             self._update_metrics()
 
@@ -206,13 +213,13 @@ class ModelFile:
     def _read_signed(self) -> ServedModel:
         """Read a copy that nobody else can write to: what was verified is what is loaded."""
         with tempfile.TemporaryDirectory(prefix="esad-") as folder:
-            copy = Path(folder) / self._path.name
+            copy, signed_by = Path(folder) / self._path.name, None
             if self._path.is_file():  # otherwise `load` says what is wrong
                 with contextlib.suppress(OSError):
                     shutil.copyfile(self._path, copy)
-                verify(copy, beside=self._path)
+                signed_by = verify(copy, beside=self._path).key.fingerprint
             try:
-                return self._make_served(load(copy), _digest(copy))
+                return replace(self._make_served(load(copy), _digest(copy)), signed_by=signed_by)
             except ModelFileError as error:
                 raise ModelFileError(str(error).replace(str(copy), str(self._path))) from error
 
@@ -223,8 +230,9 @@ class ModelFile:
         return ServedModel(detector, self._path.name, digest[:16], now)
 
     def _stamps(self) -> tuple[tuple[int, int, int] | None, ...]:
-        """What changes when the file, or its signature where one is required, is written or replaced."""
-        paths = [self._path, *([signature_path(self._path)] if self._require_signature else [])]
+        """What changes when the file is written or replaced; where a signature is required, that and who is trusted."""
+        signed = [signature_path(self._path), trusted_keys_path()] if self._require_signature else []
+        paths = [self._path, *signed]
         return tuple(map(stamp_of, paths))
 
 
@@ -232,8 +240,7 @@ def _digest(path: Path) -> str:
     if not path.is_file():  # opening a named pipe would wait for ever
         return ""
     try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        return hash_file(path)
     except OSError:
         return ""  # `load` says what is wrong
 

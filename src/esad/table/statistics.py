@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from esad.errors import SchemaError
 from esad.table.columns import Kind, Values
+from esad.table.parse import Floats
 from esad.table.table import Column, Schema, Table
 
 __all__ = [
@@ -52,7 +53,6 @@ _SAFE_SUM = 1e-200  # below this, squares may have underflowed: the column is co
 _EXTREME = 100.0  # robust standard deviations from the median at which a value no longer counts
 _SUSPECT = 3.0  # times the robust standard deviation at which extreme values are looked for
 
-Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 

@@ -138,11 +138,8 @@ class GracefulStop(Callback):
 
 
 @contextmanager
-def show_progress(verbose: int, description: str) -> Iterator[list[Callback]]:
-    """Callbacks that show the progress of a training inside the block; none with `verbose=0`."""
-    if not verbose:
-        yield []
-        return
+def show_progress(description: str) -> Iterator[list[Callback]]:
+    """Callbacks that show the progress of a training inside the block."""
     from rich.console import Console
     from rich.progress import Progress
 

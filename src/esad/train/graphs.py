@@ -78,7 +78,7 @@ class Recording:
         here = torch.cuda.current_stream()
         with _capturing, torch.cuda.graph(graph, stream=here, capture_error_mode="thread_local"):
             for group in state.optimizer.param_groups:
-                group["lr"].copy_(self._rates[self._step][0])
+                group["lr"].copy_(self._rates[self._step][0] * group["ratio"])
             terms = update(self._rows.index_select(1, self._step % N_AHEAD)[:, 0])
             noted = torch.stack([terms[name] for name in state.losses])[:, None].to(self._losses.dtype)
             self._losses.index_copy_(1, self._step, noted)

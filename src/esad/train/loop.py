@@ -112,7 +112,7 @@ class LoopState:
         self.identity = identity  # names data, labels and parameters; a checkpoint must match
         self.phase, self.n_phases = phase, n_phases  # of a training in several parts
         self.parameters = [parameter for parameter in objective.parameters() if parameter.requires_grad]
-        self.optimizer = _make_optimizer(self.parameters, settings)
+        self.optimizer = _make_optimizer(_group_parameters(self.parameters, objective.moves()), settings)
         self.replica = None if processes.is_alone or len(objective.moves()) > 1 else make_replica(objective)
         self.step = 0
         self.losses: dict[str, Tensor] = {}  # name -> (n_steps,), mean over members
@@ -263,7 +263,7 @@ def _step(state: LoopState) -> None:
     _draw_ahead(state, 1)
     picked, state.order = state.order[:, :n], state.order[:, n:]
     for group in state.optimizer.param_groups:
-        lr = state.settings.lr_at(state.step)
+        lr = state.settings.lr_at(state.step) * group["ratio"]
         group["lr"] = group["lr"].fill_(lr) if isinstance(group["lr"], Tensor) else lr
     terms = _update(state, picked)
     if not state.losses:
@@ -382,19 +382,28 @@ def _draw_labelled(data: RowPool, settings: Settings, random: MemberRandom) -> T
     return torch.cat([random.integers(n_anomalies, k), normal], dim=1)
 
 
-def _make_optimizer(parameters: Sequence[Tensor], settings: Settings) -> torch.optim.Optimizer:
-    on_gpu = parameters[0].is_cuda
-    # on a GPU a number that may be read by a recorded step
-    lr = torch.tensor(settings.lr, device=parameters[0].device) if on_gpu else settings.lr
-    fused = parameters[0].device.type in ("cpu", "cuda")
-    common: dict[str, Any] = {"lr": lr, "weight_decay": settings.weight_decay, "fused": fused}
+def _group_parameters(parameters: Sequence[Tensor], moves: Sequence[Move]) -> list[dict[str, Any]]:
+    """Parameters by their `ratio` to the learning rate, as an optimiser takes them."""
+    ratios = {id(own): move.lr_ratio for move in moves for net in move.networks for own in net.parameters()}
+    groups: dict[float, list[Tensor]] = {}
+    for parameter in parameters:
+        groups.setdefault(ratios.get(id(parameter), 1.0), []).append(parameter)
+    return [{"params": group, "ratio": ratio} for ratio, group in groups.items()]
+
+
+def _make_optimizer(groups: list[dict[str, Any]], settings: Settings) -> torch.optim.Optimizer:
+    device = groups[0]["params"][0].device
+    on_gpu = device.type == "cuda"
+    for group in groups:  # on a GPU a number that may be read by a recorded step
+        group["lr"] = torch.tensor(settings.lr, device=device) if on_gpu else settings.lr
+    common: dict[str, Any] = {"weight_decay": settings.weight_decay, "fused": device.type in ("cpu", "cuda")}
     if settings.optimizer == "sgd":
-        return torch.optim.SGD(parameters, momentum=settings.momentum, nesterov=settings.momentum > 0, **common)
+        return torch.optim.SGD(groups, momentum=settings.momentum, nesterov=settings.momentum > 0, **common)
     if settings.optimizer == "rmsprop":
         del common["fused"]  # there is no such kernel
-        return torch.optim.RMSprop(parameters, alpha=settings.beta_2, capturable=on_gpu, **common)
+        return torch.optim.RMSprop(groups, alpha=settings.beta_2, capturable=on_gpu, **common)
     kind = torch.optim.AdamW if settings.optimizer == "adamw" else torch.optim.Adam
-    return kind(parameters, betas=(settings.beta_1, settings.beta_2), capturable=on_gpu, **common)
+    return kind(groups, betas=(settings.beta_1, settings.beta_2), capturable=on_gpu, **common)
 
 
 def _check_finite(state: LoopState) -> None:

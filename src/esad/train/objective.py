@@ -182,11 +182,14 @@ class Move:
         Those whose parameters move; every other parameter is a constant. Where none is named, all of them move.
     every : int
         It is made in steps 0, `every`, 2 `every`, ...; in the steps between its curves stay where they are.
+    lr_ratio : float
+        Times the learning rate of the settings, for these networks; all moves of a network have the same.
     """
 
     loss: Callable[[Batch], dict[str, Tensor]]
     networks: tuple[nn.Module, ...] = ()
     every: int = 1
+    lr_ratio: float = 1.0
 
 
 class Objective(nn.Module, ABC):

@@ -3,12 +3,9 @@
 None of them shares its source with the paper's six.
 """
 
-from pathlib import Path
 from typing import Final
 
-from esad.datasets.dataset import Dataset
-from esad.datasets.download import Report
-from esad.datasets.tables import get_table, load_table
+from esad.datasets.tables import TableFamily
 
 __all__ = ["GETS", "NAMES", "files", "get", "load"]
 
@@ -53,17 +50,10 @@ _COUNTS: Final = {  # rows, columns, anomalies
 }
 
 
-def load(name: str) -> Dataset:
-    """Load one of `NAMES` from the data folder."""
-    return load_table(name, *files(name), f"ADBench table {name}")
-
-
-def files(name: str) -> tuple[str]:
-    """Where the set may lie in the data folder."""
-    return (f"adbench/{name}.npz",)
-
-
-def get(name: str, folder: Path, report: Report | None = None) -> None:
-    """Download a table and compare its counts with those measured before."""
-    urls = tuple(f"{_REPOSITORY}{commit}/adbench/datasets/Classical/{name}.npz" for commit in _COMMITS)
-    get_table(name, folder, *files(name), urls=urls, counts=_COUNTS[name], report=report)
+_FAMILY: Final = TableFamily(
+    "adbench",
+    _COUNTS,
+    urls=lambda name: tuple(f"{_REPOSITORY}{at}/adbench/datasets/Classical/{name}.npz" for at in _COMMITS),
+    describe=lambda name: f"ADBench table {name}",
+)
+load, files, get = _FAMILY.load, _FAMILY.files, _FAMILY.get

@@ -1,11 +1,8 @@
 """The six ODDS tables of the paper, from the data folder or the network."""
 
-from pathlib import Path
 from typing import Final
 
-from esad.datasets.dataset import Dataset
-from esad.datasets.download import Report
-from esad.datasets.tables import get_table, load_table
+from esad.datasets.tables import TableFamily
 
 __all__ = ["GETS", "NAMES", "files", "get", "load"]
 
@@ -41,16 +38,7 @@ _COUNTS: Final = {  # rows, columns, anomalies
 }
 
 
-def load(name: str) -> Dataset:
-    """Load one of `NAMES` from the data folder."""
-    return load_table(name, *files(name), f"ODDS, {_ANOMALIES[name]} = anomaly")
-
-
-def files(name: str) -> tuple[str]:
-    """Where the set may lie in the data folder."""
-    return (f"odds/{name}.npz",)
-
-
-def get(name: str, folder: Path, report: Report | None = None) -> None:
-    """Download a table and compare its counts with the paper's."""
-    get_table(name, folder, *files(name), urls=(_URLS[name],), counts=_COUNTS[name], report=report)
+_FAMILY: Final = TableFamily(
+    "odds", _COUNTS, urls=lambda name: (_URLS[name],), describe=lambda name: f"ODDS, {_ANOMALIES[name]} = anomaly"
+)
+load, files, get = _FAMILY.load, _FAMILY.files, _FAMILY.get

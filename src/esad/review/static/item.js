@@ -30,13 +30,13 @@ function badges(item, isUnsaved, n_rows) {
   if (item.why && !item.mine?.verdict) found.push(badge(why));
   if (item.known) found.push(badge(`in the file: ${item.known}`, item.known));
   const mine = item.mine?.verdict;
-  if (mine) found.push(badge(`you: ${mine}${isUnsaved ? ", not saved yet" : ""}`, mine));
+  if (mine) found.push(badge(`you: ${mine}${importedBy(item.mine.imported_by)}${isUnsaved ? ", not saved yet" : ""}`, mine));
   for (const [name, said] of Object.entries(item.others))
-    if (said.verdict) found.push(badge(`${name}: ${said.verdict}${importedBy(said)}`, said.verdict));
+    if (said.verdict) found.push(badge(`${name}: ${said.verdict}${importedBy(said.imported_by)}`, said.verdict));
   return found;
 }
 
-const importedBy = ({ imported_by }) => (imported_by ? `, imported by ${imported_by}` : "");
+export const importedBy = (name) => (name ? `, imported by ${name}` : "");
 
 function facts(item, state) {
   const found = [
@@ -81,9 +81,12 @@ function reasons(item) {
 
 function notes(item) {
   const found = [];
-  if (item.mine?.note) found.push(el("p", { class: "note" }, item.mine.note));
+  if (item.mine?.note) {
+    const by = item.mine.note_imported_by ? `you${importedBy(item.mine.note_imported_by)}: ` : "";
+    found.push(el("p", { class: "note" }, el("span", { class: "soft" }, by), item.mine.note));
+  }
   for (const [name, said] of Object.entries(item.others))
-    if (said.note) found.push(el("p", { class: "note" }, el("span", { class: "soft" }, `${name}${importedBy(said)}: `), said.note));
+    if (said.note) found.push(el("p", { class: "note" }, el("span", { class: "soft" }, `${name}${importedBy(said.note_imported_by)}: `), said.note));
   return found.length ? part("Notes", ...found) : null;
 }
 

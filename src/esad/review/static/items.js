@@ -43,7 +43,8 @@ export class Items {
   // The reviewer has said something: {verdict} or {note}.
   say(row, said) {
     const item = this.#held.get(row);
-    if (item) item.mine = { verdict: null, note: "", ...item.mine, ...said };
+    const own = said.verdict ? { imported_by: "" } : { note_imported_by: "" };
+    if (item) item.mine = { verdict: null, note: "", ...item.mine, ...own, ...said };
   }
 
   // The server knows all that was said of a row up to now, whatever answers under way may say.

@@ -3,9 +3,12 @@
 import { $, el, evenDigits, toast, whole } from "./basics.js";
 
 const N_NEXT = 6; // rows of the queue that are shown beside the item
+const SEARCH_PAUSE = 200; // milliseconds after the last letter
 
 export class Lists {
+  isAwaited = false; // the reviewer has chosen or searched, and what is looked at is from before
   #asked = 0; // counts wishes: only the last one is answered
+  #timer = 0;
   #navigation;
   #items;
   #drawnNext = "";
@@ -15,9 +18,28 @@ export class Lists {
     this.#items = items;
   }
 
+  // Go to what the reviewer has chosen or searched, after the last letter.
+  search(pause = SEARCH_PAUSE) {
+    this.#expect(true);
+    ++this.#asked;
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => this.look(), pause);
+  }
+
   // Go to what the filter and the search field say.
   async look() {
+    clearTimeout(this.#timer);
     const asked = ++this.#asked;
+    await this.#lookFor(asked);
+    if (asked === this.#asked) this.#expect(false);
+  }
+
+  #expect(isAwaited) {
+    this.isAwaited = isAwaited;
+    $("item").ariaBusy = isAwaited;
+  }
+
+  async #lookFor(asked) {
     const name = $("filter").value;
     const words = $("search").value.trim();
     let list = null;

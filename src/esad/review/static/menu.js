@@ -1,12 +1,15 @@
 // The menu: labels from a file, links for other reviewers, and how dialogs close.
 
 import { $, ask, count, el, post, toast, whole } from "./basics.js";
-import { showRefused } from "./outbox.js";
+import { refuse } from "./refusals.js";
 
 // `imported` is called when labels have come in.
 export function wireMenu(imported) {
   document.addEventListener("click", (event) => {
     if (!event.target.closest("#menu > summary")) $("menu").open = false;
+  });
+  $("menu").addEventListener("toggle", () => {
+    if (!$("menu").open && $("menu").contains(document.activeElement)) focusItem();
   });
   $("import-button").addEventListener("click", () => $("import-file").click());
   $("import-file").addEventListener("change", async (event) => {
@@ -22,11 +25,6 @@ export function wireMenu(imported) {
   $("invite-dialog").querySelector("form").addEventListener("submit", invite);
   $("keys-button").addEventListener("click", () => $("keys-dialog").showModal());
   $("log-out-button").addEventListener("click", logOut);
-  $("refused-seen").addEventListener("click", () => {
-    $("refused-list").replaceChildren();
-    $("refused").hidden = true;
-    focusItem();
-  });
 }
 
 // Keys belong to the item: it has the focus unless something is being written or chosen.
@@ -58,10 +56,11 @@ async function importLabels(file, imported) {
   }, 300);
   try {
     const answer = await ask("/api/labels", { method: "POST", headers: { "content-type": "text/csv" }, body: await file.text() });
-    toast(`${count(answer.n_new, "new judgement")} from `, name, ".");
+    const left = answer.n_left ? ` ${count(answer.n_left, "line")} left out: the reviewers have judged otherwise here.` : "";
+    toast(`${count(answer.n_new, "new judgement")} from `, name, `.${left}`);
     imported();
   } catch (error) {
-    showRefused("labels of ", name, `: ${error.message}`); // a long import may end while nobody looks
+    refuse("labels", file.name, error.message); // a long import may end while nobody looks
   }
   clearInterval(timer);
   box.hidden = true;

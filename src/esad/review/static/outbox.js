@@ -1,40 +1,33 @@
 // What was said and is not on the server's disk yet. It is sent in order, one by one, until the server has it, by the
 // next page of this reviewer where this one is closed before.
 
-import { $, el, pause, post, toast } from "./basics.js";
+import { $, pause, post, toast } from "./basics.js";
+import { refuse } from "./refusals.js";
+import { Shelf, newName } from "./shelf.js";
 
 const FIRST_PAUSE = 250; // milliseconds, doubled after every failure
 const LONGEST_PAUSE = 5000;
 
-const { review, reviewer } = document.body.dataset;
-const PREFIX = `esad outbox ${review} ${reviewer} `;
-const isOurs = (key) => key.startsWith(PREFIX) && /^[0-9a-f]+$/.test(key.slice(PREFIX.length)); // "ann b" is not "ann"
-
-// Refusals that another try may change: no login (a new link in another tab makes one), too slow, too many.
-const isFinal = ({ status }) => status >= 400 && status < 500 && ![401, 408, 429].includes(status);
-
-function newId() {
-  const bytes = crypto.getRandomValues(new Uint8Array(16));
-  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
-}
+// Refusals that another try may change: no login, other data at this address, too slow, too many.
+const isFinal = ({ status }) => status >= 400 && status < 500 && ![401, 408, 409, 429].includes(status);
+const HINTS = {
+  401: "A new link from the terminal, opened in another tab, lets this page go on.",
+  409: "What is not saved is kept, and is saved when that data is reviewed at this address again.",
+};
 
 export class Outbox {
   #waiting = []; // oldest first
   #isSending = false;
-  #key = PREFIX + newId();
+  #shelf = new Shelf("outbox");
+  #name = newName();
 
   // Send what earlier pages left behind. What another page is sending at this moment is entered once all the same.
   resume() {
-    let left = [], entries = [];
-    try {
-      left = Object.keys(localStorage).filter((key) => isOurs(key) && key !== this.#key);
-      entries = left.flatMap((key) => JSON.parse(localStorage.getItem(key)));
-    } catch {
-      return 0; // a browser that keeps nothing has left nothing behind
-    }
-    this.#waiting.push(...entries.map((entry) => ({ ...entry, resolve() {}, reject: (error) => refuse(entry, error) })));
+    const left = this.#shelf.names().filter((name) => name !== this.#name);
+    const entries = left.flatMap((name) => this.#shelf.get(name) ?? []);
+    this.#waiting.push(...entries.map((entry) => ({ ...entry, resolve() {}, reject: (error) => refuseEntry(entry, error) })));
     this.#keep();
-    for (const key of left) localStorage.removeItem(key);
+    for (const name of left) this.#shelf.set(name, null);
     if (entries.length) this.#send();
     return entries.length;
   }
@@ -46,7 +39,7 @@ export class Outbox {
   // Send it when everything before it is saved. The promise is that of its answer, or of its refusal.
   put(path, body) {
     return new Promise((resolve, reject) => {
-      this.#waiting.push({ path, body: { request: newId(), ...body }, resolve, reject });
+      this.#waiting.push({ path, body: { request: newName(), ...body }, resolve, reject });
       this.#keep();
       this.#tell(false);
       this.#send();
@@ -86,7 +79,7 @@ export class Outbox {
       } catch (error) {
         if (!isFinal(error)) {
           this.#tell(true);
-          if (error.status === 401) toast(`Not saved yet: ${error.message} A new link from the terminal, opened in another tab, lets this page go on.`);
+          if (error.status in HINTS) toast(`Not saved yet: ${error.message} ${HINTS[error.status]}`);
           await pause(wait);
           wait = Math.min(2 * wait, LONGEST_PAUSE);
           continue;
@@ -103,12 +96,7 @@ export class Outbox {
   }
 
   #keep() {
-    try {
-      if (this.isEmpty) localStorage.removeItem(this.#key);
-      else localStorage.setItem(this.#key, JSON.stringify(this.#waiting.map(({ path, body }) => ({ path, body }))));
-    } catch {
-      // a browser that keeps nothing: the page asks before it is closed
-    }
+    this.#shelf.set(this.#name, this.isEmpty ? null : this.#waiting.map(({ path, body }) => ({ path, body })));
   }
 
   #tell(isLost) {
@@ -119,14 +107,8 @@ export class Outbox {
   }
 }
 
-// Say what the server will never take, until it was seen.
-export function refuse({ body }, error, name = null) {
+// `name` is that of the row, where it is known.
+export function refuseEntry({ body }, error, name = null) {
   const what = body.verdict ?? (body.note === undefined ? "undo" : "note");
-  const where = body.row === undefined ? [] : [" of ", el("bdi", {}, name ?? `row ${body.row}`)];
-  showRefused(what, ...where, `: ${error.message}`);
-}
-
-export function showRefused(...words) {
-  $("refused-list").append(el("li", {}, ...words));
-  $("refused").hidden = false;
+  refuse(what, name ?? (body.row === undefined ? null : `row ${body.row}`), error.message);
 }

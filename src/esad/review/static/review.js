@@ -12,15 +12,16 @@ import { Lists } from "./lists.js";
 import { focusItem, wireDialogs, wireMenu } from "./menu.js";
 import { Outbox } from "./outbox.js";
 import { Pictures } from "./pictures.js";
+import { areRefusalsSeen, wireRefusals } from "./refusals.js";
 import { RefitDialog } from "./refit.js";
 import { Status } from "./status.js";
 import { Verdicts } from "./verdicts.js";
 import { View } from "./view.js";
 
-const SEARCH_PAUSE = 200; // milliseconds after the last letter
 const PRESSED = 120; // milliseconds for which a button shows that its key was pressed
 const DOUBLE_CLICK = 350; // milliseconds between the two halves of one
-const AFTER_DIALOG = 500; // milliseconds after a dialog in which a key may still be meant for it
+const AFTERWARDS = 500; // milliseconds after a dialog or field in which a key may still be meant for it
+const GLANCE = 150; // milliseconds: who presses a key so soon has not seen the item, and has pressed twice
 
 history.replaceState(null, "", "/"); // the token has done its work
 
@@ -36,7 +37,12 @@ const view = new View(items, (item) => ({
   gallery: (one) => pictures.gallery(one),
 }));
 const refit = new RefitDialog(status);
-const verdicts = new Verdicts({ outbox, items, navigation, lists, view, saved: () => status.soon(120) });
+const verdicts = new Verdicts({ outbox, items, navigation, lists, view, recent, saved: () => status.soon(120) });
+
+async function recent() {
+  await status.update();
+  return status.state?.recent ?? [];
+}
 
 function show(row) {
   for (const id of ["anomaly", "normal", "skip", "note"]) $(id).disabled = row === null;
@@ -101,7 +107,6 @@ $("note-text").addEventListener("keydown", (event) => {
   if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) $("note-dialog").close("save");
 });
 
-let searching = 0;
 let isChosenByKey = false; // the filter: arrows go through it, and the focus stays until Enter
 $("filter").addEventListener("pointerdown", () => (isChosenByKey = false));
 $("filter").addEventListener("keydown", (event) => {
@@ -110,20 +115,17 @@ $("filter").addEventListener("keydown", (event) => {
   if (event.key === "Enter") focusItem();
 });
 $("filter").addEventListener("change", () => {
-  lists.look();
+  lists.search(0);
   if (!isChosenByKey) focusItem();
 });
-$("search").addEventListener("input", () => {
-  clearTimeout(searching);
-  searching = setTimeout(() => lists.look(), SEARCH_PAUSE);
-});
+$("search").addEventListener("input", () => lists.search());
 $("search").addEventListener("keydown", (event) => {
   if (event.key !== "Enter") return;
-  clearTimeout(searching);
-  lists.look();
+  lists.search(0);
   focusItem();
 });
 
+wireRefusals(focusItem);
 wireDialogs();
 wireMenu(() => {
   anew(items.generation);
@@ -131,7 +133,7 @@ wireMenu(() => {
 });
 
 addEventListener("beforeunload", (event) => {
-  if (!outbox.isEmpty) event.preventDefault();
+  if (!outbox.isEmpty || !areRefusalsSeen()) event.preventDefault();
 });
 
 // ------------------------------------------------------------------ keys
@@ -150,13 +152,14 @@ const KEYS = {
 };
 const BUTTONS = { a: "anomaly", n: "normal", s: "skip", u: "undo" };
 
-// When a dialog was last seen open: by the key or click that closes it, for its own event comes later than the next key.
-let dialogOpen = -AFTER_DIALOG;
+// When keys were last meant for something else. A dialog was last seen open by the key or click that closes it, for its
+// own event comes later than the next key.
+let elsewhere = -AFTERWARDS;
 for (const kind of ["keydown", "click"])
   document.addEventListener(
     kind,
     () => {
-      if (document.querySelector("dialog[open]")) dialogOpen = performance.now();
+      if (document.querySelector("dialog[open]")) elsewhere = performance.now();
     },
     { capture: true },
   );
@@ -165,16 +168,21 @@ document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
   const typing = event.target.closest("input, textarea, select");
   if (typing) {
+    elsewhere = event.timeStamp;
     if (event.key === "Escape") focusItem();
     return;
   }
-  const isForDialog = event.timeStamp - dialogOpen < AFTER_DIALOG;
-  if (isForDialog) dialogOpen = event.timeStamp; // whoever types on has not seen that it is closed
+  const isForElsewhere = event.timeStamp - elsewhere < AFTERWARDS;
+  if (isForElsewhere) elsewhere = event.timeStamp; // whoever types on has not seen that the dialog is closed
   const key = event.key.toLowerCase();
   const act = KEYS[key];
+  const wasOpen = $("menu").open;
+  if (act || key === "escape") $("menu").open = false;
   if (!act || (event.repeat && key !== "j" && key !== "k")) return;
   event.preventDefault();
-  if (key in BUTTONS && isForDialog) return;
+  if (wasOpen) return;
+  if (key in BUTTONS && (isForElsewhere || lists.isAwaited)) return;
+  if (key in BUTTONS && key !== "u" && event.timeStamp - view.since < GLANCE) return;
   if (key in BUTTONS) {
     const button = $(BUTTONS[key]);
     button.classList.add("pressed");

@@ -1,7 +1,11 @@
 // What the reviewer says: verdicts, notes, and taking a verdict back.
 
-import { $, toast } from "./basics.js";
-import { refuse } from "./outbox.js";
+import { $, el, noun, toast } from "./basics.js";
+import { importedBy } from "./item.js";
+import { refuseEntry } from "./outbox.js";
+import { Shelf, newName } from "./shelf.js";
+
+const ASKED = 5000; // milliseconds for which a question of the page is seen
 
 export class Verdicts {
   #outbox;
@@ -10,21 +14,26 @@ export class Verdicts {
   #lists;
   #view;
   #saved;
+  #recent;
+  #entered = []; // ids of the verdicts of this page that were not taken back
+  #asked = -ASKED; // when the page asked whether to take back what it has not entered
+  #drafts = new Shelf("draft"); // notes by row that were begun and not saved
 
-  // `saved` is called when the server has got to know something.
-  constructor({ outbox, items, navigation, lists, view, saved }) {
+  // `saved` is called when the server has got to know something, `recent` asks it for the reviewer's last verdicts.
+  constructor({ outbox, items, navigation, lists, view, recent, saved }) {
     this.#outbox = outbox;
     this.#items = items;
     this.#navigation = navigation;
     this.#lists = lists;
     this.#view = view;
+    this.#recent = recent;
     this.#saved = saved;
   }
 
   // Only what is seen is judged.
   judge(verdict) {
     const row = this.#navigation.current;
-    if (row === null || this.#view.seen !== row) return;
+    if (row === null || this.#view.seen !== row || this.#lists.isAwaited) return;
     this.#say("/api/judgements", row, { verdict });
     this.#navigation.advance();
   }
@@ -32,26 +41,44 @@ export class Verdicts {
   writeNote() {
     const row = this.#navigation.current;
     if (this.#view.seen !== row || !this.#items.has(row)) return;
-    const dialog = $("note-dialog");
-    $("note-text").value = this.#items.get(row).mine?.note ?? "";
+    const [dialog, field, draft] = [$("note-dialog"), $("note-text"), row.toString(16)];
+    const before = this.#items.get(row).mine?.note ?? "";
+    const isNew = () => field.value.trim() !== before;
+    field.value = this.#drafts.get(draft) ?? before;
+    field.oninput = () => this.#drafts.set(draft, isNew() ? field.value : null);
     dialog.showModal();
     dialog.returnValue = "";
     dialog.onclose = () => {
-      if (dialog.returnValue !== "save") return;
-      this.#say("/api/notes", row, { note: $("note-text").value.trim() });
+      if (dialog.returnValue !== "save") {
+        if (isNew()) toast("The note is not saved. It is still there when you write a note of this ", noun, " again.");
+        return;
+      }
+      this.#drafts.set(draft, null);
+      this.#say("/api/notes", row, { note: field.value.trim() });
       if (this.#navigation.current === row) this.#view.draw();
     };
   }
 
+  // Take back the last verdict of this page. One that was entered elsewhere is taken back when that was asked twice.
   async undo() {
-    let row;
+    const of = this.#entered.pop();
+    if (of === undefined && performance.now() - this.#asked > ASKED) {
+      const [last] = await this.#recent();
+      if (!last) return toast("There is nothing to undo.");
+      this.#asked = performance.now();
+      const what = `${last.verdict}${importedBy(last.by)}, of `;
+      return toast("No verdict of this page is left to undo. Undo again takes back your last one: ", what, el("bdi", {}, last.name), ".");
+    }
+    this.#asked = -ASKED;
+    let row, verdict, by;
     try {
-      ({ row } = await this.#outbox.put("/api/undo", {}));
+      ({ row, verdict, by } = await this.#outbox.put("/api/undo", of === undefined ? {} : { of }));
     } catch (error) {
-      return refuse({ body: {} }, error);
+      return refuseEntry({ body: {} }, error);
     }
     this.#saved();
     if (row === null) return toast("There is nothing to undo.");
+    toast(`Taken back: ${verdict}${importedBy(by)}, of `, el("bdi", {}, this.#items.get(row)?.name ?? `row ${row}`), ".");
     this.#items.settle(row);
     const isJudgedAnew = this.#outbox.judged().includes(row); // while the undo was on its way
     await this.#learn(row);
@@ -59,14 +86,20 @@ export class Verdicts {
   }
 
   async #say(path, row, said) {
-    const name = this.#items.get(row)?.name;
+    const [name, known, request] = [this.#items.get(row)?.name, this.#items.get(row)?.mine?.verdict ?? null, newName()];
     this.#items.say(row, said);
-    if (said.verdict) this.#lists.say(row, said.verdict);
+    if (said.verdict) {
+      this.#lists.say(row, said.verdict);
+      this.#entered.push(request);
+    }
     try {
-      await this.#outbox.put(path, { row, ...said });
+      const { before } = await this.#outbox.put(path, { request, row, ...said });
       this.#items.settle(row);
+      if (before?.verdict && ![known, said.verdict].includes(before.verdict))
+        toast(el("bdi", {}, name), ` was ${before.verdict}${importedBy(before.by) || ", said elsewhere"}; it is ${said.verdict} now. Undo takes that back.`);
     } catch (error) {
-      refuse({ body: { row, ...said } }, error, name);
+      this.#entered = this.#entered.filter((one) => one !== request);
+      refuseEntry({ body: { row, ...said } }, error, name);
       this.#items.forget(row); // it shows a verdict that is none
       await this.#learn(row);
     }

@@ -8,6 +8,7 @@ const essence = ({ generation, cases, pending, mine, others }) => JSON.stringify
 
 export class View {
   seen = null; // row of the item that is drawn, null while it loads
+  since = 0; // when it was drawn first
   #row = null; // to be seen
   #loading = null; // row that is asked for
   #items;
@@ -53,7 +54,9 @@ export class View {
     this.seen = item.row;
     $("item").replaceChildren(...itemParts(item, this.#drawing(item)));
     $("item").dataset.row = item.row;
-    if (isNew) this.#showName();
+    if (!isNew) return;
+    this.since = performance.now();
+    this.#showName();
   }
 
   // The name of a new item is not above the page, nor below the line at its top, which is high on a phone.

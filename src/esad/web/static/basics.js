@@ -39,9 +39,10 @@ export const signedBeside = (largest) => (x) => {
 };
 export const signed = (x, n = 3) => (x < 0 ? "−" : "+") + Math.abs(x).toFixed(n);
 
-// Whose page this is, where that matters: another tab may have logged somebody else in since.
-const { reviewer } = document.body.dataset;
-const identity = reviewer === undefined ? {} : { "x-reviewer": encodeURIComponent(reviewer) };
+// Whose page this is and of which data, where that matters: somebody else may have logged in since in another tab, and
+// another review may have begun at this address.
+const { review, reviewer } = document.body.dataset;
+const identity = reviewer === undefined ? {} : { "x-reviewer": encodeURIComponent(reviewer), "x-review": review };
 
 // An answer of the server; a refusal is an error with its status, a server that cannot be reached one without.
 export async function ask(path, options = {}) {
