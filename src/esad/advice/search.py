@@ -173,7 +173,7 @@ def search(
             f"to choose by; {MIN_UNLABELLED} or {MIN_ANOMALIES} are needed."
         )
         return Search(clone(detector), DEFAULT, "none", (), reason)
-    split = _labelled_parts if by_labels else _unlabelled_parts
+    split = _split_labelled if by_labels else _split_unlabelled
     parts = split(checked, n_repeats, test_size, seed)
     tried = _shorten_for_split(detector, changes, parts[0].y) if recipes is None else changes
     whole = recipes is None and isinstance(detector, Committee)
@@ -189,13 +189,13 @@ def search(
     return _choose_recipe(detector, trials, by_labels=by_labels)
 
 
-def _labelled_parts(y: NDArray[np.int8], n_repeats: int, test_size: float, seed: int) -> list[Fold]:
+def _split_labelled(y: NDArray[np.int8], n_repeats: int, test_size: float, seed: int) -> list[Fold]:
     """Splits that hold out some labels of each kind."""
     splits = LabelAwareSplit(n_repeats, test_size=test_size, random_state=seed).split(y, y)
     return [Fold(train, y[train], test) for train, test in splits]
 
 
-def _unlabelled_parts(y: NDArray[np.int8], n_repeats: int, test_size: float, seed: int) -> list[Fold]:
+def _split_unlabelled(y: NDArray[np.int8], n_repeats: int, test_size: float, seed: int) -> list[Fold]:
     """Splits that hold out unlabelled rows only."""
     unlabelled = np.flatnonzero(y == labels.UNLABELLED)
     parts = []

@@ -104,7 +104,7 @@ class ResultStore:
             self._database = sqlite3.connect(
                 self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
             )
-            with self._reading():
+            with self._lock_database():
                 self._open()
         except sqlite3.OperationalError as error:
             raise OutputError(f"The store {str(self.path)!r} cannot be opened: {error}.") from error
@@ -148,7 +148,7 @@ class ResultStore:
 
     def results(self) -> list[Result]:
         """All results, in the order of their cells."""
-        with self._reading():
+        with self._lock_database():
             rows = self._database.execute("select * from results order by cell")
             names = [column[0] for column in rows.description]
             found = [dict(zip(names, row, strict=True)) for row in rows]
@@ -156,7 +156,7 @@ class ResultStore:
 
     def finished_cells(self) -> set[str]:
         """Names of the cells that have a result."""
-        with self._reading():
+        with self._lock_database():
             return {cell for (cell,) in self._database.execute("select cell from results")}
 
     def merge(self, results: Iterable[Result]) -> int:
@@ -203,11 +203,11 @@ class ResultStore:
     @contextmanager
     def _transaction(self) -> Iterator[None]:
         """One transaction: after a kill it was made whole or not at all."""
-        with self._reading(), transaction(self._database):
+        with self._lock_database(), transaction(self._database):
             yield
 
     @contextmanager
-    def _reading(self) -> Iterator[None]:
+    def _lock_database(self) -> Iterator[None]:
         try:
             with self._lock:
                 yield

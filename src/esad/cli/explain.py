@@ -73,7 +73,7 @@ def explain(
     document = {"threshold": detector.threshold_, "out": None if out is None else str(out), "rows": rows}
     output.answer(as_json, document, lambda: _show(found, rows, columns))
     if not as_json:
-        _end(detector, known, out, [str(model), str(data)])
+        _show_way_on(detector, known, out, [str(model), str(data)])
 
 
 def read_cases(path: Path | None, detector: "Detector", **roles: Any) -> "TrainingData | None":
@@ -115,7 +115,7 @@ def _show(found: "ExplainedFile", rows: list[dict[str, Any]], n_columns: int) ->
         output.say()
 
 
-def _end(detector: "Detector", known: "TrainingData | None", out: Path | None, arguments: list[str]) -> None:
+def _show_way_on(detector: "Detector", known: "TrainingData | None", out: Path | None, arguments: list[str]) -> None:
     """Where the file is, and how to see what is missing."""
     if known is None and not len(getattr(detector, "cases_", ())) and detector.label_counts_.n_anomaly:
         typed = shlex.join(["esad", "explain", *arguments, "--cases"])

@@ -31,10 +31,10 @@ __all__ = [
     "is_alone",
     "is_first",
     "join_processes",
-    "report",
-    "signals_raise",
+    "raise_on_signals",
+    "report_failure",
+    "show_warnings_as_lines",
     "silent_unless_first",
-    "warnings_as_lines",
 ]
 
 # The base of typer's usage errors; typer moved it between packages, BadParameter stayed where it is.
@@ -53,13 +53,13 @@ class Results:
     def __init__(self, paths: Iterable[Path]) -> None:
         self._before = {path: stamp_of(path) for path in paths}
 
-    def written(self) -> list[str]:
+    def find_written(self) -> list[str]:
         """Those that are there and were not before."""
         return [str(path) for path, before in self._before.items() if stamp_of(path) not in (None, before)]
 
     def describe(self) -> str:
         """The same in words."""
-        written = self.written()
+        written = self.find_written()
         missing = [str(path) for path in self._before if str(path) not in written]
         if not written:
             return "no result was written."
@@ -112,14 +112,14 @@ def silent_unless_first() -> Iterator[None]:
         yield
 
 
-def report(error: BaseException) -> int:
+def report_failure(error: BaseException) -> int:
     """Say in one line what went wrong and give the exit code; what is nobody's mistake but ours is raised again."""
     if isinstance(error, OneOfSeveral) and error.__cause__ is not None:
         speaks, error = error.speaks, error.__cause__
     else:
         speaks = is_alone() or _is_first_to_fail()
     with nullcontext() if speaks else redirect_stderr(io.StringIO()):
-        return _report(error)
+        return _print_failure(error)
 
 
 def _is_first_to_fail() -> bool:
@@ -129,7 +129,7 @@ def _is_first_to_fail() -> bool:
     return find_processes().is_first_to_fail()
 
 
-def _report(error: BaseException) -> int:
+def _print_failure(error: BaseException) -> int:
     if isinstance(error, output.Interrupted | KeyboardInterrupt):
         output.interrupted(str(error) or "no result was written.")
         return 143 if isinstance(error.__cause__, _Ended) or isinstance(error, _Ended) else 130
@@ -137,14 +137,14 @@ def _report(error: BaseException) -> int:
         output.fail(str(error))
         return 1 if isinstance(error, TrainingError) else 2
     if isinstance(error, _USAGE_ERROR):
-        output.fail(_usage(error))
+        output.fail(_describe_usage_error(error))
         return 2
     if isinstance(error, BrokenPipeError):  # the reader, such as head, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     if isinstance(error, OSError):
         reason = os.strerror(error.errno) if error.errno else str(error)
-        output.fail(f"{error.filename or 'The system'}: {reason}." + _advice(error.errno))
+        output.fail(f"{error.filename or 'The system'}: {reason}." + _advise(error.errno))
         return 1
     if _is_out_of_memory(error):
         output.fail("There is not enough memory for this. Give fewer rows or columns.")
@@ -157,7 +157,7 @@ def _is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and "allocate" in str(error))
 
 
-def _usage(error: Any) -> str:
+def _describe_usage_error(error: Any) -> str:
     """What was typed wrong, with the nearest option and where help is."""
     possible: list[str] = getattr(error, "possibilities", None) or []  # which typer would list
     message = str(error.message if possible else error.format_message()).strip()
@@ -172,12 +172,12 @@ def _usage(error: Any) -> str:
     return f"{message} See: {path} --help"
 
 
-def _advice(number: int | None) -> str:
+def _advise(number: int | None) -> str:
     return " Free some space and try again." if number in (errno.ENOSPC, errno.EDQUOT) else ""
 
 
 @contextmanager
-def signals_raise() -> Iterator[None]:
+def raise_on_signals() -> Iterator[None]:
     """Turn requests to end (Ctrl-C, SIGTERM, a closed terminal) into exceptions, so that temporary files are removed.
 
     One that comes while another package is imported waits: an exception in compiled code can abort the process.
@@ -220,7 +220,7 @@ def _is_importing() -> bool:
 
 
 @contextmanager
-def warnings_as_lines() -> Iterator[None]:
+def show_warnings_as_lines() -> Iterator[None]:
     """Show each warning once, as one line without file names; the library's log lines become notes."""
     shown = set()
 

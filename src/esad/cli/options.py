@@ -27,11 +27,11 @@ __all__ = [
     "command",
     "complete_data_set",
     "complete_method",
-    "epilogue",
     "option",
     "parse_size",
     "seconds_of",
     "shared_option",
+    "write_epilogue",
 ]
 
 EPILOGUE = "Example:"
@@ -44,7 +44,7 @@ class OptionGroup:
     make: Callable[..., Any]
 
 
-def epilogue(*examples: str) -> str:
+def write_epilogue(*examples: str) -> str:
     """The examples under a command's help."""
     return "\n\n".join([EPILOGUE, *(f"  {example}" for example in examples)])
 
@@ -63,7 +63,7 @@ def command(
         parameters, groups = _expand_groups(function)
 
         @functools.wraps(function)
-        def wrapped(**given: Any) -> None:
+        def run_command(**given: Any) -> None:
             for name, (make, names) in groups.items():
                 given[name] = make(**{own: given.pop(own) for own in names})
             paths = [given[name] for name in ("out", "test_out") if given.get(name) is not None]
@@ -76,9 +76,9 @@ def command(
             except KeyboardInterrupt as interrupt:
                 raise output.Interrupted(results.describe()) from interrupt
 
-        vars(wrapped).update(__signature__=inspect.Signature(parameters), epilog=epilogue(*examples))
-        wrapped.__annotations__ = {each.name: each.annotation for each in parameters}
-        return wrapped
+        vars(run_command).update(__signature__=inspect.Signature(parameters), epilog=write_epilogue(*examples))
+        run_command.__annotations__ = {each.name: each.annotation for each in parameters}
+        return run_command
 
     return decorate
 

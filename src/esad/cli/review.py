@@ -98,7 +98,7 @@ def review(
     roles = columns | {"skip_broken": skip_broken}
     refuse_same_file(journal, [data, *([model] if model.exists() else [])])
     if export_labels is not None or import_labels is not None:
-        name, read_as = _reviewer_names(reviewer)[0], roles | {"reading": reading}
+        name, read_as = _list_reviewers(reviewer)[0], roles | {"reading": reading}
         _exchange_labels(data, model, journal, export_labels, import_labels, name, read_as, as_json=as_json)
         return
     from esad.review.session import ReviewSession
@@ -129,7 +129,7 @@ def review(
             f"port {usual}, where the page of these labels is by default, is taken. What a browser could not save "
             "there waits until the page is back."
         )
-    _serve(listener, session, _reviewer_names(reviewer), host=host, as_json=as_json)
+    _serve(listener, session, _list_reviewers(reviewer), host=host, as_json=as_json)
 
 
 # ---------------------------------------------------------------------- files and names
@@ -166,7 +166,7 @@ def _name_after(data: Path, ending: str) -> Path:
     return place.with_name(f"{(is_file and place.name.partition('.')[0]) or place.name}{ending}")
 
 
-def _reviewer_names(given: Sequence[str] | None) -> list[str]:
+def _list_reviewers(given: Sequence[str] | None) -> list[str]:
     """Those that were given, else the name of the user."""
     from esad.review.judgements import check_reviewer
 

@@ -306,7 +306,7 @@ class TLSADObjective(HypersphereObjective):
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """The terms of Eq. (6), each (members,)."""
-        own = self._balance_terms(batch) if self.reweight else self.near_and_far(batch, eta=self.eta)
+        own = self._balance_terms(batch) if self.reweight else self.sum_near_and_far(batch, eta=self.eta)
         if self.head is None:
             return own
         drawn = batch.random.integers(len(self.get_buffer("reference")), max(1, batch.unlabelled.shape[1]))

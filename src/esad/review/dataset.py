@@ -126,7 +126,9 @@ class ReviewDataset:
         """Every cell of a row as text."""
         if self.cells is None:
             return []
-        return [(name, _text(column[row])) for name, column in zip(self.cells.column_names, self.cells, strict=True)]
+        return [
+            (name, _format_cell(column[row])) for name, column in zip(self.cells.column_names, self.cells, strict=True)
+        ]
 
     def search(self, query: str) -> NDArray[np.bool_]:
         """Which rows hold a text in any cell or in their name, whatever its case."""
@@ -141,7 +143,7 @@ class ReviewDataset:
         found = np.zeros(self.n_rows, dtype=bool)
         for column in columns:
             if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
-                column = _as_text(column)
+                column = _cast_to_text(column)
             hits = pc.match_substring(column, query, ignore_case=True)
             found |= hits.fill_null(False).to_numpy().astype(bool)
         return found
@@ -156,7 +158,7 @@ class ReviewDataset:
             return digest.hexdigest()
         for name, column in zip(self.cells.column_names, self.cells, strict=True):
             digest.update(f"\1{name}\1".encode())
-            for text in _as_text(column).to_pylist():
+            for text in _cast_to_text(column).to_pylist():
                 digest.update(b"\0" if text is None else f"{text}\2".encode())
         return digest.hexdigest()
 
@@ -193,7 +195,7 @@ def _find_titles(cells: "pa.Table", detector: "Detector") -> list[str | None] | 
     return None
 
 
-def _as_text(column: "pa.ChunkedArray") -> "pa.ChunkedArray":
+def _cast_to_text(column: "pa.ChunkedArray") -> "pa.ChunkedArray":
     import pyarrow as pa
 
     try:
@@ -202,7 +204,7 @@ def _as_text(column: "pa.ChunkedArray") -> "pa.ChunkedArray":
         return pa.chunked_array([[None if cell is None else str(cell) for cell in column.to_pylist()]], pa.string())
 
 
-def _text(cell: Any) -> str:
+def _format_cell(cell: Any) -> str:
     """A cell for people; empty where it is missing."""
     value = cell.as_py()
     if value is None or (isinstance(value, float) and math.isnan(value)):

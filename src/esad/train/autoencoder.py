@@ -21,7 +21,7 @@ Change = Callable[[Tensor, MemberRandom], Tensor]
 class AutoencoderObjective(RebuildingObjective):
     """Mean squared reconstruction error of the unlabelled rows; labelled rows are not looked at.
 
-    A phase chooses which rows count as unlabelled, see `all_unlabelled` and `presumed_normal`. `augment` changes them
+    A phase chooses which rows count as unlabelled, see `unlabel_all` and `hold_out_anomalies`. `augment` changes them
     at random before each step.
     """
 

@@ -55,7 +55,7 @@ class HypersphereObjective(Objective):
         squared: Tensor = (self.encoder(x) - self.centre[:, None]).square().sum(2)
         return squared
 
-    def near_and_far(self, batch: Batch, *, eta: float) -> dict[str, Tensor]:
+    def sum_near_and_far(self, batch: Batch, *, eta: float) -> dict[str, Tensor]:
         """Deep SAD's two sums, each (members,), in expectation over the batch; a part without rows drops out."""
         n, m = batch.unlabelled.shape[1], batch.labelled.shape[1]
         squared = self.squared_distance(torch.cat([batch.unlabelled, batch.labelled], dim=1))

@@ -124,7 +124,7 @@ class LoopState:
         """How many steps the whole training has."""
         return self.settings.n_steps
 
-    def diverged(self) -> TrainingError:
+    def make_divergence_error(self) -> TrainingError:
         """What to say where a loss or a score is no number any more."""
         return TrainingError(
             f"Training diverged at step {self.step} of {self.n_steps}: the loss is not a number. "
@@ -408,7 +408,7 @@ def _make_optimizer(groups: list[dict[str, Any]], settings: Settings) -> torch.o
 
 def _check_finite(state: LoopState) -> None:
     if not all(math.isfinite(value) for value in state.latest_losses().values()):
-        raise state.diverged()
+        raise state.make_divergence_error()
 
 
 # ---------------------------------------------------------------------- several trainings in a row
@@ -425,7 +425,7 @@ class Phase:
     settings : Settings
         How it is trained.
     y : ndarray of int8, (n,), optional
-        The labels as this phase sees them, the user's by default. `all_unlabelled` and `presumed_normal` give others.
+        The labels as this phase sees them, the user's by default. `unlabel_all` and `hold_out_anomalies` give others.
     """
 
     objective: Objective

@@ -22,9 +22,9 @@ __all__ = [
     "Refill",
     "RowPool",
     "Scorer",
-    "all_unlabelled",
+    "hold_out_anomalies",
     "mean_over_rows",
-    "presumed_normal",
+    "unlabel_all",
 ]
 
 HELD_OUT = 2  # marks rows that no member draws
@@ -33,19 +33,19 @@ T = TypeVar("T")
 Scorer = Callable[[Tensor], dict[str, Tensor]]
 
 
-def all_unlabelled(y: NDArray[np.int8]) -> NDArray[np.int8]:
+def unlabel_all(y: NDArray[np.int8]) -> NDArray[np.int8]:
     """Labels for a phase that learns from every row alike."""
     return np.zeros_like(y)
 
 
-def presumed_normal(y: NDArray[np.int8]) -> NDArray[np.int8]:
+def hold_out_anomalies(y: NDArray[np.int8]) -> NDArray[np.int8]:
     """Labels for a phase that learns from unlabelled and normal rows alike and leaves known anomalies out.
 
     Where there is nothing but known anomalies, it learns from them.
 
     Examples
     --------
-    >>> presumed_normal(np.array([-1, 0, 1], dtype=np.int8))
+    >>> hold_out_anomalies(np.array([-1, 0, 1], dtype=np.int8))
     array([2, 0, 0], dtype=int8)
     """
     return np.where((y < 0) & (y >= 0).any(), np.int8(HELD_OUT), np.int8(0))

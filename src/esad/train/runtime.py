@@ -31,7 +31,7 @@ __all__ = [
     "resolve_device",
     "run_in_parallel",
     "run_in_turn",
-    "score_blocks",
+    "run_over_blocks",
     "without_autocast",
 ]
 
@@ -188,7 +188,7 @@ def _use_threads(n_threads: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def score_blocks(
+def run_over_blocks(
     objective: Objective,
     rows: NDArray[np.float32],
     use: Callable[[slice, dict[str, Tensor]], None],

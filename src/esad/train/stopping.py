@@ -244,5 +244,5 @@ def member_scores_so_far(state: LoopState, x: Tensor, is_reference: Tensor) -> T
     scores = torch.stack(list(objective.contributions(terms).values())).sum(0)
     objective.train()
     if not scores.isfinite().all():
-        raise state.diverged()
+        raise state.make_divergence_error()
     return scores

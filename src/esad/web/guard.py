@@ -149,7 +149,7 @@ class Guard:
         state["request_id"] = request_id = self._request_id(headers)
         body = _Body(self, receive, headers, lambda: None if connection is None else connection.body_arrived())
 
-        async def guarded(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
@@ -165,13 +165,13 @@ class Guard:
         self.n_active += 1
         try:
             self._check(scope, headers)
-            await self.app(scope, body.receive, guarded)
+            await self.app(scope, body.receive, send_with_headers)
         except Exception as error:
             if not status:
                 if not body.complete and b"expect" not in headers:
                     await body.discard()
                 await describe_error(error, where=f"{scope['method']} {scope['path'][:MAX_SHOWN]}")(
-                    scope, receive, guarded
+                    scope, receive, send_with_headers
                 )
         finally:
             self.n_active -= 1

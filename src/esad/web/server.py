@@ -245,7 +245,7 @@ class _Server(uvicorn.Server):
 
 def _refuse_queued(listener: socket.socket) -> None:
     """Refuse the connections that wait at a socket about to close; the system would cut them off without a word."""
-    refusal = _refusal(503, "This server is stopping. Try again later.")
+    refusal = _make_refusal(503, "This server is stopping. Try again later.")
     with contextlib.suppress(OSError):  # nobody left
         while True:
             with listener.accept()[0] as connection, contextlib.suppress(OSError):  # gone already
@@ -353,7 +353,7 @@ class _Connection(HttpToolsProtocol):
         """Answer without the application and close."""
         if not self.transport.is_closing():
             if not self._n_requests:
-                self.transport.write(_refusal(status, message))
+                self.transport.write(_make_refusal(status, message))
             self.transport.close()
 
 
@@ -390,7 +390,7 @@ class _OneWrite(asyncio.Transport):
             self._transport.write(b"".join(parts))
 
 
-def _refusal(status: int, message: str) -> bytes:
+def _make_refusal(status: int, message: str) -> bytes:
     """An answer to what never reaches the application."""
     answer = json_response(error_document(status, message))
     headers = [*answer.raw_headers, *headers_of(API_POLICY), (b"connection", b"close")]
