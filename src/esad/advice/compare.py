@@ -234,24 +234,24 @@ def compare(
 
 
 def _try_order(result: MethodResult) -> tuple[bool, float]:
-    """Sort key for what to try first: methods that are solved for, then by the time they took."""
+    """Return the sort key of methods: those without training by gradients first, then by the time they took."""
     if result.auc:
         return False, result.mean("fit_seconds")
     return not issubclass(registry.method(result.method), ShallowDetector), 0.0
 
 
 class _TimeUp(Exception):  # noqa: N818  a signal, not an error
-    """A training would have ended too late."""
+    """Raised when the time limit ends a training."""
 
 
 class _Deadline(Callback):
-    """A callback that breaks a training off."""
+    """A callback that ends a training at the time limit."""
 
     def __init__(self, max_seconds: float | None) -> None:
         self._end = math.inf if max_seconds is None else time.perf_counter() + max_seconds
 
     def comes_before(self, result: MethodResult) -> bool:
-        """Whether the time would be up before another fit of the method ends."""
+        """Whether the time limit would come before another fit of the method ends."""
         seconds = result.mean("fit_seconds") if result.auc else 0.0
         return time.perf_counter() + seconds >= self._end
 

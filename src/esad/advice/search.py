@@ -234,7 +234,7 @@ def _compute_agreements(scores: list[list[Scores]]) -> NDArray[np.float64]:
 def _list_recipes(
     detector: Detector, X: Any, y: NDArray[np.int8], recipes: Mapping[str, Mapping[str, Any]] | None
 ) -> dict[str, Mapping[str, Any]]:
-    """The default, then what is tried beside it; a parameter that the method does not have is an error."""
+    """List the default recipe and its alternatives; refuse a parameter that the method does not have."""
     if recipes is None:
         if not isinstance(detector, ESAD | Committee) or is_images(X):
             raise InputError("There are recipes for ESAD and the committee on tables only. Give `recipes`.")
@@ -263,7 +263,7 @@ def _change(detector: Detector, change: Mapping[str, Any]) -> Detector:
 
 
 def _list_lengths(detector: Detector, y: NDArray[np.int8]) -> dict[str, dict[str, Any]]:
-    """Trainings on rows with these labels of other lengths than the detector's own, as far as whole epochs allow."""
+    """List recipes with shorter or longer trainings than the detector's own, as far as whole epochs allow."""
     networks = detector.possible_judges()[NETWORKS] if isinstance(detector, Committee) else detector
     assert isinstance(networks, ESAD)
     settings = networks.recipe_for((1,), y).settings

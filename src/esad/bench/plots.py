@@ -28,7 +28,7 @@ N_SAMPLES = 8  # pictures of each kind
 
 
 def draw(experiment: Experiment, results: Iterable[Result], folder: Path) -> list[Path]:
-    """Draw what the results of an experiment give, as PNG files named by the experiment; the paths of the files."""
+    """Draw every figure that the results of an experiment allow as a PNG file, and return the paths."""
     by_cell = {result.cell: result for result in results}
     cells = [
         (drop_averaged_axes(place), by_cell[cell.name]) for place, cell in experiment.cells() if cell.name in by_cell
@@ -51,7 +51,7 @@ def _save(drawing: "Drawing", path: Path) -> Path:
 
 
 def _new_figure(n_rows: int, n_columns: int, *, width: float, height: float) -> tuple["Drawing", Any]:
-    """A drawing without a window: nothing global is touched."""
+    """Make a matplotlib figure without pyplot, so that no global state changes."""
     drawing = require("matplotlib.figure", extra="plot").Figure(
         figsize=(width * n_columns, height * n_rows), layout="constrained"
     )
@@ -211,7 +211,7 @@ def _draw_samples(cells: Sequence[tuple[Place, Result]]) -> "Drawing | None":
 
 
 def _pick_evenly(rows: Any) -> Any:
-    """Some of the rows, evenly over all: neighbours may be of one patient."""
+    """Pick rows evenly spread over all of them, since neighbouring rows may belong to one patient."""
     return rows[np.unique(np.linspace(0, len(rows) - 1, N_SAMPLES).astype(int))] if len(rows) else rows
 
 

@@ -127,7 +127,7 @@ def status(as_json: options.Json = False) -> None:
 
 @contextmanager
 def _show_progress(name: str, *, shown: bool) -> Iterator["Report"]:
-    """A bar that follows files and pictures."""
+    """Show a progress bar; the block gets a function that moves it."""
     with output.bar(shown=shown) as drawn:
         task = drawn.add_task(name, total=None)
 

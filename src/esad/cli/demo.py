@@ -65,13 +65,13 @@ def demo(
 
 
 def name_result_files(out: Path) -> dict[str, Path]:
-    """What it leaves in its folder."""
+    """Name the files that the demo writes into its folder."""
     names = ("train.csv", "test.csv", "model.esad", "scores.csv", "report.html")
     return {name.partition(".")[0]: out / name for name in names}
 
 
 def _check_result_files(out: Path) -> dict[str, Path]:
-    """The files to write, in a folder that can be written to."""
+    """Make the folder, check that every result file can be written, and return their paths."""
     from esad.core.atomic import check_writable
     from esad.datasets.folder import make_folder
 
@@ -83,7 +83,7 @@ def _check_result_files(out: Path) -> dict[str, Path]:
 
 
 def _write_report(model: "Detector", files: dict[str, Path]) -> None:
-    """What `esad report` says of the test rows."""
+    """Write the report of the test rows, as `esad report` would."""
     from esad.report.findings import collect_findings
     from esad.report.page import save_page
 

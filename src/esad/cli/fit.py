@@ -179,7 +179,7 @@ def fit(
 def _parse_threshold_rule(
     detector: "Detector", false_alarm_rate: float | None, from_labels: bool
 ) -> "Threshold | None":
-    """The rule that the options say, None for the method's own."""
+    """Return the threshold rule that the options ask for; None for the method's own."""
     from esad.core.arguments import is_auto
     from esad.score.threshold import Threshold
 
@@ -211,7 +211,7 @@ def _search(detector: "Detector", training: "TrainingData", *, shown: bool) -> "
 
 
 def _open_checkpoint(out: Path, *, every_seconds: float, resume: bool) -> "Checkpoint":
-    """The checkpoint of this training; says what becomes of one that is there already."""
+    """Open the checkpoint of this training; warn if one that exists is not used, or one to resume is missing."""
     from esad.persist.checkpoint import Checkpoint
 
     path = output.checkpoint_path(out)
@@ -235,7 +235,7 @@ def _tell_way_back(path: Path, typed: Sequence[str]) -> str:
 
 
 def _show_reading(data: Path, training: "TrainingData") -> None:
-    """How the data was read: columns, kinds, missing values, labels."""
+    """Show how the data was read: columns, kinds, missing values, labels."""
     if training.schema is None:
         channels, height, width = training.X.shape[1:]
         colour = "grey" if channels == 1 else "colour"

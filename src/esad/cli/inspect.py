@@ -63,7 +63,7 @@ def _show_columns(found: dict[str, Any]) -> None:
 
 
 def _join_settings(part: dict[str, Any]) -> str:
-    """Names and values; what is empty says nothing, and numbers have as many digits as one reads.
+    """Join names and values in one line, without empty values and with four digits per number.
 
     Examples
     --------
@@ -84,7 +84,7 @@ def _is_empty(value: Any) -> bool:
 
 
 def _join_items(value: Any) -> str:
-    """A note for people.
+    """Return a note as text, the items of a list separated by commas.
 
     Examples
     --------

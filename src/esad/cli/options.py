@@ -1,4 +1,4 @@
-"""What makes a function a command, and the options that several share, so that a name means the same everywhere."""
+"""Makes functions commands, and defines the options that several commands share."""
 
 import functools
 import inspect
@@ -39,13 +39,13 @@ EPILOGUE = "Example:"
 
 @dataclass(frozen=True)
 class OptionGroup:
-    """Marks a parameter that is no option itself: a command is given what `make` makes of its own parameters."""
+    """Marks a parameter that stands for several options: `make` turns their values into one argument."""
 
     make: Callable[..., Any]
 
 
 def write_epilogue(*examples: str) -> str:
-    """The examples under a command's help."""
+    """Write the examples that stand below a command's help."""
     return "\n\n".join([EPILOGUE, *(f"  {example}" for example in examples)])
 
 
@@ -84,7 +84,7 @@ def command(
 
 
 def _check_folder() -> None:
-    """Refuse to work in a folder that is gone: torch would end the process with words of its own."""
+    """Refuse to work in a folder that no longer exists: torch would end the process without a clear message."""
     try:
         os.getcwd()
     except FileNotFoundError:
@@ -94,7 +94,7 @@ def _check_folder() -> None:
 def _expand_groups(
     function: Callable[..., None],
 ) -> tuple[list[inspect.Parameter], dict[str, tuple[Callable[..., Any], list[str]]]]:
-    """All options of a command, those of groups in their place; and how the groups are made from which of them."""
+    """Return all options of a command, groups replaced by their options, and how each group is made from its own."""
     parameters, groups = [], {}
     for name, parameter in inspect.signature(function).parameters.items():
         found = [mark for mark in getattr(parameter.annotation, "__metadata__", ()) if isinstance(mark, OptionGroup)]
@@ -117,7 +117,7 @@ def option(default: Any, names: str, help: str, panel: str | None = None, **rest
 
 
 def shared_option(names: str, help: str, panel: str | None = None, **rest: Any) -> Any:
-    """The same for a type that several commands use, each with a default of its own."""
+    """Return an option for a type annotation that several commands use, each with its own default."""
     return _declare([], names, help, panel, **rest)
 
 
@@ -162,7 +162,7 @@ def _check_seed(seed: int) -> int:
 
 
 def parse_size(text: str) -> Any:
-    """What `TrainingData.from_file` takes as `resize`."""
+    """Parse --resize into what `TrainingData.from_file` takes."""
     word = text.strip().lower()
     if word in ("auto", "none"):
         return None if word == "none" else word

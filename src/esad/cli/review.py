@@ -167,7 +167,7 @@ def _name_after(data: Path, ending: str) -> Path:
 
 
 def _list_reviewers(given: Sequence[str] | None) -> list[str]:
-    """Those that were given, else the name of the user."""
+    """Return the names that were given, else the name of the user."""
     from esad.review.judgements import check_reviewer
 
     if given:
@@ -179,12 +179,12 @@ def _list_reviewers(given: Sequence[str] | None) -> list[str]:
 
 
 def _port_of(journal: Path) -> int:
-    """The port of a file of labels, below those that systems give away: browsers keep what is not saved by address."""
+    """Return the port of a file of labels, below those that systems assign: browsers keep labels by address."""
     return 20_000 + zlib.crc32(os.fsencode(journal.resolve())) % 12_000
 
 
 def _listen(host: str, port: int | None, journal: Path) -> socket.socket:
-    """Listen at the port that was asked for, or at the one of the labels, or where that is taken at any."""
+    """Listen at the given port; by default at the port of the labels' file or, if it is taken, at any free one."""
     from esad.web.server import bind
 
     if port is not None:
@@ -199,7 +199,7 @@ def _listen(host: str, port: int | None, journal: Path) -> socket.socket:
 
 
 def _fit_first(method: AskedMethod, data: Path, model: Path, read_as: dict[str, Any]) -> None:
-    """A model of the labels there are, saved."""
+    """Fit a model with the labels there are, and save it."""
     from esad.detectors.training import TrainingData
     from esad.train.callbacks import GracefulStop
 
@@ -225,7 +225,7 @@ def _exchange_labels(
     *,
     as_json: bool,
 ) -> None:
-    """Labels in or out, without a page."""
+    """Import or export labels without showing the page."""
     from esad.detectors.model_file import load
     from esad.review.dataset import ReviewDataset
     from esad.review.judgements import parse_csv, write_csv

@@ -138,7 +138,7 @@ def _log_accesses(path: str | None) -> Iterator[None]:
 
 
 def _leave() -> None:
-    """End now, though a thread may still work on an answer that nobody waits for any more."""
+    """End the process now, even if a thread still computes an answer that nobody waits for."""
     workers = [thread for thread in threading.enumerate() if thread.name.startswith("esad-")]
     for thread in workers:
         thread.join(0.5 / len(workers))

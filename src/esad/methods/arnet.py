@@ -142,11 +142,11 @@ class ARNetObjective(RebuildingObjective):
         return torch.stack(errors).mean(0)
 
     def _repeat_for_members(self, x: Tensor) -> Tensor:
-        """The same pictures for every member."""
+        """Repeat the pictures for every member."""
         return x.expand(self.n_members, *x.shape)
 
     def _restore_turns(self, x: Tensor) -> Iterator[Tensor]:
-        """Eq. (2) of pictures (members, batch, *features), for one turn after the other."""
+        """Yield Eq. (2) of pictures (members, batch, *features) for each turn."""
         grey = to_grey(2 * x - 1)
         for turns in quarter_turns(x.shape):
             yield self._restore(torch.rot90(grey, turns, dims=(-2, -1)))

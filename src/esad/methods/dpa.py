@@ -177,7 +177,7 @@ class DPAObjective(Objective):
         return lambda x: self(x.expand(self.n_members, *x.shape))
 
     def _shrink(self, x: Tensor) -> Tensor:
-        """Pictures (members, batch, ...) as this stage sees them."""
+        """Shrink pictures (members, batch, ...) to the size of this stage."""
         if not self.left:
             return x
         small = F.avg_pool2d(pad_to_multiple(fold_members(x), self.multiple), 2**self.left)

@@ -185,7 +185,7 @@ class _Critics(nn.Module):
     def look(
         self, network: nn.Module, adversarial: Tensor, error: Tensor, number: int, factor: Tensor, processes: Processes
     ) -> None:
-        """Weigh the error anew by the gradients of both losses, for the generator (0) or the encoder (1)."""
+        """Update the weight of the error by the gradients of both losses, of the generator (0) or the encoder (1)."""
         gradients = (
             torch.autograd.grad(loss.sum(), _list_layer_weights(network), retain_graph=True)
             for loss in (adversarial, error)

@@ -145,7 +145,7 @@ class Latent:
 
     @classmethod
     def of(cls, output: Tensor) -> "Latent":
-        """What an encoder with 2 x latent outputs says."""
+        """Make the Gaussian from an encoder's 2 x latent outputs."""
         mean, log_variance = output.chunk(2, dim=2)
         return cls(mean, log_variance.clamp(-MAX_LOG_VARIANCE, MAX_LOG_VARIANCE))
 

@@ -32,7 +32,7 @@ class ConvEncoder(PictureNetwork):
         )
 
     def levels_of(self, x: Tensor) -> list[Tensor]:
-        """What every level gives, (batch, members * width, height, width), from the first to the deepest."""
+        """Return the output of every level, (batch, members * width, height, width), from the first to the deepest."""
         h = self.fold(x)
         found: list[Tensor] = []
         for level in self.levels:

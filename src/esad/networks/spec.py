@@ -166,7 +166,7 @@ class NetworkSpec:
         return cls(kind, tuple(in_shape), hidden, latent, n_members, slope=0.01, dense=dense, **ends)
 
     def with_widths(self, hidden: Any, latent: Any) -> "NetworkSpec":
-        """The same with other widths; "auto" leaves them as they are."""
+        """Return a copy with other widths; "auto" keeps them."""
         widths = self.hidden if isinstance(hidden, str) else tuple(int(width) for width in hidden)
         return replace(self, hidden=widths, latent=self.latent if isinstance(latent, str) else int(latent))
 

@@ -166,7 +166,7 @@ def _refuse_kind(shown: str, what: str) -> NoReturn:
 
 
 def _read_open(file: BinaryIO, shown: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Check the cheap things first: kind, size, checksum, manifest, frame, tensors."""
+    """Read an open model file, with the cheap checks first: kind, size, checksum, manifest, frame, tensors."""
     size = os.fstat(file.fileno()).st_size
     head = file.read(_HEAD_SIZE)
     if not head.startswith(b"PK\x03\x04") or head[_LOCAL.size :] != _NAMES[0]:
@@ -298,7 +298,7 @@ def _unpack_manifest(packed: bytes) -> dict[str, Any]:
 
 
 def _n_values(packed: bytes) -> int:
-    """At least how many values JSON bytes hold, by their punctuation; that of texts counts too.
+    """Estimate how many values JSON bytes hold from their punctuation, which is also counted within texts.
 
     Examples
     --------
@@ -381,7 +381,7 @@ def _one_line(error: Exception) -> str:
 
 
 def check_weights(module: nn.Module, weights: dict[str, Tensor]) -> None:
-    """Refuse weights that a module cannot be filled with: other names, shapes or types, numbers that are none."""
+    """Refuse weights that do not fit a module: other names, shapes or types, or numbers that are not finite."""
     expected = module.state_dict()
     if expected.keys() != weights.keys():
         raise ModelFileError("its weights are not those of the network it describes")

@@ -36,7 +36,7 @@ class ObjectiveTerms(nn.Module):
 
 
 class ScoreGraph(nn.Module):
-    """What `TableRows` or `PictureRows` take -> the decisions by name, each (n,).
+    """A module from what `TableRows` or `PictureRows` take to the decisions by name, each (n,).
 
     - score: float64, higher = more anomalous; NaN for rows that the library would refuse
     - anomaly: bool, whether the score is above the threshold; true for those rows, so that somebody looks at them

@@ -101,7 +101,7 @@ def compare_outputs(
     by_member: NDArray[np.float64] | None = None,
     is_single: bool = False,
 ) -> Parity:
-    """Hold a file's outputs against the library's scores.
+    """Compare the outputs of an exported file with the library's scores.
 
     `by_member` are the members' own scores, (members, n), which p-values of a calibration by member are made of.
     `is_single` says that the file computes in float32.
@@ -130,7 +130,7 @@ def compare_outputs(
 
 
 def _usual_size(scores: NDArray[np.float64], *, floor: float = 1.0) -> NDArray[np.float64]:
-    """The size that differences are measured by: the score, or if larger `floor` times the usual spread of scores."""
+    """Return the size to measure differences by: the score or, if larger, `floor` times the usual spread of scores."""
     median = np.median(scores, axis=-1, keepdims=True)
     usual = np.median(np.abs(scores - median), axis=-1, keepdims=True)
     return np.maximum(np.abs(scores), floor * usual)

@@ -244,7 +244,7 @@ def verify(path: Path, *, beside: Path | None = None) -> Signature:
 
 
 def _statement(digest: str, signed_at: str) -> bytes:
-    """What is signed: for this purpose, for no other."""
+    """Return the bytes to sign: the file's digest with a text that ties the signature to this purpose."""
     return f"esad signature 1\n{digest}\n{signed_at}\n".encode()
 
 

@@ -89,7 +89,7 @@ class SvgAxes:
         self._ticks = list(zip(values, texts, strict=True))
 
     def legend(self, **place: Any) -> None:
-        """Nothing: names stand below the figure wherever there are two or more."""
+        """Do nothing: names stand below the figure wherever there are two or more."""
 
     # ------------------------------------------------------------------ into the page
 
@@ -152,7 +152,7 @@ class SvgAxes:
 
 
 class _Line:
-    """What is asked of a line that was drawn."""
+    """A drawn line, as matplotlib's callers expect it."""
 
     def __init__(self, color: str) -> None:
         self._color = color
@@ -162,7 +162,7 @@ class _Line:
 
 
 def _colour(color: str) -> str:
-    """The page's name for a colour of matplotlib's cycle."""
+    """Return the page's name for a colour of matplotlib's cycle."""
     return COLOURS[int(color[1:]) % len(COLOURS)] if color.startswith("C") else COLOURS[-1]
 
 

@@ -366,5 +366,5 @@ def _describe_about(found: Findings) -> list[Element]:
 
 
 def _percent(share: float) -> str:
-    """A share that no line is broken within, 95 rather than 95.0."""
+    """Format a share without a line break in it, and as 95 rather than 95.0."""
     return percent(share).replace(".0", "").replace(" ", "\N{NO-BREAK SPACE}")

@@ -81,7 +81,7 @@ class Access:
             return {reviewer for reviewer, *_ in (*self._links.values(), *self._logins.values())}
 
     def _grant(self, grants: _Grants, reviewer: str, seconds: float, longest: float, most: int) -> str:
-        """A new secret; the oldest go where there are too many."""
+        """Make and store a new secret; the oldest are dropped where there are too many."""
         secret = secrets.token_urlsafe(24 if grants is self._links else 32)
         grants[_hash(secret)] = reviewer, self._clock() + seconds, self._clock() + longest
         while len(grants) > most:
@@ -90,5 +90,5 @@ class Access:
 
 
 def _hash(secret: str) -> str:
-    """Looked up by hash: how long a look takes tells nothing about the secret."""
+    """Return the hash that a secret is looked up by, so that the time of a lookup tells nothing about it."""
     return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).hexdigest()

@@ -84,7 +84,7 @@ def review_app(
 
 
 async def _refuse_storage(request: Request, error: Exception) -> Response:
-    """What could not be written, for the disk is full or gone, may be sent again: it is nobody's mistake."""
+    """Answer a request whose data could not be written, such as on a full disk, so that it can be sent again."""
     return error_response(507, str(error))
 
 
@@ -92,7 +92,7 @@ async def _refuse_storage(request: Request, error: Exception) -> Response:
 
 
 def _find_reviewer(request: Request) -> str | None:
-    """Who asks, by the cookie of the login."""
+    """Return the reviewer to whom the cookie of a request belongs."""
     state = request.app.state
     is_asked_by_itself = request.method == "GET" and request.url.path in _POLLED
     login = request.cookies.get(state.cookie, "")
@@ -101,7 +101,7 @@ def _find_reviewer(request: Request) -> str | None:
 
 
 def _name_review(session: ReviewSession) -> str:
-    """What tells the data of one review from others: the port may be another review's tomorrow."""
+    """Return a name for the data of this review, since another review may later use the same port."""
     return session.store.fingerprint[:16]
 
 

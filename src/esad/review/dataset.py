@@ -108,12 +108,12 @@ class ReviewDataset:
 
     @property
     def n_rows(self) -> int:
-        """How many there are."""
+        """Return the number of rows or pictures."""
         return len(self.known)
 
     @property
     def noun(self) -> str:
-        """What one of them is."""
+        """Return the word for one item, such as "row" or "picture"."""
         return "picture" if self.cells is None else "row"
 
     def name_of(self, row: int) -> str:
@@ -170,7 +170,7 @@ def _read_cells(
     aside: set[str | None],
     reading: Reading | None,
 ) -> "pa.Table":
-    """All columns to show, as they stand in the files, but for those to ignore and those that are called as answers."""
+    """Read all columns to show as they stand in the files, without ignored ones and those named like answers."""
     import pyarrow as pa
 
     data = open_tables(path, Notes.from_json(detector.notes_).add_reading(reading))
@@ -183,7 +183,7 @@ def _read_cells(
 
 
 def _find_titles(cells: "pa.Table", detector: "Detector") -> list[str | None] | None:
-    """Text that is different in every row and was left out of the training for it: it says which row is meant."""
+    """Return titles from a text column that differs in every row and was left out of the training."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -188,7 +188,7 @@ class Judgements:
             return self._said.get(reviewer, [])[-n:][::-1]
 
     def stands(self, entry: Entry, reviewer: str) -> bool:
-        """Whether this is a verdict of the reviewer that was not undone."""
+        """Whether the reviewer entered this verdict and has not undone it."""
         with self._lock:
             return any(one.number == entry.number for one in self._said.get(reviewer, ()))
 
@@ -223,7 +223,7 @@ def check_reviewer(name: str) -> str:
 
 
 def _is_invisible(letter: str) -> bool:
-    """Whether a letter that counts as printable shows nothing: fillers, joiners and what chooses a variant."""
+    """Whether a character counts as printable but shows nothing: a filler, a joiner or a variation selector."""
     return letter in _FILLERS or 0xFE00 <= ord(letter) <= 0xFE0F or 0xE0100 <= ord(letter) <= 0xE01EF
 
 
@@ -283,7 +283,7 @@ def write_csv(judgements: Judgements, dataset: ReviewDataset) -> str:
 
 
 def _quote_cell(text: str) -> str:
-    """A cell that no program cuts in two, be its separators commas, semicolons or tabs."""
+    """Quote a cell so that no program splits it, whether it separates by commas, semicolons or tabs."""
     return f'"{text.replace(chr(34), chr(34) * 2)}"' if re.search(r'[,;\t"\r\n]', text) else text
 
 

@@ -100,7 +100,7 @@ class Queue:
             self._find_batch(is_open)
 
     def _find_batch(self, is_open: NDArray[np.bool_]) -> bool:
-        """Find another batch; whether there was anything left."""
+        """Find another batch, and return whether any rows were left."""
         pool = np.flatnonzero(is_open & ~self._is_found)
         if not len(pool):
             return False
@@ -111,7 +111,7 @@ class Queue:
 
 
 def _interleave(batch: Collection[Suggestion]) -> list[Suggestion]:
-    """Both groups of a batch spread evenly over it, so that its beginning is as good as the whole."""
+    """Mix both groups of a batch evenly, so that every part of it holds some of each."""
     places: list[tuple[float, Suggestion]] = []
     for why in ("top", "border"):
         group = [one for one in batch if one.why == why]

@@ -1,4 +1,4 @@
-"""What one model says of the rows under review: their scores and ranks, and the reasons for them."""
+"""Scores and ranks of the rows under review by one model, and the reasons for the scores."""
 
 import threading
 from collections import OrderedDict, deque

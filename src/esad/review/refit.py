@@ -79,7 +79,7 @@ def refit_detector(
     warm: bool,
     watch: TrainingWatch | None = None,
 ) -> tuple[Detector, bool]:
-    """A copy of a detector fitted to the labels of now, and whether it began with the old weights.
+    """Fit a copy of a detector to the current labels; also return whether it started from the old weights.
 
     It is calibrated the way the old one was, unless that took rows which are not here.
 
@@ -133,7 +133,7 @@ def compare_rankings(old: Ranking, new: Ranking, y: Labels) -> dict[str, Any]:
         return float(np.median(ranking.ranks[mine])) if mine.any() else None
 
     def count_moved(label: int, towards: int) -> dict[str, int]:
-        """How many of the rows with a label went the way it says, or stayed."""
+        """Count the rows with a label, and those of them whose rank moved in the right direction or stayed."""
         mine = y == label
         return {"right": int((towards * gain[mine] >= 0).sum()), "n": int(mine.sum())}
 
@@ -152,7 +152,7 @@ def compare_rankings(old: Ranking, new: Ranking, y: Labels) -> dict[str, Any]:
 
 
 def cross_validate(detector: Detector, data: RefitData, *, callbacks: Sequence[Callback] = ()) -> dict[str, Any]:
-    """How well labels predict labels that training has not seen: those of the old model against those of now.
+    """Compare by cross-validation how well the old labels and the current ones predict held-out labels.
 
     The rows are dealt into folds. Two detectors per fold are trained on the other folds, one with the labels of then
     and without the rows added since, one with everything there is now, and rank the fold: its labelled anomalies
@@ -278,7 +278,7 @@ def _describe_error(error: Exception) -> str:
 
 
 def carry_threshold(old: Ranking, new: Ranking) -> str:
-    """Set the new threshold the way the old one was set; what there is to say about it.
+    """Set the new threshold by the rule of the old one, and return a remark about it.
 
     A rule that was applied to the training rows, or to the rows that p-values are calibrated on, is applied again.
     Where that cannot be, the new threshold raises as many alarms among the rows under review as the old one does.
@@ -313,7 +313,7 @@ def carry_threshold(old: Ranking, new: Ranking) -> str:
 
 
 def describe_loss(old: Ranking, new: Ranking) -> str:
-    """What the old model can do and the new one cannot."""
+    """Return a sentence on what the old model could do and the new one cannot."""
     if old.detector.calibration_ is None or new.detector.calibration_ is not None:
         return ""
     return (
@@ -328,7 +328,7 @@ def _pollution(ranking: Ranking) -> float:
 
 
 def _keep_n_alarms(old: Ranking, new: Ranking, reason: str) -> str:
-    """As many alarms among these rows as before, or a few less where scores are equal."""
+    """Set the threshold so that these rows give as many alarms as before, or a few less where scores are equal."""
     n_alarms = int(old.is_alarm.sum())
     falling = np.sort(new.scores)[::-1]
     above = falling[n_alarms - 1] if n_alarms else np.inf
@@ -343,7 +343,7 @@ def _keep_n_alarms(old: Ranking, new: Ranking, reason: str) -> str:
 
 
 def path_beside(model: Path, word: str) -> Path:
-    """Where another version of a model lies.
+    """Return the path of another version of a model file.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""One review, without the web: what to show, what was said, which model is in use, and the change to another."""
+"""One review without its web page: items, judgements, the model in use, and its replacement by a refit."""
 
 import os
 import secrets
@@ -136,13 +136,13 @@ class ReviewSession:
 
     @property
     def explanations(self) -> Explanations:
-        """The reasons of the model in use."""
+        """Return the explanations of the model in use."""
         assert self._explanations is not None
         return self._explanations
 
     @property
     def ranking(self) -> Ranking:
-        """What the model in use says."""
+        """Return the ranking by the model in use."""
         return self.explanations.ranking
 
     def close(self) -> None:
@@ -160,7 +160,7 @@ class ReviewSession:
     # ------------------------------------------------------------------ judgements
 
     def judge(self, request: str, row: int, reviewer: str, verdict: str) -> Opinion:
-        """Enter a verdict; what the reviewer thought of the row before."""
+        """Enter a verdict, and return what the reviewer thought of the row before."""
         with self._lock:
             before = self.store.judgements.opinions(row).get(reviewer, Opinion())
             self.store.judge(request, row, reviewer, verdict)
@@ -213,7 +213,7 @@ class ReviewSession:
             return [self._describe_row(one.row, reviewer, y, one.why) for one in taken]
 
     def _find_open(self, verdicts: Verdicts) -> NDArray[np.bool_]:
-        """Which rows nobody has decided on yet, nor the data."""
+        """Return a mask of the rows that neither a reviewer nor the file has labelled."""
         is_open: NDArray[np.bool_] = self.dataset.known == labels.UNLABELLED
         is_open[[row for row, said in verdicts.items() if is_decided(said)]] = False
         return is_open
@@ -229,7 +229,7 @@ class ReviewSession:
             return [self._describe_row(row, reviewer, y) for row in rows]
 
     def _describe_row(self, row: int, reviewer: str, y: Labels, why: str | None = None) -> dict[str, Any]:
-        """Everything about a row: what the model says, why, what people say, the nearest known cases, all cells."""
+        """Describe a row: score, reasons, judgements, nearest known cases, all cells."""
         ranking, dataset = self.ranking, self.dataset
         opinions = self.store.judgements.opinions(row)
         said = {name: opinion.verdict for name, opinion in opinions.items() if opinion.verdict}
@@ -262,7 +262,7 @@ class ReviewSession:
         }
 
     def list_rows(self, name: str, reviewer: str, query: str = "") -> dict[str, Any]:
-        """Rows of a filter that hold a text, the most anomalous first; the first of very many."""
+        """List the rows of a filter that hold a text, the most anomalous first, up to a limit."""
         if name not in FILTERS:
             raise InputError(f"There is no filter {name!r}. There are: {', '.join(FILTERS)}.")
         with self._lock:

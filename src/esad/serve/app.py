@@ -145,7 +145,7 @@ class Service:
     # ------------------------------------------------------------------ routes
 
     async def _dispatch(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Scores go past FastAPI, whose layers take longer than they do; everything else goes through it."""
+        """Answer /score directly, since FastAPI's layers take longer than scoring; pass on everything else."""
         app: ASGIApp = self._app
         try:
             if scope["type"] == "http" and scope["path"] == "/score" and scope["method"] == "POST":
@@ -320,7 +320,7 @@ class Service:
 
     @contextlib.asynccontextmanager
     async def _take_rows(self, request: Request, scope: str, max_rows: int) -> AsyncIterator[RequestRows]:
-        """What a request asks about, in the form of the model that serves now, for a block that may take so long."""
+        """Give the block the rows of a request in the form of the current model, within the time limit."""
         self._admit(request, scope)
         served = self.model_file.current
         media_type, options = _parse_media_type(request)
@@ -379,7 +379,7 @@ async def _send_page(file: str) -> Response:
 
 
 def _identify_caller(request: Request) -> Hashable:
-    """Who takes turns with whom: keys where there are any, otherwise connections."""
+    """Return who takes turns: the API key where there are keys, otherwise the connection."""
     caller: Hashable = request.scope["state"].get("key") or request.scope["client"]
     return caller
 
@@ -419,7 +419,7 @@ async def _read_uploads(request: Request, max_rows: int) -> list[tuple[str, byte
 
 
 def _make_printable(name: str) -> str:
-    """A name that can do no harm in a log, an answer or a terminal."""
+    """Return a name that is safe in a log, an answer or a terminal."""
     return "".join(letter if letter.isprintable() else "?" for letter in name[:_MAX_NAME])
 
 

@@ -293,7 +293,7 @@ def _read_table(path: Path, served: ServedModel, max_rows: int) -> RequestRows:
 
 
 def _read_npy(body: bytes, served: ServedModel, max_rows: int) -> RequestRows:
-    """An array file of numbers: nothing that could run code, no more than its bytes can hold."""
+    """Read a .npy file of numbers; refuse pickled objects and sizes larger than the body."""
     file = io.BytesIO(body)
     try:
         version = np.lib.format.read_magic(file)
@@ -364,5 +364,5 @@ def _check_count(n_rows: int, max_rows: int) -> None:
 
 
 def _max_columns(served: ServedModel) -> int:
-    """How many columns a body may have: more than the model has, but not far more."""
+    """Return how many columns a body may have: somewhat more than the model has."""
     return 1000 + 20 * len(_schema_of(served).columns)

@@ -61,7 +61,7 @@ class Trees:
         return cls(arrays, trees)
 
     def cut_at_values(self, which: slice, values: Rows, ranks: NDArray[np.float32]) -> Self:
-        """The same trees, but those of `which`, grown on the `ranks` of `values`, are cut at the values themselves."""
+        """Return the trees with the cuts of `which`, which were grown on `ranks`, changed to cuts of `values`."""
         cuts, features = self.arrays["cut"].copy(), self.arrays["feature"][which]
         is_inner = self.arrays["left"][which] != np.arange(cuts.shape[1])
         for column in range(values.shape[1]):

@@ -1,4 +1,4 @@
-"""What GANs need beside the loop: losses of networks that judge and of those that are judged, and scoring by search.
+"""Losses of generators and discriminators, and what scoring by a search needs.
 
 A judge D gives logits (Goodfellow et al. 2014), of real rows a and made ones b:
 

@@ -1,4 +1,4 @@
-"""The autoencoder that several methods start from: reconstruct the rows, keep the code.
+"""The autoencoder that several methods train first: it reconstructs the rows, and its encoder is kept.
 
 L = 1/n sum_i ||Dec(Enc(x_i)) - x_i||^2 / d,     d features
 """

@@ -56,7 +56,7 @@ class HypersphereObjective(Objective):
         return squared
 
     def sum_near_and_far(self, batch: Batch, *, eta: float) -> dict[str, Tensor]:
-        """Deep SAD's two sums, each (members,), in expectation over the batch; a part without rows drops out."""
+        """Return Deep SAD's sums over unlabelled and over labelled rows, each (members,); 0 where there are none."""
         n, m = batch.unlabelled.shape[1], batch.labelled.shape[1]
         squared = self.squared_distance(torch.cat([batch.unlabelled, batch.labelled], dim=1))
         near, known = torch.split(squared, [n, m], dim=1)

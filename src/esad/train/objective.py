@@ -34,12 +34,12 @@ Scorer = Callable[[Tensor], dict[str, Tensor]]
 
 
 def unlabel_all(y: NDArray[np.int8]) -> NDArray[np.int8]:
-    """Labels for a phase that learns from every row alike."""
+    """Return labels for a phase that learns from every row alike: all 0."""
     return np.zeros_like(y)
 
 
 def hold_out_anomalies(y: NDArray[np.int8]) -> NDArray[np.int8]:
-    """Labels for a phase that learns from unlabelled and normal rows alike and leaves known anomalies out.
+    """Return labels that count normal rows as unlabelled and hold known anomalies out of a phase.
 
     Where there is nothing but known anomalies, it learns from them.
 
@@ -66,7 +66,7 @@ class Refill(Protocol):
         """Put other rows in place of the unlabelled ones."""
 
     def restore(self, n_done: int) -> None:
-        """Be where so many calls have led to."""
+        """Go to the state after so many calls."""
 
 
 @dataclass(frozen=True)
@@ -227,7 +227,7 @@ class Objective(nn.Module, ABC):
         return kept[name][1]
 
     def __getstate__(self) -> dict[str, object]:
-        """All but what is kept: copies and files make their own."""
+        """Return the state without cached results, which copies and files make anew."""
         state: dict[str, object] = dict(super().__getstate__())  # type: ignore[no-untyped-call]
         state.pop("_kept", None)
         return state

@@ -35,7 +35,7 @@ def error_document(status: int, message: str, **more: Any) -> dict[str, Any]:
 
 
 def json_response(document: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """A document as JSON; ASCII, so that no text in it can be malformed, and without NaN, which is no JSON."""
+    """Return a document as a JSON answer: ASCII, so that no text is malformed, and without NaN, which is not JSON."""
     body = json.dumps(document, allow_nan=False, separators=(",", ":"))
     return Response(body, status, headers, "application/json")
 
@@ -46,7 +46,7 @@ def error_response(status: int, message: str, headers: Mapping[str, str] | None 
 
 
 def describe_error(error: BaseException, *, where: str = "") -> Response:
-    """The answer to an exception; a defect of ours is logged, and the answer has only the number of that log entry."""
+    """Turn an exception into an answer; a bug is logged, and its answer holds only the number of the log entry."""
     if isinstance(error, RequestError):
         return error_response(error.status, str(error), error.headers)
     if isinstance(error, InputError):

@@ -36,7 +36,7 @@ def read_files(package: str, folder: str, *, colours: str) -> PageFiles:
 
 
 def send_file(files: PageFiles, name: str) -> Response:
-    """One of them as an answer."""
+    """Return one of the files as an answer."""
     if name not in files:
         raise RequestError(404, f"There is no file {name[:MAX_SHOWN]!r} here.")
     text, media_type = files[name]

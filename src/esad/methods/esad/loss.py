@@ -195,7 +195,7 @@ class ESADObjective(Objective):
         return pool[torch.arange(self.n_members, device=pool.device)[:, None], picked]
 
     def inverse_norm(self, norm: Tensor) -> Tensor:
-        """What a known anomaly adds to L_norm, by its norm: 1 / ||z^|| in the paper."""
+        """Return what a known anomaly adds to L_norm: 1 / ||z^|| in the paper."""
         return self.settings.gain / (norm + self.settings.offset)
 
     def error(self, difference: Tensor) -> Tensor:
@@ -292,7 +292,7 @@ class ESADObjective(Objective):
         return found if view.turns is None else found | view.turns.contributions(terms)
 
     def log(self, name: str, terms: dict[str, Tensor]) -> Tensor:
-        """Logarithm of a term, (members, batch); with decoys, that of a norm is held against the turned copies."""
+        """Return the logarithm of a term, (members, batch); with decoys, a norm's relative to the turned copies'."""
         if name != "norm":
             return terms[name].double().clamp(min=TINY).log()
         log = self.log_norm(terms[name])
