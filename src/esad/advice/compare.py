@@ -109,7 +109,7 @@ class Comparison:
 
     @property
     def title(self) -> str:
-        """What was measured, in a line."""
+        """One line that says what was measured."""
         anomalies = count_text(self.n_test_anomaly, "labelled anomaly", "labelled anomalies")
         return f"{count_text(self.n_repeats, 'split')}, {anomalies} among {count_text(self.n_test, 'held-out row')}"
 
@@ -128,7 +128,7 @@ class Comparison:
 
     @property
     def left_out(self) -> list[str]:
-        """Which methods could not be used, and which not on every split, and why."""
+        """Sentences on the methods that could not be used, or not on every split, with the reasons."""
         told = [f"{one.method} was left out: {one.reason}" for one in self.results if one.reason is not None]
         if self.shortened:
             counts = ", ".join(f"{one.method} {len(one.auc)}" for one in self.shortened)
@@ -256,7 +256,7 @@ class _Deadline(Callback):
         return time.perf_counter() + seconds >= self._end
 
     def on_step(self, state: "LoopState") -> None:
-        """Look at the clock."""
+        """End the training once the time limit has passed."""
         if time.perf_counter() >= self._end:
             raise _TimeUp
 

@@ -38,9 +38,9 @@ __all__ = ["OutOfTime", "code_version", "draw_rows", "execute", "execute_stack",
 
 CHOSEN_RATIO = 0.1  # of the test rows, whose labels a variant with `choose` sees; the others judge it
 N_CURVE_POINTS = 100
-N_LOOKS = 5  # at the test rows, the last one after the training
-N_SEEN = 2500  # test rows that a look is at, evenly over all
-N_REFERENCE = 1000  # training rows that scale the scores of a look
+N_LOOKS = 5  # checks of the test AUC, the last one after the training
+N_SEEN = 2500  # test rows per check, evenly over all
+N_REFERENCE = 1000  # training rows that scale the scores of a check
 MAX_REFERENCE = 10_000  # pictures of a data set that a variant names as `reference`
 CHECKPOINT_SECONDS = 300.0
 N_COMPONENTS = 50  # t-SNE begins with as many principal components, as its authors advise

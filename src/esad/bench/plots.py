@@ -86,7 +86,7 @@ def _plot_over_axis(found: Sequence[Figure]) -> "Drawing | None":
     with_paper = any(figure.published is not None for figure in found)
     row[0].set_ylabel("AUC %" + (" (dashed: the paper)" if with_paper else ""))
     lines = [pair for axes in row for pair in zip(*axes.get_legend_handles_labels(), strict=True)]
-    lines.sort(key=lambda pair: pair[0].get_linestyle() == "-")  # where a method was measured anywhere, its full line
+    lines.sort(key=lambda pair: pair[0].get_linestyle() == "-")  # a method that was measured gets its full line
     shown = {label: line for line, label in lines}
     words = [label if line.get_linestyle() == "-" else f"{label} (paper alone)" for label, line in shown.items()]
     drawing.legend(shown.values(), words, fontsize=8, loc="outside lower center", ncols=4)

@@ -79,7 +79,7 @@ class Figure:
         return f"{ours} ({self.published:.1f}, {fmean(self.aucs) - self.published:+.1f})"
 
     def format_n_trained(self) -> str:
-        """How many of the trainings were run, of how many."""
+        """Format how many of the trainings were run, such as "3/5"."""
         return f"{len(self.aucs)}/{self.n_cells}" if self.n_cells else "-"
 
 

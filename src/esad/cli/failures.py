@@ -199,7 +199,7 @@ def raise_on_signals() -> Iterator[None]:
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):
         number = getattr(signal, name, None)
         try:
-            # nohup's wish is kept
+            # a signal that is ignored, as under nohup, stays ignored
             if number is not None and signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
                 before[number] = signal.signal(number, end)
         except ValueError:  # not the main thread: somebody else handles signals

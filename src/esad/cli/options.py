@@ -303,7 +303,7 @@ def _name_columns(
     return locals() | {"ignore": tuple(ignore or ()), "text": tuple(text or ())}
 
 
-# arguments of `TrainingData.from_file`: which column holds the labels and what they mean; roles of other columns too
+# arguments of `TrainingData.from_file`: the column of labels, what its words mean, and the roles of other columns
 LabelOptions = Annotated[dict[str, Any], OptionGroup(_name_labels)]
 ColumnOptions = Annotated[dict[str, Any], OptionGroup(_name_columns)]
 ReadingOptions = Annotated["Reading", OptionGroup(_read_with)]

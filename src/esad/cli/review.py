@@ -210,7 +210,7 @@ def _fit_first(method: AskedMethod, data: Path, model: Path, read_as: dict[str, 
         with method.blame_settings(detector), output.bar() as progress:
             training.fit(detector, callbacks=[output.TrainingBar(progress, "training a first model"), stop])
         if detector.training_unseen_by_ is not None:
-            detector.calibrate()  # p-values for nothing: each member left rows out anyway
+            detector.calibrate()  # p-values at no cost: each member left rows out anyway
     detector.save(model)
 
 

@@ -148,7 +148,7 @@ class PIADObjective(Objective):
             "codes": -mean_over_rows(self.game.codes(code)[..., 0]),
         }
         of_generator, of_encoder = self.game.gamma.clone()
-        factor = of_encoder / of_generator  # what goes back to the encoder has passed the generator
+        factor = of_encoder / of_generator  # gradients reach the encoder through the generator
         rebuilt = (self.generator(code * factor + (code * (1 - factor)).detach()) + 1) / 2
         error = self.distance(x, rebuilt).mean(1)
         self.game.step += 1

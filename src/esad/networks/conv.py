@@ -73,7 +73,7 @@ class ConvDecoder(PictureNetwork):
 
 
 class SkipDecoder(ConvDecoder):
-    """What the levels of a `ConvEncoder` gave -> (members, batch, channels, H, W); each level also sees its twin's."""
+    """The outputs of all `ConvEncoder` levels -> (members, batch, channels, H, W); each level also sees its twin's."""
 
     def __init__(self, in_shape: tuple[int, int, int], widths: Sequence[int], *, n_members: int) -> None:
         super().__init__(in_shape, widths, n_members=n_members, skips=tuple(reversed(widths[:-1])))

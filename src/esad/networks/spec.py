@@ -178,7 +178,7 @@ class NetworkSpec:
         >>> NetworkSpec("mlp", in_shape=(6,), hidden=(32,), latent=4).count_products()
         (320, 320)
         """
-        with torch.no_grad():  # on the CPU: shapes alone take torch a second to get ready for
+        with torch.no_grad():  # on the CPU: torch's "meta" device takes a second to load
             row = torch.empty(self.n_members, 1, *self.in_shape)
             with FlopCounterMode(display=False) as encoding:
                 code = self.encoder().eval()(row)

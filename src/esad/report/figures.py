@@ -85,7 +85,7 @@ class SvgAxes:
         self._scale = math.log10 if functions is None else functions[0]
 
     def set_yticks(self, values: Sequence[float], texts: Sequence[str]) -> None:
-        """Where the vertical axis is marked, and with what; round numbers by default."""
+        """Set the places and texts of the marks on the vertical axis; round numbers by default."""
         self._ticks = list(zip(values, texts, strict=True))
 
     def legend(self, **place: Any) -> None:

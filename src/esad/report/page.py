@@ -340,7 +340,7 @@ def _describe_data(found: Findings) -> list[Element]:
 
 
 def _describe_about(found: Findings) -> list[Element]:
-    """What the model is, and what it is not."""
+    """Describe the model and its limits."""
     detector = found.detector
     parameters = detector.plain_parameters()
     default = type(detector)().plain_parameters()

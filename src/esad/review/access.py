@@ -18,7 +18,7 @@ LINK_SECONDS: Final = 24 * 3600.0
 LOGIN_SECONDS: Final = 12 * 3600.0  # in which nothing is done
 LONGEST_SECONDS: Final = 7 * 24 * 3600.0  # of a login, whatever is done
 
-_Grants = dict[str, tuple[str, float, float]]  # by the hash of the secret: whose, until when, until when at most
+_Grants = dict[str, tuple[str, float, float]]  # by the hash of the secret: reviewer, end, latest end after extensions
 _NO_GRANT: Final = ("", -math.inf, -math.inf)
 
 
@@ -61,7 +61,7 @@ class Access:
             return self._grant(self._logins, reviewer, LOGIN_SECONDS, LONGEST_SECONDS, MAX_LOGINS)
 
     def reviewer_of(self, login: str, *, renew: bool = True) -> str | None:
-        """Who a login belongs to; it lasts on, unless a page asks by itself."""
+        """Return whose login this is, None if it has ended; extend it unless `renew` is false."""
         with self._lock:
             reviewer, until, end = self._logins.get(_hash(login), _NO_GRANT)
             if until < self._clock():

@@ -24,8 +24,8 @@ __all__ = ["guard_app", "review_app"]
 
 MAX_BODY: Final = 16 << 20  # bytes, of labels to import
 MAX_ASKED: Final = 20  # items of one request
-_POLLED: Final = ("/api/state", "/api/labels")  # by an open page, whether somebody is there or not
-_SAME_SITE: Final = ("same-origin", "none")  # "none": typed or opened from elsewhere than a page
+_POLLED: Final = ("/api/state", "/api/labels")  # sent by an open page even if nobody uses it
+_SAME_SITE: Final = ("same-origin", "none")  # "none": the address was typed or opened from outside a page
 
 _router = APIRouter()
 
@@ -162,7 +162,7 @@ class _Note(_Said):
 
 
 class _Invitation(BaseModel):
-    """Who shall have a link."""
+    """The reviewer who is to get a link."""
 
     name: str = Field(min_length=1, max_length=MAX_NAME)
 

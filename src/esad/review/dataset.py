@@ -131,7 +131,7 @@ class ReviewDataset:
         ]
 
     def search(self, query: str) -> NDArray[np.bool_]:
-        """Which rows hold a text in any cell or in their name, whatever its case."""
+        """Return a mask of the rows that hold a text in a cell or in their name, ignoring case."""
         import pyarrow as pa
         import pyarrow.compute as pc
 

@@ -97,5 +97,5 @@ class GainEstimator:
                 ).gain
         except TrainingStopped:
             pass
-        except Exception:  # no estimate is better than a page that stops
+        except Exception:  # a failed estimate must not stop the page
             self.gain = None

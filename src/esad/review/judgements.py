@@ -140,7 +140,7 @@ class Judgements:
             return sorted(self._latest.keys() | self._notes.keys())
 
     def opinions(self, row: int) -> dict[str, Opinion]:
-        """What every reviewer who said something thinks of a row now."""
+        """Return the current opinion of every reviewer who judged a row or wrote about it."""
         with self._lock:
             found = self._latest.get(row, {})
             notes = {name: one for name, one in self._notes.get(row, {}).items() if one.note}
@@ -250,7 +250,7 @@ _NUMBER: Final = re.compile(r"[+-]?[\d.,]+([eE][+-]?\d+)?")
 
 
 class ImportCounts(NamedTuple):
-    """How many judgements of a file are new, and how many lines were left: their reviewer has said otherwise here."""
+    """Counts of an import: new judgements, and lines left out because their reviewer has judged otherwise here."""
 
     n_new: int
     n_left: int

@@ -95,7 +95,7 @@ class Queue:
         return chosen
 
     def prepare(self, is_open: NDArray[np.bool_]) -> None:
-        """Find the first batch now, so that nobody waits for it."""
+        """Find the first batch before it is asked for."""
         if not self._found:
             self._find_batch(is_open)
 

@@ -48,7 +48,7 @@ __all__ = [
 N_FOLDS: Final = 5
 N_SHOWN: Final = 10
 SCORING_SHARE: Final = 0.1  # of the bar, for scoring after the training
-TOP_RATIO: Final = 0.1  # rows that may be named as risen or fallen were or are among so many
+TOP_RATIO: Final = 0.1  # a row that is named as risen or fallen is or was among so many highest
 MAX_ROWS: Final = {"table": 5000, "images": 1000}  # of the cross-validation
 
 
@@ -65,7 +65,7 @@ class TrainingWatch(Callback):
         self._tell, self._is_stopped = tell, is_stopped
 
     def on_step(self, state: LoopState) -> None:
-        """Say how far it is, or end it."""
+        """Report the progress, or end the training."""
         if self._is_stopped():
             raise TrainingStopped
         self._tell((state.phase + state.step / state.n_steps) / state.n_phases)
@@ -98,11 +98,11 @@ def refit_detector(
         ratio = min(0.5, n_held_out / max(1, int((y == labels.UNLABELLED).sum())))
     watch = watch or TrainingWatch()
     new: Detector = clone(old)
-    # what was learned before any anomaly was known does not know which columns matter
+    # a model that knew no anomaly has not learned which columns matter
     knows_anomalies = old.label_counts_.n_anomaly > 0 or not (y == labels.ANOMALY).any()
     begins_warm = warm and isinstance(old, DeepDetector) and knows_anomalies
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about labels that are few: that is what the page is for
+        warnings.simplefilter("ignore")  # warnings that labels are few: the page is there to add some
         if isinstance(old, DeepDetector) and begins_warm:
             try:
                 new.fit(X, y, calibration_ratio=ratio, callbacks=[WarmStart(old.objective_.state_dict()), watch])
@@ -354,12 +354,12 @@ def path_beside(model: Path, word: str) -> Path:
 
 
 def has_previous(model: Path) -> bool:
-    """Whether there is a model to go back to."""
+    """Whether there is a previous model to go back to."""
     return path_beside(model, "previous").exists()
 
 
 def replace_model(model: Path, detector: Detector, *, with_cases: bool) -> None:
-    """Put a new model in place of the old one, which is kept as the previous one; neither changes on a full disk."""
+    """Replace the model file and keep the old one as the previous one; on a full disk, neither changes."""
     with atomic_path(model) as new:
         detector.save(new, with_cases=with_cases)
         if model.exists():
@@ -367,7 +367,7 @@ def replace_model(model: Path, detector: Detector, *, with_cases: bool) -> None:
 
 
 def restore_previous(model: Path) -> None:
-    """Put the previous model back; the one that is given up is kept as rolled back."""
+    """Restore the previous model file; the replaced one is kept as rolled back."""
     previous = path_beside(model, "previous")
     _copy(model, path_beside(model, "rolled-back"))
     _copy(previous, model)

@@ -76,7 +76,7 @@ class ReviewSession:
         self._find_training = make_training_finder(dataset, store, source, training)
         self.gain_estimator = GainEstimator()
         self.import_progress: tuple[int, int] | None = None  # lines done, of how many
-        self.generation = secrets.randbits(40)  # no other run's: browsers keep pictures under it
+        self.generation = secrets.randbits(40)  # differs in every run, because browsers cache pictures under it
         self._with_cases = len(getattr(ranking.detector, "cases_", ())) > 0
         self._lock = threading.RLock()
         self._refit: Refit | None = None
@@ -249,7 +249,7 @@ class ReviewSession:
             "is_alarm": bool(ranking.is_alarm[row]),
             "known": _WORDS.get(int(dataset.known[row])),
             "mine": mine,
-            # seen only after one's own verdict: a second opinion is one's own
+            # shown only after the reviewer's own verdict, so that second opinions are independent
             "others": others if reviewer in said or is_disputed(said) else {},
             "n_others": len(others),
             "pending": self.explanations.is_pending(row),
@@ -306,7 +306,7 @@ class ReviewSession:
     # ------------------------------------------------------------------ state
 
     def state(self, reviewer: str) -> dict[str, Any]:
-        """How far the review is."""
+        """Return the progress of the review."""
         with self._lock:
             y, ranking, judgements = self.labels(), self.ranking, self.store.judgements
             counts = labels.counts(y)
@@ -382,7 +382,7 @@ class ReviewSession:
                 self._update_gain()
 
     def refit_state(self) -> dict[str, Any]:
-        """How far a refit is and, when it is ready, what it would change."""
+        """Return the progress of a refit and, when it is ready, what it would change."""
         refit = self._refit
         if refit is None:
             return {"status": "none"}

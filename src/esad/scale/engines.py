@@ -127,7 +127,7 @@ def run_jobs(
 
 
 class Engine(ABC, Generic[J, R]):
-    """A number of workers; `submit` no more than `n_slots` jobs at once."""
+    """A number of workers, to which at most `n_slots` jobs may be submitted at once."""
 
     n_slots: int = 1
 
@@ -150,7 +150,7 @@ class Engine(ABC, Generic[J, R]):
 
 
 class InProcess(Engine[J, R]):
-    """No worker: jobs run here, with all threads that torch may use."""
+    """Runs jobs in this process, with all threads that torch may use."""
 
     def submit(self, job: J) -> "Future[R]":
         """Run it."""

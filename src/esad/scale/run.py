@@ -24,7 +24,7 @@ __all__ = ["Outcome", "make_job", "make_settings", "score_shards"]
 
 @dataclass
 class Outcome:
-    """What a run found and did.
+    """The counts and the problems of a run.
 
     Attributes
     ----------

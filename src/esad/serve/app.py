@@ -124,7 +124,7 @@ class Service:
             accept_new_columns=self._settings.accept_new_columns,
             require_signature=self._settings.require_signature,
         )
-        max_seconds = 0.8 * self._settings.seconds  # an answer that comes too late is work for nothing
+        max_seconds = 0.8 * self._settings.seconds  # an answer after the time limit would be wasted work
         self._batcher = Batcher(self.metrics, max_seconds=max_seconds)
         self._reading = Gate(_N_THREADS, max_seconds=max_seconds)
         self._explaining = Gate(1, max_seconds=max_seconds)
@@ -266,7 +266,7 @@ class Service:
             pool.shutdown(wait=False, cancel_futures=True)
 
     async def _watch(self) -> None:
-        """Look for a new file now and then."""
+        """Reload the model file at intervals if it has changed."""
         while self._settings.watch_seconds is not None:
             await asyncio.sleep(self._settings.watch_seconds)
             if self.model_file.has_changed():

@@ -20,7 +20,7 @@ __all__ = ["Batcher", "RowScores"]
 
 _MAX_VALUES = 1 << 24  # of pictures in one pass
 _REQUEST_ROWS = 64  # what a request costs beside its rows, in rows: many small ones are no small thing
-_TELLING_ROWS = 512  # a pass of so many tells how long others will take
+_TELLING_ROWS = 512  # only passes of so many rows are used to estimate later times
 
 
 RowScores = tuple[NDArray[np.float64], NDArray[np.float64] | None]

@@ -51,7 +51,7 @@ JSON, CSV, TSV = "application/json", "text/csv", "text/tab-separated-values"
 PARQUET, NPY = "application/vnd.apache.parquet", "application/x-npy"
 PNG, JPEG, MULTIPART = "image/png", "image/jpeg", "multipart/form-data"
 
-MAX_UNPACKED = 2**28  # bytes that a Parquet file or a set of pictures may become
+MAX_UNPACKED = 2**28  # bytes in memory that a Parquet file or a set of pictures may need
 PICTURE_SECONDS = 2.0  # that a body with one picture may take
 N_READERS = 2  # processes for Parquet and pictures
 _SUFFIXES = {CSV: ".csv", TSV: ".tsv"}
@@ -61,7 +61,7 @@ _SCALARS = {str, int, float, bool, type(None)}
 
 @dataclass(frozen=True, eq=False)
 class RequestRows:
-    """What one request asks about: rows in the form of the model, and what they are called."""
+    """The rows of one request in the form of the model, with their names."""
 
     served: ServedModel
     X: Table | NDArray[Any]
@@ -74,7 +74,7 @@ class RequestRows:
 
 
 def media_types(kind: str) -> tuple[str, ...]:
-    """What a model of tables or pictures takes."""
+    """Return the media types that a model of tables or pictures takes."""
     return (JSON, CSV, TSV, PARQUET, NPY) if kind == "table" else (PNG, JPEG, MULTIPART, NPY)
 
 

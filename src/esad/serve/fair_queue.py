@@ -23,7 +23,7 @@ from esad.errors import RequestError
 __all__ = ["FairPlaces", "FairQueue", "Gate"]
 
 T = TypeVar("T")
-_MEMORY = 0.9  # what counts of the seconds and costs before, each time that there are new ones
+_MEMORY = 0.9  # weight of the earlier seconds and costs at each update
 
 
 class FairQueue(Generic[T]):
@@ -50,7 +50,7 @@ class FairQueue(Generic[T]):
 
     def __init__(self, *, max_seconds: float) -> None:
         self._max_seconds = max_seconds
-        self._unit_seconds = 0.0  # of one unit of cost: seconds by costs, lately
+        self._unit_seconds = 0.0  # recent seconds per unit of cost
         self._past = (0.0, 0.0)
         self._waiting: list[tuple[float, int, Hashable, float, T]] = []  # a heap by stamp, then by coming
         self._numbers = itertools.count()

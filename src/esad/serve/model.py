@@ -73,7 +73,7 @@ class ServedModel:
 
     @functools.cached_property
     def reading(self) -> Reading:
-        """How the numbers and dates of the training were written; read once, for every request needs it."""
+        """How numbers and dates were written in the training data; cached, since every request needs it."""
         return Notes.from_json(self.detector.notes_).add_reading()
 
     @property
@@ -89,7 +89,7 @@ class ServedModel:
         return schema is not None and set(schema.kinds) == {"number"}
 
     def description(self) -> dict[str, Any]:
-        """What the model is, for who may ask it."""
+        """Return a description of the model for its clients."""
         detector = self.detector
         inputs, counts = detector.inputs_, detector.label_counts_
         columns = None

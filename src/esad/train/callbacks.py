@@ -218,7 +218,7 @@ class TrainingBar(Callback):
 
 
 class _NotebookBar(Callback):
-    """The same in a cell of a notebook; rich's own needs a package of widgets there."""
+    """A progress bar in a cell of a notebook, where rich's own would need a package of widgets."""
 
     def __init__(self, description: str) -> None:
         self._description = description
@@ -236,7 +236,7 @@ class _NotebookBar(Callback):
         self._draw(state)
 
     def _draw(self, state: LoopState) -> None:
-        notebook = importlib.import_module("IPython.display")  # there in every notebook, and only needed in one
+        notebook = importlib.import_module("IPython.display")  # installed wherever a notebook runs
         words = f"{self._description}{_name_phase(state)}: step {state.step:,} of {state.n_steps:,}"
         bar = notebook.HTML(f'<progress value="{state.step}" max="{state.n_steps}"></progress> {words}')
         if self._handle is None:

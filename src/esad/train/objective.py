@@ -60,7 +60,7 @@ class Refill(Protocol):
     """A function that puts new rows into the pool; an interrupted training can return to where it was."""
 
     n_done: int
-    n_rows: int  # unlabelled rows of the whole, those at hand and those to come
+    n_rows: int  # all unlabelled rows, including those still to be read
 
     def __call__(self) -> None:
         """Put other rows in place of the unlabelled ones."""
@@ -144,7 +144,7 @@ def _rows_with(y: Tensor, label: int) -> Tensor:
 
 @dataclass(frozen=True)
 class Batch:
-    """What one step sees, per member.
+    """The rows and labels of one step, per member.
 
     Attributes
     ----------

@@ -32,7 +32,7 @@ PAGE_POLICY = (
 _SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _MAX_KNOWN_HOSTS = 16  # Host headers that were found right before
-_DISCARD_SECONDS = 2.0  # spent on reading what was refused, so that the client sees the answer and not a reset
+_DISCARD_SECONDS = 2.0  # to read the rest of a refused body, so that the client sees the answer and not a reset
 
 
 def headers_of(policy: str) -> tuple[tuple[bytes, bytes], ...]:

@@ -273,7 +273,7 @@ class _Connection(HttpToolsProtocol):
         super().__init__(config, server_state, app_state | {"connection": self}, **rest)
         self._timer: asyncio.TimerHandle | None = None
         self._n_requests = 0  # under way
-        self._n_head = 0  # bytes that came since the last request, and began none
+        self._n_head = 0  # bytes received since the last request that are not yet a request
         self._is_whole = self._is_over = (
             False  # whether the request has come to its end, and the other side sends no more
         )

@@ -68,7 +68,7 @@ class LossSettings:
     skips: bool = False  # the decoder also sees what each level of Enc1 gave; for the network "conv"
     signed: bool = False  # networks see pixels in [-1, 1], and rebuild those, instead of [0, 1]
     decoys: float = 0.0  # share of the unlabelled ones of a batch seen once more, turned, as if known anomalies
-    decoys_alone: bool = False  # there are no others: the norm counts as far as decoys are told from normal pictures
+    decoys_alone: bool = False  # no anomaly is known: the norm is weighed by how well decoys are told apart
 
     # turned pictures (`turns.py`)
     turns: float = 0.0  # weight in the score of what is told from them; 0 switches them off
@@ -282,7 +282,7 @@ class ESADObjective(Objective):
             }
         else:
             norm_weight = settings.norm_weight * torch.ones_like(self.centre[0], dtype=torch.float64)
-            if view.decoys is not None and settings.decoys_alone:  # less where badly told decoys alone have taught it
+            if view.decoys is not None and settings.decoys_alone:  # lower if taught only by decoys told badly
                 norm_weight = norm_weight * view.decoys.told_apart[:, 1:].mean(1)
             weights = {"reconstruction": torch.ones_like(norm_weight), "norm": norm_weight}
             found = {}

@@ -319,7 +319,7 @@ def _loss(
 
 
 def _turns(in_shape: tuple[int, ...], y: NDArray[np.int8], device: str) -> dict[str, Any]:
-    """How turned pictures are made and counted; chosen on training parts, see docs/decisions/0028-turns.md."""
+    """Return the settings for turned pictures, which were chosen on training parts: docs/decisions/0028-turns.md."""
     n_channels, *sides = in_shape
     n_known = int(np.count_nonzero(y == 0)) or int(np.count_nonzero(y > 0))
     colour = n_channels == 3

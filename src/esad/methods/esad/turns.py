@@ -1,4 +1,4 @@
-r"""A second bound on the mutual information of Eq. (3), for pictures: a code tells how a picture was turned.
+r"""A second bound on the mutual information of Eq. (3), for pictures: the code must tell how a picture was turned.
 
 The paper bounds I(X, Z) from below by how well x is rebuilt from z. A change t of the picture that is drawn at random
 and can be told from the code of the changed picture bounds it too:
@@ -191,7 +191,7 @@ class Turns(nn.Module):
     # ------------------------------------------------------------------ known codes
 
     def _features(self, pooled: list[Tensor]) -> Tensor:
-        """What is compared by cosine, of length 1, (members, batch, features)."""
+        """Return the features that are compared by cosine, scaled to length 1, (members, batch, features)."""
         return torch.cat([F.normalize(level, dim=2) for level in pooled], dim=2) / math.sqrt(len(pooled))
 
     @torch.no_grad()

@@ -99,7 +99,7 @@ class ColumnView(nn.Module):
     def learn(
         self, rows: NDArray[np.float32], which: NDArray[np.intp], weights: NDArray[np.float32] | None = None
     ) -> None:
-        """Look at the presumed normal ones of the training rows before the training; weigh columns by member."""
+        """Learn from the presumed normal training rows before the training, and weigh columns by member."""
         if weights is not None:
             self.get_buffer("weights").copy_(torch.from_numpy(weights))
 
@@ -301,7 +301,7 @@ class BinnedView(ColumnView):
 
     @property
     def ratio(self) -> Tensor:
-        """How many features stand for a column, (members,)."""
+        """Return the number of features per column, (members,)."""
         return self.bins.ratio
 
     def learn(
@@ -468,7 +468,7 @@ class Decoys(nn.Module):
         self.register_buffer("told_apart", torch.ones(n_members, self.N_TURNS))
 
     def draw(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Some of the unlabelled pictures, turned, and by how many quarter turns, (members, decoys)."""
+        """Draw unlabelled pictures and turn them; also return their numbers of quarter turns, (members, decoys)."""
         pictures = batch.unlabelled[:, : round(self.ratio * batch.unlabelled.shape[1])]
         turns = random_turns(pictures, batch.random, identity=False)
         return rotate(pictures, turns), turns
