@@ -107,7 +107,7 @@ def test_an_interrupted_run_says_what_is_done(file, tmp_path, monkeypatch, capsy
     def interrupt(done):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("esad.cli.bench._told", interrupt)  # called when the first cell is done
+    monkeypatch.setattr("esad.cli.bench._describe_result", interrupt)  # called when the first cell is done
     assert esad(["bench", "run", str(file), "--store", str(tmp_path / "s.db")]) == 130
     assert capsys.readouterr().err == "interrupted: 1 cell of 8 done. The same command goes on.\n"
 

@@ -18,7 +18,7 @@ def test_a_request_to_end_waits_for_the_import_of_torch(monkeypatch, number):
     monkeypatch.setitem(sys.modules, "torch", half)
     kept = {name: signal.getsignal(name) for name in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)}
     loaded = False
-    with pytest.raises(KeyboardInterrupt), failures.signals_raise():
+    with pytest.raises(KeyboardInterrupt), failures.raise_on_signals():
         os.kill(os.getpid(), number)
         time.sleep(0.12)
         loaded, half.__spec__ = True, None

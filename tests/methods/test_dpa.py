@@ -102,7 +102,7 @@ def test_stages_go_from_coarse_to_fine_and_the_last_one_has_half_of_the_steps():
     detector.seed_ = 0
     rows = x[:, None].astype(np.float32)
     phases = detector._phases(rows, np.zeros(6, dtype=np.int8), torch.device("cpu"))
-    sizes = [phase.objective._at_size(torch.from_numpy(rows)[None]).shape[-2:] for phase in phases]
+    sizes = [phase.objective._shrink(torch.from_numpy(rows)[None]).shape[-2:] for phase in phases]
     assert [tuple(size) for size in sizes] == [(10, 10), (20, 20), (20, 20), (40, 36), (40, 36)]
     assert [type(phase.objective) for phase in phases[1:4]] == [FadingObjective, DPAObjective, FadingObjective]
     assert [len(phase.objective.distance.network.features) for phase in phases] == [9, 14, 14, 14, 14]

@@ -116,7 +116,7 @@ def audit_labels(detector: Detector, X: Any, y: ArrayLike, *, n_repeats: int = 2
 def _compute_ranks(
     detector: Detector, X: Any, y: NDArray[np.int8], rows: NDArray[np.intp], n_repeats: int, rng: np.random.Generator
 ) -> Ranks:
-    """Share of the unlabelled rows of the same fold that score lower, (n,), mean over the repeats."""
+    """Compute for each row the share of its fold's unlabelled rows that score lower, mean over repeats, (n,)."""
     own, y = take_rows(X, rows), y[rows]
     total, n_times = np.zeros(len(y)), np.zeros(len(y))
     parts = [part for _ in range(n_repeats) for part in make_folds(y, N_FOLDS, rng=rng)]
@@ -129,7 +129,7 @@ def _compute_ranks(
 
 
 def _compute_suspicions(ranks: Ranks, y: NDArray[np.int8]) -> Ranks:
-    """How much speaks against each label, (n,); that of unlabelled rows means nothing."""
+    """Compute how much speaks against each label, (n,); values of unlabelled rows have no meaning."""
     is_anomaly = y == labels.ANOMALY
     chance = ranks
     if is_anomaly.any():

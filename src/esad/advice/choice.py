@@ -1,4 +1,4 @@
-"""Which method to take where nobody has asked for one."""
+"""Chooses a method where the user names none."""
 
 from collections.abc import Collection
 

@@ -109,7 +109,7 @@ class Comparison:
 
     @property
     def title(self) -> str:
-        """What was measured, in a line."""
+        """One line that says what was measured."""
         anomalies = count_text(self.n_test_anomaly, "labelled anomaly", "labelled anomalies")
         return f"{count_text(self.n_repeats, 'split')}, {anomalies} among {count_text(self.n_test, 'held-out row')}"
 
@@ -128,7 +128,7 @@ class Comparison:
 
     @property
     def left_out(self) -> list[str]:
-        """Which methods could not be used, and which not on every split, and why."""
+        """Sentences on the methods that could not be used, or not on every split, with the reasons."""
         told = [f"{one.method} was left out: {one.reason}" for one in self.results if one.reason is not None]
         if self.shortened:
             counts = ", ".join(f"{one.method} {len(one.auc)}" for one in self.shortened)
@@ -234,29 +234,29 @@ def compare(
 
 
 def _try_order(result: MethodResult) -> tuple[bool, float]:
-    """Sort key for what to try first: methods that are solved for, then by the time they took."""
+    """Return the sort key of methods: those without training by gradients first, then by the time they took."""
     if result.auc:
         return False, result.mean("fit_seconds")
     return not issubclass(registry.method(result.method), ShallowDetector), 0.0
 
 
 class _TimeUp(Exception):  # noqa: N818  a signal, not an error
-    """A training would have ended too late."""
+    """Raised when the time limit ends a training."""
 
 
 class _Deadline(Callback):
-    """A callback that breaks a training off."""
+    """A callback that ends a training at the time limit."""
 
     def __init__(self, max_seconds: float | None) -> None:
         self._end = math.inf if max_seconds is None else time.perf_counter() + max_seconds
 
     def comes_before(self, result: MethodResult) -> bool:
-        """Whether the time would be up before another fit of the method ends."""
+        """Whether the time limit would come before another fit of the method ends."""
         seconds = result.mean("fit_seconds") if result.auc else 0.0
         return time.perf_counter() + seconds >= self._end
 
     def on_step(self, state: "LoopState") -> None:
-        """Look at the clock."""
+        """End the training once the time limit has passed."""
         if time.perf_counter() >= self._end:
             raise _TimeUp
 

@@ -92,7 +92,7 @@ def score_held_out(
 
 
 def _leading_judge(detector: Detector, parts: Sequence[Fold]) -> Detector:
-    """The judge with the largest weight in a fitted committee, if every part has an anomaly to learn from.
+    """Return the judge with the largest weight in a fitted committee, if every part has an anomaly to learn from.
 
     Many trainings of a whole committee, one after the other, take minutes. Trees alone take seconds, and networks alone
     train side by side.
@@ -154,7 +154,7 @@ def make_folds(y: Labels, n_folds: int, *, rng: np.random.Generator) -> Iterator
 
 
 def thin_rows(y: Labels, *, rng: np.random.Generator, max_rows: int = MAX_ROWS) -> RowNumbers:
-    """All labelled rows, and as many of the unlabelled ones as there is room for, drawn at random.
+    """Return all labelled rows and, up to a limit, unlabelled ones drawn at random.
 
     Examples
     --------

@@ -48,7 +48,7 @@ _WIDTH_RATIO: Final = 0.6  # w, measured: docs/decisions/0010
 
 @dataclass(frozen=True)
 class CurvePoint:
-    """How well so many labels do.
+    """How well a model with so many labels ranks.
 
     Attributes
     ----------
@@ -176,7 +176,7 @@ def learning_curve(
 
 
 def _plan_sizes(y: NDArray[np.int8]) -> list[tuple[int, int]]:
-    """How many anomalies and normal rows keep their label at each point of the curve."""
+    """Choose how many anomalies and normal rows keep their label at each point of the curve."""
     counts = labels.counts(y)
     return [(max(1, round(share * counts.n_anomaly)), round(share * counts.n_normal)) for share in SHARES]
 
@@ -184,7 +184,7 @@ def _plan_sizes(y: NDArray[np.int8]) -> list[tuple[int, int]]:
 def _keep_labels(
     y: NDArray[np.int8], train: NDArray[np.intp], order: NDArray[np.intp], n_kept: Sequence[int]
 ) -> NDArray[np.int8]:
-    """Labels of the training rows, of each kind only the first so many in the order given."""
+    """Return the labels of the training rows, keeping only the first ones of each kind in the order given."""
     seen = np.zeros(len(y), dtype=np.int8)
     for label, n in zip((labels.ANOMALY, labels.NORMAL), n_kept, strict=True):
         seen[order[y[order] == label][:n]] = label
@@ -192,7 +192,7 @@ def _keep_labels(
 
 
 def extrapolate(n_labels: NDArray[np.float64], aucs: NDArray[np.float64], *, n_now: int, n_next: int) -> Gain:
-    """The gain that follows from the AUC of every split (splits, points) with so many labels (points,).
+    """Estimate the gain from the AUC (splits, points) with each number of labels (points,).
 
     Examples
     --------

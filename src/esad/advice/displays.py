@@ -85,14 +85,14 @@ class ComparisonDisplay(Display):
 
         return cls(compare(X, y, **options)).plot(ax)
 
-    def _usable(self) -> list[Any]:
+    def _list_usable(self) -> list[Any]:
         return [result for result in self.comparison.results if result.reason is None][::-1]
 
     def _size(self) -> tuple[float, float]:
-        return 6.4, 1.2 + 0.3 * len(self._usable())
+        return 6.4, 1.2 + 0.3 * len(self._list_usable())
 
     def _draw(self, ax: Any) -> None:
-        results = self._usable()
+        results = self._list_usable()
         for number, result in enumerate(results):
             values = result.average_precision
             ax.plot(values, [number] * len(values), linestyle="", marker="o", color="C0", alpha=0.4)

@@ -56,7 +56,7 @@ RECIPES: Final[dict[str, dict[str, Any]]] = {
 }
 JUDGES: Final = {"ESAD alone": {"method": NETWORKS}, "trees alone": {"method": TREES}}  # in place of the committee
 LENGTHS: Final = {"a third as long": 1 / 3, "twice as long": 2.0}  # early stopping, and its opposite
-MAX_ROUNDING: Final = 0.25  # share by which whole epochs may miss such a length
+MAX_ROUNDING: Final = 0.25  # relative error that rounding to whole epochs may cause
 
 
 @dataclass(frozen=True)
@@ -173,7 +173,7 @@ def search(
             f"to choose by; {MIN_UNLABELLED} or {MIN_ANOMALIES} are needed."
         )
         return Search(clone(detector), DEFAULT, "none", (), reason)
-    split = _labelled_parts if by_labels else _unlabelled_parts
+    split = _split_labelled if by_labels else _split_unlabelled
     parts = split(checked, n_repeats, test_size, seed)
     tried = _shorten_for_split(detector, changes, parts[0].y) if recipes is None else changes
     whole = recipes is None and isinstance(detector, Committee)
@@ -189,14 +189,14 @@ def search(
     return _choose_recipe(detector, trials, by_labels=by_labels)
 
 
-def _labelled_parts(y: NDArray[np.int8], n_repeats: int, test_size: float, seed: int) -> list[Fold]:
-    """Splits that hold out some labels of each kind."""
+def _split_labelled(y: NDArray[np.int8], n_repeats: int, test_size: float, seed: int) -> list[Fold]:
+    """Make splits that hold out some labels of each kind."""
     splits = LabelAwareSplit(n_repeats, test_size=test_size, random_state=seed).split(y, y)
     return [Fold(train, y[train], test) for train, test in splits]
 
 
-def _unlabelled_parts(y: NDArray[np.int8], n_repeats: int, test_size: float, seed: int) -> list[Fold]:
-    """Splits that hold out unlabelled rows only."""
+def _split_unlabelled(y: NDArray[np.int8], n_repeats: int, test_size: float, seed: int) -> list[Fold]:
+    """Make splits that hold out unlabelled rows only."""
     unlabelled = np.flatnonzero(y == labels.UNLABELLED)
     parts = []
     for _, held_out in ShuffleSplit(n_repeats, test_size=test_size, random_state=seed).split(unlabelled):
@@ -234,7 +234,7 @@ def _compute_agreements(scores: list[list[Scores]]) -> NDArray[np.float64]:
 def _list_recipes(
     detector: Detector, X: Any, y: NDArray[np.int8], recipes: Mapping[str, Mapping[str, Any]] | None
 ) -> dict[str, Mapping[str, Any]]:
-    """The default, then what is tried beside it; a parameter that the method does not have is an error."""
+    """List the default recipe and its alternatives; refuse a parameter that the method does not have."""
     if recipes is None:
         if not isinstance(detector, ESAD | Committee) or is_images(X):
             raise InputError("There are recipes for ESAD and the committee on tables only. Give `recipes`.")
@@ -255,7 +255,7 @@ def _list_recipes(
 
 
 def _change(detector: Detector, change: Mapping[str, Any]) -> Detector:
-    """A copy with the parameters of a recipe; a judge of the committee if it says so."""
+    """Return a copy with the parameters of a recipe, which may be a single judge of the committee."""
     if isinstance(detector, Committee) and "method" in change:
         return detector.possible_judges()[change["method"]]
     changed: Detector = clone(detector).set_params(**change)
@@ -263,7 +263,7 @@ def _change(detector: Detector, change: Mapping[str, Any]) -> Detector:
 
 
 def _list_lengths(detector: Detector, y: NDArray[np.int8]) -> dict[str, dict[str, Any]]:
-    """Trainings on rows with these labels of other lengths than the detector's own, as far as whole epochs allow."""
+    """List recipes with shorter or longer trainings than the detector's own, as far as whole epochs allow."""
     networks = detector.possible_judges()[NETWORKS] if isinstance(detector, Committee) else detector
     assert isinstance(networks, ESAD)
     settings = networks.recipe_for((1,), y).settings
@@ -276,7 +276,7 @@ def _list_lengths(detector: Detector, y: NDArray[np.int8]) -> dict[str, dict[str
 def _shorten_for_split(
     detector: Detector, changes: Mapping[str, Mapping[str, Any]], y: NDArray[np.int8]
 ) -> dict[str, Mapping[str, Any]]:
-    """The same recipes for the rows of a split, in which an epoch has fewer steps."""
+    """Adapt the recipes to the rows of a split, in which an epoch has fewer steps."""
     lengths = _list_lengths(detector, y)
     possible = {name: change for name, change in changes.items() if name not in LENGTHS or name in lengths}
     return {name: lengths.get(name, change) for name, change in possible.items()}
@@ -295,7 +295,7 @@ def _make_trial(
 
 
 def _choose_recipe(detector: Detector, trials: list[Trial], *, by_labels: bool) -> Search:
-    """The recipe that is furthest ahead among those that are clearly ahead, or the default."""
+    """Choose the best of the recipes that are clearly better than the default, or else the default."""
     criterion, rows = ("auc", "labels") if by_labels else ("agreement", "unlabelled rows")
     least = 0.0 if by_labels else MIN_AGREEMENT
     clear = [trial for trial in trials[1:] if trial.is_clearly_ahead and trial.ahead >= least]

@@ -96,7 +96,7 @@ def suggest_labels(detector: Detector, X: Any, y: ArrayLike | None = None, *, n:
 
 
 def find_border(scores: NDArray[np.float64], y: NDArray[np.int8], *, threshold: float, n: int) -> float | None:
-    """Where anomalies and normal rows meet: midway from the highest known normal row to the median known anomaly.
+    """Return the score midway between the highest known normal row and the median known anomaly.
 
     The threshold stands in for known normal rows while there are none. The upper half of the unlabelled rows but for
     the n highest holds the border. None while no anomaly is known, or no row is unlabelled.
@@ -118,7 +118,7 @@ def find_border(scores: NDArray[np.float64], y: NDArray[np.int8], *, threshold: 
 def suggest_rows(
     rows_of: RowsOf, scores: NDArray[np.float64], pool: RowNumbers, *, where: float | None, n: int
 ) -> tuple[Suggestion, ...]:
-    """What `suggest_labels` gives, from scores and a border, `where`, that are known.
+    """Do the work of `suggest_labels` for given scores and a given border, `where`.
 
     `rows_of` gives the preprocessed rows of some row numbers, `pool` the numbers of the rows to choose from.
 
@@ -143,7 +143,7 @@ def suggest_rows(
 
 
 def choose_typical(rows_of: RowsOf, candidates: RowNumbers, n: int) -> RowNumbers:
-    """The row nearest to the centre of each of n clusters; filled up with the first candidates if there are fewer.
+    """Choose the row nearest to the centre of each of n clusters; add the first candidates if there are fewer.
 
     Examples
     --------

@@ -38,9 +38,9 @@ __all__ = ["OutOfTime", "code_version", "draw_rows", "execute", "execute_stack",
 
 CHOSEN_RATIO = 0.1  # of the test rows, whose labels a variant with `choose` sees; the others judge it
 N_CURVE_POINTS = 100
-N_LOOKS = 5  # at the test rows, the last one after the training
-N_SEEN = 2500  # test rows that a look is at, evenly over all
-N_REFERENCE = 1000  # training rows that scale the scores of a look
+N_LOOKS = 5  # checks of the test AUC, the last one after the training
+N_SEEN = 2500  # test rows per check, evenly over all
+N_REFERENCE = 1000  # training rows that scale the scores of a check
 MAX_REFERENCE = 10_000  # pictures of a data set that a variant names as `reference`
 CHECKPOINT_SECONDS = 300.0
 N_COMPONENTS = 50  # t-SNE begins with as many principal components, as its authors advise
@@ -96,7 +96,7 @@ def _make_detector(cell: Cell) -> Any:
 
 
 def _judge(cell: Cell, rows: Scenario, detector: Any, *, fit_seconds: float, figures: Any = None) -> Result:
-    """The result of a cell whose detector is fitted; `figures` are kept whole beside the curves of the losses."""
+    """Return the result of a cell with a fitted detector; `figures` are stored beside the thinned loss curves."""
     counted = np.ones(len(rows.truth_test), dtype=bool)
     started = time.perf_counter()
     if cell.choose:
@@ -151,7 +151,7 @@ def _choose_arguments(detector: Any, choose: Any, rows: Scenario, seen: NDArray[
 
 
 def _thin_curves(curves: Any) -> dict[str, list[float]]:
-    """At most a hundred points of each loss curve, as means over as many stretches."""
+    """Shorten each loss curve to at most a hundred points, each the mean over an equal stretch of steps."""
     thin = {}
     for name, curve in curves.items():
         parts = np.array_split(np.asarray(curve, dtype=float), min(N_CURVE_POINTS, max(1, len(curve))))
@@ -234,7 +234,7 @@ class OutOfTime(Exception):  # noqa: N818  a signal, not an error
 def _fit_watched(
     detector: DeepDetector, rows: Scenario, *, checkpoint: Path | None = None, deadline: float | None = None
 ) -> dict[str, list[float]]:
-    """Fit, and give the test AUC at equal distances on the way, without the end: `{"test_auc": [...]}`.
+    """Fit, and return the test AUC at equal intervals before the end of the training: `{"test_auc": [...]}`.
 
     The test rows are only looked at: nothing is chosen by them, and nothing that is random in a training moves. Tables
     are not looked at, their trainings are short; nor is what searches for every score, which would double its time.
@@ -271,7 +271,7 @@ class _TestCurve(Callback):
         self._is_reference = torch.arange(len(self._x), device=device) < len(reference)
 
     def on_step(self, state: LoopState) -> None:
-        """Look every now and then."""
+        """Compute the test AUC at regular steps."""
         every = max(1, state.n_steps // N_LOOKS)
         if state.phase < state.n_phases - 1 or state.step % every or state.step > (N_LOOKS - 1) * every:
             return
@@ -281,7 +281,7 @@ class _TestCurve(Callback):
         state.callback_state["test_auc"] = torch.cat([before, torch.tensor([auc], dtype=torch.float64)])
 
     def on_end(self, state: LoopState) -> None:
-        """Give the curve away."""
+        """Read the finished curve from the state of the training."""
         self.aucs = state.callback_state["test_auc"].tolist() if "test_auc" in state.callback_state else []
 
 
@@ -292,7 +292,7 @@ class _Deadline(Callback):
         self._checkpoint, self._deadline = checkpoint, deadline
 
     def on_step(self, state: LoopState) -> None:
-        """Look at the clock."""
+        """Stop the training once its deadline has passed."""
         if self._deadline is not None and time.monotonic() > self._deadline and state.step < state.n_steps:
             self._checkpoint.write(state)
             raise OutOfTime
@@ -302,7 +302,7 @@ class _Deadline(Callback):
 
 
 def map_codes(detector: DeepDetector, rows: Scenario, n_rows: int, seed: int) -> dict[str, list[float]]:
-    """Places of some test rows, half of them anomalies, on a map of every code of the first member.
+    """Return 2-D positions of some test rows, half of them anomalies, for every code of the first member.
 
     `map row` numbers the test rows, `map truth` is 1 for anomalies, `map score` the anomaly score; `map z x` and
     `map z y` are the places by the code z.

@@ -83,13 +83,13 @@ class Cell:
     codes: int = 0
 
     def describe(self) -> dict[str, Any]:
-        """Plain values, from which the same cell can be made again."""
+        """Return plain values from which the same cell can be made again."""
         values = {name: _to_plain(getattr(self, name)) for name in Cell.__dataclass_fields__}
         return values if self.codes else {name: value for name, value in values.items() if name != "codes"}
 
     @property
     def name(self) -> str:
-        """A hash of all that decides the outcome."""
+        """Return a hash of everything that decides the outcome."""
         text = json.dumps(self.describe(), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:20]
 
@@ -150,7 +150,7 @@ class Experiment:
                 yield Place(variant.name, data, axes), cell
 
     def _is_repeated(self, axes: dict[str, Any]) -> bool:
-        """Whether another place has the same data: where nothing is labelled, all labelled classes are alike."""
+        """Whether another cell has the same data: where nothing is labelled, the labelled class makes no difference."""
         scenario = {f"scenario.{name}": value for name, value in self.scenario.items()} | axes
         drawn = scenario.get("scenario.labelled_ratio", 1) or scenario.get("scenario.pollution_ratio", 0)
         offsets = self.axes.get("scenario.labelled_offset", ())

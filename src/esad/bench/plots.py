@@ -28,7 +28,7 @@ N_SAMPLES = 8  # pictures of each kind
 
 
 def draw(experiment: Experiment, results: Iterable[Result], folder: Path) -> list[Path]:
-    """Draw what the results of an experiment give, as PNG files named by the experiment; the paths of the files."""
+    """Draw every figure that the results of an experiment allow as a PNG file, and return the paths."""
     by_cell = {result.cell: result for result in results}
     cells = [
         (drop_averaged_axes(place), by_cell[cell.name]) for place, cell in experiment.cells() if cell.name in by_cell
@@ -51,7 +51,7 @@ def _save(drawing: "Drawing", path: Path) -> Path:
 
 
 def _new_figure(n_rows: int, n_columns: int, *, width: float, height: float) -> tuple["Drawing", Any]:
-    """A drawing without a window: nothing global is touched."""
+    """Make a matplotlib figure without pyplot, so that no global state changes."""
     drawing = require("matplotlib.figure", extra="plot").Figure(
         figsize=(width * n_columns, height * n_rows), layout="constrained"
     )
@@ -86,7 +86,7 @@ def _plot_over_axis(found: Sequence[Figure]) -> "Drawing | None":
     with_paper = any(figure.published is not None for figure in found)
     row[0].set_ylabel("AUC %" + (" (dashed: the paper)" if with_paper else ""))
     lines = [pair for axes in row for pair in zip(*axes.get_legend_handles_labels(), strict=True)]
-    lines.sort(key=lambda pair: pair[0].get_linestyle() == "-")  # where a method was measured anywhere, its full line
+    lines.sort(key=lambda pair: pair[0].get_linestyle() == "-")  # a method that was measured gets its full line
     shown = {label: line for line, label in lines}
     words = [label if line.get_linestyle() == "-" else f"{label} (paper alone)" for label, line in shown.items()]
     drawing.legend(shown.values(), words, fontsize=8, loc="outside lower center", ncols=4)
@@ -211,7 +211,7 @@ def _draw_samples(cells: Sequence[tuple[Place, Result]]) -> "Drawing | None":
 
 
 def _pick_evenly(rows: Any) -> Any:
-    """Some of the rows, evenly over all: neighbours may be of one patient."""
+    """Pick rows evenly spread over all of them, since neighbouring rows may belong to one patient."""
     return rows[np.unique(np.linspace(0, len(rows) - 1, N_SAMPLES).astype(int))] if len(rows) else rows
 
 

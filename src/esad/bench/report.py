@@ -87,5 +87,5 @@ def make_page(
 
 
 def _link(path: Path, page: Path | None) -> str:
-    """How a page names a file."""
+    """Return the link from a page to a file."""
     return path.as_posix() if page is None else Path(os.path.relpath(path, page.parent)).as_posix()

@@ -110,7 +110,7 @@ def run(
 def _claim_groups(
     waiting: Sequence[Cell], store: ResultStore, deadline: float | None, summary: RunSummary
 ) -> Iterator[list[Cell]]:
-    """Cells that this run has claimed, one stack or single cell at a time as workers ask for them."""
+    """Claim cells for this run and yield them, one stack or single cell each time a worker asks."""
     n_before = 0
     for group in _group_cells(waiting):
         if deadline is not None and time.monotonic() > deadline:
@@ -172,7 +172,7 @@ def _packs_on_gpu(cells: Sequence[Cell]) -> bool:
 def _run_group(
     cells: Sequence[Cell], *, checkpoints: Path | None = None, deadline: float | None = None
 ) -> list[Result | CellFailure | UnfinishedCell]:
-    """Run cells in a worker; whatever is wrong with them becomes the answer."""
+    """Run cells in a worker; an error becomes the returned failure."""
     try:
         if cells[0].stack:
             return [*execute_stack(cells)]

@@ -104,7 +104,7 @@ class ResultStore:
             self._database = sqlite3.connect(
                 self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
             )
-            with self._reading():
+            with self._lock_database():
                 self._open()
         except sqlite3.OperationalError as error:
             raise OutputError(f"The store {str(self.path)!r} cannot be opened: {error}.") from error
@@ -125,7 +125,7 @@ class ResultStore:
         self.close()
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._database.close()
 
     @property
@@ -148,7 +148,7 @@ class ResultStore:
 
     def results(self) -> list[Result]:
         """All results, in the order of their cells."""
-        with self._reading():
+        with self._lock_database():
             rows = self._database.execute("select * from results order by cell")
             names = [column[0] for column in rows.description]
             found = [dict(zip(names, row, strict=True)) for row in rows]
@@ -156,11 +156,11 @@ class ResultStore:
 
     def finished_cells(self) -> set[str]:
         """Names of the cells that have a result."""
-        with self._reading():
+        with self._lock_database():
             return {cell for (cell,) in self._database.execute("select cell from results")}
 
     def merge(self, results: Iterable[Result]) -> int:
-        """Take over results of another machine that are not here; how many those were."""
+        """Add results of another store that are missing here, and return how many were added."""
         there = self.finished_cells()
         new = [result for result in results if result.cell not in there]
         for result in new:
@@ -202,12 +202,12 @@ class ResultStore:
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        """One transaction: after a kill it was made whole or not at all."""
-        with self._reading(), transaction(self._database):
+        """Run the block as one transaction: after a kill, all of it is stored or nothing."""
+        with self._lock_database(), transaction(self._database):
             yield
 
     @contextmanager
-    def _reading(self) -> Iterator[None]:
+    def _lock_database(self) -> Iterator[None]:
         try:
             with self._lock:
                 yield
@@ -219,7 +219,7 @@ class ResultStore:
 
 
 def this_machine() -> dict[str, Any]:
-    """What the seconds of a result depend on."""
+    """Describe this machine: the hardware and versions that running times depend on."""
     import torch
 
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
@@ -274,7 +274,7 @@ def to_text(results: Iterable[Result]) -> str:
 
 
 def read_results(path: str | os.PathLike[str]) -> list[Result]:
-    """Undo `to_text`, but for the digits and the loss curves that it drops."""
+    """Read results back from the text of `to_text`, which has fewer digits and no loss curves."""
     try:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
         return [result for line in lines if line.strip() for result in _parse_line(json.loads(line))]
@@ -285,7 +285,7 @@ def read_results(path: str | os.PathLike[str]) -> list[Result]:
 
 
 def _describe_family(result: Result) -> str:
-    """Everything but the seed and what depends on it."""
+    """Return a cell's description without the seed and what depends on it."""
     description = {name: value for name, value in result.description.items() if name != "seed"}
     return json.dumps({"description": description} | {name: getattr(result, name) for name in SHARED}, sort_keys=True)
 

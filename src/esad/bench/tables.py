@@ -79,7 +79,7 @@ class Figure:
         return f"{ours} ({self.published:.1f}, {fmean(self.aucs) - self.published:+.1f})"
 
     def format_n_trained(self) -> str:
-        """How many of the trainings were run, of how many."""
+        """Format how many of the trainings were run, such as "3/5"."""
         return f"{len(self.aucs)}/{self.n_cells}" if self.n_cells else "-"
 
 
@@ -135,13 +135,13 @@ def collect_figures(experiment: Experiment, results: Iterable[Result], published
 
 
 def count_run(found: Sequence[Figure]) -> str:
-    """How many of the trainings that experiments ask for have been run, in words."""
+    """Say in words how many of the trainings that the experiments ask for have been run."""
     n_run, n_asked = sum(len(figure.aucs) for figure in found), sum(figure.n_cells for figure in found)
     return f"The tables below ask for {n_asked:,} trainings; {n_run:,} of them were run.\n" if n_asked else ""
 
 
 def count_printed(found: Iterable[Figure]) -> str:
-    """How many of the values that the paper prints have been measured, in words; nothing where it prints none."""
+    """Say in words how many of the paper's printed values have been measured; "" where it prints none."""
     printed = [figure for figure in found if figure.published is not None]
     n_run = sum(bool(figure.aucs) for figure in printed)
     n_whole = sum(0 < figure.n_cells == len(figure.aucs) for figure in printed)
@@ -156,7 +156,7 @@ def count_printed(found: Iterable[Figure]) -> str:
 
 
 def name_axis(name: str) -> str:
-    """An axis as a reader says it: "scenario.normal_class" is the normal class."""
+    """Return the readable name of an axis: "scenario.normal_class" becomes "normal class"."""
     return name.partition(".")[2].replace("_", " ")
 
 

@@ -32,13 +32,13 @@ from esad.cli import (
     serve,
     sign,
 )
-from esad.cli.options import epilogue
+from esad.cli.options import write_epilogue
 
 __all__ = ["app", "run"]
 
 app = typer.Typer(
     name="esad",
-    epilog=epilogue("esad demo"),
+    epilog=write_epilogue("esad demo"),
     invoke_without_command=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
@@ -98,10 +98,10 @@ def run(args: Sequence[str] | None = None) -> int:
     0
     """
     arguments = list(sys.argv[1:] if args is None else args)
-    with failures.signals_raise(), failures.warnings_as_lines():
+    with failures.raise_on_signals(), failures.show_warnings_as_lines():
         try:
             with failures.silent_unless_first():
                 code = app(arguments, prog_name="esad", standalone_mode=False, obj=arguments)
         except (Exception, KeyboardInterrupt) as error:
-            return failures.report(error)
+            return failures.report_failure(error)
     return code if isinstance(code, int) else 0

@@ -72,7 +72,7 @@ def run(
     from esad.bench.run import run as run_cells
     from esad.bench.store import ResultStore
 
-    chosen = [_read(path, subset) for path in experiments]
+    chosen = [_read_experiment(path, subset) for path in experiments]
     cells = [cell for experiment in chosen for _, cell in experiment.cells()]
     seconds = None if budget is None else options.seconds_of(budget)
     with ResultStore(store) as results, output.bar(bursts=True, shown=not as_json) as progress:
@@ -81,7 +81,7 @@ def run(
         task = progress.add_task("running", total=len(names), completed=n_there, before=n_there, limit=seconds)
 
         def on_done(done: "Result | CellFailure") -> None:
-            progress.update(task, advance=1, description=_told(done))
+            progress.update(task, advance=1, description=_describe_result(done))
 
         try:
             outcome = run_cells(cells, results, n_jobs=jobs, backend=backend, budget=seconds, on_done=on_done)
@@ -106,8 +106,8 @@ def report(
     """Show the stored results as tables, beside what the paper prints, and as figures."""
     from esad.bench.report import make_page
 
-    read = [(path, _read(path, subset)) for path in experiments]
-    page = make_page(read, _results(store), published=published, figures=figures, out=out)
+    read = [(path, _read_experiment(path, subset)) for path in experiments]
+    page = make_page(read, _load_results(store), published=published, figures=figures, out=out)
     if out is not None:
         page.write(out)
 
@@ -133,7 +133,7 @@ def merge(
     taken = {}
     with ResultStore(store) as results:
         for path in others:
-            taken[str(path)] = results.merge(_results(path))
+            taken[str(path)] = results.merge(_load_results(path))
     if as_json:
         output.json_out({"taken": taken})
         return
@@ -153,13 +153,13 @@ def export(
 
     if out.suffix != ".jsonl":
         raise InputError(f"--out must end in .jsonl. Got {str(out)!r}.")
-    results = _results(store)
+    results = _load_results(store)
     write_text(out, to_text(results))
     document = {"out": str(out), "n_results": len(results)}
     output.answer(as_json, document, lambda: output.say(f"{out}: {output.count_text(len(results), 'result')}"))
 
 
-def _results(path: Path) -> "list[Result]":
+def _load_results(path: Path) -> "list[Result]":
     """All results of a store, or of its text export."""
     from esad.bench.store import ResultStore, read_results
 
@@ -171,7 +171,7 @@ def _results(path: Path) -> "list[Result]":
         return store.results()
 
 
-def _read(path: Path, subset: list[str] | None) -> "Experiment":
+def _read_experiment(path: Path, subset: list[str] | None) -> "Experiment":
     from esad.bench import grid
 
     chosen: dict[str, list[str]] = {}
@@ -183,7 +183,7 @@ def _read(path: Path, subset: list[str] | None) -> "Experiment":
     return grid.read_experiment(path).subset(chosen)
 
 
-def _told(done: "Result | CellFailure") -> str:
+def _describe_result(done: "Result | CellFailure") -> str:
     from esad.bench.run import CellFailure
 
     if isinstance(done, CellFailure):

@@ -88,7 +88,7 @@ def get(
     from esad.datasets.folder import data_folder, get_data_set
 
     place = folder or data_folder()
-    with _reporting(name, shown=not as_json) as report:
+    with _show_progress(name, shown=not as_json) as report:
         path, before, is_needed = get_data_set(name, place, report)
     n_bytes = path.stat().st_size
     if as_json:
@@ -126,12 +126,12 @@ def status(as_json: options.Json = False) -> None:
 
 
 @contextmanager
-def _reporting(name: str, *, shown: bool) -> Iterator["Report"]:
-    """A bar that follows files and pictures."""
+def _show_progress(name: str, *, shown: bool) -> Iterator["Report"]:
+    """Show a progress bar; the block gets a function that moves it."""
     with output.bar(shown=shown) as drawn:
         task = drawn.add_task(name, total=None)
 
-        def report(what: str, done: int, total: int | None) -> None:
+        def move_bar(what: str, done: int, total: int | None) -> None:
             drawn.update(task, description=f"{name}: {what}", completed=done, total=total)
 
-        yield report
+        yield move_bar

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from esad.detectors.base import Detector
     from esad.detectors.training import TrainingData
 
-__all__ = ["demo", "result_files"]
+__all__ = ["demo", "name_result_files"]
 
 _COMPARED = ("committee", "esad", "deep_sad", "iforest")
 _EXPLAINED = 5  # rows, in the report
 
 
-@command("esad demo", "esad demo --out /tmp/esad-demo", files=lambda out: result_files(out))
+@command("esad demo", "esad demo --out /tmp/esad-demo", files=lambda out: name_result_files(out))
 def demo(
     out: Path = option(Path("esad-demo"), "--out -o DIR", "Folder for the files it writes."),
     seed: options.Seed = 0,
@@ -42,7 +42,7 @@ def demo(
     from esad.io.files import read_table
     from esad.io.scores import ScoreWriter
 
-    files = _prepare(out)
+    files = _check_result_files(out)
     dataset = registry.load_data_set("breast_cancer")
     scenario = table(dataset, labelled_ratio=0.05, pollution_ratio=0.05, seed=seed)
     if not as_json:
@@ -64,26 +64,26 @@ def demo(
     output.answer(as_json, document, lambda: _show(results, kept, files))
 
 
-def result_files(out: Path) -> dict[str, Path]:
-    """What it leaves in its folder."""
+def name_result_files(out: Path) -> dict[str, Path]:
+    """Name the files that the demo writes into its folder."""
     names = ("train.csv", "test.csv", "model.esad", "scores.csv", "report.html")
     return {name.partition(".")[0]: out / name for name in names}
 
 
-def _prepare(out: Path) -> dict[str, Path]:
-    """The files to write, in a folder that can be written to."""
+def _check_result_files(out: Path) -> dict[str, Path]:
+    """Make the folder, check that every result file can be written, and return their paths."""
     from esad.core.atomic import check_writable
     from esad.datasets.folder import make_folder
 
     make_folder(out)
-    files = result_files(out)
+    files = name_result_files(out)
     for path in files.values():
         check_writable(path)
     return files
 
 
 def _write_report(model: "Detector", files: dict[str, Path]) -> None:
-    """What `esad report` says of the test rows."""
+    """Write the report of the test rows, as `esad report` would."""
     from esad.report.findings import collect_findings
     from esad.report.page import save_page
 
@@ -129,7 +129,7 @@ def _show(results: dict[str, dict[str, Any]], kept: str, files: dict[str, Path])
     rows = [
         (
             name,
-            *(_figure(result, figure) for figure in ("auc", "average_precision")),
+            *(_format_interval(result, figure) for figure in ("auc", "average_precision")),
             f"{result['confusion']['true_alarms']} of {result['n_anomaly']}",
             result["confusion"]["false_alarms"],
             f"{result['seconds']:.1f}",
@@ -157,6 +157,6 @@ def _show(results: dict[str, dict[str, Any]], kept: str, files: dict[str, Path])
         output.say(f"  {shlex.join(['esad', *arguments])}")
 
 
-def _figure(result: dict[str, Any], name: str) -> str:
+def _format_interval(result: dict[str, Any], name: str) -> str:
     low, high = result["intervals"][name]
     return f"{result[name]:.3f} ({low:.3f} to {high:.3f})"

@@ -73,11 +73,11 @@ def explain(
     document = {"threshold": detector.threshold_, "out": None if out is None else str(out), "rows": rows}
     output.answer(as_json, document, lambda: _show(found, rows, columns))
     if not as_json:
-        _end(detector, known, out, [str(model), str(data)])
+        _show_way_on(detector, known, out, [str(model), str(data)])
 
 
 def read_cases(path: Path | None, detector: "Detector", **roles: Any) -> "TrainingData | None":
-    """Labelled rows or pictures to hold alarms against, read as `esad fit` would have; None for the model's own."""
+    """Read labelled rows or pictures to compare alarms with, as `esad fit` reads them; None for the model's own."""
     from esad.detectors.training import TrainingData
 
     if path is None:
@@ -115,8 +115,8 @@ def _show(found: "ExplainedFile", rows: list[dict[str, Any]], n_columns: int) ->
         output.say()
 
 
-def _end(detector: "Detector", known: "TrainingData | None", out: Path | None, arguments: list[str]) -> None:
-    """Where the file is, and how to see what is missing."""
+def _show_way_on(detector: "Detector", known: "TrainingData | None", out: Path | None, arguments: list[str]) -> None:
+    """Say where the reasons were written and, if the model keeps no labelled cases, how to give them."""
     if known is None and not len(getattr(detector, "cases_", ())) and detector.label_counts_.n_anomaly:
         typed = shlex.join(["esad", "explain", *arguments, "--cases"])
         output.say(f"The model keeps no labelled cases. To see the nearest: {typed} TRAINING_DATA")

@@ -62,11 +62,11 @@ def _show(found: dict[str, Any]) -> None:
         ]
     )
     output.say()
-    rows = [(entry["name"], entry["type"], _holds(entry)) for entry in found["inputs"]]
+    rows = [(entry["name"], entry["type"], _describe_content(entry)) for entry in found["inputs"]]
     output.show_table(None, ["input", "type", "holds"], rows, noun="input")
 
 
-def _holds(entry: dict[str, Any]) -> str:
+def _describe_content(entry: dict[str, Any]) -> str:
     if "shape" in entry:
         return " x ".join(["n", *map(str, entry["shape"])])
     if "column" in entry:

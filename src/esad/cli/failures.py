@@ -1,4 +1,4 @@
-"""Failures as one line on stderr and an exit code; a traceback is left for what is a defect of ours.
+"""Turns failures into one line on stderr and an exit code; only a defect of esad shows a traceback.
 
 Ctrl-C, a request to end and the loss of one of several processes are failures too.
 """
@@ -31,10 +31,10 @@ __all__ = [
     "is_alone",
     "is_first",
     "join_processes",
-    "report",
-    "signals_raise",
+    "raise_on_signals",
+    "report_failure",
+    "show_warnings_as_lines",
     "silent_unless_first",
-    "warnings_as_lines",
 ]
 
 # The base of typer's usage errors; typer moved it between packages, BadParameter stayed where it is.
@@ -44,22 +44,22 @@ WAIT_FOR_IMPORTS = 0.05  # seconds, over and over
 
 
 class _Ended(KeyboardInterrupt):
-    """A request to end from outside: handled as Ctrl-C is, so that nothing half-written stays."""
+    """A signal to end, handled like Ctrl-C, so that no half-written file stays."""
 
 
 class Results:
-    """The files a command is to write; whenever it is stopped, they tell which of them it has written."""
+    """The files that a command is to write; after an interruption it can tell which of them were written."""
 
     def __init__(self, paths: Iterable[Path]) -> None:
         self._before = {path: stamp_of(path) for path in paths}
 
-    def written(self) -> list[str]:
-        """Those that are there and were not before."""
+    def find_written(self) -> list[str]:
+        """Return the files that were created or changed since the command began."""
         return [str(path) for path, before in self._before.items() if stamp_of(path) not in (None, before)]
 
     def describe(self) -> str:
-        """The same in words."""
-        written = self.written()
+        """Say in words which files were written and which were not."""
+        written = self.find_written()
         missing = [str(path) for path in self._before if str(path) not in written]
         if not written:
             return "no result was written."
@@ -69,7 +69,7 @@ class Results:
 
 
 class OneOfSeveral(Exception):  # noqa: N818  carries what went wrong as its cause
-    """A failure in one of several processes that train together; one of them speaks."""
+    """A failure in one of several processes that train together; only one of them prints it."""
 
     def __init__(self, *, speaks: bool) -> None:
         super().__init__()
@@ -83,7 +83,7 @@ def is_alone() -> bool:
 
 @contextmanager
 def join_processes() -> Iterator[None]:
-    """Join the other processes that a launcher has started, if any; what fails in several of them is told once."""
+    """Join the other processes that a launcher has started, if any; a failure in several of them is printed once."""
     if is_alone():
         yield
         return
@@ -104,7 +104,7 @@ def is_first() -> bool:
 
 @contextmanager
 def silent_unless_first() -> Iterator[None]:
-    """Of several processes only the first shows how it gets on."""
+    """Hide all output of the block unless this process is the first of several."""
     if is_first():
         yield
         return
@@ -112,24 +112,24 @@ def silent_unless_first() -> Iterator[None]:
         yield
 
 
-def report(error: BaseException) -> int:
-    """Say in one line what went wrong and give the exit code; what is nobody's mistake but ours is raised again."""
+def report_failure(error: BaseException) -> int:
+    """Print in one line what went wrong and return the exit code; an error that is a bug of esad is raised again."""
     if isinstance(error, OneOfSeveral) and error.__cause__ is not None:
         speaks, error = error.speaks, error.__cause__
     else:
         speaks = is_alone() or _is_first_to_fail()
     with nullcontext() if speaks else redirect_stderr(io.StringIO()):
-        return _report(error)
+        return _print_failure(error)
 
 
 def _is_first_to_fail() -> bool:
-    """Of several processes that were not joined yet."""
+    """Whether this process was the first to fail of several that are not joined yet."""
     from esad.core.processes import find_processes
 
     return find_processes().is_first_to_fail()
 
 
-def _report(error: BaseException) -> int:
+def _print_failure(error: BaseException) -> int:
     if isinstance(error, output.Interrupted | KeyboardInterrupt):
         output.interrupted(str(error) or "no result was written.")
         return 143 if isinstance(error.__cause__, _Ended) or isinstance(error, _Ended) else 130
@@ -137,14 +137,14 @@ def _report(error: BaseException) -> int:
         output.fail(str(error))
         return 1 if isinstance(error, TrainingError) else 2
     if isinstance(error, _USAGE_ERROR):
-        output.fail(_usage(error))
+        output.fail(_describe_usage_error(error))
         return 2
     if isinstance(error, BrokenPipeError):  # the reader, such as head, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     if isinstance(error, OSError):
         reason = os.strerror(error.errno) if error.errno else str(error)
-        output.fail(f"{error.filename or 'The system'}: {reason}." + _advice(error.errno))
+        output.fail(f"{error.filename or 'The system'}: {reason}." + _advise(error.errno))
         return 1
     if _is_out_of_memory(error):
         output.fail("There is not enough memory for this. Give fewer rows or columns.")
@@ -153,12 +153,12 @@ def _report(error: BaseException) -> int:
 
 
 def _is_out_of_memory(error: BaseException) -> bool:
-    """Whether numpy or torch, which has no class of its own for it, could not have the memory it asked for."""
+    """Whether the error says that numpy or torch ran out of memory; torch has no class of its own for that."""
     return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and "allocate" in str(error))
 
 
-def _usage(error: Any) -> str:
-    """What was typed wrong, with the nearest option and where help is."""
+def _describe_usage_error(error: Any) -> str:
+    """Say what was typed wrong, which option is nearest, and where to find help."""
     possible: list[str] = getattr(error, "possibilities", None) or []  # which typer would list
     message = str(error.message if possible else error.format_message()).strip()
     message = message if message.endswith(("?", ".")) else f"{message}."
@@ -172,12 +172,12 @@ def _usage(error: Any) -> str:
     return f"{message} See: {path} --help"
 
 
-def _advice(number: int | None) -> str:
+def _advise(number: int | None) -> str:
     return " Free some space and try again." if number in (errno.ENOSPC, errno.EDQUOT) else ""
 
 
 @contextmanager
-def signals_raise() -> Iterator[None]:
+def raise_on_signals() -> Iterator[None]:
     """Turn requests to end (Ctrl-C, SIGTERM, a closed terminal) into exceptions, so that temporary files are removed.
 
     One that comes while another package is imported waits: an exception in compiled code can abort the process.
@@ -199,7 +199,7 @@ def signals_raise() -> Iterator[None]:
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):
         number = getattr(signal, name, None)
         try:
-            # nohup's wish is kept
+            # a signal that is ignored, as under nohup, stays ignored
             if number is not None and signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
                 before[number] = signal.signal(number, end)
         except ValueError:  # not the main thread: somebody else handles signals
@@ -214,13 +214,13 @@ def signals_raise() -> Iterator[None]:
 
 
 def _is_importing() -> bool:
-    """Whether a package of others is halfway through its import: it may be compiled code that is being set up."""
+    """Whether another package is being imported just now: interrupting compiled code while it starts can crash."""
     others = [module for name, module in tuple(sys.modules.items()) if not name.startswith("esad")]
     return any(getattr(getattr(module, "__spec__", None), "_initializing", False) for module in others)
 
 
 @contextmanager
-def warnings_as_lines() -> Iterator[None]:
+def show_warnings_as_lines() -> Iterator[None]:
     """Show each warning once, as one line without file names; the library's log lines become notes."""
     shown = set()
 

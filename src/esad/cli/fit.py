@@ -125,7 +125,7 @@ def fit(
                 on_progress=on_progress,
             )
         detector, reason = method.make_for(training, contamination=contamination)
-        rule = _threshold_rule(detector, false_alarm_rate, threshold_from_labels)
+        rule = _parse_threshold_rule(detector, false_alarm_rate, threshold_from_labels)
         calibration: dict[str, Any] = {"calibration_ratio": calibration_ratio, "cross_calibration": cross_calibration}
         training.check_rule(rule, detector, **calibration)
         talks = not (quiet or as_json)
@@ -159,7 +159,7 @@ def fit(
             summary = training.summarize(detector)
             detector.save(out, with_cases=keep_cases)
         except KeyboardInterrupt as interrupt:
-            if results.written():  # the model took its place right before
+            if results.find_written():  # the model took its place right before
                 checkpoint.remove()
                 raise
             raise output.Interrupted(_tell_way_back(checkpoint.path, context.obj)) from interrupt
@@ -176,8 +176,10 @@ def fit(
 # ---------------------------------------------------------------------- before the training
 
 
-def _threshold_rule(detector: "Detector", false_alarm_rate: float | None, from_labels: bool) -> "Threshold | None":
-    """The rule that the options say, None for the method's own."""
+def _parse_threshold_rule(
+    detector: "Detector", false_alarm_rate: float | None, from_labels: bool
+) -> "Threshold | None":
+    """Return the threshold rule that the options ask for; None for the method's own."""
     from esad.core.arguments import is_auto
     from esad.score.threshold import Threshold
 
@@ -209,7 +211,7 @@ def _search(detector: "Detector", training: "TrainingData", *, shown: bool) -> "
 
 
 def _open_checkpoint(out: Path, *, every_seconds: float, resume: bool) -> "Checkpoint":
-    """The checkpoint of this training; says what becomes of one that is there already."""
+    """Open the checkpoint of this training; warn if one that exists is not used, or one to resume is missing."""
     from esad.persist.checkpoint import Checkpoint
 
     path = output.checkpoint_path(out)
@@ -233,7 +235,7 @@ def _tell_way_back(path: Path, typed: Sequence[str]) -> str:
 
 
 def _show_reading(data: Path, training: "TrainingData") -> None:
-    """How the data was read: columns, kinds, missing values, labels."""
+    """Show how the data was read: columns, kinds, missing values, labels."""
     if training.schema is None:
         channels, height, width = training.X.shape[1:]
         colour = "grey" if channels == 1 else "colour"
@@ -241,10 +243,10 @@ def _show_reading(data: Path, training: "TrainingData") -> None:
         output.say(f"{data}: {pictures} of {width} x {height} pixels")
     else:
         columns = training.schema.columns
-        rows = [_column_row(column, training.n_rows) for column in columns]
+        rows = [_describe_column(column, training.n_rows) for column in columns]
         n_rows, n_columns = output.count_text(training.n_rows, "row"), output.count_text(len(columns), "column")
         title = f"{data}: {n_rows}, {n_columns} to learn from"
-        heads, rest = ["column", "kind", "missing", "distinct", ""], f": {', '.join(_kinds(columns))} in all"
+        heads, rest = ["column", "kind", "missing", "distinct", ""], f": {', '.join(_count_kinds(columns))} in all"
         output.show_table(title, heads, rows, right=heads[2:4], noun="column", rest=rest)
     for name in training.left_out:
         output.say(f"Left out: {name!r} looks like an id (text, different in every row).")
@@ -262,14 +264,14 @@ def _show_reading(data: Path, training: "TrainingData") -> None:
     output.say()
 
 
-def _column_row(column: "Column", n_rows: int) -> tuple[str, ...]:
+def _describe_column(column: "Column", n_rows: int) -> tuple[str, ...]:
     missing = output.percent(column.n_missing / n_rows) if column.n_missing else "-"
     distinct = "" if column.n_distinct is None else f"{column.n_distinct:,}"
     remark = "empty" if column.n_missing == n_rows else "constant" if column.is_constant else ""
     return column.name, column.kind, missing, distinct, remark
 
 
-def _kinds(columns: "tuple[Column, ...]") -> Iterator[str]:
+def _count_kinds(columns: "tuple[Column, ...]") -> Iterator[str]:
     for kind in dict.fromkeys(column.kind for column in columns):
         yield f"{sum(column.kind == kind for column in columns):,} {kind}"
 

@@ -26,9 +26,9 @@ def _show(found: dict[str, Any]) -> None:
         ("method", f"{found['method']}, written by esad {found['esad_version']} (format {found['format_version']})"),
         *([("judges", found["why"])] if found["why"] else []),
         ("parameters", changed or "all at their defaults"),
-        *((name, _flat(part)) for name, part in found["recipe"].items() if isinstance(part, dict)),
+        *((name, _join_settings(part)) for name, part in found["recipe"].items() if isinstance(part, dict)),
         ("weights", f"{found['n_weights']:,}" if found["n_weights"] else "none"),
-        ("trained on", _data(found)),
+        ("trained on", _describe_data(found)),
         (
             "labels",
             f"{labels['n_anomaly']:,} anomaly, {labels['n_normal']:,} normal, {labels['n_unlabelled']:,} unlabelled",
@@ -36,7 +36,7 @@ def _show(found: dict[str, Any]) -> None:
         ("threshold", f"{found['threshold']:.6g}{rule}: rows with a higher score are flagged"),
         ("expected", "not known" if found["forecast"] is None else found["forecast"]["text"]),
         ("calibration", found["calibration"] or "none, so there are no p-values"),
-        *((name.replace("_", " "), _listed(value)) for name, value in notes.items() if not _is_empty(value)),
+        *((name.replace("_", " "), _join_items(value)) for name, value in notes.items() if not _is_empty(value)),
         ("training rows", f"{found['data_fingerprint']} (fingerprint of rows and labels as they were learned from)"),
     ]
     output.show_pairs(pairs)
@@ -44,7 +44,7 @@ def _show(found: dict[str, Any]) -> None:
         _show_columns(found)
 
 
-def _data(found: dict[str, Any]) -> str:
+def _describe_data(found: dict[str, Any]) -> str:
     if found["shape"] is not None:
         channels, height, width = found["shape"]
         pictures = output.count_text(found["n_training_rows"], "picture")
@@ -62,20 +62,20 @@ def _show_columns(found: dict[str, Any]) -> None:
     output.show_table(None, ["column", "kind", "missing"], rows, right=["missing"], noun="column")
 
 
-def _flat(part: dict[str, Any]) -> str:
-    """Names and values; what is empty says nothing, and numbers have as many digits as one reads.
+def _join_settings(part: dict[str, Any]) -> str:
+    """Join names and values in one line, without empty values and with four digits per number.
 
     Examples
     --------
-    >>> _flat({"noise": [1 / 3, 0.5], "clip": None, "n_steps": 250})
+    >>> _join_settings({"noise": [1 / 3, 0.5], "clip": None, "n_steps": 250})
     'noise=[0.3333, 0.5], n_steps=250'
     """
-    return ", ".join(f"{name}={_short(value)}" for name, value in part.items() if not _is_empty(value))
+    return ", ".join(f"{name}={_format_value(value)}" for name, value in part.items() if not _is_empty(value))
 
 
-def _short(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if isinstance(value, list | tuple):
-        return f"[{', '.join(map(_short, value))}]"
+        return f"[{', '.join(map(_format_value, value))}]"
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
@@ -83,12 +83,12 @@ def _is_empty(value: Any) -> bool:
     return value is None or (isinstance(value, str | list | tuple | dict) and not value)
 
 
-def _listed(value: Any) -> str:
-    """A note for people.
+def _join_items(value: Any) -> str:
+    """Return a note as text, the items of a list separated by commas.
 
     Examples
     --------
-    >>> _listed(["", "reviewed.labels.db"])
+    >>> _join_items(["", "reviewed.labels.db"])
     'reviewed.labels.db'
     """
     return ", ".join(str(item) for item in value if item != "") if isinstance(value, list) else str(value)

@@ -76,7 +76,7 @@ def _show(found: "LabelAdvice", out: Path | None) -> None:
 
 
 def _name_rows(rows: "TrainingData", numbers: Sequence[int]) -> tuple[list[str], list[tuple[object, ...]]]:
-    """Heads and cells for what rows go by: their ids, and their numbers where ids do not tell rows apart."""
+    """Return heads and cells that name rows: by their ids, and also by number where ids are not unique."""
     if rows.ids_tell:
         return [rows.id_name], [(rows.name_of(row),) for row in numbers]
     return [rows.id_name, "row"], [(rows.name_of(row), row) for row in numbers]

@@ -45,11 +45,11 @@ class AskedMethod:
     device: Device = "auto"
 
     def parse_settings(self) -> list[tuple[str, Any]]:
-        """What follows --set: names, with values that are JSON (numbers, true, lists) or else words."""
+        """Parse the values of --set: NAME=VALUE, where the value is JSON (a number, true, a list) or else a word."""
         return [_parse_setting(text) for text in self.settings or ()]
 
     def make_first(self, *, contamination: float | None = None) -> "Detector":
-        """A detector before the data is read, so that wrong settings are refused; "auto" may take another later."""
+        """Make a detector before the data is read, to refuse wrong settings early; "auto" may choose another later."""
         if self.name != _AUTO:
             return self._make(self.name, contamination)
         names = [name for name, _ in self.parse_settings()]
@@ -92,7 +92,7 @@ class AskedMethod:
 
     @contextmanager
     def blame_settings(self, detector: "Detector") -> Iterator[None]:
-        """Blame what was typed after --set for what a method cannot compute with, where it does not say so itself."""
+        """Within the block, name the values of --set in errors that a method raises because of them."""
         try:
             yield
         except EsadError:
@@ -112,7 +112,7 @@ MethodOptions = Annotated[AskedMethod, OptionGroup(AskedMethod)]
 
 
 def _tell_who_has(names: Sequence[str], known: Collection[str]) -> str:
-    """Why none of the methods that "auto" chooses between can be set so, and which methods can."""
+    """Say which setting the methods that "auto" chooses between lack, and which methods have it."""
     unknown = next((name for name in names if name not in known), None)
     lack = f"both lack {unknown!r}" if unknown else f"neither has all of {list_text(names)}"
     said = f"The data choose between {' and '.join(_CHOICES)}, and {lack}."

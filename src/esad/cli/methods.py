@@ -16,12 +16,12 @@ def methods(as_json: options.Json = False) -> None:
     if as_json:
         output.json_out({"methods": found})
         return
-    rows = [(one["name"], ", ".join(one["takes"]), _learns_from(one), one["summary"]) for one in found]
+    rows = [(one["name"], ", ".join(one["takes"]), _list_labels_used(one), one["summary"]) for one in found]
     output.show_table(None, ["method", "takes", "learns from", "what it is"], rows)
     output.say("* cannot do without")
     output.say("Use one with: esad fit DATA --method NAME ...")
 
 
-def _learns_from(one: dict[str, Any]) -> str:
+def _list_labels_used(one: dict[str, Any]) -> str:
     """The kinds of rows it uses; a star at those that it needs."""
     return ", ".join(f"{kind}*" if kind in one["labels_needed"] else kind for kind in one["labels_used"])

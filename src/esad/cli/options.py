@@ -1,4 +1,4 @@
-"""What makes a function a command, and the options that several share, so that a name means the same everywhere."""
+"""Makes functions commands, and defines the options that several commands share."""
 
 import functools
 import inspect
@@ -27,11 +27,11 @@ __all__ = [
     "command",
     "complete_data_set",
     "complete_method",
-    "epilogue",
     "option",
     "parse_size",
     "seconds_of",
     "shared_option",
+    "write_epilogue",
 ]
 
 EPILOGUE = "Example:"
@@ -39,13 +39,13 @@ EPILOGUE = "Example:"
 
 @dataclass(frozen=True)
 class OptionGroup:
-    """Marks a parameter that is no option itself: a command is given what `make` makes of its own parameters."""
+    """Marks a parameter that stands for several options: `make` turns their values into one argument."""
 
     make: Callable[..., Any]
 
 
-def epilogue(*examples: str) -> str:
-    """The examples under a command's help."""
+def write_epilogue(*examples: str) -> str:
+    """Write the examples that stand below a command's help."""
     return "\n\n".join([EPILOGUE, *(f"  {example}" for example in examples)])
 
 
@@ -63,7 +63,7 @@ def command(
         parameters, groups = _expand_groups(function)
 
         @functools.wraps(function)
-        def wrapped(**given: Any) -> None:
+        def run_command(**given: Any) -> None:
             for name, (make, names) in groups.items():
                 given[name] = make(**{own: given.pop(own) for own in names})
             paths = [given[name] for name in ("out", "test_out") if given.get(name) is not None]
@@ -76,15 +76,15 @@ def command(
             except KeyboardInterrupt as interrupt:
                 raise output.Interrupted(results.describe()) from interrupt
 
-        vars(wrapped).update(__signature__=inspect.Signature(parameters), epilog=epilogue(*examples))
-        wrapped.__annotations__ = {each.name: each.annotation for each in parameters}
-        return wrapped
+        vars(run_command).update(__signature__=inspect.Signature(parameters), epilog=write_epilogue(*examples))
+        run_command.__annotations__ = {each.name: each.annotation for each in parameters}
+        return run_command
 
     return decorate
 
 
 def _check_folder() -> None:
-    """Refuse to work in a folder that is gone: torch would end the process with words of its own."""
+    """Refuse to work in a folder that no longer exists: torch would end the process without a clear message."""
     try:
         os.getcwd()
     except FileNotFoundError:
@@ -94,7 +94,7 @@ def _check_folder() -> None:
 def _expand_groups(
     function: Callable[..., None],
 ) -> tuple[list[inspect.Parameter], dict[str, tuple[Callable[..., Any], list[str]]]]:
-    """All options of a command, those of groups in their place; and how the groups are made from which of them."""
+    """Return all options of a command, groups replaced by their options, and how each group is made from its own."""
     parameters, groups = [], {}
     for name, parameter in inspect.signature(function).parameters.items():
         found = [mark for mark in getattr(parameter.annotation, "__metadata__", ()) if isinstance(mark, OptionGroup)]
@@ -117,7 +117,7 @@ def option(default: Any, names: str, help: str, panel: str | None = None, **rest
 
 
 def shared_option(names: str, help: str, panel: str | None = None, **rest: Any) -> Any:
-    """The same for a type that several commands use, each with a default of its own."""
+    """Return an option for a type annotation that several commands use, each with its own default."""
     return _declare([], names, help, panel, **rest)
 
 
@@ -162,7 +162,7 @@ def _check_seed(seed: int) -> int:
 
 
 def parse_size(text: str) -> Any:
-    """What `TrainingData.from_file` takes as `resize`."""
+    """Parse --resize into what `TrainingData.from_file` takes."""
     word = text.strip().lower()
     if word in ("auto", "none"):
         return None if word == "none" else word
@@ -303,7 +303,7 @@ def _name_columns(
     return locals() | {"ignore": tuple(ignore or ()), "text": tuple(text or ())}
 
 
-# arguments of `TrainingData.from_file`: which column holds the labels and what they mean; roles of other columns too
+# arguments of `TrainingData.from_file`: the column of labels, what its words mean, and the roles of other columns
 LabelOptions = Annotated[dict[str, Any], OptionGroup(_name_labels)]
 ColumnOptions = Annotated[dict[str, Any], OptionGroup(_name_columns)]
 ReadingOptions = Annotated["Reading", OptionGroup(_read_with)]

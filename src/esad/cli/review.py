@@ -98,7 +98,7 @@ def review(
     roles = columns | {"skip_broken": skip_broken}
     refuse_same_file(journal, [data, *([model] if model.exists() else [])])
     if export_labels is not None or import_labels is not None:
-        name, read_as = _reviewer_names(reviewer)[0], roles | {"reading": reading}
+        name, read_as = _list_reviewers(reviewer)[0], roles | {"reading": reading}
         _exchange_labels(data, model, journal, export_labels, import_labels, name, read_as, as_json=as_json)
         return
     from esad.review.session import ReviewSession
@@ -129,7 +129,7 @@ def review(
             f"port {usual}, where the page of these labels is by default, is taken. What a browser could not save "
             "there waits until the page is back."
         )
-    _serve(listener, session, _reviewer_names(reviewer), host=host, as_json=as_json)
+    _serve(listener, session, _list_reviewers(reviewer), host=host, as_json=as_json)
 
 
 # ---------------------------------------------------------------------- files and names
@@ -166,8 +166,8 @@ def _name_after(data: Path, ending: str) -> Path:
     return place.with_name(f"{(is_file and place.name.partition('.')[0]) or place.name}{ending}")
 
 
-def _reviewer_names(given: Sequence[str] | None) -> list[str]:
-    """Those that were given, else the name of the user."""
+def _list_reviewers(given: Sequence[str] | None) -> list[str]:
+    """Return the names that were given, else the name of the user."""
     from esad.review.judgements import check_reviewer
 
     if given:
@@ -179,12 +179,12 @@ def _reviewer_names(given: Sequence[str] | None) -> list[str]:
 
 
 def _port_of(journal: Path) -> int:
-    """The port of a file of labels, below those that systems give away: browsers keep what is not saved by address."""
+    """Return the port of a file of labels, below those that systems assign: browsers keep labels by address."""
     return 20_000 + zlib.crc32(os.fsencode(journal.resolve())) % 12_000
 
 
 def _listen(host: str, port: int | None, journal: Path) -> socket.socket:
-    """Listen at the port that was asked for, or at the one of the labels, or where that is taken at any."""
+    """Listen at the given port; by default at the port of the labels' file or, if it is taken, at any free one."""
     from esad.web.server import bind
 
     if port is not None:
@@ -199,7 +199,7 @@ def _listen(host: str, port: int | None, journal: Path) -> socket.socket:
 
 
 def _fit_first(method: AskedMethod, data: Path, model: Path, read_as: dict[str, Any]) -> None:
-    """A model of the labels there are, saved."""
+    """Fit a model with the labels there are, and save it."""
     from esad.detectors.training import TrainingData
     from esad.train.callbacks import GracefulStop
 
@@ -210,7 +210,7 @@ def _fit_first(method: AskedMethod, data: Path, model: Path, read_as: dict[str, 
         with method.blame_settings(detector), output.bar() as progress:
             training.fit(detector, callbacks=[output.TrainingBar(progress, "training a first model"), stop])
         if detector.training_unseen_by_ is not None:
-            detector.calibrate()  # p-values for nothing: each member left rows out anyway
+            detector.calibrate()  # p-values at no cost: each member left rows out anyway
     detector.save(model)
 
 
@@ -225,7 +225,7 @@ def _exchange_labels(
     *,
     as_json: bool,
 ) -> None:
-    """Labels in or out, without a page."""
+    """Import or export labels without showing the page."""
     from esad.detectors.model_file import load
     from esad.review.dataset import ReviewDataset
     from esad.review.judgements import parse_csv, write_csv

@@ -94,7 +94,7 @@ def serve(
         limits=Limits(body_bytes=n_bytes, held_bytes=max(16 * n_bytes, 256 * 2**20), requests=512),
     )
     service = Service(model, settings)
-    with server.bind(host, port) as listener, _access_logged(access_log):
+    with server.bind(host, port) as listener, _log_accesses(access_log):
         if keys is None and not server.is_local(listener):
             output.warn("anybody who can reach this machine may ask: there are no API keys. Give some with --api-keys.")
         served = service.model_file.current
@@ -114,7 +114,7 @@ def serve(
 
 
 @contextlib.contextmanager
-def _access_logged(path: str | None) -> Iterator[None]:
+def _log_accesses(path: str | None) -> Iterator[None]:
     """Write the log of accesses to a file, or to the terminal beside what is said there."""
     if path is None:
         yield
@@ -138,7 +138,7 @@ def _access_logged(path: str | None) -> Iterator[None]:
 
 
 def _leave() -> None:
-    """End now, though a thread may still work on an answer that nobody waits for any more."""
+    """End the process now, even if a thread still computes an answer that nobody waits for."""
     workers = [thread for thread in threading.enumerate() if thread.name.startswith("esad-")]
     for thread in workers:
         thread.join(0.5 / len(workers))

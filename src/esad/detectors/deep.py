@@ -33,7 +33,7 @@ from esad.train import stopping
 from esad.train.callbacks import Callback, show_progress
 from esad.train.loop import Phase, Settings, train_phases
 from esad.train.objective import HELD_OUT, Objective, Refill, RowPool, Scorer
-from esad.train.runtime import device_for_scoring, dtype_of, place_objective, resolve_device, score_blocks
+from esad.train.runtime import device_for_scoring, dtype_of, place_objective, resolve_device, run_over_blocks
 
 __all__ = ["DeepDetector", "Phase"]
 
@@ -240,10 +240,10 @@ class DeepDetector(Detector):
         scorer: Scorer | None = None,
         objective: Objective | None = None,
     ) -> None:
-        """Forward passes over blocks of rows, see `score_blocks`; `objective` is another than the model's own."""
+        """Forward passes over blocks of rows, see `run_over_blocks`; `objective` is another than the model's own."""
         objective = objective or self.objective_
         device = next(objective.parameters()).device
-        score_blocks(objective, rows, use, scorer=scorer, precision=self._precision_on(device, rows.shape[1:]))
+        run_over_blocks(objective, rows, use, scorer=scorer, precision=self._precision_on(device, rows.shape[1:]))
 
     def _raw_terms(self, rows: Rows) -> dict[str, Tensor]:
         out: dict[str, Tensor] = {}

@@ -15,7 +15,7 @@ from esad.detectors.base import Detector
 from esad.errors import EsadError, InputError
 from esad.persist.formats import FORMATS
 from esad.persist.graph import ScoreGraph, trace_graph
-from esad.persist.parity import TOLERANCE, Parity, compare, random_data
+from esad.persist.parity import TOLERANCE, Parity, compare_outputs, random_data
 from esad.preprocess.inputs import read_rows
 from esad.table.table import Table
 
@@ -141,7 +141,7 @@ def _compare_scores(detector: Detector, data: Table | NDArray[Any], found: dict[
     rows = detector.inputs_.rows_of(data)
     calibration = detector.calibration_
     is_cross = calibration is not None and calibration.is_cross
-    return compare(
+    return compare_outputs(
         found,
         detector.score_rows(rows),
         threshold=detector.threshold_,

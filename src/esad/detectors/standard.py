@@ -22,7 +22,7 @@ from esad.networks.vgg import LAYERS, WEIGHTS, PerceptualDistance
 from esad.preprocess.inputs import SCALINGS, Rows
 from esad.train.autoencoder import AutoencoderObjective
 from esad.train.loop import Settings
-from esad.train.objective import Objective, all_unlabelled, presumed_normal
+from esad.train.objective import Objective, hold_out_anomalies, unlabel_all
 
 __all__ = ["GAME", "PRETRAIN_LR", "AdversarialDetector", "PerceptualDetector", "StandardDetector", "layer_for"]
 
@@ -114,7 +114,7 @@ class StandardDetector(DeepDetector):
 
     def _labels_seen(self, y: NDArray[np.int8]) -> NDArray[np.int8]:
         """The labels as the training sees them; a method that uses no known anomalies leaves them out."""
-        return y if "anomaly" in self.labels_used else presumed_normal(y)
+        return y if "anomaly" in self.labels_used else hold_out_anomalies(y)
 
     def _pretraining_objective(self, spec: NetworkSpec) -> Objective:
         """What is trained first, where `pretrain_epochs` is not 0."""
@@ -125,7 +125,7 @@ class StandardDetector(DeepDetector):
         spec = self._make_network(rows.shape[1:], device)
         phases = [Phase(self._objective(spec), self._settings(seen, device, n_epochs=self.n_epochs), seen)]
         if self.pretrain_epochs != 0:
-            before = all_unlabelled(y) if "anomaly" in self.labels_used else seen
+            before = unlabel_all(y) if "anomaly" in self.labels_used else seen
             settings = self._settings(before, device, n_epochs=self.pretrain_epochs, lr=PRETRAIN_LR)
             phases.insert(0, Phase(self._pretraining_objective(spec), settings, before))
         return phases

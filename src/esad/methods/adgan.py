@@ -146,7 +146,7 @@ class ADGANObjective(Objective):
         return lambda x: x - self._mean(x, lambda error: error.mean(0)) / 2
 
     def _mean(self, x: Tensor, measure: Callable[[Tensor], Tensor]) -> Tensor:
-        """The mean over the starts of a measure (members, batch, ...) of what the search of Eq. (4) leaves.
+        """Return the mean over the starts of a measure (members, batch, ...) of the pictures that Eq. (4) finds.
 
         The measure takes errors (starts, members, batch, *features) of pixels in [-1, 1] and has a mean over starts.
         """

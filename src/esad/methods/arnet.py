@@ -121,7 +121,7 @@ class ARNetObjective(RebuildingObjective):
         total = torch.zeros_like(self.usual_errors)
         for block in torch.split(rows, BLOCK_PICTURES, dim=1):
             x = data.x[block]
-            errors = [(one - x).abs().flatten(2).mean(2).sum(1) for one in self._restorations(x)]
+            errors = [(one - x).abs().flatten(2).mean(2).sum(1) for one in self._restore_turns(x)]
             total += torch.stack(errors, dim=1) / rows.shape[1]
         self.usual_errors.copy_(total.clamp(min=torch.finfo(total.dtype).tiny))
 
@@ -131,22 +131,22 @@ class ARNetObjective(RebuildingObjective):
 
     def rebuilder(self) -> Callable[[Tensor], Tensor]:
         """A function giving the mean of x^_t over the turns, (members, batch, *features)."""
-        return lambda x: torch.stack(list(self._restorations(self._for_all(x)))).mean(0)
+        return lambda x: torch.stack(list(self._restore_turns(self._repeat_for_members(x)))).mean(0)
 
     def _weighted_errors(self, x: Tensor) -> Tensor:
         """|x^_t - x| / e_t, mean over the turns, (members, batch, *features)."""
-        errors = [(one - x).abs() for one in self._restorations(self._for_all(x))]
+        errors = [(one - x).abs() for one in self._restore_turns(self._repeat_for_members(x))]
         if self.usual_errors is not None:
             each = self.usual_errors.T.to(x.dtype)[:, :, None, None, None, None]  # (turns, members, 1, ...)
             errors = [error / usual for error, usual in zip(errors, each, strict=True)]
         return torch.stack(errors).mean(0)
 
-    def _for_all(self, x: Tensor) -> Tensor:
-        """The same pictures for every member."""
+    def _repeat_for_members(self, x: Tensor) -> Tensor:
+        """Repeat the pictures for every member."""
         return x.expand(self.n_members, *x.shape)
 
-    def _restorations(self, x: Tensor) -> Iterator[Tensor]:
-        """Eq. (2) of pictures (members, batch, *features), for one turn after the other."""
+    def _restore_turns(self, x: Tensor) -> Iterator[Tensor]:
+        """Yield Eq. (2) of pictures (members, batch, *features) for each turn."""
         grey = to_grey(2 * x - 1)
         for turns in quarter_turns(x.shape):
             yield self._restore(torch.rot90(grey, turns, dims=(-2, -1)))

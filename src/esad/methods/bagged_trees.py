@@ -89,7 +89,7 @@ class BaggedTrees(BaggedTreesArguments, ShallowDetector):
         return 0
 
     def n_held_out(self, kind: str, n_unlabelled: int) -> int:
-        """All; a single one is in every bag."""
+        """Return the number of unlabelled rows, since some tree has not seen each; a single one is in every bag."""
         return n_unlabelled if n_unlabelled > 1 else 0
 
     def _check_needed(self, y: NDArray[np.int8]) -> None:

@@ -106,7 +106,7 @@ class DAOLObjective(RebuildingObjective):
         x, prior = batch.unlabelled, batch.draw_codes(self.n_codes)
         with torch.no_grad():
             code = self.encoder_1(x)
-            rebuilt, made = self._picture(code), self._picture(prior)
+            rebuilt, made = self._draw_picture(code), self._draw_picture(prior)
         lies = (F.softplus(self.judge(rebuilt)) + F.softplus(self.judge(made))) / 2
         return {
             "judge": mean_over_rows((F.softplus(-self.judge(x)) + lies)[..., 0]),
@@ -117,10 +117,10 @@ class DAOLObjective(RebuildingObjective):
         """The terms of Eq. (5), each (members,)."""
         x = batch.unlabelled
         code = self.encoder_1(x)
-        rebuilt = self._picture(code)
+        rebuilt = self._draw_picture(code)
         doubts = {
             "rebuilt": self.judge(rebuilt),  # Eq. (2)
-            "made": self.judge(self._picture(batch.draw_codes(self.n_codes))),  # Eq. (3)
+            "made": self.judge(self._draw_picture(batch.draw_codes(self.n_codes))),  # Eq. (3)
             "codes": self.code_judge(code),  # Eq. (4)
         }
         terms = {name: self.adversarial * deception_loss(logits) for name, logits in doubts.items()}
@@ -136,8 +136,8 @@ class DAOLObjective(RebuildingObjective):
 
     def rebuilder(self) -> Callable[[Tensor], Tensor]:
         """A function giving x^, (members, batch, *features)."""
-        return lambda x: self._picture(self.encoder_1(x.expand(self.n_members, *x.shape)))
+        return lambda x: self._draw_picture(self.encoder_1(x.expand(self.n_members, *x.shape)))
 
-    def _picture(self, code: Tensor) -> Tensor:
+    def _draw_picture(self, code: Tensor) -> Tensor:
         picture: Tensor = self.generator(code).sigmoid()
         return picture

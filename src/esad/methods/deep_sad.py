@@ -110,4 +110,4 @@ class DeepSADObjective(HypersphereObjective):
         if self.augment is not None:
             unlabelled, labelled = (self.augment(x, batch.random) for x in (batch.unlabelled, batch.labelled))
             batch = replace(batch, unlabelled=unlabelled, labelled=labelled)
-        return self.near_and_far(batch, eta=self.eta)
+        return self.sum_near_and_far(batch, eta=self.eta)

@@ -37,7 +37,7 @@ __all__ = ["DIF"]
 _SIDE = Rule(
     f"a whole number from {MIN_SIDE} to {MAX_SIDE}", lambda value: is_whole(value, MIN_SIDE) and value <= MAX_SIDE
 )
-BLOCK_PICTURES = 16  # at once through the network, which makes much of little
+BLOCK_PICTURES = 16  # pictures per forward pass, whose activations need much memory
 
 
 @with_parameters
@@ -78,7 +78,7 @@ class DIF(ForestArguments, ShallowDetector):
     device: str = "auto"
 
     def n_leaving_out(self, kind: str) -> int:
-        """None: most trees have not seen a given picture."""
+        """Return None: most trees have not seen a given picture."""
         return 0
 
     def _backbone(self) -> InceptionResNetV2:

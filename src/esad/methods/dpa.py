@@ -43,7 +43,7 @@ from esad.networks.residual import ResidualDecoder, ResidualEncoder
 from esad.networks.spec import NetworkSpec
 from esad.networks.vgg import PerceptualDistance
 from esad.preprocess.inputs import Rows
-from esad.train.objective import Batch, Objective, RowPool, Scorer, presumed_normal
+from esad.train.objective import Batch, Objective, RowPool, Scorer, hold_out_anomalies
 
 __all__ = ["DPA", "DPAObjective", "FadingObjective"]
 
@@ -94,10 +94,10 @@ class DPA(PerceptualDetector):
 
     def _phases(self, rows: Rows, y: NDArray[np.int8], device: torch.device) -> list[Phase]:
         """From coarse to fine: a stage at the coarsest size, then for each size one that fades in, and one after it."""
-        seen = presumed_normal(y)
+        seen = hold_out_anomalies(y)
         spec = self._make_network(rows.shape[1:], device)
         settings = self._settings(seen, device, n_epochs=self.n_epochs)
-        specs = _make_growing_networks(spec) if self._grows(spec) else [spec]
+        specs = _make_growing_networks(spec) if self._is_grown(spec) else [spec]
         n_before = 2 * len(specs) - 2  # stages before the last
         shares = [math.ceil(settings.n_steps / 2 / max(1, n_before))] * n_before
         lengths = iter([*shares, settings.n_steps - settings.n_steps // 2 if n_before else settings.n_steps])
@@ -111,7 +111,7 @@ class DPA(PerceptualDetector):
             phases.append(Phase(DPAObjective(own, layer, spec), replace(settings, n_steps=next(lengths)), seen))
         return self._fill(phases)
 
-    def _grows(self, spec: NetworkSpec) -> bool:
+    def _is_grown(self, spec: NetworkSpec) -> bool:
         return max(spec.in_shape[1:]) > AUTO_GROW if is_auto(self.grow) else bool(self.grow)
 
 
@@ -151,7 +151,7 @@ class DPAObjective(Objective):
     def prepare(self, data: RowPool) -> None:
         """Learn the usual features of the pictures at this size."""
         x = data.x[torch.unique(data.unlabelled)] if data.n_unlabelled else data.x
-        self.distance.standardise(self._at_size(x[None])[0])
+        self.distance.standardise(self._shrink(x[None])[0])
 
     def forward(self, x: Tensor) -> Tensor:
         """Eq. (1), of pictures (members, batch, ...) within [0, 1]."""
@@ -160,7 +160,7 @@ class DPAObjective(Objective):
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """Eq. (3), (members,)."""
-        x = self._at_size(batch.unlabelled)
+        x = self._shrink(batch.unlabelled)
         return {"perception": self.distance(x, self(x)).mean(1)}
 
     def scorer(self) -> Scorer:
@@ -176,8 +176,8 @@ class DPAObjective(Objective):
         """A function giving x^, (members, batch, *features)."""
         return lambda x: self(x.expand(self.n_members, *x.shape))
 
-    def _at_size(self, x: Tensor) -> Tensor:
-        """Pictures (members, batch, ...) as this stage sees them."""
+    def _shrink(self, x: Tensor) -> Tensor:
+        """Shrink pictures (members, batch, ...) to the size of this stage."""
         if not self.left:
             return x
         small = F.avg_pool2d(pad_to_multiple(fold_members(x), self.multiple), 2**self.left)
@@ -217,7 +217,7 @@ class FadingObjective(DPAObjective):
         """Eq. (6), (members,)."""
         share = ((self.step + 1) / self.n_steps).to(batch.unlabelled.dtype)
         self.step += 1
-        x = self._at_size(batch.unlabelled)
+        x = self._shrink(batch.unlabelled)
         height, width = x.shape[-2:]
         coarse = F.interpolate(_halve(x), scale_factor=2)
         x = share * x + (1 - share) * unfold_members(crop(coarse, height, width), len(x))  # Eq. (5)

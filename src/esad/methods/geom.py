@@ -240,7 +240,7 @@ def transformations_of(kind: str, shape: tuple[int, ...], shift: int | None = No
 
 
 def pixel_maps(chosen: tuple[Transformation, ...], shape: tuple[int, ...]) -> Tensor:
-    """Which pixel each transformation puts where, (transformations, height * width), for `gather`."""
+    """Return the source of every pixel under each transformation, (transformations, height * width), for `gather`."""
     height, width = shape[-2:]
     pixels = torch.arange(height * width).view(height, width)
     return torch.stack([transformation(pixels).flatten() for transformation in chosen])

@@ -41,5 +41,5 @@ class IsolationForest(ForestArguments, ShallowDetector):
     solver = ForestModel
 
     def n_leaving_out(self, kind: str) -> int:
-        """None: most trees have not seen a given row."""
+        """Return None: most trees have not seen a given row."""
         return 0

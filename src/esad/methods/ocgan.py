@@ -146,7 +146,7 @@ class OCGANObjective(RebuildingObjective):
 
     def judge_loss(self, batch: Batch) -> dict[str, Tensor]:
         """Eqs. (2) and (3), (members,)."""
-        real_code, other_code = self._uniform(batch), self._uniform(batch)
+        real_code, other_code = self._draw_uniform_codes(batch), self._draw_uniform_codes(batch)
         codes = judge_loss(self.code_judge(real_code), self.code_judge(self._encode(batch)))
         made = self.picture_judge(self._decode(other_code))
         pictures = judge_loss(self.picture_judge(2 * batch.unlabelled - 1), made)
@@ -154,13 +154,13 @@ class OCGANObjective(RebuildingObjective):
 
     def classifier_loss(self, batch: Batch) -> dict[str, Tensor]:
         """Eq. (4), (members,)."""
-        made = self.classifier(self._decode(self._uniform(batch)))
+        made = self.classifier(self._decode(self._draw_uniform_codes(batch)))
         rebuilt = self.classifier(self._decode(self._encode(batch)))
         return {"classifier": judge_loss(rebuilt, made) / 2}
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """Eq. (6), (members,)."""
-        mined = self._mine(self._uniform(batch)).tanh()
+        mined = self._mine(self._draw_uniform_codes(batch)).tanh()
         code = self._encode(batch)
         error = (self._decode(code) - (2 * batch.unlabelled - 1)).square().flatten(2).mean(2)
         return {
@@ -178,7 +178,7 @@ class OCGANObjective(RebuildingObjective):
         (slope,) = torch.autograd.grad(doubt.sum(), start)
         return (start - self.mining_step * slope).detach()
 
-    def _uniform(self, batch: Batch) -> Tensor:
+    def _draw_uniform_codes(self, batch: Batch) -> Tensor:
         return 2 * batch.random.uniform(batch.unlabelled.shape[1], self.n_codes) - 1
 
     def _encode(self, batch: Batch) -> Tensor:

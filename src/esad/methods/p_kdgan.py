@@ -134,7 +134,7 @@ class PKDGANObjective(Objective):
         self.load_state_dict(previous.state_dict())
 
     def moves(self) -> tuple[Move, ...]:
-        """Of the judge and its player; in the last phase of both pairs."""
+        """Return the moves of a judge and its generator; in the last phase, of both pairs."""
         teacher = Move(self.teacher_judge_loss, (self.teacher_judge,)), Move(self.teacher_loss, (self.teacher,))
         student = Move(self.student_judge_loss, (self.student_judge,)), Move(self.loss, (self.student,))
         return {"teacher": teacher, "student": student, "both": teacher + student}[self.stage]

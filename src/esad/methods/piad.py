@@ -148,7 +148,7 @@ class PIADObjective(Objective):
             "codes": -mean_over_rows(self.game.codes(code)[..., 0]),
         }
         of_generator, of_encoder = self.game.gamma.clone()
-        factor = of_encoder / of_generator  # what goes back to the encoder has passed the generator
+        factor = of_encoder / of_generator  # gradients reach the encoder through the generator
         rebuilt = (self.generator(code * factor + (code * (1 - factor)).detach()) + 1) / 2
         error = self.distance(x, rebuilt).mean(1)
         self.game.step += 1
@@ -180,14 +180,15 @@ class _Critics(nn.Module):
         self.register_buffer("gamma", torch.ones(2))  # of the generator, of the encoder
         self.register_buffer("step", torch.zeros((), dtype=torch.int64))
         for number, network in enumerate((players.generator, players.encoder)):
-            self.register_buffer(f"norms_{number}", torch.zeros(2, len(_layers(network))))
+            self.register_buffer(f"norms_{number}", torch.zeros(2, len(_list_layer_weights(network))))
 
     def look(
         self, network: nn.Module, adversarial: Tensor, error: Tensor, number: int, factor: Tensor, processes: Processes
     ) -> None:
-        """Weigh the error anew by the gradients of both losses, for the generator (0) or the encoder (1)."""
+        """Update the weight of the error by the gradients of both losses, of the generator (0) or the encoder (1)."""
         gradients = (
-            torch.autograd.grad(loss.sum(), _layers(network), retain_graph=True) for loss in (adversarial, error)
+            torch.autograd.grad(loss.sum(), _list_layer_weights(network), retain_graph=True)
+            for loss in (adversarial, error)
         )
         found = [torch.stack([torch.linalg.vector_norm(processes.mean(p)) for p in parts]) for parts in gradients]
         now = torch.stack([found[0], found[1] / factor])
@@ -196,6 +197,6 @@ class _Critics(nn.Module):
         self.gamma[number] = (smooth[0] / smooth[1].clamp(min=torch.finfo(smooth.dtype).tiny)).median()
 
 
-def _layers(network: nn.Module) -> list[Tensor]:
+def _list_layer_weights(network: nn.Module) -> list[Tensor]:
     """The weights of a network's layers, without biases."""
     return [parameter for parameter in network.parameters() if parameter.dim() == 4]

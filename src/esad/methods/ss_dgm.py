@@ -55,7 +55,7 @@ from esad.detectors.standard import StandardDetector
 from esad.networks.layers import inference
 from esad.networks.spec import NetworkSpec
 from esad.preprocess.inputs import Rows
-from esad.train.objective import Batch, Objective, Scorer, all_unlabelled, mean_over_rows
+from esad.train.objective import Batch, Objective, Scorer, mean_over_rows, unlabel_all
 
 __all__ = ["SSDGM", "Latent", "M1M2Objective", "M1Objective", "M2Objective", "log_density"]
 
@@ -125,7 +125,7 @@ class SSDGM(StandardDetector):
         spec = self._make_network(rows.shape[1:], device)
         phases = [Phase(self._objective(spec), self._settings(y, device, n_epochs=self.n_epochs))]
         if self.variant == "m1+m2":
-            everything = all_unlabelled(y)
+            everything = unlabel_all(y)
             settings = self._settings(everything, device, n_epochs=self.pretrain_epochs, auto_epochs=M1_EPOCHS)
             phases.insert(0, Phase(M1Objective(spec), settings, everything))
         return phases
@@ -145,7 +145,7 @@ class Latent:
 
     @classmethod
     def of(cls, output: Tensor) -> "Latent":
-        """What an encoder with 2 x latent outputs says."""
+        """Make the Gaussian from an encoder's 2 x latent outputs."""
         mean, log_variance = output.chunk(2, dim=2)
         return cls(mean, log_variance.clamp(-MAX_LOG_VARIANCE, MAX_LOG_VARIANCE))
 

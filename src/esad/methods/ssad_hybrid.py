@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from esad.core.arguments import with_parameters
 from esad.detectors.solved import HybridDetector
 from esad.solvers.ssad import SSADArguments, SSADModel
-from esad.train.objective import all_unlabelled
+from esad.train.objective import unlabel_all
 
 __all__ = ["SSADHybrid"]
 
@@ -53,4 +53,4 @@ class SSADHybrid(SSADArguments, HybridDetector):
     solver = SSADModel
 
     def _labels_seen(self, y: NDArray[np.int8]) -> NDArray[np.int8]:
-        return all_unlabelled(y)
+        return unlabel_all(y)

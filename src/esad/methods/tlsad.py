@@ -146,7 +146,7 @@ class TLSAD(StandardDetector):
             self.backbone_.load_state_dict(read_weights(self.weights, WEIGHTS))
         self.n_classes_ = 0 if self.reference_ is None else self.reference_.n_classes
         scores = super()._fit_rows(rows, y, callbacks)
-        del self.reference_  # as large as it was given; nothing needs it any more
+        del self.reference_  # as large as the user's data, and no longer needed
         return scores
 
     def _pretraining_objective(self, spec: NetworkSpec) -> Objective:
@@ -306,7 +306,7 @@ class TLSADObjective(HypersphereObjective):
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """The terms of Eq. (6), each (members,)."""
-        own = self._balance_terms(batch) if self.reweight else self.near_and_far(batch, eta=self.eta)
+        own = self._balance_terms(batch) if self.reweight else self.sum_near_and_far(batch, eta=self.eta)
         if self.head is None:
             return own
         drawn = batch.random.integers(len(self.get_buffer("reference")), max(1, batch.unlabelled.shape[1]))

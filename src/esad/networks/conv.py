@@ -32,7 +32,7 @@ class ConvEncoder(PictureNetwork):
         )
 
     def levels_of(self, x: Tensor) -> list[Tensor]:
-        """What every level gives, (batch, members * width, height, width), from the first to the deepest."""
+        """Return the output of every level, (batch, members * width, height, width), from the first to the deepest."""
         h = self.fold(x)
         found: list[Tensor] = []
         for level in self.levels:
@@ -73,7 +73,7 @@ class ConvDecoder(PictureNetwork):
 
 
 class SkipDecoder(ConvDecoder):
-    """What the levels of a `ConvEncoder` gave -> (members, batch, channels, H, W); each level also sees its twin's."""
+    """The outputs of all `ConvEncoder` levels -> (members, batch, channels, H, W); each level also sees its twin's."""
 
     def __init__(self, in_shape: tuple[int, int, int], widths: Sequence[int], *, n_members: int) -> None:
         super().__init__(in_shape, widths, n_members=n_members, skips=tuple(reversed(widths[:-1])))

@@ -70,7 +70,7 @@ class DCGANEncoder(PictureNetwork):
         )
 
     def features_and_code(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """What the last layer sees and what it gives, each (members, batch, numbers)."""
+        """Return the input and the output of the last layer, each (members, batch, numbers)."""
         features = self.dense[:-1](self.levels(self.fold(x)))
         code = self.dense[-1:](features)
         return self.unfold(features).flatten(2), self.unfold(code).flatten(2)

@@ -16,7 +16,7 @@ from esad.networks.pretrained import PublishedWeights
 
 __all__ = ["LAYERS", "MAX_SIDE", "MIN_SIDE", "WEIGHTS", "InceptionResNetV2"]
 
-MIN_SIDE, MAX_SIDE = 75, 1024  # of a picture: smaller ones vanish on the way, larger ones fill the memory
+MIN_SIDE, MAX_SIDE = 75, 1024  # sides of a picture: smaller ones shrink to nothing, larger ones fill the memory
 Kernel = int | tuple[int, int]
 
 # name of a layer -> channels that it gives; the stages between have features too, but the authors pool none of them
@@ -50,7 +50,7 @@ class _Conv(nn.Sequential):
 
 
 class _Branches(nn.Module):
-    """What several branches give, side by side."""
+    """The outputs of several branches, concatenated."""
 
     def __init__(self, *branches: nn.Module) -> None:
         super().__init__()

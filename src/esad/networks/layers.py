@@ -52,7 +52,7 @@ class PictureNetwork(nn.Module):
         return unfold_members(h, self.n_members)
 
     def unfold_pictures(self, h: Tensor) -> Tensor:
-        """The same for pictures, at their own size."""
+        """Unfold decoded pictures, and crop them to their own size."""
         return self.unfold(crop(h, self.height, self.width))
 
     def reset(self, random: MemberRandom) -> None:

@@ -106,7 +106,7 @@ class StackedMLP(SharedNorm, nn.Module):
 
     @torch.no_grad()
     def freeze(self) -> "FrozenMLP":
-        """The same function with batch norm folded into the weights, for scoring."""
+        """Return a network for scoring with batch norm folded into the weights, which computes the same."""
         matrices, bias = self.layers()
         folded: list[tuple[Tensor, Tensor]] = []
         for index, matrix in enumerate(matrices[:-1]):

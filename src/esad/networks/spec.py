@@ -166,7 +166,7 @@ class NetworkSpec:
         return cls(kind, tuple(in_shape), hidden, latent, n_members, slope=0.01, dense=dense, **ends)
 
     def with_widths(self, hidden: Any, latent: Any) -> "NetworkSpec":
-        """The same with other widths; "auto" leaves them as they are."""
+        """Return a copy with other widths; "auto" keeps them."""
         widths = self.hidden if isinstance(hidden, str) else tuple(int(width) for width in hidden)
         return replace(self, hidden=widths, latent=self.latent if isinstance(latent, str) else int(latent))
 
@@ -178,7 +178,7 @@ class NetworkSpec:
         >>> NetworkSpec("mlp", in_shape=(6,), hidden=(32,), latent=4).count_products()
         (320, 320)
         """
-        with torch.no_grad():  # on the CPU: shapes alone take torch a second to get ready for
+        with torch.no_grad():  # on the CPU: torch's "meta" device takes a second to load
             row = torch.empty(self.n_members, 1, *self.in_shape)
             with FlopCounterMode(display=False) as encoding:
                 code = self.encoder().eval()(row)

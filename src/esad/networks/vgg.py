@@ -82,7 +82,7 @@ class PerceptualDistance(nn.Module):
         self.spread.copy_(spread.clamp(min=float(least) or 1.0).view(-1, 1, 1))
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
-        """How far y is from x, by the size of x's features, which is a constant for the gradient."""
+        """Return the distance of y from x, relative to the size of x's features, which gets no gradient."""
         ours, theirs = self._features(x), self._features(y)
         size = ours.detach().abs().mean(2)
         return (ours - theirs).abs().mean(2) / size.clamp(min=torch.finfo(size.dtype).eps)

@@ -166,7 +166,7 @@ def _refuse_kind(shown: str, what: str) -> NoReturn:
 
 
 def _read_open(file: BinaryIO, shown: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Check the cheap things first: kind, size, checksum, manifest, frame, tensors."""
+    """Read an open model file, with the cheap checks first: kind, size, checksum, manifest, frame, tensors."""
     size = os.fstat(file.fileno()).st_size
     head = file.read(_HEAD_SIZE)
     if not head.startswith(b"PK\x03\x04") or head[_LOCAL.size :] != _NAMES[0]:
@@ -280,7 +280,10 @@ def _unpack_manifest(packed: bytes) -> dict[str, Any]:
         raise _DamageError("its manifest holds more than any model needs")
     try:
         manifest = json.loads(
-            packed.decode(), parse_float=_finite, parse_constant=_finite, object_pairs_hook=_without_doubles
+            packed.decode(),
+            parse_float=_parse_finite,
+            parse_constant=_parse_finite,
+            object_pairs_hook=_refuse_repeated_keys,
         )
     except (ValueError, RecursionError) as error:
         raise _DamageError(f"its manifest cannot be read ({_one_line(error)})") from error
@@ -288,14 +291,14 @@ def _unpack_manifest(packed: bytes) -> dict[str, Any]:
         raise _DamageError("its manifest is not a JSON object")
     level: list[Any] = [manifest]
     for _ in range(_MAX_DEPTH):
-        level = [child for node in level for child in _children(node)]
+        level = [child for node in level for child in _list_children(node)]
     if level:
         raise _DamageError("its manifest is nested too deeply")
     return manifest
 
 
 def _n_values(packed: bytes) -> int:
-    """At least how many values JSON bytes hold, by their punctuation; that of texts counts too.
+    """Estimate how many values JSON bytes hold from their punctuation, which is also counted within texts.
 
     Examples
     --------
@@ -352,21 +355,21 @@ def _check_tensor(name: str, tensor: np.ndarray) -> None:
         raise ValueError(f"{name!r} holds bytes that are neither true nor false")
 
 
-def _finite(text: str) -> float:
+def _parse_finite(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
         raise ValueError(f"{text[:20]} is not a finite number")
     return number
 
 
-def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _refuse_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     content = dict(pairs)
     if len(content) < len(pairs):
         raise ValueError("a key occurs twice")
     return content
 
 
-def _children(node: Any) -> list[Any]:
+def _list_children(node: Any) -> list[Any]:
     if isinstance(node, dict):
         return list(node.values())
     return node if isinstance(node, list) else []
@@ -378,7 +381,7 @@ def _one_line(error: Exception) -> str:
 
 
 def check_weights(module: nn.Module, weights: dict[str, Tensor]) -> None:
-    """Refuse weights that a module cannot be filled with: other names, shapes or types, numbers that are none."""
+    """Refuse weights that do not fit a module: other names, shapes or types, or numbers that are not finite."""
     expected = module.state_dict()
     if expected.keys() != weights.keys():
         raise ModelFileError("its weights are not those of the network it describes")

@@ -79,7 +79,7 @@ def _column_inputs(inputs: Inputs) -> list[dict[str, Any]]:
 
 
 def _split_columns(inputs: Inputs, data: Table | NDArray[Any]) -> dict[str, NDArray[Any]]:
-    """Aligned data as an ONNX file takes it."""
+    """Split aligned data into the inputs of an ONNX file."""
     if isinstance(data, np.ndarray):
         return {_PICTURES: _to_layout(inputs, data)}
     names = _input_names(inputs)
@@ -110,7 +110,7 @@ def _group_inputs(inputs: Inputs) -> list[dict[str, Any]]:
 
 
 def split_groups(inputs: Inputs, data: Table | NDArray[Any]) -> list[NDArray[Any]]:
-    """Aligned data as a torch file takes it."""
+    """Group aligned data into the inputs of a torch file."""
     if isinstance(data, np.ndarray):
         return [_to_layout(inputs, data)]
     parts = _table_preprocessor(inputs).features_
@@ -135,7 +135,7 @@ def _stack_columns(table: Table, columns: list[int]) -> NDArray[np.float64]:
 
 
 def _to_plain(column: NDArray[Any]) -> NDArray[Any]:
-    """Text with "" where missing, dates as microseconds since 1970, numbers as they are."""
+    """Convert a column: text with "" where missing, dates to microseconds since 1970, numbers unchanged."""
     if column.dtype.kind == "M":
         return column.astype(np.int64)
     if column.dtype == object:
@@ -218,7 +218,7 @@ def _silence_exporter() -> Iterator[None]:
 
 
 def _forget_this_machine(model: Any) -> None:
-    """Take out what the exporter notes about source files."""
+    """Remove the paths of source files that the exporter notes."""
     del model.metadata_props[:]
     del model.graph.metadata_props[:]
     for part in (*model.graph.node, *model.graph.value_info, *model.graph.input, *model.graph.output):

@@ -36,7 +36,7 @@ class ObjectiveTerms(nn.Module):
 
 
 class ScoreGraph(nn.Module):
-    """What `TableRows` or `PictureRows` take -> the decisions by name, each (n,).
+    """A module from what `TableRows` or `PictureRows` take to the decisions by name, each (n,).
 
     - score: float64, higher = more anomalous; NaN for rows that the library would refuse
     - anomaly: bool, whether the score is above the threshold; true for those rows, so that somebody looks at them
@@ -91,13 +91,13 @@ class PValues(nn.Module):
 
 
 def _pad(ordered: NDArray[np.float64]) -> Tensor:
-    """Sorted values with infinities behind, 2^k - 1 in all."""
+    """Append infinities to sorted values, so that there are 2^k - 1."""
     n = 2 ** len(ordered).bit_length() - 1
     return torch.from_numpy(np.concatenate([ordered, np.full(n - len(ordered), np.inf)]))
 
 
 def _count_below(padded: Tensor, values: Tensor) -> Tensor:
-    """How many of the sorted entries are smaller than each value."""
+    """Count the sorted entries that are smaller than each value."""
     n = torch.zeros_like(values, dtype=torch.int64)
     step = (len(padded) + 1) // 2
     while step:
@@ -107,7 +107,7 @@ def _count_below(padded: Tensor, values: Tensor) -> Tensor:
 
 
 class _ExactNumbers(TorchFunctionMode):
-    """Inside the block, plain numbers beside float64 tensors are float64 tensors too.
+    """Makes plain numbers that meet float64 tensors within the block float64 tensors too.
 
     The exporter to ONNX writes them as float32. Leaky ReLU is a maximum: onnxruntime has none in float64, and torch
     takes long to take apart its own.

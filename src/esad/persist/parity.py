@@ -12,7 +12,7 @@ from esad.table.columns import Values, as_texts
 from esad.table.encode import ColumnFeatures, TabularPreprocessor
 from esad.table.table import Table
 
-__all__ = ["TOLERANCE", "Parity", "compare", "random_data"]
+__all__ = ["TOLERANCE", "Parity", "compare_outputs", "random_data"]
 
 TOLERANCE: Final = 1e-4
 ROUNDING: Final = 1e-6  # a score of 0 may differ by 1e-10 of what scores usually differ by
@@ -92,7 +92,7 @@ def _draw_cells(part: ColumnFeatures, values: NDArray[np.float64], rng: np.rando
     return np.where(odd, rng.choice(_ODD_NUMBERS, size=len(values)), values)
 
 
-def compare(
+def compare_outputs(
     found: dict[str, NDArray[Any]],
     scores: NDArray[np.float64],
     *,
@@ -101,7 +101,7 @@ def compare(
     by_member: NDArray[np.float64] | None = None,
     is_single: bool = False,
 ) -> Parity:
-    """Hold a file's outputs against the library's scores.
+    """Compare the outputs of an exported file with the library's scores.
 
     `by_member` are the members' own scores, (members, n), which p-values of a calibration by member are made of.
     `is_single` says that the file computes in float32.
@@ -110,9 +110,9 @@ def compare(
     --------
     >>> scores = np.array([1.0, 2.0, 4.0])
     >>> found = {"score": scores + 1e-5, "anomaly": scores > 3}
-    >>> compare(found, scores, threshold=3.0).holds
+    >>> compare_outputs(found, scores, threshold=3.0).holds
     True
-    >>> compare(found, scores, threshold=1.5)  # the file says no alarm for 2.0
+    >>> compare_outputs(found, scores, threshold=1.5)  # the file says no alarm for 2.0
     Parity(n_rows=3, difference=1...e-05, n_decided_otherwise=1)
     """
     reach = TOLERANCE * _usual_size(scores)
@@ -130,7 +130,7 @@ def compare(
 
 
 def _usual_size(scores: NDArray[np.float64], *, floor: float = 1.0) -> NDArray[np.float64]:
-    """The size that differences are measured by: the score, or if larger `floor` times the usual spread of scores."""
+    """Return the size to measure differences by: the score or, if larger, `floor` times the usual spread of scores."""
     median = np.median(scores, axis=-1, keepdims=True)
     usual = np.median(np.abs(scores - median), axis=-1, keepdims=True)
     return np.maximum(np.abs(scores), floor * usual)

@@ -58,7 +58,7 @@ class TrustedKey:
 
 @dataclass(frozen=True)
 class Signature:
-    """That a model file is what somebody signed."""
+    """A verified signature: who signed the model file, and when."""
 
     key: TrustedKey
     sha256: str
@@ -74,7 +74,7 @@ def config_folder() -> Path:
 
 
 def default_key_path() -> Path:
-    """Where the private key of this user lies."""
+    """Return the path of this user's private key."""
     return config_folder() / "signing_key.pem"
 
 
@@ -115,7 +115,7 @@ def public_line(path: Path | None = None, name: str = "") -> str:
 
 
 def trusted_keys_path() -> Path:
-    """Where the keys lie that this user trusts."""
+    """Return the path of the keys that this user trusts."""
     return config_folder() / "trusted_keys"
 
 
@@ -168,7 +168,7 @@ def distrust(name: str) -> None:
 
 
 def signature_path(path: Path) -> Path:
-    """Where the signature of a model file lies."""
+    """Return the path of a model file's signature."""
     return path.with_name(f"{path.name}.sig")
 
 
@@ -244,7 +244,7 @@ def verify(path: Path, *, beside: Path | None = None) -> Signature:
 
 
 def _statement(digest: str, signed_at: str) -> bytes:
-    """What is signed: for this purpose, for no other."""
+    """Return the bytes to sign: the file's digest with a text that ties the signature to this purpose."""
     return f"esad signature 1\n{digest}\n{signed_at}\n".encode()
 
 

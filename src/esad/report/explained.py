@@ -49,7 +49,7 @@ class ExplainedFile:
     row_numbers: bool
 
     def name(self, number: int) -> str:
-        """What people call a row: "serial S007"; "serial S007 (row 12)" where ids do not tell rows apart."""
+        """Return the name of a row: "serial S007", or "serial S007 (row 12)" where ids are not unique."""
         name = self.worst.ids[number]
         row = f" (row {self.worst.rows[number]})" if self.row_numbers else ""
         return f"{self.id_name} {'' if name is None else name}{row}"

@@ -49,7 +49,7 @@ class SvgAxes:
         """A line through points."""
         colour = "four" if linestyle == "--" else _colour(color)
         self._note(x, y, colour, label)
-        self._artists.append(lambda: new("polyline", points=self._points(x, y), class_=colour))
+        self._artists.append(lambda: new("polyline", points=self._join_points(x, y), class_=colour))
         return [_Line(color)]
 
     def fill_between(self, x: Values, low: Values, high: Values, **style: Any) -> None:
@@ -57,7 +57,9 @@ class SvgAxes:
         self._note(x, [*low, *high])
         self._artists.append(
             lambda: new(
-                "polygon", points=f"{self._points(x, low)} {self._points(x[::-1], high[::-1])}", class_="fill-band"
+                "polygon",
+                points=f"{self._join_points(x, low)} {self._join_points(x[::-1], high[::-1])}",
+                class_="fill-band",
             )
         )
 
@@ -67,11 +69,11 @@ class SvgAxes:
         """Columns between edges, from the baseline up."""
         self._note(edges, [*values, *baseline], _colour(color), label)
         boxes = [box for box in zip(edges[:-1], edges[1:], values, baseline, strict=True) if box[2] > box[3]]
-        self._artists.append(lambda: new("g", *(self._column(*box, _colour(color)) for box in boxes)))
+        self._artists.append(lambda: new("g", *(self._draw_column(*box, _colour(color)) for box in boxes)))
 
     def axvline(self, x: float, *, label: str = "", **style: Any) -> None:
         """A vertical line with its label beside it."""
-        self._artists.append(lambda: self._rule(x, label))
+        self._artists.append(lambda: self._draw_rule(x, label))
 
     def set(self, *, xlim: tuple[float, float] | None = None, ylim: Any = None, **words: str) -> None:
         """Limits and labels."""
@@ -83,21 +85,21 @@ class SvgAxes:
         self._scale = math.log10 if functions is None else functions[0]
 
     def set_yticks(self, values: Sequence[float], texts: Sequence[str]) -> None:
-        """Where the vertical axis is marked, and with what; round numbers by default."""
+        """Set the places and texts of the marks on the vertical axis; round numbers by default."""
         self._ticks = list(zip(values, texts, strict=True))
 
     def legend(self, **place: Any) -> None:
-        """Nothing: names stand below the figure wherever there are two or more."""
+        """Do nothing: names stand below the figure wherever there are two or more."""
 
     # ------------------------------------------------------------------ into the page
 
     def to_element(self, caption: str) -> Element:
         """The drawing with its names and a caption."""
         low, high = self._limits.get("y") or (min(self._seen["y"]), max(self._seen["y"]))
-        self._x = _apart(*(self._limits.get("x") or (min(self._seen["x"]), max(self._seen["x"]))))
-        self._y = _apart(float(self._scale(low)), float(self._scale(high)))
+        self._x = _widen_if_equal(*(self._limits.get("x") or (min(self._seen["x"]), max(self._seen["x"]))))
+        self._y = _widen_if_equal(float(self._scale(low)), float(self._scale(high)))
         svg = new("svg", new("title", self._title), viewBox=f"0 0 {WIDTH} {self._height}", role="img")
-        svg.extend([*self._axes(), *(draw() for draw in self._artists)])
+        svg.extend([*self._draw_axes(), *(draw() for draw in self._artists)])
         names = legend(self._names) if len(self._names) > 1 else None
         return new("figure", svg, names, new("figcaption", caption))
 
@@ -107,32 +109,32 @@ class SvgAxes:
         if label:
             self._names[label] = colour
 
-    def _points(self, x: Values, y: Values) -> str:
-        return " ".join(f"{self._across(a):.1f},{self._up(b):.1f}" for a, b in zip(x, y, strict=True))
+    def _join_points(self, x: Values, y: Values) -> str:
+        return " ".join(f"{self._place_x(a):.1f},{self._place_y(b):.1f}" for a, b in zip(x, y, strict=True))
 
-    def _column(self, left: float, right: float, top: float, ground: float, colour: str) -> Element:
-        x, y = self._across(left), self._up(top)
-        size = {"x": f"{x:.1f}", "y": f"{y:.1f}", "width": f"{max(self._across(right) - x - 0.8, 0.6):.1f}"}
-        return new("rect", **size, height=f"{max(self._up(ground) - y, 0.5):.1f}", class_=f"fill-{colour}")
+    def _draw_column(self, left: float, right: float, top: float, ground: float, colour: str) -> Element:
+        x, y = self._place_x(left), self._place_y(top)
+        size = {"x": f"{x:.1f}", "y": f"{y:.1f}", "width": f"{max(self._place_x(right) - x - 0.8, 0.6):.1f}"}
+        return new("rect", **size, height=f"{max(self._place_y(ground) - y, 0.5):.1f}", class_=f"fill-{colour}")
 
-    def _rule(self, x: float, text: str) -> Element:
-        at = self._across(x)
+    def _draw_rule(self, x: float, text: str) -> Element:
+        at = self._place_x(x)
         line = new("line", x1=f"{at:.1f}", x2=f"{at:.1f}", y1=TOP, y2=self._height - BOTTOM, class_="rule")
         right = at > WIDTH * 0.7
         place = {"x": f"{at + (-6 if right else 6):.1f}", "y": TOP + 12, "text_anchor": "end" if right else "start"}
         return new("g", line, new("text", text, **place, class_="strong"))
 
-    def _axes(self) -> list[Element]:
+    def _draw_axes(self) -> list[Element]:
         bottom, out = self._height - BOTTOM, []
         marks = ticks(*self._y)
         if self._scale is math.log10:  # round numbers between powers of ten
             marks = [(10.0**place, f"{10.0**place:.2g}") for place, _ in marks]
         for value, text in self._ticks or marks:
-            at = f"{self._up(value):.1f}"
+            at = f"{self._place_y(value):.1f}"
             out.append(new("line", x1=LEFT, x2=WIDTH - RIGHT, y1=at, y2=at, class_="grid"))
-            out.append(new("text", text, x=LEFT - 6, y=f"{self._up(value) + 4:.1f}", text_anchor="end"))
+            out.append(new("text", text, x=LEFT - 6, y=f"{self._place_y(value) + 4:.1f}", text_anchor="end"))
         for value, text in ticks(*self._x):
-            at = f"{self._across(value):.1f}"
+            at = f"{self._place_x(value):.1f}"
             out.append(new("line", x1=at, x2=at, y1=bottom, y2=bottom + 4, class_="axis"))
             out.append(new("text", text, x=at, y=bottom + 18, text_anchor="middle"))
         out.append(new("polyline", points=f"{LEFT},{TOP} {LEFT},{bottom} {WIDTH - RIGHT},{bottom}", class_="axis"))
@@ -140,17 +142,17 @@ class SvgAxes:
         turned = {"transform": f"translate(13 {(TOP + bottom) / 2:.1f}) rotate(-90)", "text_anchor": "middle"}
         return [*out, new("text", self._words["xlabel"], **middle), new("text", self._words["ylabel"], **turned)]
 
-    def _across(self, x: float) -> float:
+    def _place_x(self, x: float) -> float:
         share = (float(x) - self._x[0]) / (self._x[1] - self._x[0])
         return LEFT + min(max(share, 0.0), 1.0) * (WIDTH - LEFT - RIGHT)
 
-    def _up(self, y: float) -> float:
+    def _place_y(self, y: float) -> float:
         share = (float(self._scale(y)) - self._y[0]) / (self._y[1] - self._y[0])
         return self._height - BOTTOM - min(max(share, 0.0), 1.0) * (self._height - TOP - BOTTOM)
 
 
 class _Line:
-    """What is asked of a line that was drawn."""
+    """A drawn line, as matplotlib's callers expect it."""
 
     def __init__(self, color: str) -> None:
         self._color = color
@@ -160,11 +162,11 @@ class _Line:
 
 
 def _colour(color: str) -> str:
-    """The page's name for a colour of matplotlib's cycle."""
+    """Return the page's name for a colour of matplotlib's cycle."""
     return COLOURS[int(color[1:]) % len(COLOURS)] if color.startswith("C") else COLOURS[-1]
 
 
-def _apart(low: float, high: float) -> tuple[float, float]:
+def _widen_if_equal(low: float, high: float) -> tuple[float, float]:
     return (low, high) if high > low else (low - 0.5, low + 0.5)
 
 

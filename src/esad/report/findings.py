@@ -29,7 +29,7 @@ __all__ = ["Findings", "KindResult", "collect_findings", "measure_kinds"]
 
 @dataclass(frozen=True)
 class KindResult:
-    """How well anomalies of one kind are found; `seen` None where it is not known whether training had labels of it."""
+    """How well one kind of anomaly is found; `seen` is None if training may or may not have had labels of it."""
 
     name: str
     seen: bool | None
@@ -228,7 +228,7 @@ def collect_findings(
 def _check_columns(
     truth_column: str | None, anomaly_value: object, kind_column: str | None, seen_kinds: Sequence[str] | None
 ) -> None:
-    """Refuse what says something about a column that is not named."""
+    """Refuse options that describe a column where no column is named."""
     given = {"anomaly_value": anomaly_value, "kind_column": kind_column}
     if truth_column is None and (names := [name for name, value in given.items() if value is not None]):
         raise InputError(f"`{names[0]}` is about the truth of the rows: give `truth_column` too.")

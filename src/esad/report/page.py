@@ -341,7 +341,7 @@ def _describe_data(found: Findings) -> list[Element]:
 
 
 def _describe_about(found: Findings) -> list[Element]:
-    """What the model is, and what it is not."""
+    """Describe the model and its limits."""
     detector = found.detector
     parameters = detector.plain_parameters()
     default = type(detector)().plain_parameters()
@@ -367,5 +367,5 @@ def _describe_about(found: Findings) -> list[Element]:
 
 
 def _percent(share: float) -> str:
-    """A share that no line is broken within, 95 rather than 95.0."""
+    """Format a share without a line break in it, and as 95 rather than 95.0."""
     return percent(share).replace(".0", "").replace(" ", "\N{NO-BREAK SPACE}")

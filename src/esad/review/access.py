@@ -18,7 +18,7 @@ LINK_SECONDS: Final = 24 * 3600.0
 LOGIN_SECONDS: Final = 12 * 3600.0  # in which nothing is done
 LONGEST_SECONDS: Final = 7 * 24 * 3600.0  # of a login, whatever is done
 
-_Grants = dict[str, tuple[str, float, float]]  # by the hash of the secret: whose, until when, until when at most
+_Grants = dict[str, tuple[str, float, float]]  # by the hash of the secret: reviewer, end, latest end after extensions
 _NO_GRANT: Final = ("", -math.inf, -math.inf)
 
 
@@ -61,7 +61,7 @@ class Access:
             return self._grant(self._logins, reviewer, LOGIN_SECONDS, LONGEST_SECONDS, MAX_LOGINS)
 
     def reviewer_of(self, login: str, *, renew: bool = True) -> str | None:
-        """Who a login belongs to; it lasts on, unless a page asks by itself."""
+        """Return whose login this is, None if it has ended; extend it unless `renew` is false."""
         with self._lock:
             reviewer, until, end = self._logins.get(_hash(login), _NO_GRANT)
             if until < self._clock():
@@ -81,7 +81,7 @@ class Access:
             return {reviewer for reviewer, *_ in (*self._links.values(), *self._logins.values())}
 
     def _grant(self, grants: _Grants, reviewer: str, seconds: float, longest: float, most: int) -> str:
-        """A new secret; the oldest go where there are too many."""
+        """Make and store a new secret; the oldest are dropped where there are too many."""
         secret = secrets.token_urlsafe(24 if grants is self._links else 32)
         grants[_hash(secret)] = reviewer, self._clock() + seconds, self._clock() + longest
         while len(grants) > most:
@@ -90,5 +90,5 @@ class Access:
 
 
 def _hash(secret: str) -> str:
-    """Looked up by hash: how long a look takes tells nothing about the secret."""
+    """Return the hash that a secret is looked up by, so that the time of a lookup tells nothing about it."""
     return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).hexdigest()

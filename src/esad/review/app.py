@@ -24,8 +24,8 @@ __all__ = ["guard_app", "review_app"]
 
 MAX_BODY: Final = 16 << 20  # bytes, of labels to import
 MAX_ASKED: Final = 20  # items of one request
-_POLLED: Final = ("/api/state", "/api/labels")  # by an open page, whether somebody is there or not
-_SAME_SITE: Final = ("same-origin", "none")  # "none": typed or opened from elsewhere than a page
+_POLLED: Final = ("/api/state", "/api/labels")  # sent by an open page even if nobody uses it
+_SAME_SITE: Final = ("same-origin", "none")  # "none": the address was typed or opened from outside a page
 
 _router = APIRouter()
 
@@ -84,7 +84,7 @@ def review_app(
 
 
 async def _refuse_storage(request: Request, error: Exception) -> Response:
-    """What could not be written, for the disk is full or gone, may be sent again: it is nobody's mistake."""
+    """Answer a request whose data could not be written, such as on a full disk, so that it can be sent again."""
     return error_response(507, str(error))
 
 
@@ -92,7 +92,7 @@ async def _refuse_storage(request: Request, error: Exception) -> Response:
 
 
 def _find_reviewer(request: Request) -> str | None:
-    """Who asks, by the cookie of the login."""
+    """Return the reviewer to whom the cookie of a request belongs."""
     state = request.app.state
     is_asked_by_itself = request.method == "GET" and request.url.path in _POLLED
     login = request.cookies.get(state.cookie, "")
@@ -101,7 +101,7 @@ def _find_reviewer(request: Request) -> str | None:
 
 
 def _name_review(session: ReviewSession) -> str:
-    """What tells the data of one review from others: the port may be another review's tomorrow."""
+    """Return a name for the data of this review, since another review may later use the same port."""
     return session.store.fingerprint[:16]
 
 
@@ -162,7 +162,7 @@ class _Note(_Said):
 
 
 class _Invitation(BaseModel):
-    """Who shall have a link."""
+    """The reviewer who is to get a link."""
 
     name: str = Field(min_length=1, max_length=MAX_NAME)
 

@@ -108,12 +108,12 @@ class ReviewDataset:
 
     @property
     def n_rows(self) -> int:
-        """How many there are."""
+        """Return the number of rows or pictures."""
         return len(self.known)
 
     @property
     def noun(self) -> str:
-        """What one of them is."""
+        """Return the word for one item, such as "row" or "picture"."""
         return "picture" if self.cells is None else "row"
 
     def name_of(self, row: int) -> str:
@@ -126,10 +126,12 @@ class ReviewDataset:
         """Every cell of a row as text."""
         if self.cells is None:
             return []
-        return [(name, _text(column[row])) for name, column in zip(self.cells.column_names, self.cells, strict=True)]
+        return [
+            (name, _format_cell(column[row])) for name, column in zip(self.cells.column_names, self.cells, strict=True)
+        ]
 
     def search(self, query: str) -> NDArray[np.bool_]:
-        """Which rows hold a text in any cell or in their name, whatever its case."""
+        """Return a mask of the rows that hold a text in a cell or in their name, ignoring case."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -141,7 +143,7 @@ class ReviewDataset:
         found = np.zeros(self.n_rows, dtype=bool)
         for column in columns:
             if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
-                column = _as_text(column)
+                column = _cast_to_text(column)
             hits = pc.match_substring(column, query, ignore_case=True)
             found |= hits.fill_null(False).to_numpy().astype(bool)
         return found
@@ -156,7 +158,7 @@ class ReviewDataset:
             return digest.hexdigest()
         for name, column in zip(self.cells.column_names, self.cells, strict=True):
             digest.update(f"\1{name}\1".encode())
-            for text in _as_text(column).to_pylist():
+            for text in _cast_to_text(column).to_pylist():
                 digest.update(b"\0" if text is None else f"{text}\2".encode())
         return digest.hexdigest()
 
@@ -168,7 +170,7 @@ def _read_cells(
     aside: set[str | None],
     reading: Reading | None,
 ) -> "pa.Table":
-    """All columns to show, as they stand in the files, but for those to ignore and those that are called as answers."""
+    """Read all columns to show as they stand in the files, without ignored ones and those named like answers."""
     import pyarrow as pa
 
     data = open_tables(path, Notes.from_json(detector.notes_).add_reading(reading))
@@ -181,7 +183,7 @@ def _read_cells(
 
 
 def _find_titles(cells: "pa.Table", detector: "Detector") -> list[str | None] | None:
-    """Text that is different in every row and was left out of the training for it: it says which row is meant."""
+    """Return titles from a text column that differs in every row and was left out of the training."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -193,7 +195,7 @@ def _find_titles(cells: "pa.Table", detector: "Detector") -> list[str | None] | 
     return None
 
 
-def _as_text(column: "pa.ChunkedArray") -> "pa.ChunkedArray":
+def _cast_to_text(column: "pa.ChunkedArray") -> "pa.ChunkedArray":
     import pyarrow as pa
 
     try:
@@ -202,7 +204,7 @@ def _as_text(column: "pa.ChunkedArray") -> "pa.ChunkedArray":
         return pa.chunked_array([[None if cell is None else str(cell) for cell in column.to_pylist()]], pa.string())
 
 
-def _text(cell: Any) -> str:
+def _format_cell(cell: Any) -> str:
     """A cell for people; empty where it is missing."""
     value = cell.as_py()
     if value is None or (isinstance(value, float) and math.isnan(value)):

@@ -43,7 +43,7 @@ class GainEstimator:
         return self._thread is not None and self._thread.is_alive()
 
     def update(self, detector: Detector, y: NDArray[np.int8], collect: Callable[[], RefitData]) -> bool:
-        """Make an estimate if there are labels `y` enough, and enough new ones; whether one was begun.
+        """Start an estimate if there are enough labels `y` and enough new ones; return whether one was started.
 
         `collect` gives the rows with these labels. It is called only then: it may copy many pictures.
         """
@@ -60,7 +60,7 @@ class GainEstimator:
             return True
 
     def cancel(self) -> None:
-        """End an estimate that is being made: there is something better to do. The next one is due at once."""
+        """Stop the running estimate, because a refit needs the processor. The next one may start at once."""
         with self._lock:
             self._stop.set()
             if self.is_busy:
@@ -97,5 +97,5 @@ class GainEstimator:
                 ).gain
         except TrainingStopped:
             pass
-        except Exception:  # no estimate is better than a page that stops
+        except Exception:  # a failed estimate must not stop the page
             self.gain = None

@@ -140,7 +140,7 @@ class Judgements:
             return sorted(self._latest.keys() | self._notes.keys())
 
     def opinions(self, row: int) -> dict[str, Opinion]:
-        """What every reviewer who said something thinks of a row now."""
+        """Return the current opinion of every reviewer who judged a row or wrote about it."""
         with self._lock:
             found = self._latest.get(row, {})
             notes = {name: one for name, one in self._notes.get(row, {}).items() if one.note}
@@ -188,7 +188,7 @@ class Judgements:
             return self._said.get(reviewer, [])[-n:][::-1]
 
     def stands(self, entry: Entry, reviewer: str) -> bool:
-        """Whether this is a verdict of the reviewer that was not undone."""
+        """Whether the reviewer entered this verdict and has not undone it."""
         with self._lock:
             return any(one.number == entry.number for one in self._said.get(reviewer, ()))
 
@@ -223,7 +223,7 @@ def check_reviewer(name: str) -> str:
 
 
 def _is_invisible(letter: str) -> bool:
-    """Whether a letter that counts as printable shows nothing: fillers, joiners and what chooses a variant."""
+    """Whether a character counts as printable but shows nothing: a filler, a joiner or a variation selector."""
     return letter in _FILLERS or 0xFE00 <= ord(letter) <= 0xFE0F or 0xE0100 <= ord(letter) <= 0xE01EF
 
 
@@ -250,7 +250,7 @@ _NUMBER: Final = re.compile(r"[+-]?[\d.,]+([eE][+-]?\d+)?")
 
 
 class ImportCounts(NamedTuple):
-    """How many judgements of a file are new, and how many lines were left: their reviewer has said otherwise here."""
+    """Counts of an import: new judgements, and lines left out because their reviewer has judged otherwise here."""
 
     n_new: int
     n_left: int
@@ -283,7 +283,7 @@ def write_csv(judgements: Judgements, dataset: ReviewDataset) -> str:
 
 
 def _quote_cell(text: str) -> str:
-    """A cell that no program cuts in two, be its separators commas, semicolons or tabs."""
+    """Quote a cell so that no program splits it, whether it separates by commas, semicolons or tabs."""
     return f'"{text.replace(chr(34), chr(34) * 2)}"' if re.search(r'[,;\t"\r\n]', text) else text
 
 

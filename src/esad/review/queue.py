@@ -95,12 +95,12 @@ class Queue:
         return chosen
 
     def prepare(self, is_open: NDArray[np.bool_]) -> None:
-        """Find the first batch now, so that nobody waits for it."""
+        """Find the first batch before it is asked for."""
         if not self._found:
             self._find_batch(is_open)
 
     def _find_batch(self, is_open: NDArray[np.bool_]) -> bool:
-        """Find another batch; whether there was anything left."""
+        """Find another batch, and return whether any rows were left."""
         pool = np.flatnonzero(is_open & ~self._is_found)
         if not len(pool):
             return False
@@ -111,7 +111,7 @@ class Queue:
 
 
 def _interleave(batch: Collection[Suggestion]) -> list[Suggestion]:
-    """Both groups of a batch spread evenly over it, so that its beginning is as good as the whole."""
+    """Mix both groups of a batch evenly, so that every part of it holds some of each."""
     places: list[tuple[float, Suggestion]] = []
     for why in ("top", "border"):
         group = [one for one in batch if one.why == why]

@@ -1,4 +1,4 @@
-"""What one model says of the rows under review: their scores and ranks, and the reasons for them."""
+"""Scores and ranks of the rows under review by one model, and the reasons for the scores."""
 
 import threading
 from collections import OrderedDict, deque
@@ -23,8 +23,8 @@ __all__ = ["DRAWINGS", "Explanations", "Ranking"]
 BLOCK: Final = 4096  # pictures scored at a time
 MAX_WANTED: Final = 64
 KEPT: Final = 2000  # explanations kept
-AT_ONCE: Final = {"row": 8, "picture": 1}  # explained at a time: pictures take long, and the first is needed first
-MAX_CASES: Final = 500  # labelled rows that an item is held against, the newest ones
+AT_ONCE: Final = {"row": 8, "picture": 1}  # explained at a time: pictures take long, and the first one is shown first
+MAX_CASES: Final = 500  # newest labelled rows among which the nearest are searched
 N_COLUMNS: Final = 8  # of the reasons, with the largest shares
 N_BINS: Final = 48
 DRAWINGS: Final = ("given", "expected", "heat")
@@ -113,14 +113,14 @@ class Explanations:
         self._wanted: deque[int] = deque()
         self._under_way: list[int] = []
         self._vectors: dict[int, Rows] = {}
-        self.drawings: tuple[str, ...] = DRAWINGS  # of a picture; what cannot be drawn is known with the first
+        self.drawings: tuple[str, ...] = DRAWINGS  # of a picture; whether it can be drawn is known after the first one
         self._changed = threading.Condition()
         self._closed = False
         self._thread = threading.Thread(target=self._work, name="explain", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
-        """Explain no more."""
+        """Stop explaining, and wait for the thread to end."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -133,7 +133,7 @@ class Explanations:
     # ------------------------------------------------------------------ reasons
 
     def request(self, rows: Iterable[int], *, first: bool = True) -> None:
-        """Explain these in this order: next, or after those that were asked for before."""
+        """Request explanations of rows in this order: next, or after those requested before."""
         with self._changed:
             asked = [row for row in rows if row not in self._explained and row not in self._under_way]
             waiting = [row for row in self._wanted if row not in asked]

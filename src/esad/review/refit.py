@@ -48,7 +48,7 @@ __all__ = [
 N_FOLDS: Final = 5
 N_SHOWN: Final = 10
 SCORING_SHARE: Final = 0.1  # of the bar, for scoring after the training
-TOP_RATIO: Final = 0.1  # rows that may be named as risen or fallen were or are among so many
+TOP_RATIO: Final = 0.1  # a row that is named as risen or fallen is or was among so many highest
 MAX_ROWS: Final = {"table": 5000, "images": 1000}  # of the cross-validation
 
 
@@ -65,7 +65,7 @@ class TrainingWatch(Callback):
         self._tell, self._is_stopped = tell, is_stopped
 
     def on_step(self, state: LoopState) -> None:
-        """Say how far it is, or end it."""
+        """Report the progress, or end the training."""
         if self._is_stopped():
             raise TrainingStopped
         self._tell((state.phase + state.step / state.n_steps) / state.n_phases)
@@ -79,7 +79,7 @@ def refit_detector(
     warm: bool,
     watch: TrainingWatch | None = None,
 ) -> tuple[Detector, bool]:
-    """A copy of a detector fitted to the labels of now, and whether it began with the old weights.
+    """Fit a copy of a detector to the current labels; also return whether it started from the old weights.
 
     It is calibrated the way the old one was, unless that took rows which are not here.
 
@@ -98,11 +98,11 @@ def refit_detector(
         ratio = min(0.5, n_held_out / max(1, int((y == labels.UNLABELLED).sum())))
     watch = watch or TrainingWatch()
     new: Detector = clone(old)
-    # what was learned before any anomaly was known does not know which columns matter
+    # a model that knew no anomaly has not learned which columns matter
     knows_anomalies = old.label_counts_.n_anomaly > 0 or not (y == labels.ANOMALY).any()
     begins_warm = warm and isinstance(old, DeepDetector) and knows_anomalies
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about labels that are few: that is what the page is for
+        warnings.simplefilter("ignore")  # warnings that labels are few: the page is there to add some
         if isinstance(old, DeepDetector) and begins_warm:
             try:
                 new.fit(X, y, calibration_ratio=ratio, callbacks=[WarmStart(old.objective_.state_dict()), watch])
@@ -133,7 +133,7 @@ def compare_rankings(old: Ranking, new: Ranking, y: Labels) -> dict[str, Any]:
         return float(np.median(ranking.ranks[mine])) if mine.any() else None
 
     def count_moved(label: int, towards: int) -> dict[str, int]:
-        """How many of the rows with a label went the way it says, or stayed."""
+        """Count the rows with a label, and those of them whose rank moved in the right direction or stayed."""
         mine = y == label
         return {"right": int((towards * gain[mine] >= 0).sum()), "n": int(mine.sum())}
 
@@ -152,7 +152,7 @@ def compare_rankings(old: Ranking, new: Ranking, y: Labels) -> dict[str, Any]:
 
 
 def cross_validate(detector: Detector, data: RefitData, *, callbacks: Sequence[Callback] = ()) -> dict[str, Any]:
-    """How well labels predict labels that training has not seen: those of the old model against those of now.
+    """Compare by cross-validation how well the old labels and the current ones predict held-out labels.
 
     The rows are dealt into folds. Two detectors per fold are trained on the other folds, one with the labels of then
     and without the rows added since, one with everything there is now, and rank the fold: its labelled anomalies
@@ -278,7 +278,7 @@ def _describe_error(error: Exception) -> str:
 
 
 def carry_threshold(old: Ranking, new: Ranking) -> str:
-    """Set the new threshold the way the old one was set; what there is to say about it.
+    """Set the new threshold by the rule of the old one, and return a remark about it.
 
     A rule that was applied to the training rows, or to the rows that p-values are calibrated on, is applied again.
     Where that cannot be, the new threshold raises as many alarms among the rows under review as the old one does.
@@ -313,7 +313,7 @@ def carry_threshold(old: Ranking, new: Ranking) -> str:
 
 
 def describe_loss(old: Ranking, new: Ranking) -> str:
-    """What the old model can do and the new one cannot."""
+    """Return a sentence on what the old model could do and the new one cannot."""
     if old.detector.calibration_ is None or new.detector.calibration_ is not None:
         return ""
     return (
@@ -328,7 +328,7 @@ def _pollution(ranking: Ranking) -> float:
 
 
 def _keep_n_alarms(old: Ranking, new: Ranking, reason: str) -> str:
-    """As many alarms among these rows as before, or a few less where scores are equal."""
+    """Set the threshold so that these rows give as many alarms as before, or a few less where scores are equal."""
     n_alarms = int(old.is_alarm.sum())
     falling = np.sort(new.scores)[::-1]
     above = falling[n_alarms - 1] if n_alarms else np.inf
@@ -343,7 +343,7 @@ def _keep_n_alarms(old: Ranking, new: Ranking, reason: str) -> str:
 
 
 def path_beside(model: Path, word: str) -> Path:
-    """Where another version of a model lies.
+    """Return the path of another version of a model file.
 
     Examples
     --------
@@ -354,12 +354,12 @@ def path_beside(model: Path, word: str) -> Path:
 
 
 def has_previous(model: Path) -> bool:
-    """Whether there is a model to go back to."""
+    """Whether there is a previous model to go back to."""
     return path_beside(model, "previous").exists()
 
 
 def replace_model(model: Path, detector: Detector, *, with_cases: bool) -> None:
-    """Put a new model in place of the old one, which is kept as the previous one; neither changes on a full disk."""
+    """Replace the model file and keep the old one as the previous one; on a full disk, neither changes."""
     with atomic_path(model) as new:
         detector.save(new, with_cases=with_cases)
         if model.exists():
@@ -367,7 +367,7 @@ def replace_model(model: Path, detector: Detector, *, with_cases: bool) -> None:
 
 
 def restore_previous(model: Path) -> None:
-    """Put the previous model back; the one that is given up is kept as rolled back."""
+    """Restore the previous model file; the replaced one is kept as rolled back."""
     previous = path_beside(model, "previous")
     _copy(model, path_beside(model, "rolled-back"))
     _copy(previous, model)

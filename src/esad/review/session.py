@@ -1,4 +1,4 @@
-"""One review, without the web: what to show, what was said, which model is in use, and the change to another."""
+"""One review without its web page: items, judgements, the model in use, and its replacement by a refit."""
 
 import os
 import secrets
@@ -76,7 +76,7 @@ class ReviewSession:
         self._find_training = make_training_finder(dataset, store, source, training)
         self.gain_estimator = GainEstimator()
         self.import_progress: tuple[int, int] | None = None  # lines done, of how many
-        self.generation = secrets.randbits(40)  # no other run's: browsers keep pictures under it
+        self.generation = secrets.randbits(40)  # differs in every run, because browsers cache pictures under it
         self._with_cases = len(getattr(ranking.detector, "cases_", ())) > 0
         self._lock = threading.RLock()
         self._refit: Refit | None = None
@@ -136,13 +136,13 @@ class ReviewSession:
 
     @property
     def explanations(self) -> Explanations:
-        """The reasons of the model in use."""
+        """Return the explanations of the model in use."""
         assert self._explanations is not None
         return self._explanations
 
     @property
     def ranking(self) -> Ranking:
-        """What the model in use says."""
+        """Return the ranking by the model in use."""
         return self.explanations.ranking
 
     def close(self) -> None:
@@ -160,7 +160,7 @@ class ReviewSession:
     # ------------------------------------------------------------------ judgements
 
     def judge(self, request: str, row: int, reviewer: str, verdict: str) -> Opinion:
-        """Enter a verdict; what the reviewer thought of the row before."""
+        """Enter a verdict, and return what the reviewer thought of the row before."""
         with self._lock:
             before = self.store.judgements.opinions(row).get(reviewer, Opinion())
             self.store.judge(request, row, reviewer, verdict)
@@ -213,7 +213,7 @@ class ReviewSession:
             return [self._describe_row(one.row, reviewer, y, one.why) for one in taken]
 
     def _find_open(self, verdicts: Verdicts) -> NDArray[np.bool_]:
-        """Which rows nobody has decided on yet, nor the data."""
+        """Return a mask of the rows that neither a reviewer nor the file has labelled."""
         is_open: NDArray[np.bool_] = self.dataset.known == labels.UNLABELLED
         is_open[[row for row, said in verdicts.items() if is_decided(said)]] = False
         return is_open
@@ -229,7 +229,7 @@ class ReviewSession:
             return [self._describe_row(row, reviewer, y) for row in rows]
 
     def _describe_row(self, row: int, reviewer: str, y: Labels, why: str | None = None) -> dict[str, Any]:
-        """Everything about a row: what the model says, why, what people say, the nearest known cases, all cells."""
+        """Describe a row: score, reasons, judgements, nearest known cases, all cells."""
         ranking, dataset = self.ranking, self.dataset
         opinions = self.store.judgements.opinions(row)
         said = {name: opinion.verdict for name, opinion in opinions.items() if opinion.verdict}
@@ -249,7 +249,7 @@ class ReviewSession:
             "is_alarm": bool(ranking.is_alarm[row]),
             "known": _WORDS.get(int(dataset.known[row])),
             "mine": mine,
-            # seen only after one's own verdict: a second opinion is one's own
+            # shown only after the reviewer's own verdict, so that second opinions are independent
             "others": others if reviewer in said or is_disputed(said) else {},
             "n_others": len(others),
             "pending": self.explanations.is_pending(row),
@@ -262,7 +262,7 @@ class ReviewSession:
         }
 
     def list_rows(self, name: str, reviewer: str, query: str = "") -> dict[str, Any]:
-        """Rows of a filter that hold a text, the most anomalous first; the first of very many."""
+        """List the rows of a filter that hold a text, the most anomalous first, up to a limit."""
         if name not in FILTERS:
             raise InputError(f"There is no filter {name!r}. There are: {', '.join(FILTERS)}.")
         with self._lock:
@@ -306,7 +306,7 @@ class ReviewSession:
     # ------------------------------------------------------------------ state
 
     def state(self, reviewer: str) -> dict[str, Any]:
-        """How far the review is."""
+        """Return the progress of the review."""
         with self._lock:
             y, ranking, judgements = self.labels(), self.ranking, self.store.judgements
             counts = labels.counts(y)
@@ -382,7 +382,7 @@ class ReviewSession:
                 self._update_gain()
 
     def refit_state(self) -> dict[str, Any]:
-        """How far a refit is and, when it is ready, what it would change."""
+        """Return the progress of a refit and, when it is ready, what it would change."""
         refit = self._refit
         if refit is None:
             return {"status": "none"}

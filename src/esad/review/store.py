@@ -258,7 +258,7 @@ class JudgementStore:
 
     @staticmethod
     def _check_same(known: Entry, **asked: object) -> Entry:
-        """The entry that this request made before; refuses an id that was used for another request."""
+        """Return the entry that this request made before; refuse an id that another request has used."""
         if any(getattr(known, name) != value for name, value in asked.items()):
             raise InputError("This request id was used before, for something else. Every request needs its own.")
         return known
@@ -289,7 +289,7 @@ class JudgementStore:
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        """A transaction: after a kill it is there whole or not at all."""
+        """Run the block as one transaction: after a kill, all of it is stored or nothing."""
         with self._name_errors(), transaction(self._database):
             yield
 

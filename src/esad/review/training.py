@@ -136,7 +136,7 @@ def make_training_finder(
 
 
 def _describe_lost(detector: Detector, found: TrainingRows, judgements: Path, *, is_unknown: bool) -> str:
-    """What a model learned from and is not here, in a sentence; empty where there is none."""
+    """Say in a sentence which training data cannot be found; "" if all of it is here."""
     counts = detector.label_counts_
     n_labels = counts.n_anomaly + counts.n_normal
     n_gone = n_labels - int(np.count_nonzero(found.y)) - int(np.count_nonzero(found.y_here))
@@ -150,7 +150,7 @@ def _describe_lost(detector: Detector, found: TrainingRows, judgements: Path, *,
 
 
 def _read_sources(sources: Sequence[DataSource], first: Sequence[DataSource], detector: Detector) -> TrainingRows:
-    """Rows and labels of all sources that are where they were and as they were; what is wrong with the others.
+    """Read rows and labels of all sources that are unchanged, and say what is wrong with the others.
 
     Of a review only the judged rows were learned from, unless it was the `first` data.
     """

@@ -127,7 +127,7 @@ def run_jobs(
 
 
 class Engine(ABC, Generic[J, R]):
-    """A number of workers; `submit` no more than `n_slots` jobs at once."""
+    """A number of workers, to which at most `n_slots` jobs may be submitted at once."""
 
     n_slots: int = 1
 
@@ -145,12 +145,12 @@ class Engine(ABC, Generic[J, R]):
         """Give a job to a worker that has none."""
 
     def find_loss(self, error: Exception) -> LostWorker | None:
-        """How a worker died, if that is what an error of a future says."""
+        """Return how a worker died if the error of a future says so, else None."""
         return error if isinstance(error, LostWorker) else None
 
 
 class InProcess(Engine[J, R]):
-    """No worker: jobs run here, with all threads that torch may use."""
+    """Runs jobs in this process, with all threads that torch may use."""
 
     def submit(self, job: J) -> "Future[R]":
         """Run it."""
@@ -249,7 +249,7 @@ class RayTasks(Engine[J, R]):
         return started
 
     def find_loss(self, error: Exception) -> LostWorker | None:
-        """What Ray says of a task that did not come to its end; errors of the function itself are no loss."""
+        """Return why Ray lost a task; None if the function itself raised the error."""
         known = self._ray.exceptions
         is_loss = isinstance(error, known.RayError) and not isinstance(error, known.RayTaskError)
         return LostWorker(first_line(error)) if is_loss else None
@@ -259,7 +259,7 @@ class RayTasks(Engine[J, R]):
 
 
 def call_pickled(request: bytes) -> bytes:
-    """What a worker process does with a request: a call, and its result or error; both sides are our own."""
+    """Run a pickled call in a worker process, and return its pickled result or error."""
     function, job = pickle.loads(request)
     try:
         return pickle.dumps((True, _call_alone(function, job)))

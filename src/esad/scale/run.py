@@ -24,7 +24,7 @@ __all__ = ["Outcome", "make_job", "make_settings", "score_shards"]
 
 @dataclass
 class Outcome:
-    """What a run found and did.
+    """The counts and the problems of a run.
 
     Attributes
     ----------
@@ -69,7 +69,7 @@ class Outcome:
         return {name: record.drifted for name, record in sorted(self.records.items()) if record.drifted}
 
     def remarks(self) -> Iterator[Remark]:
-        """What was odd about the files, each thing once."""
+        """Return the remarks about the files, each once."""
         records = self.records.values()
         yield from check_unknown(dict.fromkeys(name for record in records for name in record.unknown))
         for name in sorted({record.lost_id for record in records if record.lost_id is not None}):

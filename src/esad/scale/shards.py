@@ -66,7 +66,7 @@ def plan_shards(data: Iterable[str | os.PathLike[str]], out: Path, *, form: str 
 
 
 def _find_files(data: Sequence[str], out: Path) -> dict[str, str]:
-    """Paths by name."""
+    """Find the files, and return their paths by name."""
     single = [item for item in data if os.path.isfile(item)]
     shared = os.path.commonpath([os.path.dirname(os.path.abspath(item)) for item in single]) if single else ""
     found: dict[str, str] = {}
@@ -108,7 +108,7 @@ def _list_matching(pattern: str, out: Path) -> dict[str, str]:
 
 
 def _select_tables(paths: Iterable[Path], root: Path, out: Path) -> dict[str, str]:
-    """Those that are tables, not hidden, and no scores of an earlier run."""
+    """Select the files that are tables, not hidden, and not scores of an earlier run."""
     has_scores = Path(os.path.realpath(root)) in out.parents  # the folder of the scores lies in that of the shards
     return {
         str(path.relative_to(root)): str(path)

@@ -92,7 +92,7 @@ class Record:
 
 @dataclass(frozen=True, kw_only=True)
 class RunSettings:
-    """What is the same in all jobs of a run.
+    """The settings that all jobs of a run share.
 
     Attributes
     ----------
@@ -140,7 +140,7 @@ class Job:
 
 @dataclass(frozen=True)
 class JobResult:
-    """What came of a job: done, busy (another run works on it), failed (with the reason), or full (the disk is)."""
+    """The result of a job: done, busy (another run works on it), failed (with the reason), or full (the disk)."""
 
     state: Literal["done", "busy", "failed", "full"]
     record: Record | None = None

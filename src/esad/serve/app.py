@@ -124,7 +124,7 @@ class Service:
             accept_new_columns=self._settings.accept_new_columns,
             require_signature=self._settings.require_signature,
         )
-        max_seconds = 0.8 * self._settings.seconds  # an answer that comes too late is work for nothing
+        max_seconds = 0.8 * self._settings.seconds  # an answer after the time limit would be wasted work
         self._batcher = Batcher(self.metrics, max_seconds=max_seconds)
         self._reading = Gate(_N_THREADS, max_seconds=max_seconds)
         self._explaining = Gate(1, max_seconds=max_seconds)
@@ -145,7 +145,7 @@ class Service:
     # ------------------------------------------------------------------ routes
 
     async def _dispatch(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Scores go past FastAPI, whose layers take longer than they do; everything else goes through it."""
+        """Answer /score directly, since FastAPI's layers take longer than scoring; pass on everything else."""
         app: ASGIApp = self._app
         try:
             if scope["type"] == "http" and scope["path"] == "/score" and scope["method"] == "POST":
@@ -159,7 +159,7 @@ class Service:
     async def _score(self, request: Request) -> Response:
         """Score rows or pictures: the higher, the more anomalous."""
         async with self._take_rows(request, "score", self._settings.max_rows) as rows:
-            scored = await self._batcher.score(rows, caller=_caller(request))
+            scored = await self._batcher.score(rows, caller=_identify_caller(request))
         self.metrics.scored_rows.inc(rows.n_rows)
         return _Json(_score_document(rows, scored))
 
@@ -172,9 +172,9 @@ class Service:
             """Say which columns or pixels make the scores, the largest shares first."""
             async with (
                 self._take_rows(request, "explain", self._settings.max_explained) as rows,
-                self._explaining.enter(_caller(request), cost=rows.n_rows),
+                self._explaining.enter(_identify_caller(request), cost=rows.n_rows),
             ):
-                found = await self._in(self._explainers, lambda: _reason_document(rows, top))
+                found = await self._run_in(self._explainers, lambda: _reason_document(rows, top))
             self.metrics.explained_rows.inc(rows.n_rows)
             return _Json(found)
 
@@ -217,7 +217,7 @@ class Service:
         async def reload(request: Request) -> Response:
             """Read the model file again; one that cannot be used is refused, and the model stays. Needs a key."""
             self._admit_owner(request)
-            if (outcome := await self._in(self._loaders, self.model_file.reload)) == "failed":
+            if (outcome := await self._run_in(self._loaders, self.model_file.reload)) == "failed":
                 raise RequestError(422, f"The model stays as it was. {self.model_file.problem}")
             return _Json({"outcome": outcome, "model": self.model_file.current.identity()})
 
@@ -227,7 +227,7 @@ class Service:
         async def rollback(request: Request) -> Response:
             """Serve the model that served before, until the file changes or is read again. Needs a key."""
             self._admit_owner(request)
-            await self._in(self._loaders, self.model_file.roll_back)
+            await self._run_in(self._loaders, self.model_file.roll_back)
             return _Json({"outcome": "rolled back", "model": self.model_file.current.identity()})
 
         for path, file in (("/", "index.html"), ("/docs", "docs.html")):
@@ -245,7 +245,7 @@ class Service:
 
     def hang_up(self) -> None:
         """Begin a reload; for SIGHUP."""
-        task = asyncio.get_running_loop().create_task(self._in(self._loaders, self.model_file.reload))
+        task = asyncio.get_running_loop().create_task(self._run_in(self._loaders, self.model_file.reload))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -266,11 +266,11 @@ class Service:
             pool.shutdown(wait=False, cancel_futures=True)
 
     async def _watch(self) -> None:
-        """Look for a new file now and then."""
+        """Reload the model file at intervals if it has changed."""
         while self._settings.watch_seconds is not None:
             await asyncio.sleep(self._settings.watch_seconds)
             if self.model_file.has_changed():
-                await self._in(self._loaders, self.model_file.reload)
+                await self._run_in(self._loaders, self.model_file.reload)
 
     # ------------------------------------------------------------------ requests
 
@@ -320,7 +320,7 @@ class Service:
 
     @contextlib.asynccontextmanager
     async def _take_rows(self, request: Request, scope: str, max_rows: int) -> AsyncIterator[RequestRows]:
-        """What a request asks about, in the form of the model that serves now, for a block that may take so long."""
+        """Give the block the rows of a request in the form of the current model, within the time limit."""
         self._admit(request, scope)
         served = self.model_file.current
         media_type, options = _parse_media_type(request)
@@ -341,15 +341,15 @@ class Service:
                 if media_type == bodies.JSON and n_bytes <= _INLINE_BYTES:
                     rows = read()
                 else:
-                    async with self._reading.enter(_caller(request), cost=n_bytes + _REQUEST_BYTES):
-                        rows = await self._in(self._readers, read)
+                    async with self._reading.enter(_identify_caller(request), cost=n_bytes + _REQUEST_BYTES):
+                        rows = await self._run_in(self._readers, read)
                 request.state.n_rows = rows.n_rows
                 yield rows
         except TimeoutError:
             message = f"This took longer than {self._settings.seconds:g} s. Send less at a time, or try again later."
             raise RequestError(503, message, {"retry-after": "5"}) from None
 
-    async def _in(self, pool: ThreadPoolExecutor, work: Callable[[], T]) -> T:
+    async def _run_in(self, pool: ThreadPoolExecutor, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(pool, work)
 
 
@@ -365,7 +365,7 @@ class _Text(Response):
 
 
 @functools.cache
-def _page_files() -> PageFiles:
+def _read_page_files() -> PageFiles:
     """The pages and what they need."""
     templates = load_templates("esad.serve", "pages")
     pages = {name: (templates.get_template(name).render(), "text/html") for name in ("index.html", "docs.html")}
@@ -373,13 +373,13 @@ def _page_files() -> PageFiles:
 
 
 async def _send_page(file: str) -> Response:
-    answer = send_file(_page_files(), file)
+    answer = send_file(_read_page_files(), file)
     answer.headers["content-security-policy"] = PAGE_POLICY
     return answer
 
 
-def _caller(request: Request) -> Hashable:
-    """Who takes turns with whom: keys where there are any, otherwise connections."""
+def _identify_caller(request: Request) -> Hashable:
+    """Return who takes turns: the API key where there are keys, otherwise the connection."""
     caller: Hashable = request.scope["state"].get("key") or request.scope["client"]
     return caller
 
@@ -419,11 +419,11 @@ async def _read_uploads(request: Request, max_rows: int) -> list[tuple[str, byte
 
 
 def _make_printable(name: str) -> str:
-    """A name that can do no harm in a log, an answer or a terminal."""
+    """Return a name that is safe in a log, an answer or a terminal."""
     return "".join(letter if letter.isprintable() else "?" for letter in name[:_MAX_NAME])
 
 
-def _row_names(rows: RequestRows) -> Iterable[dict[str, Any]]:
+def _name_rows(rows: RequestRows) -> Iterable[dict[str, Any]]:
     """Number and, where there is one, id of every row."""
     if rows.ids is None:
         return ({"row": number} for number in range(rows.n_rows))
@@ -437,7 +437,7 @@ def _score_document(rows: RequestRows, scored: RowScores) -> dict[str, Any]:
     scores, flagged = all_scores.tolist(), (all_scores > threshold).tolist()
     found = [
         head | {"score": score, "anomaly": alarm}
-        for head, score, alarm in zip(_row_names(rows), scores, flagged, strict=True)
+        for head, score, alarm in zip(_name_rows(rows), scores, flagged, strict=True)
     ]
     if p_values is not None:
         for row, p_value in zip(found, p_values.tolist(), strict=True):
@@ -455,6 +455,6 @@ def _reason_document(rows: RequestRows, top: int) -> dict[str, Any]:
         head
         | {"score": float(score), "anomaly": bool(score > threshold)}
         | (found.to_json(number, top=top) if isinstance(found, Reasons) else found.to_json(number))
-        for number, (head, score) in enumerate(zip(_row_names(rows), found.score, strict=True))
+        for number, (head, score) in enumerate(zip(_name_rows(rows), found.score, strict=True))
     ]
     return {"model": rows.served.identity(), "threshold": threshold, "rows": answers}

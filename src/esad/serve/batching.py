@@ -20,7 +20,7 @@ __all__ = ["Batcher", "RowScores"]
 
 _MAX_VALUES = 1 << 24  # of pictures in one pass
 _REQUEST_ROWS = 64  # what a request costs beside its rows, in rows: many small ones are no small thing
-_TELLING_ROWS = 512  # a pass of so many tells how long others will take
+_TELLING_ROWS = 512  # only passes of so many rows are used to estimate later times
 
 
 RowScores = tuple[NDArray[np.float64], NDArray[np.float64] | None]
@@ -60,7 +60,7 @@ class Batcher:
 
     @property
     def is_full(self) -> bool:
-        """Whether there is more to do than one may be expected to wait for."""
+        """Whether so much is waiting that a new request would wait too long."""
         return self._queue.is_full
 
     def close(self) -> None:
@@ -72,7 +72,7 @@ class Batcher:
         self._metrics.waiting.set(self._n_waiting)
 
     async def _run(self) -> None:
-        """Pass after pass, until nobody waits."""
+        """Score batch after batch until the queue is empty."""
         loop = asyncio.get_running_loop()
         while batch := self._take_jobs():
             n_rows, began = sum(rows.n_rows for rows, _ in batch), loop.time()
@@ -119,7 +119,7 @@ def _can_join(first: RequestRows, other: RequestRows) -> bool:
 
 
 def _score_batch(batch: Sequence[RequestRows]) -> Sequence[RowScores | Exception]:
-    """One pass for all; should it fail, one for each, so that nobody pays for another's rows."""
+    """Score all jobs in one pass; if it fails, score each alone, so that only the faulty one gets the error."""
     try:
         return _run_pass(batch)
     except Exception as error:

@@ -51,7 +51,7 @@ JSON, CSV, TSV = "application/json", "text/csv", "text/tab-separated-values"
 PARQUET, NPY = "application/vnd.apache.parquet", "application/x-npy"
 PNG, JPEG, MULTIPART = "image/png", "image/jpeg", "multipart/form-data"
 
-MAX_UNPACKED = 2**28  # bytes that a Parquet file or a set of pictures may become
+MAX_UNPACKED = 2**28  # bytes in memory that a Parquet file or a set of pictures may need
 PICTURE_SECONDS = 2.0  # that a body with one picture may take
 N_READERS = 2  # processes for Parquet and pictures
 _SUFFIXES = {CSV: ".csv", TSV: ".tsv"}
@@ -61,7 +61,7 @@ _SCALARS = {str, int, float, bool, type(None)}
 
 @dataclass(frozen=True, eq=False)
 class RequestRows:
-    """What one request asks about: rows in the form of the model, and what they are called."""
+    """The rows of one request in the form of the model, with their names."""
 
     served: ServedModel
     X: Table | NDArray[Any]
@@ -74,7 +74,7 @@ class RequestRows:
 
 
 def media_types(kind: str) -> tuple[str, ...]:
-    """What a model of tables or pictures takes."""
+    """Return the media types that a model of tables or pictures takes."""
     return (JSON, CSV, TSV, PARQUET, NPY) if kind == "table" else (PNG, JPEG, MULTIPART, NPY)
 
 
@@ -293,7 +293,7 @@ def _read_table(path: Path, served: ServedModel, max_rows: int) -> RequestRows:
 
 
 def _read_npy(body: bytes, served: ServedModel, max_rows: int) -> RequestRows:
-    """An array file of numbers: nothing that could run code, no more than its bytes can hold."""
+    """Read a .npy file of numbers; refuse pickled objects and sizes larger than the body."""
     file = io.BytesIO(body)
     try:
         version = np.lib.format.read_magic(file)
@@ -364,5 +364,5 @@ def _check_count(n_rows: int, max_rows: int) -> None:
 
 
 def _max_columns(served: ServedModel) -> int:
-    """How many columns a body may have: more than the model has, but not far more."""
+    """Return how many columns a body may have: somewhat more than the model has."""
     return 1000 + 20 * len(_schema_of(served).columns)

@@ -23,11 +23,11 @@ from esad.errors import RequestError
 __all__ = ["FairPlaces", "FairQueue", "Gate"]
 
 T = TypeVar("T")
-_MEMORY = 0.9  # what counts of the seconds and costs before, each time that there are new ones
+_MEMORY = 0.9  # weight of the earlier seconds and costs at each update
 
 
 class FairQueue(Generic[T]):
-    """A queue of things to do that is fair to callers, and refuses who would wait too long.
+    """A queue of jobs that is fair to callers and refuses a job that would wait too long.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ class FairQueue(Generic[T]):
 
     def __init__(self, *, max_seconds: float) -> None:
         self._max_seconds = max_seconds
-        self._unit_seconds = 0.0  # of one unit of cost: seconds by costs, lately
+        self._unit_seconds = 0.0  # recent seconds per unit of cost
         self._past = (0.0, 0.0)
         self._waiting: list[tuple[float, int, Hashable, float, T]] = []  # a heap by stamp, then by coming
         self._numbers = itertools.count()
@@ -63,11 +63,11 @@ class FairQueue(Generic[T]):
 
     @property
     def is_full(self) -> bool:
-        """Whether all that wait take longer than one may be expected to wait."""
+        """Whether the waiting jobs take longer than a caller may wait."""
         return self.cost * self._unit_seconds > self._max_seconds
 
     def put(self, item: T, *, caller: Hashable, cost: float) -> None:
-        """Let something wait for its turn.
+        """Add a job to the queue.
 
         Raises
         ------
@@ -84,11 +84,11 @@ class FairQueue(Generic[T]):
         heapq.heappush(self._waiting, (stamp, next(self._numbers), caller, cost, item))
 
     def peek(self) -> T:
-        """What is next."""
+        """Return the next job without taking it."""
         return self._waiting[0][-1]
 
     def pop(self) -> T:
-        """Take what is next."""
+        """Remove and return the next job."""
         self._clock, _, caller, cost, item = heapq.heappop(self._waiting)
         self.cost -= cost
         if self._stamps[caller] == self._clock:
@@ -165,7 +165,7 @@ class Gate:
 
 
 class FairPlaces:
-    """A number of places, of which no caller can take those of the others.
+    """A limited number of places, of which no caller can take all.
 
     Of n places and k callers who have some, each may have n / (k + 1): a newcomer always finds one.
 
@@ -185,7 +185,7 @@ class FairPlaces:
         self._taken: collections.Counter[Hashable] = collections.Counter()
 
     def take(self, caller: Hashable) -> bool:
-        """Whether there is a place for one more; it is the caller's until `give_back`."""
+        """Take a place for the caller until `give_back`; return whether there was one."""
         n_callers = len(self._taken) + (caller not in self._taken)
         if self._taken[caller] >= max(1, self._n_places // (n_callers + 1)):
             return False
@@ -193,7 +193,7 @@ class FairPlaces:
         return True
 
     def give_back(self, caller: Hashable) -> None:
-        """One place less."""
+        """Free one place of the caller."""
         self._taken[caller] -= 1
         if not self._taken[caller]:
             del self._taken[caller]

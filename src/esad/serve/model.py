@@ -73,7 +73,7 @@ class ServedModel:
 
     @functools.cached_property
     def reading(self) -> Reading:
-        """How the numbers and dates of the training were written; read once, for every request needs it."""
+        """How numbers and dates were written in the training data; cached, since every request needs it."""
         return Notes.from_json(self.detector.notes_).add_reading()
 
     @property
@@ -89,7 +89,7 @@ class ServedModel:
         return schema is not None and set(schema.kinds) == {"number"}
 
     def description(self) -> dict[str, Any]:
-        """What the model is, for who may ask it."""
+        """Return a description of the model for its clients."""
         detector = self.detector
         inputs, counts = detector.inputs_, detector.label_counts_
         columns = None
@@ -111,7 +111,7 @@ class ServedModel:
         }
 
     def identity(self) -> dict[str, Any]:
-        """What every answer says of the model."""
+        """Return the fields that name the model in every answer."""
         return {"file": self.file, "version": self.version, "method": self.method, "loaded_at": self.loaded_at}
 
 
@@ -230,7 +230,7 @@ class ModelFile:
         return ServedModel(detector, self._path.name, digest[:16], now)
 
     def _stamps(self) -> tuple[tuple[int, int, int] | None, ...]:
-        """What changes when the file is written or replaced; where a signature is required, that and who is trusted."""
+        """Return stamps of the model file and, where signatures are required, of its signature and the trusted keys."""
         signed = [signature_path(self._path), trusted_keys_path()] if self._require_signature else []
         paths = [self._path, *signed]
         return tuple(map(stamp_of, paths))

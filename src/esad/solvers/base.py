@@ -49,7 +49,7 @@ class RowModel(ABC):
 
     @abstractmethod
     def state(self) -> State:
-        """What was learned, as arrays and plain values."""
+        """Return what was learned, as arrays and plain values."""
 
     @abstractmethod
     def restore(self, arrays: dict[str, NDArray[Any]], plain: Any, *, n_features: int) -> Self:

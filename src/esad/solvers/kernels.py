@@ -33,7 +33,7 @@ def kernel(a: NDArray[Any], b: NDArray[Any], gamma: float) -> Matrix:
     [[1.0], [0.368]]
     """
     a, b = a.astype(np.float64, copy=False), b.astype(np.float64, copy=False)
-    squared: Matrix = a @ b.T  # every step in place: memory is what takes the time
+    squared: Matrix = a @ b.T  # every step in place, because allocating memory takes most of the time
     squared *= -2
     squared += np.square(a).sum(1)[:, None]
     squared += np.square(b).sum(1)

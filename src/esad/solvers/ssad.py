@@ -90,7 +90,7 @@ class SSADModel(SSADArguments, SupportVectors):
         return self
 
     def _dual(self, rows: Rows, y: NDArray[np.int8]) -> Dual:
-        """Eq. (3), changed where it asks for what cannot be."""
+        """Set up Eq. (3), with eta raised and kappa lowered where no weights could fulfil it."""
         if (y < 0).all():
             y = np.zeros_like(y)
         positive = y >= 0

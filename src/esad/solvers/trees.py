@@ -61,7 +61,7 @@ class Trees:
         return cls(arrays, trees)
 
     def cut_at_values(self, which: slice, values: Rows, ranks: NDArray[np.float32]) -> Self:
-        """The same trees, but those of `which`, grown on the `ranks` of `values`, are cut at the values themselves."""
+        """Return the trees with the cuts of `which`, which were grown on `ranks`, changed to cuts of `values`."""
         cuts, features = self.arrays["cut"].copy(), self.arrays["feature"][which]
         is_inner = self.arrays["left"][which] != np.arange(cuts.shape[1])
         for column in range(values.shape[1]):
@@ -101,7 +101,7 @@ class Trees:
         return mean
 
     def shares(self, rows: Rows) -> tuple[Scores, float]:
-        """What each column adds to `mean` along the paths of a row, (n, columns), and the mean value of the roots.
+        """Return what each column adds to `mean` along a row's paths, (n, columns), and the mean value of the roots.
 
         Each step from a node to its child adds the difference of their values to the share of the column that is cut
         there (Saabas 2014), so that roots and shares add up to the mean of the leaves.
@@ -151,7 +151,7 @@ class TreeValues(nn.Module):
 
 
 def _count_levels(arrays: Arrays) -> NDArray[np.int32]:
-    """How many steps the longest walk from the root takes in each tree, (trees,), counted to one above `MAX_DEPTH`."""
+    """Return the depth of each tree, (trees,); depths above `MAX_DEPTH` count as one more than that."""
     n_levels = np.zeros(len(arrays["left"]), dtype=np.int32)
     tree = np.arange(len(n_levels))
     node = np.zeros_like(tree)
@@ -299,7 +299,7 @@ def _average_path(n: Any) -> Any:
 Numbers = NDArray[np.intp]
 
 BAG_SHARE: Final = 2 / 3  # of the known anomalies, and of the unlabelled rows at most, in a bag
-MIN_ANOMALIES: Final = 6  # with fewer, every bag has all of them, and no tree sees ranks
+MIN_ANOMALIES: Final = 6  # with fewer anomalies, every bag has all of them, and no tree is grown on ranks
 MAX_ANOMALIES: Final = 1024  # in a bag: more trees learn more than larger ones
 GROWN_DEPTH: Final = 64
 
@@ -422,7 +422,7 @@ class _MeanValue(nn.Module):
 
 
 def _out_of_bag_mean(trees: Trees, rows: Rows, bags: list[Numbers]) -> Scores:
-    """The mean over the trees whose bag a row is not in, (n,); NaN where it is in all."""
+    """Return each row's mean over the trees whose bag does not hold it, (n,); NaN if every bag does."""
     total, n_unseen = np.zeros(len(rows)), np.full(len(rows), len(trees))
     for bag, values in zip(bags, trees.values(rows), strict=True):
         values[bag] = 0.0

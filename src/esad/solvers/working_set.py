@@ -88,7 +88,7 @@ class Solution:
 
 @dataclass(frozen=True)
 class _Iterate:
-    """Where the search stands: weights a, levels f, and the multipliers of the last working set."""
+    """The state of the search: weights a, levels f, and the multipliers of the last working set."""
 
     weights: Vector
     levels: Vector

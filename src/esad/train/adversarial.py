@@ -1,4 +1,4 @@
-"""What GANs need beside the loop: losses of networks that judge and of those that are judged, and scoring by search.
+"""Losses of generators and discriminators, and what scoring by a search needs.
 
 A judge D gives logits (Goodfellow et al. 2014), of real rows a and made ones b:
 
@@ -34,7 +34,7 @@ __all__ = [
     "log_steps",
 ]
 
-MAX_STEPS = 10_000  # a file that claims more would have a picture searched for without end
+MAX_STEPS = 10_000  # a forged file with more steps would make scoring endless
 BOUNDED = Rule(f"a whole number from 1 to {MAX_STEPS:,}", lambda value: is_whole(value) and value <= MAX_STEPS)
 LOG_SECONDS = 10.0  # seconds
 logger = logging.getLogger("esad")
@@ -53,7 +53,7 @@ def deception_loss(on_made: Tensor) -> Tensor:
 def critic_loss(
     critic: nn.Module, real: Tensor, made: Tensor, random: MemberRandom, *, penalty: float, drift: float = 0.0
 ) -> Tensor:
-    """L_C of real rows a and made ones b, both (members, batch, ...) and constants, (members,)."""
+    """Return L_C of real rows a and generated rows b, both (members, batch, ...) without gradients, (members,)."""
     on_real, on_made = critic(real).flatten(1), critic(made).flatten(1)
     size = on_real.square() + on_made.square()
     loss: Tensor = (on_made - on_real + drift * size).mean(1) + penalty * gradient_penalty(critic, real, made, random)

@@ -1,4 +1,4 @@
-"""The autoencoder that several methods start from: reconstruct the rows, keep the code.
+"""The autoencoder that several methods train first: it reconstructs the rows, and its encoder is kept.
 
 L = 1/n sum_i ||Dec(Enc(x_i)) - x_i||^2 / d,     d features
 """
@@ -21,7 +21,7 @@ Change = Callable[[Tensor, MemberRandom], Tensor]
 class AutoencoderObjective(RebuildingObjective):
     """Mean squared reconstruction error of the unlabelled rows; labelled rows are not looked at.
 
-    A phase chooses which rows count as unlabelled, see `all_unlabelled` and `presumed_normal`. `augment` changes them
+    A phase chooses which rows count as unlabelled, see `unlabel_all` and `hold_out_anomalies`. `augment` changes them
     at random before each step.
     """
 

@@ -36,7 +36,7 @@ class StopTraining(Exception):  # noqa: N818  a signal, not an error
 
 
 class Callback(Protocol):
-    """Called by the loop. A class that inherits from it says what it wants to; the rest does nothing."""
+    """Called by the loop at the start, after each step and at the end; a subclass overrides what it needs."""
 
     def on_start(self, state: LoopState) -> None:
         """Before the first step; may load an earlier state into `state`."""
@@ -116,7 +116,7 @@ class GracefulStop(Callback):
                 raise
 
     def on_start(self, state: LoopState) -> None:
-        """From here on a step may be under way."""
+        """Note that steps run from now on."""
         self._training = True
 
     def on_step(self, state: LoopState) -> None:
@@ -128,7 +128,7 @@ class GracefulStop(Callback):
             raise self._asked
 
     def on_end(self, state: LoopState) -> None:
-        """No step is under way any more."""
+        """Note that no step runs any more."""
         self._training = False
         if self._asked is not None:
             raise self._asked
@@ -183,14 +183,14 @@ class LogProgress(Callback):
     """Log the loss, and how long the rest will take, ten times over the training."""
 
     def on_start(self, state: LoopState) -> None:
-        """Say how long the way is."""
+        """Log the number of steps."""
         self._began, self._first_step = time.monotonic(), state.step
         logger.info(
             "training %d member(s) for %d steps%s", state.objective.n_members, state.n_steps, _name_phase(state)
         )
 
     def on_step(self, state: LoopState) -> None:
-        """Log every tenth part of the way."""
+        """Log the loss and the time left after every tenth of the steps."""
         if state.step % max(1, state.n_steps // 10) == 0:
             terms = ", ".join(f"{name} {value:.4g}" for name, value in state.latest_losses().items())
             pace = (time.monotonic() - self._began) / (state.step - self._first_step)
@@ -207,18 +207,18 @@ class TrainingBar(Callback):
         self._task = progress.add_task(description, total=None)
 
     def on_start(self, state: LoopState) -> None:
-        """Learn how long the way is, and where a resumed training starts."""
+        """Set the bar's length, and its position where a training is resumed."""
         description = self._description + _name_phase(state)
         self._progress.reset(self._task, description=description, total=state.n_steps, completed=state.step)
         self._progress.update(self._task, total=state.n_steps)  # from here on time counts
 
     def on_step(self, state: LoopState) -> None:
-        """Move."""
+        """Move the bar."""
         self._progress.update(self._task, completed=state.step)
 
 
 class _NotebookBar(Callback):
-    """The same in a cell of a notebook; rich's own needs a package of widgets there."""
+    """A progress bar in a cell of a notebook, where rich's own would need a package of widgets."""
 
     def __init__(self, description: str) -> None:
         self._description = description
@@ -236,7 +236,7 @@ class _NotebookBar(Callback):
         self._draw(state)
 
     def _draw(self, state: LoopState) -> None:
-        notebook = importlib.import_module("IPython.display")  # there in every notebook, and only needed in one
+        notebook = importlib.import_module("IPython.display")  # installed wherever a notebook runs
         words = f"{self._description}{_name_phase(state)}: step {state.step:,} of {state.n_steps:,}"
         bar = notebook.HTML(f'<progress value="{state.step}" max="{state.n_steps}"></progress> {words}')
         if self._handle is None:

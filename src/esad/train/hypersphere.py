@@ -55,8 +55,8 @@ class HypersphereObjective(Objective):
         squared: Tensor = (self.encoder(x) - self.centre[:, None]).square().sum(2)
         return squared
 
-    def near_and_far(self, batch: Batch, *, eta: float) -> dict[str, Tensor]:
-        """Deep SAD's two sums, each (members,), in expectation over the batch; a part without rows drops out."""
+    def sum_near_and_far(self, batch: Batch, *, eta: float) -> dict[str, Tensor]:
+        """Return Deep SAD's sums over unlabelled and over labelled rows, each (members,); 0 where there are none."""
         n, m = batch.unlabelled.shape[1], batch.labelled.shape[1]
         squared = self.squared_distance(torch.cat([batch.unlabelled, batch.labelled], dim=1))
         near, known = torch.split(squared, [n, m], dim=1)

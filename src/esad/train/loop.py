@@ -124,8 +124,8 @@ class LoopState:
         """How many steps the whole training has."""
         return self.settings.n_steps
 
-    def diverged(self) -> TrainingError:
-        """What to say where a loss or a score is no number any more."""
+    def make_divergence_error(self) -> TrainingError:
+        """Make the error for a loss or score that is not a number."""
         return TrainingError(
             f"Training diverged at step {self.step} of {self.n_steps}: the loss is not a number. "
             "Lower `lr`, or set `clip` (gradient norm) to 1.0."
@@ -140,7 +140,7 @@ class LoopState:
         return {name: curve[: self.step].cpu() for name, curve in self.losses.items()}
 
     def state_dict(self) -> dict[str, Tensor]:
-        """All that is needed to go on as if never interrupted, as plain tensors."""
+        """Return as plain tensors all that a training needs to continue after an interruption."""
         state = {f"objective.{name}": value for name, value in self.objective.state_dict().items()}
         for index, parameter in enumerate(self.parameters):
             moments = self.optimizer.state.get(parameter, {})
@@ -175,7 +175,7 @@ class LoopState:
             self.data.refill.restore(int(state["refills"]))
 
     def _check(self, state: dict[str, Tensor]) -> None:
-        """Refuse what does not have the form of this training's own state."""
+        """Refuse a state that does not fit this training."""
         moments: dict[int, set[str]] = {}
         wrong = [name for name, own in self.state_dict().items() if name not in state or state[name].dtype != own.dtype]
         for name, value in state.items():
@@ -408,7 +408,7 @@ def _make_optimizer(groups: list[dict[str, Any]], settings: Settings) -> torch.o
 
 def _check_finite(state: LoopState) -> None:
     if not all(math.isfinite(value) for value in state.latest_losses().values()):
-        raise state.diverged()
+        raise state.make_divergence_error()
 
 
 # ---------------------------------------------------------------------- several trainings in a row
@@ -425,7 +425,7 @@ class Phase:
     settings : Settings
         How it is trained.
     y : ndarray of int8, (n,), optional
-        The labels as this phase sees them, the user's by default. `all_unlabelled` and `presumed_normal` give others.
+        The labels as this phase sees them, the user's by default. `unlabel_all` and `hold_out_anomalies` give others.
     """
 
     objective: Objective

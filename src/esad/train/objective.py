@@ -22,9 +22,9 @@ __all__ = [
     "Refill",
     "RowPool",
     "Scorer",
-    "all_unlabelled",
+    "hold_out_anomalies",
     "mean_over_rows",
-    "presumed_normal",
+    "unlabel_all",
 ]
 
 HELD_OUT = 2  # marks rows that no member draws
@@ -33,19 +33,19 @@ T = TypeVar("T")
 Scorer = Callable[[Tensor], dict[str, Tensor]]
 
 
-def all_unlabelled(y: NDArray[np.int8]) -> NDArray[np.int8]:
-    """Labels for a phase that learns from every row alike."""
+def unlabel_all(y: NDArray[np.int8]) -> NDArray[np.int8]:
+    """Return labels for a phase that learns from every row alike: all 0."""
     return np.zeros_like(y)
 
 
-def presumed_normal(y: NDArray[np.int8]) -> NDArray[np.int8]:
-    """Labels for a phase that learns from unlabelled and normal rows alike and leaves known anomalies out.
+def hold_out_anomalies(y: NDArray[np.int8]) -> NDArray[np.int8]:
+    """Return labels that count normal rows as unlabelled and hold known anomalies out of a phase.
 
     Where there is nothing but known anomalies, it learns from them.
 
     Examples
     --------
-    >>> presumed_normal(np.array([-1, 0, 1], dtype=np.int8))
+    >>> hold_out_anomalies(np.array([-1, 0, 1], dtype=np.int8))
     array([2, 0, 0], dtype=int8)
     """
     return np.where((y < 0) & (y >= 0).any(), np.int8(HELD_OUT), np.int8(0))
@@ -60,13 +60,13 @@ class Refill(Protocol):
     """A function that puts new rows into the pool; an interrupted training can return to where it was."""
 
     n_done: int
-    n_rows: int  # unlabelled rows of the whole, those at hand and those to come
+    n_rows: int  # all unlabelled rows, including those still to be read
 
     def __call__(self) -> None:
         """Put other rows in place of the unlabelled ones."""
 
     def restore(self, n_done: int) -> None:
-        """Be where so many calls have led to."""
+        """Go to the state after so many calls."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ def _rows_with(y: Tensor, label: int) -> Tensor:
 
 @dataclass(frozen=True)
 class Batch:
-    """What one step sees, per member.
+    """The rows and labels of one step, per member.
 
     Attributes
     ----------
@@ -227,7 +227,7 @@ class Objective(nn.Module, ABC):
         return kept[name][1]
 
     def __getstate__(self) -> dict[str, object]:
-        """All but what is kept: copies and files make their own."""
+        """Return the state without cached results, which copies and files make anew."""
         state: dict[str, object] = dict(super().__getstate__())  # type: ignore[no-untyped-call]
         state.pop("_kept", None)
         return state

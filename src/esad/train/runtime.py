@@ -31,7 +31,7 @@ __all__ = [
     "resolve_device",
     "run_in_parallel",
     "run_in_turn",
-    "score_blocks",
+    "run_over_blocks",
     "without_autocast",
 ]
 
@@ -40,7 +40,7 @@ _DEVICES = re.compile(r"auto|cpu|mps|cuda(:[0-9]{1,2})?")  # mps: let through, n
 PRODUCTS_PER_THREAD = 12_500_000  # rows times weights that make a step on a table worth one more thread
 N_LOOKS, LOOK_SECONDS = 5, 0.002  # at how many processes run
 BLOCK_ROWS = 512  # table rows per forward pass on a CPU: activations stay in the cache
-BLOCK_ROWS_DOUBLE = 192  # the same in float64; whole tiles of the usual kernels, so that no row is in a broken one
+BLOCK_ROWS_DOUBLE = 192  # the same in float64; a multiple of the kernels' tiles, so that no row is in a partial one
 BLOCK_ROWS_GPU = 65_536
 BLOCK_PICTURES = 256
 BLOCK_PICTURES_GPU = 2048
@@ -95,7 +95,7 @@ def dtype_of(precision: str) -> torch.dtype:
 
 
 def autocast(precision: str, device: torch.device) -> contextlib.AbstractContextManager[None]:
-    """The context a forward pass runs in."""
+    """Return the context in which a forward pass runs."""
     if precision == "bfloat16":
         return torch.autocast(device.type, dtype=torch.bfloat16)
     return contextlib.nullcontext()
@@ -136,7 +136,7 @@ def limit_threads(n_products: int) -> contextlib.AbstractContextManager[None]:
 
 
 def free_cores() -> int:
-    """How many cores nobody else is using now; all of them where the system does not tell.
+    """Return how many cores are idle now; all of them if the system does not tell.
 
     Examples
     --------
@@ -188,7 +188,7 @@ def _use_threads(n_threads: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def score_blocks(
+def run_over_blocks(
     objective: Objective,
     rows: NDArray[np.float32],
     use: Callable[[slice, dict[str, Tensor]], None],

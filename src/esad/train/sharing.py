@@ -39,7 +39,7 @@ class _Loss(nn.Module):
 
 def make_replica(objective: Objective) -> DistributedDataParallel:
     """The loss of this process's rows, whose gradients are the mean over all processes."""
-    with warnings.catch_warnings():  # newer versions of torch have another word for it
+    with warnings.catch_warnings():  # newer versions of torch have renamed this argument
         warnings.simplefilter("ignore", FutureWarning)
         # statistics of batch norm are alike everywhere: there is nothing to broadcast
         return DistributedDataParallel(_Loss(objective), broadcast_buffers=False)

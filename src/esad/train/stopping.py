@@ -98,7 +98,7 @@ class EarlyStopping(Callback):
         self.n_checks, self.patience = n_checks, patience
 
     def on_step(self, state: LoopState) -> None:
-        """Look at the held-out rows every now and then."""
+        """Check the held-out rows at regular steps."""
         if state.step % max(1, state.n_steps // self.n_checks) and state.step < state.n_steps:
             return
         precision = self._precision(state)
@@ -181,7 +181,7 @@ class WatchSplits(Callback):
         self.aucs: list[list[float]] = []
 
     def on_step(self, state: LoopState) -> None:
-        """Look now and then, and at the end."""
+        """Rank the held-out rows at regular steps and at the end."""
         if state.step % max(1, state.n_steps // self.n_checks) and state.step < state.n_steps:
             return
         reference = torch.from_numpy(self.y >= 0).to(self.x.device)
@@ -234,7 +234,7 @@ def scores_so_far(state: LoopState, x: Tensor, is_reference: Tensor) -> Tensor:
 
 @torch.no_grad()
 def member_scores_so_far(state: LoopState, x: Tensor, is_reference: Tensor) -> Tensor:
-    """The same by each member, (members, n)."""
+    """Return the current scores by each member, (members, n)."""
     objective = state.objective.eval()
     scorer = objective.scorer()
     with autocast(state.settings.precision, x.device):
@@ -244,5 +244,5 @@ def member_scores_so_far(state: LoopState, x: Tensor, is_reference: Tensor) -> T
     scores = torch.stack(list(objective.contributions(terms).values())).sum(0)
     objective.train()
     if not scores.isfinite().all():
-        raise state.diverged()
+        raise state.make_divergence_error()
     return scores

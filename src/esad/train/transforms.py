@@ -28,7 +28,7 @@ LIGHT = 0.4  # how much brighter or darker pictures get
 
 
 def quarter_turns(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Which multiples of 90 degrees keep the shape (..., H, W): all for squares, else half turns."""
+    """Return the numbers of quarter turns that keep the shape (..., H, W): all for squares, else half turns."""
     return (0, 1, 2, 3) if shape[-1] == shape[-2] else (0, 2)
 
 

@@ -35,7 +35,7 @@ def error_document(status: int, message: str, **more: Any) -> dict[str, Any]:
 
 
 def json_response(document: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """A document as JSON; ASCII, so that no text in it can be malformed, and without NaN, which is no JSON."""
+    """Return a document as a JSON answer: ASCII, so that no text is malformed, and without NaN, which is not JSON."""
     body = json.dumps(document, allow_nan=False, separators=(",", ":"))
     return Response(body, status, headers, "application/json")
 
@@ -46,7 +46,7 @@ def error_response(status: int, message: str, headers: Mapping[str, str] | None 
 
 
 def describe_error(error: BaseException, *, where: str = "") -> Response:
-    """The answer to an exception; a defect of ours is logged, and the answer has only the number of that log entry."""
+    """Turn an exception into an answer; a bug is logged, and its answer holds only the number of the log entry."""
     if isinstance(error, RequestError):
         return error_response(error.status, str(error), error.headers)
     if isinstance(error, InputError):
@@ -77,21 +77,21 @@ def make_application(title: str, **options: Any) -> FastAPI:
 
 def _install(app: FastAPI) -> None:
 
-    async def known(request: Request, error: Exception) -> Response:
+    async def answer_known_error(request: Request, error: Exception) -> Response:
         return describe_error(error, where=f"{request.method} {request.url.path[:MAX_SHOWN]}")
 
-    async def invalid(request: Request, error: Exception) -> Response:
+    async def answer_invalid_request(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
         found = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()[:5]]
         return error_response(422, "; ".join(found))
 
-    async def http(request: Request, error: Exception) -> Response:
+    async def answer_http_error(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         path = request.url.path if len(request.url.path) <= MAX_SHOWN else f"{request.url.path[:MAX_SHOWN]}..."
         messages = {404: f"There is no {path!r} here.", 405: f"{path!r} does not take {request.method[:20]}."}
         return error_response(error.status_code, messages.get(error.status_code, str(error.detail)), error.headers)
 
-    app.add_exception_handler(InputError, known)
-    app.add_exception_handler(RequestValidationError, invalid)
-    app.add_exception_handler(HTTPException, http)
-    app.add_exception_handler(Exception, known)
+    app.add_exception_handler(InputError, answer_known_error)
+    app.add_exception_handler(RequestValidationError, answer_invalid_request)
+    app.add_exception_handler(HTTPException, answer_http_error)
+    app.add_exception_handler(Exception, answer_known_error)

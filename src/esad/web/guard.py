@@ -32,11 +32,11 @@ PAGE_POLICY = (
 _SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _MAX_KNOWN_HOSTS = 16  # Host headers that were found right before
-_DISCARD_SECONDS = 2.0  # spent on reading what was refused, so that the client sees the answer and not a reset
+_DISCARD_SECONDS = 2.0  # to read the rest of a refused body, so that the client sees the answer and not a reset
 
 
 def headers_of(policy: str) -> tuple[tuple[bytes, bytes], ...]:
-    """What every answer carries, with its content security policy."""
+    """Return the headers of every answer, with the content security policy."""
     return (
         (b"content-security-policy", policy.encode("ascii")),
         (b"x-content-type-options", b"nosniff"),
@@ -149,7 +149,7 @@ class Guard:
         state["request_id"] = request_id = self._request_id(headers)
         body = _Body(self, receive, headers, lambda: None if connection is None else connection.body_arrived())
 
-        async def guarded(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
@@ -165,13 +165,13 @@ class Guard:
         self.n_active += 1
         try:
             self._check(scope, headers)
-            await self.app(scope, body.receive, guarded)
+            await self.app(scope, body.receive, send_with_headers)
         except Exception as error:
             if not status:
                 if not body.complete and b"expect" not in headers:
                     await body.discard()
                 await describe_error(error, where=f"{scope['method']} {scope['path'][:MAX_SHOWN]}")(
-                    scope, receive, guarded
+                    scope, receive, send_with_headers
                 )
         finally:
             self.n_active -= 1
@@ -180,14 +180,14 @@ class Guard:
                 self._answered(scope, status, time.monotonic() - began)
 
     def _request_id(self, headers: Mapping[bytes, bytes]) -> str:
-        """What the client calls its request, or a name that no other has here."""
+        """Return the request id that the client sent, or a new unique one."""
         given = headers.get(b"x-request-id", b"")
         if _REQUEST_ID.fullmatch(given):
             return given.decode("ascii")
         return f"{self._process}-{next(self._numbers)}"
 
     def _check(self, scope: Scope, headers: Mapping[bytes, bytes]) -> None:
-        """Refuse what needs no look at the body."""
+        """Refuse a request by its headers, before the body is read."""
         if self.stopping:
             raise RequestError(503, "This server is stopping. Try again later.", {"retry-after": "1"})
         host = headers.get(b"host", b"")
@@ -215,7 +215,7 @@ class Guard:
             raise self.too_large()
 
     def _is_ours(self, host: str) -> bool:
-        """Whether a Host header is an address in digits, which no one can rebind, or a name of ours."""
+        """Whether a Host header is an IP address, which cannot be rebound by DNS, or one of the allowed names."""
         with contextlib.suppress(ValueError):
             parts = urlsplit(f"//{host}")
             name = (parts.hostname or "").rstrip(".")
@@ -234,7 +234,7 @@ class Guard:
             raise RequestError(503, "Too much is being sent at once. Try again in a moment.", {"retry-after": "1"})
 
     def too_large(self) -> RequestError:
-        """The refusal of a body."""
+        """Return the error for a body that is too large."""
         limit = f"{self.limits.body_bytes / 2**20:g} MiB"
         return RequestError(413, f"The body of a request may have {limit}. Send less at a time.")
 

@@ -22,7 +22,7 @@ def load_templates(package: str, folder: str) -> Environment:
 
 
 def read_files(package: str, folder: str, *, colours: str) -> PageFiles:
-    """Text and media type of the scripts and styles in a folder of a package and of `basics.js`, by name.
+    """Return text and media type, by name, of the scripts and styles in a package's folder and of `basics.js`.
 
     A style begins with the colours and what the style of all pages says.
     """
@@ -36,7 +36,7 @@ def read_files(package: str, folder: str, *, colours: str) -> PageFiles:
 
 
 def send_file(files: PageFiles, name: str) -> Response:
-    """One of them as an answer."""
+    """Return one of the files as an answer."""
     if name not in files:
         raise RequestError(404, f"There is no file {name[:MAX_SHOWN]!r} here.")
     text, media_type = files[name]

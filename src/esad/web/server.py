@@ -124,7 +124,7 @@ def run(
 
 @contextlib.contextmanager
 def _collect_rarely() -> Iterator[None]:
-    """Look for garbage seldom, and not among what is there: a body becomes many objects, of which none need it."""
+    """Run the garbage collector rarely: request bodies become many objects, and none of them needs it."""
     before = gc.get_threshold()
     gc.collect()
     gc.freeze()
@@ -165,7 +165,7 @@ def in_background(guard: Guard, listener: socket.socket | None = None) -> Iterat
 
 
 class _Server(uvicorn.Server):
-    """uvicorn, with a stop that cuts nobody off and is a good end, not an interruption."""
+    """uvicorn with an orderly stop: open requests are answered first, within a time limit."""
 
     def __init__(
         self,
@@ -245,7 +245,7 @@ class _Server(uvicorn.Server):
 
 def _refuse_queued(listener: socket.socket) -> None:
     """Refuse the connections that wait at a socket about to close; the system would cut them off without a word."""
-    refusal = _refusal(503, "This server is stopping. Try again later.")
+    refusal = _make_refusal(503, "This server is stopping. Try again later.")
     with contextlib.suppress(OSError):  # nobody left
         while True:
             with listener.accept()[0] as connection, contextlib.suppress(OSError):  # gone already
@@ -256,7 +256,7 @@ def _refuse_queued(listener: socket.socket) -> None:
 
 
 def _has_terminal() -> bool:
-    """Whether somebody sits at a terminal; one that was closed is none."""
+    """Whether the process has a terminal that is still open."""
     try:
         return os.isatty(0)
     except OSError:
@@ -273,13 +273,13 @@ class _Connection(HttpToolsProtocol):
         super().__init__(config, server_state, app_state | {"connection": self}, **rest)
         self._timer: asyncio.TimerHandle | None = None
         self._n_requests = 0  # under way
-        self._n_head = 0  # bytes that came since the last request, and began none
+        self._n_head = 0  # bytes received since the last request that are not yet a request
         self._is_whole = self._is_over = (
             False  # whether the request has come to its end, and the other side sends no more
         )
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
-        """Begin to wait for a request; there is an end to the number of connections."""
+        """Start to wait for a request, and refuse the connection if there are too many."""
         super().connection_made(_OneWrite(transport, self.loop))
         if len(self.connections) > _MAX_CONNECTIONS:
             self._refuse(503, "Too many connections. Try again in a moment.")
@@ -287,7 +287,7 @@ class _Connection(HttpToolsProtocol):
             self._wait(_HEADER_SECONDS)
 
     def data_received(self, data: bytes) -> None:
-        """Read on; a head may take so long and no longer, in bytes and in seconds."""
+        """Take received bytes; refuse a request head that is too long or takes too long."""
         if not self._n_requests:
             if self._n_head > _MAX_HEAD_BYTES:
                 self._refuse(431, f"The head of a request may have {_MAX_HEAD_BYTES:,} bytes.")
@@ -311,22 +311,22 @@ class _Connection(HttpToolsProtocol):
         self.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Wait no more."""
+        """Cancel the timer of the connection."""
         self._wait(None)
         super().connection_lost(exc)
 
     def request_began(self) -> None:
-        """The head of a request is complete; called by the guard."""
+        """Note that the head of a request is complete; called by the guard."""
         self._n_requests += 1
         self._n_head = 0
         self._wait(None)
 
     def body_arrived(self) -> None:
-        """So is its body; called by the guard."""
+        """Note that the body of a request is complete; called by the guard."""
         self._is_whole = True
 
     def request_ended(self) -> None:
-        """Its answer was given; called by the guard."""
+        """Note that a request is answered; called by the guard."""
         self._n_requests -= 1
         self._is_whole = False
         self._wait(_KEEP_ALIVE_SECONDS)
@@ -334,11 +334,11 @@ class _Connection(HttpToolsProtocol):
             self.transport.close()
 
     def send_400_response(self, msg: str) -> None:
-        """What is no HTTP."""
+        """Answer bytes that are not HTTP."""
         self._refuse(400, msg)
 
     def _wait(self, seconds: float | None) -> None:
-        """Wait so long for the next request, or no more."""
+        """Set the time limit for the next request; None for no limit."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer = None if seconds is None else self.loop.call_later(seconds, self._give_up)
@@ -353,12 +353,12 @@ class _Connection(HttpToolsProtocol):
         """Answer without the application and close."""
         if not self.transport.is_closing():
             if not self._n_requests:
-                self.transport.write(_refusal(status, message))
+                self.transport.write(_make_refusal(status, message))
             self.transport.close()
 
 
 class _OneWrite(asyncio.Transport):
-    """A transport that sends in one go what is written in one turn of the loop: the head of an answer and its body.
+    """A transport that joins what is written in one turn of the event loop, such as head and body, into one send.
 
     Every system call lets another thread have the interpreter, which may keep it for milliseconds.
     """
@@ -381,7 +381,7 @@ class _OneWrite(asyncio.Transport):
         self._transport.close()
 
     def get_write_buffer_size(self) -> int:
-        """Bytes that the other side has not taken."""
+        """Return how many bytes are not sent yet."""
         return self._transport.get_write_buffer_size() + sum(map(len, self._parts))
 
     def _flush(self) -> None:
@@ -390,7 +390,7 @@ class _OneWrite(asyncio.Transport):
             self._transport.write(b"".join(parts))
 
 
-def _refusal(status: int, message: str) -> bytes:
+def _make_refusal(status: int, message: str) -> bytes:
     """An answer to what never reaches the application."""
     answer = json_response(error_document(status, message))
     headers = [*answer.raw_headers, *headers_of(API_POLICY), (b"connection", b"close")]

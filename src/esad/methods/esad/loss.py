@@ -68,7 +68,7 @@ class LossSettings:
     skips: bool = False  # the decoder also sees what each level of Enc1 gave; for the network "conv"
     signed: bool = False  # networks see pixels in [-1, 1], and rebuild those, instead of [0, 1]
     decoys: float = 0.0  # share of the unlabelled ones of a batch seen once more, turned, as if known anomalies
-    decoys_alone: bool = False  # there are no others: the norm counts as far as decoys are told from normal pictures
+    decoys_alone: bool = False  # no anomaly is known: the norm is weighed by how well decoys are told apart
 
     # turned pictures (`turns.py`)
     turns: float = 0.0  # weight in the score of what is told from them; 0 switches them off
@@ -195,7 +195,7 @@ class ESADObjective(Objective):
         return pool[torch.arange(self.n_members, device=pool.device)[:, None], picked]
 
     def inverse_norm(self, norm: Tensor) -> Tensor:
-        """What a known anomaly adds to L_norm, by its norm: 1 / ||z^|| in the paper."""
+        """Return what a known anomaly adds to L_norm: 1 / ||z^|| in the paper."""
         return self.settings.gain / (norm + self.settings.offset)
 
     def error(self, difference: Tensor) -> Tensor:
@@ -282,7 +282,7 @@ class ESADObjective(Objective):
             }
         else:
             norm_weight = settings.norm_weight * torch.ones_like(self.centre[0], dtype=torch.float64)
-            if view.decoys is not None and settings.decoys_alone:  # less where badly told decoys alone have taught it
+            if view.decoys is not None and settings.decoys_alone:  # lower if taught only by decoys told badly
                 norm_weight = norm_weight * view.decoys.told_apart[:, 1:].mean(1)
             weights = {"reconstruction": torch.ones_like(norm_weight), "norm": norm_weight}
             found = {}
@@ -292,7 +292,7 @@ class ESADObjective(Objective):
         return found if view.turns is None else found | view.turns.contributions(terms)
 
     def log(self, name: str, terms: dict[str, Tensor]) -> Tensor:
-        """Logarithm of a term, (members, batch); with decoys, that of a norm is held against the turned copies."""
+        """Return the logarithm of a term, (members, batch); with decoys, a norm's relative to the turned copies'."""
         if name != "norm":
             return terms[name].double().clamp(min=TINY).log()
         log = self.log_norm(terms[name])

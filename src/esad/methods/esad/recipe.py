@@ -62,7 +62,7 @@ class Recipe:
 
     @property
     def turn_settings(self) -> Settings:
-        """How turns are learned to be told before the paper's networks are trained, in about as long."""
+        """Return the settings for learning turns, which takes about as long as training the paper's networks."""
         batch_size = self.settings.batch_size
         return replace(
             self.settings,
@@ -77,7 +77,7 @@ class Recipe:
         )
 
     def count_products(self, y: NDArray[np.int8]) -> int:
-        """Multiplications of the whole training on rows of these labels: a pass back takes as many as two forth."""
+        """Return the multiplications of the whole training; a backward pass counts as two forward passes."""
         encoding, decoding = self.network.count_products()
         n_unlabelled, n_labelled = int(np.count_nonzero(y == 0)), int(np.count_nonzero(y))
 
@@ -154,7 +154,7 @@ def resolve(
 
 
 def _limit_to_minutes(recipe: Recipe, given: Mapping[str, Any], y: NDArray[np.int8]) -> Recipe:
-    """A training on pictures that ends within minutes on two cores, as far as the user has left it open; says how.
+    """Shorten a training on pictures to minutes on two cores where the user left it open, and log how.
 
     Batches are halved, then there are fewer steps; docs/decisions/0034-pictures-on-a-cpu.md has what either costs.
     """
@@ -186,7 +186,7 @@ def _limit_to_minutes(recipe: Recipe, given: Mapping[str, Any], y: NDArray[np.in
 
 
 def _automatic_for_tables(given: Mapping[str, Any], n_bins: int, n_columns: int, y: NDArray[np.int8]) -> dict[str, Any]:
-    """What "auto" stands for with so many columns and these labels: known anomalies say which columns matter."""
+    """Return what "auto" stands for, given the number of columns and the labels."""
     power, n_anomalies = given["column_weights"], int(np.count_nonzero(y < 0))
     if is_auto(power):  # two anomalies cannot tell which of a hundred columns matter
         power = n_anomalies / (n_anomalies + n_columns) if given["recipe"] != "published" else 0.0
@@ -200,7 +200,7 @@ def _automatic_for_tables(given: Mapping[str, Any], n_bins: int, n_columns: int,
 def _automatic_for_pictures(
     given: Mapping[str, Any], network: NetworkSpec, y: NDArray[np.int8], device: str, upper_side: Callable[[], bool]
 ) -> dict[str, Any]:
-    """What "auto" stands for with these pictures, in this network."""
+    """Return what "auto" stands for, given the pictures and the network."""
     n_channels, *sides = network.in_shape
     reach = max(1, round(min(sides) / 8))
     bound, restore, published = given["mutual_information"], given["restore"], given["recipe"] == "published"
@@ -283,7 +283,7 @@ def _settings(chosen: dict[str, Any], y: NDArray[np.int8], kind: str) -> Setting
 
 
 def _bins(given: Any, n_members: int) -> tuple[int, ...]:
-    """Bins of every member: one number is for two members of five, several are taken in turn."""
+    """Return every member's number of bins: one number goes to two members of five, several go round in turn."""
     turn = (0, given, 0, given, 0) if np.ndim(given) == 0 else given
     return tuple(int(turn[member % len(turn)]) for member in range(n_members))
 
@@ -319,7 +319,7 @@ def _loss(
 
 
 def _turns(in_shape: tuple[int, ...], y: NDArray[np.int8], device: str) -> dict[str, Any]:
-    """How turned pictures are made and counted; chosen on training parts, see docs/decisions/0028-turns.md."""
+    """Return the settings for turned pictures, which were chosen on training parts: docs/decisions/0028-turns.md."""
     n_channels, *sides = in_shape
     n_known = int(np.count_nonzero(y == 0)) or int(np.count_nonzero(y > 0))
     colour = n_channels == 3

@@ -1,4 +1,4 @@
-r"""A second bound on the mutual information of Eq. (3), for pictures: a code tells how a picture was turned.
+r"""A second bound on the mutual information of Eq. (3), for pictures: the code must tell how a picture was turned.
 
 The paper bounds I(X, Z) from below by how well x is rebuilt from z. A change t of the picture that is drawn at random
 and can be told from the code of the changed picture bounds it too:
@@ -130,7 +130,7 @@ class Turns(nn.Module):
             uniform = uniform + surprise.mean(2)
 
         def mean(of_normal: Tensor, of_anomaly: Tensor) -> Tensor:
-            """Over unlabelled and labelled pictures apart, in all that was made of them; (members,)."""
+            """Return the means over all copies of unlabelled and of labelled pictures, added up, (members,)."""
             shape = (len(drawn), -1, len(self.turns))
             of_normal, of_anomaly = (torch.unflatten(one, 1, shape).mean((1, 3)) for one in (of_normal, of_anomaly))
             unlabelled, labelled = torch.split(of_normal, sizes, dim=1)
@@ -155,7 +155,7 @@ class Turns(nn.Module):
             return alike.masked_fill(itself, -math.inf).logsumexp(2) - other
 
     def _views(self, x: Tensor, random: MemberRandom) -> tuple[Tensor, list[Tensor]]:
-        """Pictures in all turns, each changed at random, and what was changed: (members, batch * turns, ...)."""
+        """Return pictures in all turns, each changed at random, and the changes: (members, batch * turns, ...)."""
         batch, n_turns = x.shape[1], len(self.turns)
 
         def draw() -> Tensor:
@@ -191,7 +191,7 @@ class Turns(nn.Module):
     # ------------------------------------------------------------------ known codes
 
     def _features(self, pooled: list[Tensor]) -> Tensor:
-        """What is compared by cosine, of length 1, (members, batch, features)."""
+        """Return the features that are compared by cosine, scaled to length 1, (members, batch, features)."""
         return torch.cat([F.normalize(level, dim=2) for level in pooled], dim=2) / math.sqrt(len(pooled))
 
     @torch.no_grad()
@@ -272,7 +272,7 @@ class TurnsObjective(Objective):
 
 
 def have_upper_side(pictures: NDArray[np.float32], seed: int = 0) -> bool:
-    """Whether turns can be told at all: by a linear model, from thumbnails of some of the pictures.
+    """Whether a linear model can tell turns from thumbnails of some of the pictures.
 
     Tissue, sand and stars have no upper side; photographs, letters and X-rays have.
 

@@ -93,13 +93,13 @@ class ColumnView(nn.Module):
 
     @property
     def ratio(self) -> Tensor | None:
-        """One feature for every column."""
+        """Return None: every column has one feature."""
         return None
 
     def learn(
         self, rows: NDArray[np.float32], which: NDArray[np.intp], weights: NDArray[np.float32] | None = None
     ) -> None:
-        """Look at the presumed normal ones of the training rows before the training; weigh columns by member."""
+        """Learn from the presumed normal training rows before the training, and weigh columns by member."""
         if weights is not None:
             self.get_buffer("weights").copy_(torch.from_numpy(weights))
 
@@ -137,7 +137,7 @@ class ColumnView(nn.Module):
         return batch
 
     def rearrange(self, x: Tensor, random: MemberRandom) -> Tensor:
-        """The part of phi that is not noise: the columns of every row shuffled by a permutation of its own."""
+        """Shuffle the columns of every row by its own permutation: the part of phi that is not noise."""
         return x.gather(2, random.uniform(*x.shape[1:]).argsort(dim=2))
 
     def disturb(self, x: Tensor, n_unlabelled: int, random: MemberRandom) -> Tensor:
@@ -153,7 +153,7 @@ class ColumnView(nn.Module):
         return torch.addcmul(x, self._by_feature(sigma), noise)
 
     def _by_feature(self, sigma: Tensor) -> Tensor:
-        """The noise on the features from that on a column, (members, 1, ...)."""
+        """Return the noise per feature, given the noise per column, (members, 1, ...)."""
         return sigma
 
     # ------------------------------------------------------------------ scoring
@@ -163,7 +163,7 @@ class ColumnView(nn.Module):
         yield self.show(x.expand(self.network.n_members, *x.shape))
 
     def sums(self, networks: list[nn.Module]) -> Sums | None:
-        """A quick way from rows (batch, columns) to squared errors and squared codes, summed, (members, batch)."""
+        """Return a fast function from rows (batch, columns) to summed squared errors and codes, (members, batch)."""
         frozen = [network.freeze() for network in networks]  # type: ignore[operator]
         weight = self._weight()
         if weight is None:
@@ -301,7 +301,7 @@ class BinnedView(ColumnView):
 
     @property
     def ratio(self) -> Tensor:
-        """How many features stand for a column, (members,)."""
+        """Return the number of features per column, (members,)."""
         return self.bins.ratio
 
     def learn(
@@ -327,7 +327,7 @@ class BinnedView(ColumnView):
         return features
 
     def trim(self, rebuilt: Tensor) -> Tensor:
-        """Nothing for bins without width."""
+        """Set the output for bins without width to 0."""
         return rebuilt * self.bins.exists.flatten(1)[:, None]
 
     def columns(self, rebuilt: Tensor) -> Tensor:
@@ -342,7 +342,7 @@ class BinnedView(ColumnView):
         return sigma * self.bins.exists.flatten(1)[:, None] * self.bins.ratio.sqrt()[:, None, None]
 
     def sums(self, networks: list[nn.Module]) -> Sums:
-        """Members of either kind apart, because those that see columns need no room for bins."""
+        """Return that function; members without bins are computed apart, since they need no memory for bins."""
         kinds = self.split_members([network.freeze() for network in networks])  # type: ignore[operator]
         order = torch.cat([members for members, _, _ in kinds]).argsort()
 
@@ -438,7 +438,7 @@ class PictureView(ColumnView):
             yield torch.rot90(upright, turn, dims=(-2, -1)) if turn else upright
 
     def sums(self, networks: list[nn.Module]) -> None:
-        """There is no quicker way than through the networks themselves."""
+        """Return None: pictures have no faster way than the networks themselves."""
 
 
 class Decoys(nn.Module):
@@ -468,7 +468,7 @@ class Decoys(nn.Module):
         self.register_buffer("told_apart", torch.ones(n_members, self.N_TURNS))
 
     def draw(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Some of the unlabelled pictures, turned, and by how many quarter turns, (members, decoys)."""
+        """Draw unlabelled pictures and turn them; also return their numbers of quarter turns, (members, decoys)."""
         pictures = batch.unlabelled[:, : round(self.ratio * batch.unlabelled.shape[1])]
         turns = random_turns(pictures, batch.random, identity=False)
         return rotate(pictures, turns), turns
