@@ -183,10 +183,12 @@ def test_the_committee_is_held_against_its_judges_and_other_lengths(rows, monkey
     assert kept.get("n_trees", 40) == 40
 
 
-def test_without_a_known_anomaly_the_committee_is_not_held_against_its_judges(rows, monkeypatch):
+def test_without_rows_of_both_kinds_the_committee_is_not_held_against_its_judges(rows, monkeypatch):
     monkeypatch.setattr(module, "score_held_out", lambda detector, X, parts, *, seed, whole: [np.arange(9)] * 2)
-    found = search(Committee(random_state=0), rows[0], None, n_repeats=2)
-    assert [trial.name for trial in found.trials] == ["default", "a third as long", "twice as long"]
+    monkeypatch.setattr(module, "compute_auc", lambda scores, is_anomaly: 0.5)
+    for y in (None, -np.ones(90, dtype=int)):  # nor with nothing else: it is ESAD alone
+        found = search(Committee(random_state=0), rows[0], y, n_repeats=2)
+        assert [trial.name for trial in found.trials] == ["default", "a third as long", "twice as long"]
 
 
 def test_where_all_is_set_nothing_is_trained(rows, monkeypatch):

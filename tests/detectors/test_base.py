@@ -449,6 +449,15 @@ def test_rows_learned_by_heart_do_not_make_alarms_of_new_ones():
     assert (detector.predict(new) == -1).mean() < 0.2
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_of_a_few_rows_that_are_there_several_times_a_tenth_or_one_kind_is_flagged(seed):
+    rng = np.random.default_rng(0)
+    rng.normal(size=(32, 4))
+    X = np.repeat(rng.normal(size=(6, 4)), 4, axis=0)
+    detector = ESAD(n_members=1, random_state=seed).fit(X)
+    assert (detector.predict(X) == -1).sum() <= 4
+
+
 def test_the_training_rows_are_judged_by_the_scores_that_they_get_later():
     X = np.random.default_rng(0).normal(size=(700, 2))
     detector = ESAD(n_members=3, n_epochs=1, contamination=0.5, random_state=0).fit(X)

@@ -161,7 +161,8 @@ def search(
     data, checked = read_whole(X, y)
     changes = _list_recipes(detector, data, checked, recipes)
     if len(changes) == 1:
-        return Search(clone(detector), DEFAULT, "none", (), "Every recipe changes what has been set.")
+        reason = "Every recipe changes what has been set." if recipes is None else "No recipe was given."
+        return Search(clone(detector), DEFAULT, "none", (), reason)
     seed = seed_from(detector.random_state)
     rows = thin_rows(checked, rng=np.random.default_rng(seed))
     own, checked = take_rows(data, rows), checked[rows]
@@ -241,8 +242,9 @@ def _list_recipes(
         known, usual = detector.get_params(deep=False), type(detector)().get_params(deep=False)
         if isinstance(detector, ESAD):
             tried = RECIPES | _list_lengths(detector, y)
-        else:  # without a known anomaly it is ESAD alone
-            tried = (JUDGES if (y == labels.ANOMALY).any() else {}) | _list_lengths(detector, y)
+        else:  # without a known anomaly, or with nothing else, it is ESAD alone
+            is_anomaly = y == labels.ANOMALY
+            tried = (JUDGES if is_anomaly.any() and not is_anomaly.all() else {}) | _list_lengths(detector, y)
         settled = {name for name, value in known.items() if not _is_same(value, usual[name])}  # the user's choice stays
         return {DEFAULT: {}} | {name: change for name, change in tried.items() if not settled & change.keys()}
     known = detector.get_params(deep=False)

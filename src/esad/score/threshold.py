@@ -473,7 +473,8 @@ def keep_among_scores(
     Where the value has to give way it is midway to the next score; where the median is the highest, none is above.
     Where no anomaly is known, it is not lowered until more than a tenth of the `unseen` scores, of unlabelled rows that
     were left out of the training, are above it: a few wide rows are learned by heart, and new ones score like those.
-    One that few such rows have set, as those of a single member, flags a tenth of all unlabelled rows at most, or one.
+    One that few such rows have set, as those of a single member, flags a tenth of all unlabelled rows at most, or
+    those with the highest score.
 
     Examples
     --------
@@ -499,12 +500,12 @@ def keep_among_scores(
 
 
 def _below_a_tenth(scores: Scores) -> float:
-    """Under the highest tenth of the scores, or the highest one; no bound where these are equal to all below."""
+    """Return a cut under the highest tenth of the scores, or under all equal to the highest; none if all are equal."""
     n_most = max(1, int(_MAX_USUAL * len(scores) + ROUNDING))
     ordered = np.sort(scores)
-    if len(scores) <= n_most or ordered[-n_most - 1] == ordered[-1]:
+    if ordered[0] == ordered[-1]:
         return -math.inf
-    return _cut_below(ordered, len(ordered) - n_most)
+    return _cut_below(ordered, min(len(ordered) - n_most, int(np.searchsorted(ordered, ordered[-1]))))
 
 
 def cut_in_gap(scores: Scores, y: NDArray[np.int8], n_unseen: int) -> float | None:
