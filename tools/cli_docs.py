@@ -69,7 +69,8 @@ def _names(option: Any) -> str:
     value = "" if option.is_flag else f" {option.metavar}"
     long = [name for name in option.opts if name.startswith("--")]
     short = [name for name in option.opts if not name.startswith("--")]
-    return ", ".join([*(f"`{name}`" for name in short), f"`{long[0]}{value}`"])
+    opposite = option.secondary_opts  # of a switch that is on by itself
+    return ", ".join([*(f"`{name}`" for name in short), f"`{long[0]}{value}`", *(f"`{name}`" for name in opposite)])
 
 
 def _meaning(parameter: Any) -> str:

@@ -29,7 +29,8 @@ def test_every_command_and_option_is_on_the_page(name):
     assert COMMANDS[name].help.splitlines()[0] in section
     for parameter in COMMANDS[name].params:
         assert parameter.help, parameter.name
-        assert all(option in section for option in parameter.opts if option.startswith("-"))
+        names = [*parameter.opts, *parameter.secondary_opts]
+        assert all(f"`{name}" in section for name in names if name.startswith("-"))
 
 
 @pytest.mark.parametrize("name", COMMANDS)

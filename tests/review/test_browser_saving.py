@@ -131,7 +131,7 @@ def test_two_pages_of_one_reviewer_know_of_each_other(make_session, serve):
         there.wait_for_selector("#toast:has-text('Taken back: anomaly')")
         assert session.store.judgements.verdicts() == {}
         here.keyboard.press("u")
-        here.wait_for_selector("#toast:has-text('There is nothing to undo')")
+        here.wait_for_selector("#toast:has-text('That verdict has been taken back already')")
 
 
 def test_a_verdict_that_is_refused_is_not_shown_as_one(make_session, serve):

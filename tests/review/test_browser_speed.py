@@ -70,9 +70,9 @@ def judged_in_a_row(page):
     """Milliseconds from each key press to the next item, for as many as the queue finds at a time."""
     n_before = len(page.evaluate("window.spent"))
     for number in range(BATCH):
+        page.wait_for_timeout(GLANCE + 50)
         page.keyboard.press("nanns"[number % 5])
         page.wait_for_selector(f'body[data-presses="{n_before + number + 1}"]')
-        page.wait_for_timeout(GLANCE + 50)
     return page.evaluate("window.spent")[n_before:]
 
 

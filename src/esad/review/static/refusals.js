@@ -14,7 +14,11 @@ export function refuse(what, name, message) {
 
 // Show what earlier pages have not; `seen` is called when the reviewer has seen all.
 export function wireRefusals(seen) {
-  for (const key of shelf.names()) show(key, ...shelf.get(key));
+  for (const key of shelf.names()) {
+    const said = shelf.get(key);
+    if (Array.isArray(said)) show(key, ...said);
+    else shelf.set(key, null);
+  }
   $("refused-seen").addEventListener("click", () => {
     for (const line of $("refused-list").children) shelf.set(line.dataset.key, null);
     $("refused-list").replaceChildren();

@@ -62,6 +62,7 @@ export class Verdicts {
   // Take back the last verdict of this page. One that was entered elsewhere is taken back when that was asked twice.
   async undo() {
     const of = this.#entered.pop();
+    if (of === undefined && !this.#outbox.isEmpty) return toast("What earlier pages left is still being saved. Undo again in a moment.");
     if (of === undefined && performance.now() - this.#asked > ASKED) {
       const [last] = await this.#recent();
       if (!last) return toast("There is nothing to undo.");
@@ -77,7 +78,7 @@ export class Verdicts {
       return refuseEntry({ body: {} }, error);
     }
     this.#saved();
-    if (row === null) return toast("There is nothing to undo.");
+    if (row === null) return toast(of === undefined ? "There is nothing to undo." : "That verdict has been taken back already.");
     toast(`Taken back: ${verdict}${importedBy(by)}, of `, el("bdi", {}, this.#items.get(row)?.name ?? `row ${row}`), ".");
     this.#items.settle(row);
     const isJudgedAnew = this.#outbox.judged().includes(row); // while the undo was on its way
