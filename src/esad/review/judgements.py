@@ -154,6 +154,12 @@ class Judgements:
                 opinions[name] = Opinion(entry, words, main.time, main.imported_by, brought_by)
             return opinions
 
+    def has_own_note(self, row: int, reviewer: str) -> bool:
+        """Whether the reviewer wrote the note on a row here, or took it away here."""
+        with self._lock:
+            note = self._notes.get(row, {}).get(reviewer)
+            return note is not None and not note.imported_by
+
     def verdicts(self) -> dict[int, dict[str, str]]:
         """The verdict of every reviewer on every row that has one, skips included; not to be changed."""
         with self._lock:

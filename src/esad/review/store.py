@@ -205,7 +205,7 @@ class JudgementStore:
                 is_new = verdict != "" and verdict != opinion.verdict
                 has_new_note = note != "" and note != opinion.note
                 keeps = by and opinion.verdict is not None and not opinion.imported_by
-                keeps_note = by and opinion.note and not opinion.note_imported_by
+                keeps_note = by and self.judgements.has_own_note(row, reviewer)
                 n_left += bool((is_new and keeps) or (has_new_note and keeps_note))
                 new = []
                 if is_new and not keeps:
