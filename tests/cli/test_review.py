@@ -16,10 +16,12 @@ import numpy as np
 import pytest
 
 from esad import registry
+from esad.cli.review import _list_reviewers
 from esad.datasets import saving
 from esad.datasets import scenario as scenarios
 from esad.detectors.model_file import load
 from esad.detectors.training import TrainingData
+from esad.errors import InputError
 from esad.review.access import Access
 from esad.review.app import guard_app, review_app
 from esad.review.dataset import ReviewDataset
@@ -373,6 +375,13 @@ def test_a_refit_keeps_what_the_model_learned_from(esad, tmp_path, settings):
     with opened(tumours, other) as ann:
         training = ann.get("/api/state").json()["training"]
         assert training == {"n_rows": len(tumours.y) + 15, "n_labelled": 26, "lost": ""}
+
+
+def test_only_a_name_that_the_journal_knows_may_hold_what_is_not_seen():
+    name = "Ann \u2764\ufe0f"
+    assert _list_reviewers([name, "bob"], [name]) == [name, "bob"]
+    with pytest.raises(InputError, match="without invisible ones"):
+        _list_reviewers([name], ["bob"])
 
 
 FAST = ("--method", "iforest")

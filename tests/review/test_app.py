@@ -120,6 +120,20 @@ def test_a_link_for_a_name_that_exists_needs_their_word_or_the_owners(page, ann)
         assert page.access.reviewer_of(page.access.use_link(path.partition("=")[2])) == "bob"
 
 
+def test_a_name_of_an_older_journal_keeps_its_links_and_its_undo(make_session, open_page):
+    session, name = make_session(), "Ann \u2764\ufe0f"
+    page = open_page(session)
+    ann, page.access.owner = page.enter("ann"), "ann"
+    session.store.judge("r", 1, name, "anomaly")
+    assert ann.post("/api/invitations", json={"name": "Bob \u2764\ufe0f"}).status_code == 422
+    assert page.stranger.get(ann.post("/api/invitations", json={"name": name}).json()["path"]).status_code == 200
+    assert page.stranger.get("/api/state").json()["reviewer"] == name
+    text = page.stranger.get("/labels.csv").content
+    assert page.stranger.post("/api/undo", json={"request": "u"}).json()["row"] == 1
+    headers = {"content-type": "text/csv"}
+    assert page.stranger.post("/api/labels", content=text, headers=headers).json()["n_new"] == 1
+
+
 def test_logins_end_when_asked_to_and_by_themselves():
     now = [0.0]
     access = Access(clock=lambda: now[0])

@@ -157,6 +157,17 @@ def test_an_import_leaves_what_a_reviewer_has_said_in_person(tmp_path):
         }
 
 
+def test_a_note_that_its_reviewer_took_away_stays_away(tmp_path):
+    data, text = dataset(None, "row"), "row,label,reviewer,note\n1,anomaly,ann,back again\n"
+    with opened(tmp_path / "a.db") as store:
+        store.annotate("1", 1, "ann", "mine")
+        store.annotate("2", 1, "ann", "")
+        assert import_text(store, text, data) == (1, 1)
+        assert store.judgements.opinions(1)["ann"] == Opinion("anomaly", "", ANY, "me")
+        store.import_lines(parse_csv(text, data, reviewer="ann"), importer="ann")  # who may
+        assert store.judgements.opinions(1)["ann"].note == "back again"
+
+
 def test_an_import_is_whole_or_nothing(tmp_path):
     """Of a disk that fills up on the way, and of very many labels."""
     n_rows = 20_000

@@ -1,5 +1,6 @@
 """A service that takes signed model files only: at the start, and when a new file comes."""
 
+import os
 import re
 import shutil
 import signal
@@ -17,6 +18,8 @@ from esad.cli.app import run
 from esad.errors import SignatureError
 from esad.persist import signature
 from esad.serve.keys import Keys
+from esad.serve.metrics import Metrics
+from esad.serve.model import ModelFile
 
 
 @pytest.fixture
@@ -84,6 +87,57 @@ def test_a_key_that_is_trusted_no_longer_is_noticed_and_brings_no_model_back(ask
     assert ask("POST", "/reload", headers=bearer()).json()["outcome"] == "unchanged"
     signature.trust(signature.public_line(name="ann"))
     assert ask("POST", "/rollback", headers=bearer()).status_code == 200
+
+
+@pytest.fixture
+def rolled_back(signed):
+    """A service's model file after another one was signed by bob, read, and left again."""
+    models = ModelFile(signed, Metrics(), require_signature=True)
+    trust_new(signed.parent / "bob.pem")
+    write_another(signed)
+    signature.sign(signed, signed.parent / "bob.pem")
+    assert models.reload(by_watch=True) == "replaced"
+    models.roll_back()
+    return models
+
+
+def trust_new(path):
+    signature.trust(signature.public_line(signature.new_key(path), name=path.stem))
+
+
+def test_a_rollback_stands_when_another_key_is_trusted(rolled_back, signed):
+    version, problem = rolled_back.current.version, rolled_back.problem
+    signature.distrust("bob")
+    assert rolled_back.reload(by_watch=True) == "failed"
+    signature.trust(signature.public_line(signed.parent / "bob.pem", name="bob"))
+    trust_new(signed.parent / "carol.pem")
+    assert rolled_back.has_changed()
+    assert rolled_back.reload(by_watch=True) == "unchanged"
+    assert (rolled_back.current.version, rolled_back.problem) == (version, problem)
+    assert rolled_back.reload() == "replaced"  # which was asked for
+    assert rolled_back.problem is None
+
+
+def test_a_rollback_ends_with_a_change_of_the_file_or_the_trust_in_its_key(rolled_back, signed):
+    os.utime(signed)
+    assert rolled_back.reload(by_watch=True) == "replaced"
+    rolled_back.roll_back()
+    signature.distrust("ann")
+    assert rolled_back.reload(by_watch=True) == "replaced"
+
+
+@pytest.mark.parametrize("damage", [b"\xff\xfe\x00", b"rubbish\n"])
+def test_trusted_keys_that_cannot_be_read_are_told_without_their_place(asking, signed, damage):
+    ask = asking(signed, keys=Keys([KEY]), require_signature=True)
+    write_another(signed)
+    signature.sign(signed)
+    ask("POST", "/reload", headers=bearer())
+    signature.trusted_keys_path().write_bytes(damage)
+    assert refused(ask("POST", "/rollback", headers=bearer()), 409) == "The trusted keys cannot be read."
+    refused(ask("POST", "/reload", headers=bearer()), 422)
+    problem = ask("GET", "/health").json()["problem"]
+    assert "trusted_keys" in problem or "public key" in problem
+    assert str(signed.parent) not in problem
 
 
 def test_a_service_does_not_start_with_a_file_that_is_not_signed(asking, signed):

@@ -6,7 +6,7 @@ import os
 import socket
 import sys
 import zlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -129,7 +129,8 @@ def review(
             f"port {usual}, where the page of these labels is by default, is taken. What a browser could not save "
             "there waits until the page is back."
         )
-    _serve(listener, session, _list_reviewers(reviewer), host=host, as_json=as_json)
+    names = _list_reviewers(reviewer, session.store.judgements.reviewers())
+    _serve(listener, session, names, host=host, as_json=as_json)
 
 
 # ---------------------------------------------------------------------- files and names
@@ -166,12 +167,13 @@ def _name_after(data: Path, ending: str) -> Path:
     return place.with_name(f"{(is_file and place.name.partition('.')[0]) or place.name}{ending}")
 
 
-def _list_reviewers(given: Sequence[str] | None) -> list[str]:
-    """Return the names that were given, else the name of the user."""
+def _list_reviewers(given: Sequence[str] | None, known: Collection[str] = ()) -> list[str]:
+    """Return the names that were given, else the name of the user; those that the journal knows are not new."""
     from esad.review.judgements import check_reviewer
 
     if given:
-        return [check_reviewer(name.strip()) for name in dict.fromkeys(given)]
+        names = dict.fromkeys(name.strip() for name in given)
+        return [check_reviewer(name, is_new=name not in known) for name in names]
     try:
         return [check_reviewer(getpass.getuser())]
     except (OSError, KeyError, InputError):
@@ -272,7 +274,7 @@ def _serve(
     url, access = url_of(listener), Access(owner=names[0])
 
     def make_link(name: str) -> str:
-        return f"{url}/?token={access.new_link(name)}"
+        return f"{url}/?token={access.new_link(name, is_new=False)}"  # the names were checked
 
     def on_enter(name: str) -> None:
         if not as_json:

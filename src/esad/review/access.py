@@ -47,10 +47,11 @@ class Access:
         self._logins: _Grants = {}
         self._lock = threading.Lock()
 
-    def new_link(self, reviewer: str) -> str:
-        """A token that lets one browser in as this reviewer, once."""
+    def new_link(self, reviewer: str, *, is_new: bool = True) -> str:
+        """A token that lets one browser in as this reviewer, once; `is_new` where nobody had the name before."""
         with self._lock:
-            return self._grant(self._links, check_reviewer(reviewer), LINK_SECONDS, LINK_SECONDS, MAX_LINKS)
+            name = check_reviewer(reviewer, is_new=is_new)
+            return self._grant(self._links, name, LINK_SECONDS, LINK_SECONDS, MAX_LINKS)
 
     def use_link(self, token: str) -> str | None:
         """Trade a token for a login; None where it is unknown, too old, or was used before."""

@@ -274,7 +274,7 @@ def _invite(session: Session, access: Logins, reviewer: Reviewer, asked: _Invita
             others = taken if owner in (None, taken) else f"{taken} or {owner}, who started the review,"
             raise RequestError(403, f"There is a reviewer {taken!r}. Only {others} can make a link for that name.")
         name = taken
-    return json_response({"path": f"/?token={access.new_link(name)}"})
+    return json_response({"path": f"/?token={access.new_link(name, is_new=taken is None)}"})
 
 
 @_router.post("/api/log-out")

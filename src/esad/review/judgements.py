@@ -154,6 +154,12 @@ class Judgements:
                 opinions[name] = Opinion(entry, words, main.time, main.imported_by, brought_by)
             return opinions
 
+    def has_own_note(self, row: int, reviewer: str) -> bool:
+        """Whether the reviewer wrote the note on a row here, or took it away here."""
+        with self._lock:
+            note = self._notes.get(row, {}).get(reviewer)
+            return note is not None and not note.imported_by
+
     def verdicts(self) -> dict[int, dict[str, str]]:
         """The verdict of every reviewer on every row that has one, skips included; not to be changed."""
         with self._lock:
@@ -208,17 +214,20 @@ def is_disputed(said: Mapping[str, str]) -> bool:
     return {"anomaly", "normal"} <= set(said.values())
 
 
-def check_reviewer(name: str) -> str:
-    """The name, if it can be one.
+def check_reviewer(name: str, *, is_new: bool = True) -> str:
+    """The name, if it can be one; older journals have names with invisible characters, which no new one may have.
 
     Examples
     --------
     >>> check_reviewer("ann")
     'ann'
     """
-    is_seen = name.isprintable() and name == name.strip() and not any(map(_is_invisible, name))
+    is_seen = name.isprintable() and name == name.strip() and not (is_new and any(map(_is_invisible, name)))
     if not 1 <= len(name) <= MAX_NAME or not is_seen:
-        raise InputError(f"The name of a reviewer must be 1 to {MAX_NAME} printable characters. Got {name[:80]!a}.")
+        raise InputError(
+            f"The name of a reviewer must be 1 to {MAX_NAME} printable characters, without invisible ones. "
+            f"Got {name[:80]!a}."
+        )
     return name
 
 
@@ -333,5 +342,5 @@ def _parse_lines(text: str, dataset: ReviewDataset, reviewer: str) -> Iterator[I
             raise DataFileError(f"Line {number}: a label must be anomaly, normal or skip. Got {line['label']!r}.")
         if len(line.get("note", "")) > MAX_NOTE:
             raise DataFileError(f"Line {number}: a note must have at most {MAX_NOTE:,} characters.")
-        who = check_reviewer(line.get("reviewer", "").strip() or reviewer)
+        who = check_reviewer(line.get("reviewer", "").strip() or reviewer, is_new=False)
         yield ImportedLine(by_name[line[column]], who, verdict, line.get("note", "").strip())

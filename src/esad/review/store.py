@@ -177,10 +177,7 @@ class JudgementStore:
             if (known := self._find_entry(request)) is not None:
                 self._check_same(known, reviewer=reviewer, entry="undo")
                 return self._find_entry(known.undoes, "number")
-            if of is None:
-                found = next(iter(self.judgements.recent(check_reviewer(reviewer), 1)), None)
-            else:
-                found = self._find_entry(of)
+            found = next(iter(self.judgements.recent(reviewer, 1)), None) if of is None else self._find_entry(of)
             if found is None or not self.judgements.stands(found, reviewer):
                 return None
             self._enter(request, found.row, reviewer, "undo", undoes=found.number)
@@ -194,7 +191,7 @@ class JudgementStore:
         What a reviewer has said already is not entered again, and what one has said here stands whatever somebody else
         imports. `tell` is called with the number of lines done.
         """
-        check_reviewer(importer)
+        check_reviewer(importer, is_new=False)
         when, request = _now(), uuid4().hex
         entries: list[Entry] = []
         latest: dict[tuple[int, str], Opinion] = {}
@@ -208,7 +205,7 @@ class JudgementStore:
                 is_new = verdict != "" and verdict != opinion.verdict
                 has_new_note = note != "" and note != opinion.note
                 keeps = by and opinion.verdict is not None and not opinion.imported_by
-                keeps_note = by and opinion.note and not opinion.note_imported_by
+                keeps_note = by and self.judgements.has_own_note(row, reviewer)
                 n_left += bool((is_new and keeps) or (has_new_note and keeps_note))
                 new = []
                 if is_new and not keeps:
@@ -235,7 +232,7 @@ class JudgementStore:
     def _enter(
         self, request: str, row: int, reviewer: str, entry: str, *, note: str = "", undoes: int | None = None
     ) -> Entry:
-        check_reviewer(reviewer)
+        check_reviewer(reviewer, is_new=False)
         if not 0 <= row < self.n_rows:
             raise InputError(f"A row must be between 0 and {self.n_rows - 1}. Got {row}.")
         if not 1 <= len(request) <= MAX_REQUEST:

@@ -270,7 +270,7 @@ class Service:
         while self._settings.watch_seconds is not None:
             await asyncio.sleep(self._settings.watch_seconds)
             if self.model_file.has_changed():
-                await self._run_in(self._loaders, self.model_file.reload)
+                await self._run_in(self._loaders, lambda: self.model_file.reload(by_watch=True))
 
     # ------------------------------------------------------------------ requests
 

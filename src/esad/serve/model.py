@@ -17,7 +17,7 @@ from esad.core.extras import require
 from esad.core.text import list_text
 from esad.detectors.base import Detector
 from esad.detectors.model_file import load
-from esad.errors import EsadError, ModelFileError, RequestError, SchemaError
+from esad.errors import EsadError, InputError, ModelFileError, RequestError, SchemaError
 from esad.explain.reasons import plain_cell
 from esad.io.dialect import Reading
 from esad.io.notes import Notes
@@ -146,31 +146,38 @@ class ModelFile:
         self.problem: str | None = None
         self.current = self._read()
         self.previous: ServedModel | None = None
+        self._left: str | None = None  # the version of the file, while a rollback keeps it from serving
         self._update_metrics()
 
     def has_changed(self) -> bool:
         """Whether the file was changed or removed since it was last read, or since the last try."""
         return self._stamps() != self._last_stamps
 
-    def reload(self) -> Literal["replaced", "unchanged", "failed"]:
-        """Read the file again; requests under way keep the model they began with."""
+    def reload(self, *, by_watch: bool = False) -> Literal["replaced", "unchanged", "failed"]:
+        """Read the file again; requests under way keep the model they began with.
+
+        `by_watch`: nobody asked for it, so that a rollback stands where the model file itself is as it was.
+        """
         with self._lock:
-            self._last_stamps = self._stamps()
+            before, self._last_stamps = self._last_stamps, self._stamps()
             outcome: Literal["replaced", "unchanged", "failed"]
             try:
                 new = self._read()
                 if not self._accept_new_columns:
                     _check_columns(new, self.current)
+                is_same_file = before[0] == self._last_stamps[0] and new.version == self._left
+                stays = by_watch and is_same_file and self._is_trusted(self.current)
             except (EsadError, MemoryError) as error:
-                reason = str(error) or "there is not enough memory for it"
-                self.problem = reason.replace(str(self._path), self._path.name)  # folders are nobody's business
+                reason = self.problem = str(error) or "there is not enough memory for it"
+                for path in self._paths():  # folders are nobody's business
+                    self.problem = self.problem.replace(str(path), path.name)
                 outcome = "failed"
                 _LOG.error("the new model file is not used, version %s stays: %s", self.current.version, reason)
             else:
-                outcome = "unchanged" if new.version == self.current.version else "replaced"
-                self.problem = None
+                outcome = "unchanged" if stays or new.version == self.current.version else "replaced"
                 if outcome == "replaced":
                     self._replace(new)
+                self._keep_rollback(self._left if stays else None)
             self._metrics.reloads.labels(outcome).inc()
             self._update_metrics()
             return outcome
@@ -180,16 +187,27 @@ class ModelFile:
         with self._lock:
             if self.previous is None:
                 raise RequestError(409, "No other model has served since the start.")
-            signer = self.previous.signed_by
-            if self._require_signature and signer not in {key.fingerprint for key in trusted_keys()}:
+            try:
+                is_trusted = self._is_trusted(self.previous)
+            except InputError as error:
+                raise RequestError(409, "The trusted keys cannot be read.") from error
+            if not is_trusted:
                 raise RequestError(409, "The key that signed the model before is not trusted any more.")
             left = self.current.version
             self._replace(self.previous)
             is_of_file = _digest(self._path)[:16] == self.current.version  # a rollback was taken back
-            told = f"Rolled back: version {left} was left for {self.current.version}."
-            self.problem = None if is_of_file else told
+            self._keep_rollback(None if is_of_file else left)
             self._metrics.reloads.labels("rolled back").inc()
             self._update_metrics()
+
+    def _keep_rollback(self, left: str | None) -> None:
+        """Note which version of the file does not serve because of a rollback; None without one."""
+        self._left = left
+        self.problem = left and f"Rolled back: version {left} was left for {self.current.version}."
+
+    def _is_trusted(self, model: ServedModel) -> bool:
+        """Whether the key that signed a model is trusted now, or no signature is asked for."""
+        return not self._require_signature or model.signed_by in {key.fingerprint for key in trusted_keys()}
 
     def _replace(self, new: ServedModel) -> None:
         self.previous, self.current = self.current, new
@@ -230,10 +248,11 @@ class ModelFile:
         return ServedModel(detector, self._path.name, digest[:16], now)
 
     def _stamps(self) -> tuple[tuple[int, int, int] | None, ...]:
-        """Return stamps of the model file and, where signatures are required, of its signature and the trusted keys."""
-        signed = [signature_path(self._path), trusted_keys_path()] if self._require_signature else []
-        paths = [self._path, *signed]
-        return tuple(map(stamp_of, paths))
+        return tuple(map(stamp_of, self._paths()))
+
+    def _paths(self) -> list[Path]:
+        """Return the model file and, where signatures are required, its signature and the trusted keys."""
+        return [self._path, *([signature_path(self._path), trusted_keys_path()] if self._require_signature else [])]
 
 
 def _digest(path: Path) -> str:
