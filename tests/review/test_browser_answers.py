@@ -106,13 +106,15 @@ def test_only_what_is_seen_is_judged(make_session, serve):
         page.select_option("#filter", "all")
         page.wait_for_selector("#list [aria-current=true]")
         slow = Held(page, "**/api/items*")
-        page.locator("#list button").last.click()
+        chosen = page.locator("#list [data-row]").last
+        row = int(chosen.get_attribute("data-row"))
+        chosen.click()
         slow.wait()
         page.keyboard.press("a")
         assert session.store.judgements.verdicts() == {}
         assert page.inner_text("#saved") != "saving …"
         slow.let_through()
-        row = row_of(page)
+        page.wait_for_selector(f'#item[data-row="{row}"]')
         judge(page, "a")
         page.wait_for_selector("#saved:text-is('saved')")
         assert session.store.judgements.verdicts() == {row: {"ann": "anomaly"}}
