@@ -1,5 +1,6 @@
 """In Chromium: answers that come late or in another order, and models that change in between."""
 
+import re
 from types import SimpleNamespace
 
 import pytest
@@ -118,6 +119,24 @@ def test_only_what_is_seen_is_judged(make_session, serve):
         judge(page, "a")
         page.wait_for_selector("#saved:text-is('saved')")
         assert session.store.judgements.verdicts() == {row: {"ann": "anomaly"}}
+
+
+def test_reasons_are_asked_for_when_the_row_comes_late(make_session, serve):
+    session = make_session()
+    lowest = session.ranking.order[-1]
+    with serve(session) as site:
+        page = site.enter()
+        late = []
+        held = re.compile(rf"/api/items\?rows={lowest}$")
+        page.route(held, lambda route: late.append((route, route.fetch())) if not late else route.continue_())
+        page.select_option("#filter", "all")
+        page.click(f'#list button[data-row="{lowest}"]')
+        while not late:
+            page.wait_for_timeout(10)
+        page.wait_for_timeout(400)  # nobody waits for reasons of a row that is not there
+        late[0][0].fulfill(response=late[0][1])
+        page.wait_for_selector(f'#item[data-row="{lowest}"] td.value')
+        assert page.problems == []
 
 
 def test_a_row_from_elsewhere_takes_no_place_in_a_list(make_session, serve):

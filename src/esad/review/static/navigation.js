@@ -159,8 +159,9 @@ export class Navigation {
     this.#isPursuing = true;
     for (let wait = SHORTEST_PAUSE; ; wait = Math.min(1.3 * wait, LONGEST_PAUSE)) {
       await pause(wait);
-      const rows = [...new Set([this.current, ...this.#rowsAhead()])];
-      const pending = rows.filter((row) => this.#items.get(row)?.pending).slice(0, 2 * AHEAD);
+      const rows = [...new Set([this.current, ...this.#rowsAhead()])].filter((row) => row !== null);
+      const isPending = (row) => this.#items.get(row)?.pending ?? row === this.current; // that may still be on its way
+      const pending = rows.filter(isPending).slice(0, 2 * AHEAD);
       if (!pending.length) break;
       const found = await this.#items.ask(`/api/items?rows=${pending.join(",")}`).catch(() => null);
       const ready = found?.good.filter((item) => !item.pending) ?? [];
