@@ -23,7 +23,7 @@ export class Navigation {
   #learned;
   #filled;
 
-  // `show` is called with the row to look at (null: there is none), `learned` when the reasons of that row were found,
+  // `show` is called with the row to look at (null: there is none), `learned` when more may be known of that row,
   // `filled` when there are further rows in the queue.
   constructor(items, outbox, { show, learned, filled }) {
     this.#items = items;
@@ -162,7 +162,10 @@ export class Navigation {
       const rows = [...new Set([this.current, ...this.#rowsAhead()])].filter((row) => row !== null);
       const isPending = (row) => this.#items.get(row)?.pending ?? row === this.current; // that may still be on its way
       const pending = rows.filter(isPending).slice(0, 2 * AHEAD);
-      if (!pending.length) break;
+      if (!pending.length) {
+        this.#learned(); // another question may have brought them
+        break;
+      }
       const found = await this.#items.ask(`/api/items?rows=${pending.join(",")}`).catch(() => null);
       const ready = found?.good.filter((item) => !item.pending) ?? [];
       if (ready.some(({ row }) => row === this.current)) this.#learned();

@@ -28,7 +28,7 @@ history.replaceState(null, "", "/"); // the token has done its work
 const outbox = new Outbox();
 const pictures = new Pictures();
 const items = new Items(outbox, pictures);
-const navigation = new Navigation(items, outbox, { show, learned: () => view.draw(), filled: () => lists.drawNext() });
+const navigation = new Navigation(items, outbox, { show, learned: () => view.update(), filled: () => lists.drawNext() });
 const lists = new Lists(navigation, items);
 const status = new Status(changed);
 const view = new View(items, (item) => ({

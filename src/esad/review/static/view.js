@@ -11,6 +11,7 @@ export class View {
   since = 0; // when it was drawn first
   #row = null; // to be seen
   #loading = null; // row that is asked for
+  #drawn = null; // the essence of what is seen
   #items;
   #drawing; // what `itemParts` needs beside the item
 
@@ -32,11 +33,16 @@ export class View {
 
   // An item that was held ready may not know the latest verdicts, labels near it, nor its reasons.
   async refresh() {
-    const [row, item] = [this.#row, this.#items.get(this.#row)];
-    if (!item) return;
-    const before = essence(item);
-    const found = await this.#items.fresh(row).catch(() => null);
-    if (found && this.#row === row && essence(found) !== before) this.draw();
+    const row = this.#row;
+    if (!this.#items.has(row)) return;
+    await this.#items.fresh(row).catch(() => null);
+    if (this.#row === row) this.update();
+  }
+
+  // Draw again where more is known by now than is seen.
+  update() {
+    const item = this.#items.get(this.#row);
+    if (item && essence(item) !== this.#drawn) this.draw();
   }
 
   // No item: `words` say why and `hint` what to do, null while the next one loads.
@@ -52,6 +58,7 @@ export class View {
     if (!item) return;
     const isNew = $("item").dataset.row !== String(item.row);
     this.seen = item.row;
+    this.#drawn = essence(item);
     $("item").replaceChildren(...itemParts(item, this.#drawing(item)));
     $("item").dataset.row = item.row;
     if (!isNew) return;
@@ -68,7 +75,7 @@ export class View {
   }
 
   #blank(node) {
-    this.seen = null;
+    this.seen = this.#drawn = null;
     $("item").replaceChildren(node);
     delete $("item").dataset.row;
   }
