@@ -25,7 +25,7 @@ __all__ = ["BaggedTreesArguments", "BaggedTreesModel", "ForestArguments", "Fores
 Arrays = dict[str, NDArray[Any]]
 
 FIELDS: Final = {"feature": np.int32, "cut": np.float64, "left": np.int32, "right": np.int32, "value": np.float64}
-N_TREES_OF_ORDER: Final = 6
+N_TREES_OF_ORDER: Final = 6  # by whose leaves rows are put in order before they are scored
 MAX_DEPTH: Final = 512  # of a tree in a file: an exported graph has a step for each level
 
 
