@@ -74,15 +74,18 @@ class Held:
     """Answers that the server has given already, and that stay on their way until they are let through."""
 
     def __init__(self, page, pattern, n=None):
-        self._page, self._n, self._answers = page, n, []
+        self._page, self._n, self._answers, self._is_over = page, n, [], False
         page.route(pattern, self._hold)
 
     def _hold(self, route):
-        if self._n == 0:
+        if self._is_over or self._n == 0:
             return route.continue_()
         if self._n is not None:
             self._n -= 1
-        self._answers.append((route, route.fetch()))
+        answer = route.fetch()  # other requests come in meanwhile, and this may be over
+        if self._is_over:
+            return route.fulfill(response=answer)
+        self._answers.append((route, answer))
 
     def wait(self):
         end = time.monotonic() + PATIENCE / 1000
@@ -92,7 +95,7 @@ class Held:
 
     def let_through(self):
         self.wait()
-        self._n = 0
+        self._is_over = True
         for route, answer in self._answers:
             with self._page.expect_response(route.request.url):
                 route.fulfill(response=answer)

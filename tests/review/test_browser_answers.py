@@ -126,17 +126,31 @@ def test_reasons_are_asked_for_when_the_row_comes_late(make_session, serve):
     lowest = session.ranking.order[-1]
     with serve(session) as site:
         page = site.enter()
-        late = []
-        held = re.compile(rf"/api/items\?rows={lowest}$")
-        page.route(held, lambda route: late.append((route, route.fetch())) if not late else route.continue_())
+        held = Held(page, re.compile(rf"/api/items\?rows={lowest}$"), 1)
         page.select_option("#filter", "all")
         page.click(f'#list button[data-row="{lowest}"]')
-        while not late:
-            page.wait_for_timeout(10)
+        held.wait()
         page.wait_for_timeout(400)  # nobody waits for reasons of a row that is not there
-        late[0][0].fulfill(response=late[0][1])
+        held.let_through()
         page.wait_for_selector(f'#item[data-row="{lowest}"] td.value')
         assert page.problems == []
+
+
+def test_what_is_never_answered_is_asked_for_again(make_session, serve):
+    session = make_session()
+    lowest = session.ranking.order[-1]
+    with serve(session) as site:
+        page = site.enter()
+        page.evaluate("() => { const timeout = AbortSignal.timeout; AbortSignal.timeout = (ms) => timeout(ms / 60); }")
+        lost = []  # the row is asked for, the list is filled, and its reasons are asked for
+        page.route(
+            re.compile(rf"/api/items\?rows={lowest}$"),
+            lambda route: route.continue_() if len(lost) == 3 else lost.append(route),
+        )
+        page.select_option("#filter", "all")
+        page.click(f'#list button[data-row="{lowest}"]')
+        page.wait_for_selector(f'#item[data-row="{lowest}"] td.value')
+        assert len(lost) == 3
 
 
 def test_a_row_from_elsewhere_takes_no_place_in_a_list(make_session, serve):

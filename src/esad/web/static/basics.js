@@ -44,10 +44,13 @@ export const signed = (x, n = 3) => (x < 0 ? "−" : "+") + Math.abs(x).toFixed(
 const { review, reviewer } = document.body.dataset;
 const identity = reviewer === undefined ? {} : { "x-reviewer": encodeURIComponent(reviewer), "x-review": review };
 
+const PATIENCE = 60_000; // milliseconds for an answer, after which the line is taken for dead
+
 // An answer of the server; a refusal is an error with its status, a server that cannot be reached one without.
 export async function ask(path, options = {}) {
   const headers = { ...options.headers, ...identity };
-  const response = await fetch(path, { credentials: "same-origin", ...options, headers });
+  const signal = options.method ? undefined : AbortSignal.timeout(PATIENCE); // what is sent may be large
+  const response = await fetch(path, { credentials: "same-origin", signal, ...options, headers });
   const answer = await response.json();
   if (!response.ok) throw Object.assign(new Error(answer.error.message), { status: response.status });
   return answer;
