@@ -24,7 +24,6 @@ from esad.cli import (
     fit,
     inspect,
     labels,
-    methods,
     output,
     report,
     review,
@@ -78,7 +77,7 @@ def _add_group(callback: Callable[..., None], *commands: Callable[..., None], **
 
 _add(app, fit.fit, score.score, calibrate.calibrate, evaluate.evaluate, explain.explain, report.report, review.review)
 _add(app, compare.compare, labels.labels, serve.serve, sign.sign, sign.trust, export.export, inspect.inspect)
-_add(app, methods.methods, demo.demo)
+_add(app, inspect.methods, demo.demo)
 _add_group(data.data, data.save, data.get, data.status)
 _add_group(bench.bench, bench.run, bench.report, bench.export, bench.merge, cls=bench.DefaultRun)
 

@@ -130,12 +130,10 @@ def merge(
     """Take over results of other stores that this one does not have."""
     from esad.bench.store import ResultStore
 
-    taken = {}
     with ResultStore(store) as results:
-        for path in others:
-            taken[str(path)] = results.merge(_load_results(path))
+        taken = {str(path): results.merge(_load_results(path)) for path in others}
     if as_json:
-        output.json_out({"taken": taken})
+        output.print_json({"taken": taken})
         return
     for name, n_taken in taken.items():
         output.say(f"{name}: {output.count_text(n_taken, 'new result')}")
@@ -195,7 +193,7 @@ def _show(outcome: "RunSummary", n_cells: int, n_there: int, store: Path, *, as_
     failures = [{**failure.cell.describe(), "reason": failure.reason} for failure in outcome.failures]
     if as_json:
         counts = {"cells": n_cells, "already_there": n_there, "done": outcome.n_done, "left": outcome.n_left}
-        output.json_out(counts | {"elsewhere": outcome.n_elsewhere, "failures": failures, "store": str(store)})
+        output.print_json(counts | {"elsewhere": outcome.n_elsewhere, "failures": failures, "store": str(store)})
     else:
         output.say(f"{n_cells:,} cells: {n_there:,} were there, {outcome.n_done:,} done now. Store: {store}")
         if outcome.n_elsewhere:

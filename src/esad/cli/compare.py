@@ -41,7 +41,7 @@ def compare(
     from esad.detectors.training import TrainingData
 
     chosen, seconds = _parse_methods(methods), options.seconds_of(budget)
-    training = TrainingData.from_file(data, **columns, **reading.said(), on_remark=output.remark)
+    training = TrainingData.from_file(data, **columns, **reading.to_arguments(), on_remark=output.remark)
     if training.y is None:
         raise LabelError("Comparing needs labels. Give --label-column, or sub-folders of pictures.")
     names = chosen or list(registry.methods_for(training.kind))

@@ -1,19 +1,14 @@
 """`esad data`: data sets by name, from the network, and any of them as files to try every command on."""
 
 import shlex
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from esad import registry
 from esad.cli import options, output
 from esad.cli.options import command, option, shared_option
-
-if TYPE_CHECKING:
-    from esad.datasets.download import Report
 
 __all__ = ["data", "get", "save", "status"]
 
@@ -34,7 +29,7 @@ def data(context: typer.Context, as_json: options.Json = False) -> None:
         for name, family in registry.data_set_names().items()
     ]
     if as_json:
-        output.json_out({"data_sets": found})
+        output.print_json({"data_sets": found})
         return
     rows = [(one["name"], one["family"], "yes" if one["available"] else "no") for one in found]
     output.show_table(None, ["data set", "family", "here"], rows)
@@ -88,12 +83,17 @@ def get(
     from esad.datasets.folder import data_folder, get_data_set
 
     place = folder or data_folder()
-    with _show_progress(name, shown=not as_json) as report:
+    with output.bar(shown=not as_json) as progress:
+        task = progress.add_task(name, total=None)
+
+        def report(what: str, done: int, total: int | None) -> None:
+            progress.update(task, description=f"{name}: {what}", completed=done, total=total)
+
         path, before, is_needed = get_data_set(name, place, report)
     n_bytes = path.stat().st_size
     if as_json:
         state = "verified" if is_needed else before
-        output.json_out({"name": name, "out": str(path), "n_bytes": n_bytes, "state": state, "written": is_needed})
+        output.print_json({"name": name, "out": str(path), "n_bytes": n_bytes, "state": state, "written": is_needed})
         return
     output.say(f"{path}: {output.size_text(n_bytes)}, {'written' if is_needed else f'already there ({before})'}")
     if place.absolute() != data_folder().absolute():
@@ -108,7 +108,7 @@ def status(as_json: options.Json = False) -> None:
     folder = data_folder()
     found = [describe_data_set(name, folder) for name in registry.data_set_names()]
     if as_json:
-        output.json_out({"folder": str(folder), "data_sets": found})
+        output.print_json({"folder": str(folder), "data_sets": found})
         return
     output.say(f"Data folder: {folder}")
     rows = [
@@ -123,15 +123,3 @@ def status(as_json: options.Json = False) -> None:
     ]
     output.show_table(None, ["data set", "file", "size", "state", "get it with"], rows, right=["size"])
     output.say("verified: as it was downloaded. unrecorded: put there by other means.")
-
-
-@contextmanager
-def _show_progress(name: str, *, shown: bool) -> Iterator["Report"]:
-    """Show a progress bar; the block gets a function that moves it."""
-    with output.bar(shown=shown) as drawn:
-        task = drawn.add_task(name, total=None)
-
-        def move_bar(what: str, done: int, total: int | None) -> None:
-            drawn.update(task, description=f"{name}: {what}", completed=done, total=total)
-
-        yield move_bar

@@ -24,7 +24,13 @@ _COMPARED = ("committee", "esad", "deep_sad", "iforest")
 _EXPLAINED = 5  # rows, in the report
 
 
-@command("esad demo", "esad demo --out /tmp/esad-demo", files=lambda out: name_result_files(out))
+def name_result_files(out: Path) -> dict[str, Path]:
+    """Name the files that the demo writes into its folder."""
+    names = ("train.csv", "test.csv", "model.esad", "scores.csv", "report.html")
+    return {name.partition(".")[0]: out / name for name in names}
+
+
+@command("esad demo", "esad demo --out /tmp/esad-demo", files=name_result_files)
 def demo(
     out: Path = option(Path("esad-demo"), "--out -o DIR", "Folder for the files it writes."),
     seed: options.Seed = 0,
@@ -62,12 +68,6 @@ def demo(
     results = {name: result for name, (_, _, result) in trained.items()}
     document = {"method": kept, "results": results, "files": {name: str(path) for name, path in files.items()}}
     output.answer(as_json, document, lambda: _show(results, kept, files))
-
-
-def name_result_files(out: Path) -> dict[str, Path]:
-    """Name the files that the demo writes into its folder."""
-    names = ("train.csv", "test.csv", "model.esad", "scores.csv", "report.html")
-    return {name.partition(".")[0]: out / name for name in names}
 
 
 def _check_result_files(out: Path) -> dict[str, Path]:

@@ -60,12 +60,11 @@ class Results:
     def describe(self) -> str:
         """Say in words which files were written and which were not."""
         written = self.find_written()
-        missing = [str(path) for path in self._before if str(path) not in written]
         if not written:
             return "no result was written."
-        return f"{output.list_text(written)} had been written" + (
-            f", {output.list_text(missing)} not." if missing else "."
-        )
+        missing = [str(path) for path in self._before if str(path) not in written]
+        rest = f", {output.list_text(missing)} not" if missing else ""
+        return f"{output.list_text(written)} had been written{rest}."
 
 
 class OneOfSeveral(Exception):  # noqa: N818  carries what went wrong as its cause
@@ -131,7 +130,7 @@ def _is_first_to_fail() -> bool:
 
 def _print_failure(error: BaseException) -> int:
     if isinstance(error, output.Interrupted | KeyboardInterrupt):
-        output.interrupted(str(error) or "no result was written.")
+        output.tell_interrupted(str(error) or "no result was written.")
         return 143 if isinstance(error.__cause__, _Ended) or isinstance(error, _Ended) else 130
     if isinstance(error, EsadError):
         output.fail(str(error))
@@ -144,17 +143,13 @@ def _print_failure(error: BaseException) -> int:
         return 1
     if isinstance(error, OSError):
         reason = os.strerror(error.errno) if error.errno else str(error)
-        output.fail(f"{error.filename or 'The system'}: {reason}." + _advise(error.errno))
+        advice = " Free some space and try again." if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
+        output.fail(f"{error.filename or 'The system'}: {reason}.{advice}")
         return 1
-    if _is_out_of_memory(error):
+    if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and "allocate" in str(error)):  # torch's
         output.fail("There is not enough memory for this. Give fewer rows or columns.")
         return 1
     raise error
-
-
-def _is_out_of_memory(error: BaseException) -> bool:
-    """Whether the error says that numpy or torch ran out of memory; torch has no class of its own for that."""
-    return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and "allocate" in str(error))
 
 
 def _describe_usage_error(error: Any) -> str:
@@ -170,10 +165,6 @@ def _describe_usage_error(error: Any) -> str:
         message += output.hint(unknown[1], getattr(error.ctx.command, "commands", {}))
     path = error.ctx.command_path if error.ctx is not None else "esad"
     return f"{message} See: {path} --help"
-
-
-def _advise(number: int | None) -> str:
-    return " Free some space and try again." if number in (errno.ENOSPC, errno.EDQUOT) else ""
 
 
 @contextmanager

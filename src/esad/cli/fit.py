@@ -3,7 +3,8 @@
 import os
 import shlex
 import time
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -116,7 +117,7 @@ def fit(
             training = TrainingData.from_file(
                 data,
                 **columns,
-                **reading.said(),
+                **reading.to_arguments(),
                 skip_broken=skip_broken,
                 resize=resize,
                 stream=stream,
@@ -168,7 +169,7 @@ def fit(
     if as_json:
         found = {} if searched is None else {"search": searched.to_json()}
         made = {"model": str(out), "method": registry.method_name(type(detector)), "data": training.to_json()}
-        output.json_out(made | found | summary)
+        output.print_json(made | found | summary)
     elif talks:
         _show_summary(summary, detector, out)
 
@@ -246,7 +247,8 @@ def _show_reading(data: Path, training: "TrainingData") -> None:
         rows = [_describe_column(column, training.n_rows) for column in columns]
         n_rows, n_columns = output.count_text(training.n_rows, "row"), output.count_text(len(columns), "column")
         title = f"{data}: {n_rows}, {n_columns} to learn from"
-        heads, rest = ["column", "kind", "missing", "distinct", ""], f": {', '.join(_count_kinds(columns))} in all"
+        heads, counts = ["column", "kind", "missing", "distinct", ""], Counter(column.kind for column in columns)
+        rest = f": {', '.join(f'{n:,} {kind}' for kind, n in counts.items())} in all"
         output.show_table(title, heads, rows, right=heads[2:4], noun="column", rest=rest)
     for name in training.left_out:
         output.say(f"Left out: {name!r} looks like an id (text, different in every row).")
@@ -269,11 +271,6 @@ def _describe_column(column: "Column", n_rows: int) -> tuple[str, ...]:
     distinct = "" if column.n_distinct is None else f"{column.n_distinct:,}"
     remark = "empty" if column.n_missing == n_rows else "constant" if column.is_constant else ""
     return column.name, column.kind, missing, distinct, remark
-
-
-def _count_kinds(columns: "tuple[Column, ...]") -> Iterator[str]:
-    for kind in dict.fromkeys(column.kind for column in columns):
-        yield f"{sum(column.kind == kind for column in columns):,} {kind}"
 
 
 # ---------------------------------------------------------------------- what came out

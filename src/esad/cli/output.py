@@ -35,12 +35,11 @@ __all__ = [
     "fail",
     "hint",
     "in_options",
-    "interrupted",
-    "json_out",
     "list_text",
     "note",
     "one_line",
     "percent",
+    "print_json",
     "printable",
     "remark",
     "say",
@@ -48,7 +47,7 @@ __all__ = [
     "show_table",
     "size_text",
     "stages",
-    "stdout",
+    "tell_interrupted",
     "time_left",
     "warn",
 ]
@@ -60,36 +59,10 @@ _OPTIONS = {  # parameters of the library that are options here, some by another
     **{
         name: f"--{name.replace('_', '-')}"
         for name in (
-            "alpha",
-            "anomaly_value",
-            "calibration_ratio",
-            "cases",
-            "contamination",
-            "cross_calibration",
-            "date_format",
-            "decimal",
-            "device",
-            "encoding",
-            "fdr",
-            "id_column",
-            "ignore",
-            "kind_column",
-            "label_column",
-            "labels_csv",
-            "n",
-            "normal_class",
-            "normal_value",
-            "out",
-            "pollution_ratio",
-            "resize",
-            "sheet",
-            "skip_broken",
-            "test_out",
-            "test_size",
-            "text",
-            "truth_column",
-            "unlabelled_value",
-            "with_data",
+            *("alpha", "anomaly_value", "calibration_ratio", "cases", "contamination", "cross_calibration"),
+            *("date_format", "decimal", "device", "encoding", "fdr", "id_column", "ignore", "kind_column"),
+            *("label_column", "labels_csv", "n", "normal_class", "normal_value", "out", "pollution_ratio", "resize"),
+            *("sheet", "skip_broken", "test_out", "test_size", "text", "truth_column", "unlabelled_value", "with_data"),
         )
     },
     "from_labels": "--threshold-from-labels",
@@ -173,12 +146,7 @@ def checkpoint_path(out: Path) -> Path:
 # ---------------------------------------------------------------------- output
 
 
-def stdout() -> "Console":
-    """Where results go."""
-    return _console(stderr=False)
-
-
-def _console(*, stderr: bool) -> "Console":
+def _console(*, stderr: bool = False) -> "Console":
     from rich.console import Console
 
     on_terminal = (sys.stderr if stderr else sys.stdout).isatty()
@@ -187,7 +155,7 @@ def _console(*, stderr: bool) -> "Console":
 
 def say(text: str = "", *, style: str | None = None) -> None:
     """One line of result."""
-    stdout().print(printable(text), style=style, soft_wrap=True)
+    _console().print(printable(text), style=style, soft_wrap=True)
 
 
 def _tell(word: str, text: str, style: str) -> None:
@@ -217,7 +185,7 @@ def fail(text: str) -> None:
     _tell("error", text, "bold red")
 
 
-def interrupted(text: str) -> None:
+def tell_interrupted(text: str) -> None:
     """The command was stopped on purpose."""
     _tell("interrupted", text, "yellow")
 
@@ -225,12 +193,12 @@ def interrupted(text: str) -> None:
 def answer(as_json: bool, document: Any, show: Callable[[], None]) -> None:
     """What a command has found: as one JSON document, or shown to people."""
     if as_json:
-        json_out(document)
+        print_json(document)
     else:
         show()
 
 
-def json_out(document: Any) -> None:
+def print_json(document: Any) -> None:
     """The one JSON document on stdout."""
     escaped = (sys.stdout.encoding or "").lower() not in ("utf-8", "utf8")
     sys.stdout.write(json.dumps(document, indent=2, allow_nan=False, ensure_ascii=escaped) + "\n")
@@ -260,7 +228,7 @@ def show_table(
     n_more = len(listed_rows) - _MAX_ROWS if noun is not None else 0
     for row in listed_rows[:_MAX_ROWS] if n_more > 0 else listed_rows:
         table.add_row(*(cell if isinstance(cell, Text) else Text(printable(cell)) for cell in row))
-    stdout().print(table)
+    _console().print(table)
     if n_more > 0:
         say(f"... and {count_text(n_more, f'more {noun}')}{rest}")
 
@@ -275,7 +243,7 @@ def show_pairs(pairs: Iterable[tuple[str, object]]) -> None:
     grid.add_column(overflow="fold")
     for name, value in pairs:
         grid.add_row(name, Text(printable(value)))
-    stdout().print(grid)
+    _console().print(grid)
 
 
 # ---------------------------------------------------------------------- progress

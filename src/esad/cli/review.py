@@ -108,7 +108,7 @@ def review(
         is_new = len(paths) == 1 and not model.exists()
         if is_new:
             output.check_model_out(model, [data])
-            _fit_first(method, data, model, roles | {"text": text} | reading.said())
+            _fit_first(method, data, model, roles | {"text": text} | reading.to_arguments())
         elif len(paths) == 1:
             output.note(f"going on with the model {str(model)!r}. To begin anew, name another one with --out.")
         session = ReviewSession.open(
@@ -250,7 +250,7 @@ def _exchange_labels(
         n_judged = len(store.judgements.verdicts())
     if as_json:
         counts = {"labels": str(journal), "n_judged": n_judged, "n_new": n_new, "n_left": n_left}
-        output.json_out(counts | {"out": None if out is None else str(out)})
+        output.print_json(counts | {"out": None if out is None else str(out)})
         return
     if given is not None:
         output.say(f"{output.count_text(n_new, 'new judgement')} from {given}")
@@ -301,12 +301,10 @@ def _greet(session: "ReviewSession", state: dict[str, Any], links: dict[str, str
     """Say where the page is, now that it can be opened."""
     if as_json:
         found = {"n_rows": state["n_rows"], "n_labelled": state["n_labelled"], "links": links}
-        output.json_out(found | {"model": str(session.model), "labels": str(session.store.path)})
+        output.print_json(found | {"model": str(session.model), "labels": str(session.store.path)})
     else:
-        rows, alarms = (
-            output.count_text(state["n_rows"], state["noun"]),
-            output.count_text(state["model"]["n_alarms"], "alarm"),
-        )
+        rows = output.count_text(state["n_rows"], state["noun"])
+        alarms = output.count_text(state["model"]["n_alarms"], "alarm")
         output.say(f"{state['title']}: {rows}, {alarms}, {state['n_labelled']} labelled")
         output.say(f"Model: {session.model}. Labels: {session.store.path}.")
         for name, link in links.items():

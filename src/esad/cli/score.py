@@ -103,7 +103,7 @@ def score(
             raise InputError(f"{'--top' if top is not None else '--with-data'} is for one file.")
         if out is None:
             raise InputError("Many files are scored into a folder. Give it with --out FOLDER.")
-        _score_many(model, data, out, as_json, **workers, id_column=id_column, alpha=alpha, **reading.said())
+        _score_many(model, data, out, as_json, **workers, id_column=id_column, alpha=alpha, **reading.to_arguments())
         return
     if with_data and out is None:
         raise InputError("--with-data is about the scores file. Name it with --out.")
@@ -118,7 +118,7 @@ def score(
             fdr=fdr,
             with_data=with_data,
             top=top if top is not None else (0 if out else _TOP),
-            **reading.said(),
+            **reading.to_arguments(),
             on_progress=on_progress,
             on_remark=output.remark,
         )

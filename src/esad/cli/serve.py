@@ -101,7 +101,7 @@ def serve(
 
         def ready() -> None:
             if as_json:
-                output.json_out({"url": server.url_of(listener), "model": served.identity()})
+                output.print_json({"url": server.url_of(listener), "model": served.identity()})
                 sys.stdout.flush()
                 return
             output.say(f"Serving {model} ({served.method}, version {served.version}) at {server.url_of(listener)}")

@@ -34,7 +34,7 @@ def sign(
     line = signature.public_line(key, name)
     path = signature.sign(model, key)
     if as_json:
-        output.json_out({"signature": str(path), "public_key": line})
+        output.print_json({"signature": str(path), "public_key": line})
         return
     output.say(f"Wrote {path}")
     output.say("Who shall trust your models runs:")
@@ -66,7 +66,7 @@ def trust(
         signature.trust(key if key.startswith("ssh-") else signature.read_line(Path(key)), name)
     known = signature.trusted_keys()
     if as_json:
-        output.json_out({"keys": [{"name": one.name, "fingerprint": one.fingerprint} for one in known]})
+        output.print_json({"keys": [{"name": one.name, "fingerprint": one.fingerprint} for one in known]})
     elif known:
         output.show_pairs([(one.name, one.fingerprint) for one in known])
     else:

@@ -192,7 +192,6 @@ def check_texts(features: pa.Table, schema: Schema) -> Iterator[Remark]:
         texts = [str(text).strip() for text in features[column.name].drop_null()[:_MAX_LOOKED_AT].to_pylist()]
         if not texts:
             continue
-        odd_dates = _odd_ones(texts, _LIKE_A_DATE)
         if all(_LIKE_A_DATE.fullmatch(text) for text in texts):
             orders = [order for order in DATE_ORDERS if parse_dates(pa.array(texts), order)[1] is None]
             option = f"`date_format={orders[0]!r}`" if orders else "`date_format`"
@@ -220,7 +219,7 @@ def check_texts(features: pa.Table, schema: Schema) -> Iterator[Remark]:
                 f"column {column.name!r} is nearly all numbers but read as text, because of cells such as "
                 f"{odd[:40]!r}. Write numbers like 1234.56, and leave cells without a number empty.",
             )
-        elif odd_dates:
+        elif odd_dates := _odd_ones(texts, _LIKE_A_DATE):
             yield Remark(
                 "warning",
                 f"column {column.name!r} is nearly all dates but read as text, because of cells such as "

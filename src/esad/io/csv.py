@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 from esad.core.atomic import unnamed_path
 from esad.core.text import list_text, one_line
 from esad.errors import DataFileError
-from esad.io.dialect import MISSING, Dialect, Notation, not_readable, open_text, show_date_order
+from esad.io.dialect import MISSING, Dialect, Notation, find_unreadable, open_text, show_date_order
 from esad.table.columns import join_chunks
 from esad.table.parse import DATE_ORDERS, PLAIN, Style, parse_amounts, parse_written_dates, read_numerals
 
@@ -246,11 +246,11 @@ def _read_column(column: pa.ChunkedArray | pa.Array, dialect: Dialect) -> tuple[
 
 def _as_dates(head: Any, column: Any, dialect: Dialect) -> pa.Array | None:
     """Texts as dates of the dialect, None if one is none, or if the dialect has no dates of its own."""
-    for texts in (head, column) if dialect.dates.value else ():
-        dates, bad_row = parse_written_dates(join_chunks(texts), dialect.dates.value)
-        if bad_row is not None:
-            return None
-    return pa.array(dates) if dialect.dates.value else None
+    form = dialect.dates.value
+    if not form or parse_written_dates(join_chunks(head), form)[1] is not None:
+        return None
+    dates, bad_row = parse_written_dates(join_chunks(column), form)
+    return pa.array(dates) if bad_row is None else None
 
 
 def _as_type(texts: Any, type_: pa.DataType, dialect: Dialect) -> Any:
@@ -304,11 +304,9 @@ def _turn_texts(column: pa.ChunkedArray | pa.Array, type_: pa.DataType, dialect:
     if pa.types.is_timestamp(type_):
         return pa.array(parse_written_dates(join_chunks(column), dialect.dates.value)[0])
     plain = _as_type(column, type_, dialect)
-    return (
-        pa.array(parse_amounts(join_chunks(column), dialect.decimal.value)[0], from_pandas=True)
-        if plain is None
-        else plain
-    )
+    if plain is not None:
+        return plain
+    return pa.array(parse_amounts(join_chunks(column), dialect.decimal.value)[0], from_pandas=True)
 
 
 def mention_written(held: Mapping[str, Held]) -> None:
@@ -406,7 +404,7 @@ def _explain_fault(path: Path, dialect: Dialect, error: Exception) -> DataFileEr
         ragged, is_last = _find_ragged_line(path, dialect)
         if ragged and not is_last:
             return ragged
-        if wrong := not_readable(path, dialect.encoding.value) or _find_quote_fault(path, dialect) or ragged:
+        if wrong := find_unreadable(path, dialect.encoding.value) or _find_quote_fault(path, dialect) or ragged:
             return wrong
     return DataFileError(f"Cannot read {str(path)!r}: {one_line(error)}.")
 
@@ -461,10 +459,10 @@ def _find_quote_fault(path: Path, dialect: Dialect) -> DataFileError | None:
         return DataFileError(
             f"Cannot read {str(path)!r}: it ends inside quotes that were opened in line {opened_in}. Close them."
         )
-    return _too_long(path, dialect, line_of_longest) if longest > dialect.n_block_bytes else None
+    return _too_long_error(path, dialect, line_of_longest) if longest > dialect.n_block_bytes else None
 
 
-def _too_long(path: Path, dialect: Dialect, line: int) -> DataFileError:
+def _too_long_error(path: Path, dialect: Dialect, line: int) -> DataFileError:
     return DataFileError(
         f"Cannot read {str(path)!r}: line {line} is longer than {dialect.n_block_bytes} bytes. "
         "Are there quotes that close too late?"
@@ -478,7 +476,7 @@ def _read_lines(path: Path, dialect: Dialect) -> Iterator[str]:
         for number in itertools.count(1):
             line = text.readline(n_most)
             if len(line) == n_most:
-                raise _too_long(path, dialect, number)
+                raise _too_long_error(path, dialect, number)
             if not line:
                 return
             yield line

@@ -25,8 +25,8 @@ __all__ = [
     "Reading",
     "check_names",
     "encoding_name",
+    "find_unreadable",
     "looks_like_a_row",
-    "not_readable",
     "open_text",
     "show_date_order",
     "sniff",
@@ -266,7 +266,7 @@ def open_text(path: Path, dialect: Dialect) -> io.TextIOWrapper:
     return io.TextIOWrapper(_open_bytes(path, dialect.text), encoding=codec, errors="replace", newline="")
 
 
-def not_readable(path: Path, encoding: str, other: str = "cp1252") -> DataFileError | None:
+def find_unreadable(path: Path, encoding: str, other: str = "cp1252") -> DataFileError | None:
     """Error that names the first line which is not text of this encoding, and another; None if there is none."""
     other = "cp1250" if encoding == other else other
     decoder, line, piece = codecs.getincrementaldecoder(encoding)(), 1, b"first"
@@ -325,7 +325,7 @@ def _decode(path: Path, sample: bytes, encoding: str | None, is_sure: bool) -> t
             text = decoder.decode(sample, final=not codec.startswith(_WIDE))
             return text, asked if text.isascii() and codec == "utf8" else codec
     other = "cp1252" if is_sure else "cp1250"  # the first was tried
-    raise not_readable(path, asked, other) or _not_text_error(path, "it", asked, other)
+    raise find_unreadable(path, asked, other) or _not_text_error(path, "it", asked, other)
 
 
 def looks_like_a_row(names: Iterable[str]) -> bool:
@@ -460,7 +460,7 @@ class Reading:
     percents: frozenset[str] | None = None
     noted: frozenset[str] = frozenset()
 
-    def said(self) -> dict[str, Any]:
+    def to_arguments(self) -> dict[str, Any]:
         """What the user says, as arguments."""
         return {name: value for name, value in vars(self).items() if name not in ("noted", "percents", *self.noted)}
 

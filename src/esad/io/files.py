@@ -512,11 +512,11 @@ def _check_file(path: _Path) -> Path:
         str(file).encode()
         with file.open("rb"):
             return file
+    except DataFileError:
+        raise
     except OSError as error:
         raise DataFileError(f"Cannot read {shown}: {error.strerror}.") from error
     except UnicodeEncodeError as error:  # arrow opens no other
         raise DataFileError(f"Cannot read {shown}: its name is not UTF-8 text. Rename it.") from error
-    except ValueError as error:
-        if isinstance(error, DataFileError):
-            raise
-        raise DataFileError(f"Cannot read {shown}: {error}.") from error  # a null byte in the name
+    except ValueError as error:  # a null byte in the name
+        raise DataFileError(f"Cannot read {shown}: {error}.") from error

@@ -113,9 +113,7 @@ class Roles:
             said = (self.anomaly_value, self.normal_value, self.unlabelled_value)
             given = [value for value in said if value is not None]
             wrong = [name for name in names if name.casefold() not in _FOLDERS and name not in given]
-            if (
-                from_csv or not wrong or not set(given) <= set(names)
-            ):  # what was asked for is not there: said well enough
+            if from_csv or not wrong or not set(given) <= set(names):  # the error says well enough what is not there
                 raise
             raise LabelError(
                 f"The sub-folders of {str(folder)!r} must be anomaly, normal or unlabelled. Got {list_text(wrong)}. "

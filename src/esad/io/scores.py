@@ -86,12 +86,7 @@ class ScoreWriter:
         self.data = data
         self.separator = separator
         self.decimal = decimal
-        self._n_rows = 0
-
-    @property
-    def n_rows(self) -> int:
-        """Rows written so far."""
-        return self._n_rows
+        self.n_rows = 0  # written so far
 
     def __enter__(self) -> Self:
         check_out(self.path, self.inputs, _SUFFIXES, "scores")
@@ -148,7 +143,7 @@ class ScoreWriter:
         ):
             if (given is not None) != is_wanted:
                 raise InputError(f"`{name}` must be given if, and only if, the writer has a column for them.")
-        rows = np.arange(self._n_rows, self._n_rows + len(values))
+        rows = np.arange(self.n_rows, self.n_rows + len(values))
         cells: dict[str, Any] = {"line": rows + 2, "row": rows, "score": values, "anomaly": alarms}
         if p_values is not None:
             cells["p_value"] = np.asarray(p_values, dtype=np.float64)
@@ -161,7 +156,7 @@ class ScoreWriter:
         if len(set(lengths)) > 1:
             raise InputError(f"Scores, alarms and ids must go together. Got {', '.join(map(str, lengths))}.")
         self._sink.write(pa.table({name: cells[name] for name in self._columns}))
-        self._n_rows += len(values)
+        self.n_rows += len(values)
 
     def _own_columns(self) -> dict[str, pa.DataType]:
         """Columns of the file but for `data`, with their types; that of the ids is only known when some come."""

@@ -245,7 +245,7 @@ def make_settings(
 def make_job(shard: Shard, folder: Path, settings: RunSettings) -> Job:
     """The job of one shard; its identity is all that decides the scores."""
     stamp = stamp_file(shard.path)
-    said = {name: value for name, value in settings.reading.said().items() if value is not None}
+    said = {name: value for name, value in settings.reading.to_arguments().items() if value is not None}
     said.pop("max_unpacked", None)
     decisive = [settings.model_hash, stamp, settings.id_column, settings.last_rank, os.path.basename(shard.target)]
     return Job(

@@ -253,7 +253,8 @@ def read_arrow(column: pa.Array | pa.ChunkedArray, name: str) -> Values:
         return _empty_column("category", len(column))
     if pa.types.is_dictionary(type_):
         encoded = join_chunks(column)
-        return Values("category", _as_text(read_arrow(encoded.dictionary, name)).take(encoded.indices))
+        texts = read_arrow(encoded.dictionary, name).as_kind("category")[0].array
+        return Values("category", texts.take(encoded.indices))
     if is_text_type(type_):
         wide = column.nbytes > _MAX_BYTES
         return Values("category", join_chunks(column.cast(pa.large_string() if wide else pa.string())))
@@ -289,10 +290,6 @@ def decode_categories(column: Any) -> Any:
 def is_text_type(type_: pa.DataType) -> bool:
     """Whether arrow has text of any width there."""
     return bool(pa.types.is_string(type_) or pa.types.is_large_string(type_) or pa.types.is_string_view(type_))
-
-
-def _as_text(values: Values) -> pa.Array:
-    return values.as_kind("category")[0].array
 
 
 def read_array(array: NDArray[Any], name: str) -> Values:

@@ -35,9 +35,7 @@ __all__ = [
     "moments_without_extremes",
 ]
 
-MAX_TEXTS = (
-    20_000  # different texts of a column that are counted over several blocks; beyond, the rarer half is forgotten
-)
+MAX_TEXTS = 20_000  # of a column that are counted over several blocks; beyond, the rarer half is forgotten
 
 Cycle = Literal["day", "week", "year"]
 CYCLES: tuple[Cycle, ...] = get_args(Cycle)
@@ -185,7 +183,7 @@ def moments_without_extremes(sample: Floats, std: float, column: Callable[[], Fl
     sample = sample[np.isfinite(sample)]
     if not len(sample):
         return None
-    low, median, high = (float(value) for value in np.quantile(sample, (0.05, 0.5, 0.95)))
+    low, median, high = np.quantile(sample, (0.05, 0.5, 0.95)).tolist()
     spread = high / 3.29 - low / 3.29  # 3.29 standard deviations lie between them for a Gaussian
     if not 0.0 < _EXTREME * spread < np.inf or std < _SUSPECT * spread:
         return None
