@@ -18,7 +18,7 @@ from esad.detectors.deep import DeepDetector
 from esad.errors import EsadError, InputError
 from esad.scale.engines import run_jobs, start_engine
 
-__all__ = ["BACKENDS", "CellFailure", "RunSummary", "UnfinishedCell", "run"]
+__all__ = ["BACKENDS", "CellFailure", "RunSummary", "run"]
 
 BACKENDS = {"loky": "local", "ray": "ray", "threading": "threads"}  # names of the option, and of the engines
 RENEW_SECONDS = 60.0
@@ -30,13 +30,6 @@ class CellFailure:
 
     cell: Cell
     reason: str
-
-
-@dataclass(frozen=True)
-class UnfinishedCell:
-    """A cell whose training was cut short by the budget; its checkpoint waits beside the store."""
-
-    cell: Cell
 
 
 @dataclass
@@ -93,10 +86,8 @@ def run(
         for group, found in run_jobs(engine, _claim_groups(waiting, store, deadline, summary)):
             if isinstance(found, LostWorker):
                 found = [CellFailure(cell, str(found)) for cell in group]
+            summary.n_left += len(group) - len(found)
             for done in found:
-                if isinstance(done, UnfinishedCell):
-                    summary.n_left += 1
-                    continue
                 if isinstance(done, CellFailure):
                     summary.failures.append(done)
                 else:
@@ -171,13 +162,16 @@ def _packs_on_gpu(cells: Sequence[Cell]) -> bool:
 
 def _run_group(
     cells: Sequence[Cell], *, checkpoints: Path | None = None, deadline: float | None = None
-) -> list[Result | CellFailure | UnfinishedCell]:
-    """Run cells in a worker; an error becomes the returned failure."""
+) -> list[Result | CellFailure]:
+    """Run cells in a worker; an error becomes the returned failure.
+
+    Nothing is returned where the budget cut the training short: its checkpoint waits beside the store.
+    """
     try:
         if cells[0].stack:
             return [*execute_stack(cells)]
         return [execute(cell, checkpoints=checkpoints, deadline=deadline) for cell in cells]
     except OutOfTime:
-        return [UnfinishedCell(cell) for cell in cells]
+        return []
     except (EsadError, RuntimeError, MemoryError) as error:  # torch has RuntimeError for a full device, say
         return [CellFailure(cell, str(error)) for cell in cells]

@@ -25,7 +25,6 @@ __all__ = [
     "to_plain",
 ]
 
-
 AVERAGED = ("scenario.normal_class", "scenario.labelled_offset")  # axes that a table has the mean over
 
 

@@ -196,7 +196,9 @@ def images(
     train, test = _split_parts(dataset.with_normal_class(normal_class), test_ratio, rng)
     labelled_from = None
     if labelled_classes is not None:
-        _check_labelled(labelled_classes, train, normal_class)
+        others = set(np.unique(_classes(train)).tolist()) - {normal_class}
+        if not set(labelled_classes) <= others:  # the normal class, and what is not there, is never labelled
+            raise InputError(f"`labelled_classes` must be among {sorted(others)}. Got {list(labelled_classes)}.")
         labelled_from = np.isin(_classes(train), list(labelled_classes))
     drawn = draw(
         _truth(train),
@@ -253,13 +255,6 @@ def _split_parts(dataset: Dataset, test_ratio: float, rng: np.random.Generator) 
         return dataset, dataset.test
     train_rows, test_rows = split(_classes(dataset), test_ratio=test_ratio, seed=rng)
     return dataset.take(train_rows), dataset.take(test_rows)
-
-
-def _check_labelled(labelled_classes: Sequence[int], dataset: Dataset, normal_class: int) -> None:
-    """Refuse classes that are normal or do not exist: they could never be labelled anomalies."""
-    others = set(np.unique(_classes(dataset)).tolist()) - {normal_class}
-    if not set(labelled_classes) <= others:
-        raise InputError(f"`labelled_classes` must be among {sorted(others)}. Got {list(labelled_classes)}.")
 
 
 def _truth(dataset: Dataset) -> NDArray[np.bool_]:

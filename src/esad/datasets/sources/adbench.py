@@ -49,7 +49,6 @@ _COUNTS: Final = {  # rows, columns, anomalies
     "47_yeast": (1484, 8, 507),
 }
 
-
 _FAMILY: Final = TableFamily(
     "adbench",
     _COUNTS,

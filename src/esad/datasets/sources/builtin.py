@@ -28,22 +28,16 @@ def load(name: str) -> Dataset:
     from sklearn import datasets
 
     if name == "digits":
-        return _digits()
+        bunch = datasets.load_digits()
+        return Dataset(
+            name=name,
+            X=np.round(bunch.images * (255.0 / 16.0)).astype(np.uint8),  # (n, 8, 8), stored as 0 to 16
+            truth=None,
+            description="handwritten digits as pictures of 8 x 8 pixels; any digit may be taken as normal",
+            classes=bunch.target.astype(np.int64),
+        )
     bunch = datasets.load_wine() if name == "wine" else datasets.load_breast_cancer()
     anomaly, description = _TABLES[name]
     is_anomaly = bunch.target == list(bunch.target_names).index(anomaly)
     columns = tuple(str(column) for column in bunch.feature_names)
     return Dataset(name=name, X=bunch.data, truth=is_anomaly, description=description, columns=columns)
-
-
-def _digits() -> Dataset:
-    from sklearn.datasets import load_digits
-
-    bunch = load_digits()
-    return Dataset(
-        name="digits",
-        X=np.round(bunch.images * (255.0 / 16.0)).astype(np.uint8),  # (n, 8, 8), stored as 0 to 16
-        truth=None,
-        description="handwritten digits as pictures of 8 x 8 pixels; any digit may be taken as normal",
-        classes=bunch.target.astype(np.int64),
-    )
