@@ -18,10 +18,10 @@ from esad.table.table import Table
 
 __all__ = ["Batcher", "RowScores"]
 
+_MAX_ROWS = 8192  # of one pass; a larger request is a pass of its own
 _MAX_VALUES = 1 << 24  # of pictures in one pass
 _REQUEST_ROWS = 64  # what a request costs beside its rows, in rows: many small ones are no small thing
 _TELLING_ROWS = 512  # only passes of so many rows are used to estimate later times
-
 
 RowScores = tuple[NDArray[np.float64], NDArray[np.float64] | None]
 """Scores of one request, and p-values if the model is calibrated."""
@@ -35,14 +35,12 @@ class Batcher:
     Parameters
     ----------
     metrics : Metrics
-    max_rows : int
-        Of one pass; a larger request is a pass of its own.
     max_seconds : float
         That a request may be expected to wait; see `esad.serve.fair_queue.FairQueue`.
     """
 
-    def __init__(self, metrics: Metrics, *, max_rows: int = 8192, max_seconds: float = 15.0) -> None:
-        self._metrics, self._max_rows = metrics, max_rows
+    def __init__(self, metrics: Metrics, *, max_seconds: float = 15.0) -> None:
+        self._metrics = metrics
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="esad-score")
         self._queue: FairQueue[_Job] = FairQueue(max_seconds=max_seconds)
         self._n_waiting = 0
@@ -95,7 +93,7 @@ class Batcher:
         n_rows = 0
         while len(self._queue):
             rows, answer = self._queue.peek()
-            fits = n_rows + rows.n_rows <= self._max_rows_with(rows)
+            fits = n_rows + rows.n_rows <= _max_rows_beside(rows)
             if batch and not (fits and _can_join(batch[0][0], rows)):
                 break
             self._queue.pop()
@@ -105,10 +103,12 @@ class Batcher:
                 n_rows += rows.n_rows
         return batch
 
-    def _max_rows_with(self, rows: RequestRows) -> int:
-        if isinstance(rows.X, Table):
-            return self._max_rows
-        return min(self._max_rows, max(1, _MAX_VALUES // int(np.prod(rows.X.shape[1:]))))
+
+def _max_rows_beside(rows: RequestRows) -> int:
+    """How many rows a pass may have that these are in."""
+    if isinstance(rows.X, Table):
+        return _MAX_ROWS
+    return min(_MAX_ROWS, max(1, _MAX_VALUES // int(np.prod(rows.X.shape[1:]))))
 
 
 def _can_join(first: RequestRows, other: RequestRows) -> bool:

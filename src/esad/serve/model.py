@@ -129,8 +129,8 @@ class ModelFile:
 
     Attributes
     ----------
-    current : Served
-    previous : Served or None
+    current : ServedModel
+    previous : ServedModel or None
         What served before it.
     problem : str or None
         Why the file as it lies there now is not being served.

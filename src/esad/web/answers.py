@@ -70,28 +70,25 @@ def make_application(title: str, **options: Any) -> FastAPI:
     **options
         For `fastapi.FastAPI`.
     """
-    app = FastAPI(title=title, docs_url=None, redoc_url=None, **options)
-    _install(app)
-    return app
+    handlers: dict[int | type[Exception], Any] = {
+        InputError: _answer_error,
+        RequestValidationError: _answer_invalid_request,
+        HTTPException: _answer_http_error,
+        Exception: _answer_error,
+    }
+    return FastAPI(title=title, docs_url=None, redoc_url=None, exception_handlers=handlers, **options)
 
 
-def _install(app: FastAPI) -> None:
+async def _answer_error(request: Request, error: Exception) -> Response:
+    return describe_error(error, where=f"{request.method} {request.url.path[:MAX_SHOWN]}")
 
-    async def answer_known_error(request: Request, error: Exception) -> Response:
-        return describe_error(error, where=f"{request.method} {request.url.path[:MAX_SHOWN]}")
 
-    async def answer_invalid_request(request: Request, error: Exception) -> Response:
-        assert isinstance(error, RequestValidationError)
-        found = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()[:5]]
-        return error_response(422, "; ".join(found))
+async def _answer_invalid_request(request: Request, error: RequestValidationError) -> Response:
+    found = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()[:5]]
+    return error_response(422, "; ".join(found))
 
-    async def answer_http_error(request: Request, error: Exception) -> Response:
-        assert isinstance(error, HTTPException)
-        path = request.url.path if len(request.url.path) <= MAX_SHOWN else f"{request.url.path[:MAX_SHOWN]}..."
-        messages = {404: f"There is no {path!r} here.", 405: f"{path!r} does not take {request.method[:20]}."}
-        return error_response(error.status_code, messages.get(error.status_code, str(error.detail)), error.headers)
 
-    app.add_exception_handler(InputError, answer_known_error)
-    app.add_exception_handler(RequestValidationError, answer_invalid_request)
-    app.add_exception_handler(HTTPException, answer_http_error)
-    app.add_exception_handler(Exception, answer_known_error)
+async def _answer_http_error(request: Request, error: HTTPException) -> Response:
+    path = request.url.path if len(request.url.path) <= MAX_SHOWN else f"{request.url.path[:MAX_SHOWN]}..."
+    messages = {404: f"There is no {path!r} here.", 405: f"{path!r} does not take {request.method[:20]}."}
+    return error_response(error.status_code, messages.get(error.status_code, str(error.detail)), error.headers)

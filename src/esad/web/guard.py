@@ -212,7 +212,7 @@ class Guard:
             raise RequestError(503, "Too many requests at once. Try again in a moment.", {"retry-after": "1"})
         length = headers.get(b"content-length", b"0")
         if length.isdigit() and int(length[:19]) > self.limits.body_bytes:
-            raise self.too_large()
+            raise self.too_large_error()
 
     def _is_ours(self, host: str) -> bool:
         """Whether a Host header is an IP address, which cannot be rebound by DNS, or one of the allowed names."""
@@ -233,7 +233,7 @@ class Guard:
         if self._n_held > self.limits.held_bytes:
             raise RequestError(503, "Too much is being sent at once. Try again in a moment.", {"retry-after": "1"})
 
-    def too_large(self) -> RequestError:
+    def too_large_error(self) -> RequestError:
         """Return the error for a body that is too large."""
         limit = f"{self.limits.body_bytes / 2**20:g} MiB"
         return RequestError(413, f"The body of a request may have {limit}. Send less at a time.")
@@ -266,7 +266,7 @@ class _Body:
             raise RequestError(408, f"The request did not arrive within {seconds:g} s.") from None
         self._count(message)
         if self.n_bytes > self._guard.limits.body_bytes:
-            raise self._guard.too_large()
+            raise self._guard.too_large_error()
         return message
 
     def _count(self, message: Message) -> None:

@@ -274,9 +274,8 @@ class _Connection(HttpToolsProtocol):
         self._timer: asyncio.TimerHandle | None = None
         self._n_requests = 0  # under way
         self._n_head = 0  # bytes received since the last request that are not yet a request
-        self._is_whole = self._is_over = (
-            False  # whether the request has come to its end, and the other side sends no more
-        )
+        self._is_whole = False  # the request has come to its end
+        self._is_over = False  # the other side sends no more
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
         """Start to wait for a request, and refuse the connection if there are too many."""
