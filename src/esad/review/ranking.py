@@ -25,6 +25,7 @@ MAX_WANTED: Final = 64
 KEPT: Final = 2000  # explanations kept
 AT_ONCE: Final = {"row": 8, "picture": 1}  # explained at a time: pictures take long, and the first one is shown first
 MAX_CASES: Final = 500  # newest labelled rows among which the nearest are searched
+N_CASES: Final = 3  # shown beside a row
 N_COLUMNS: Final = 8  # of the reasons, with the largest shares
 N_BINS: Final = 48
 DRAWINGS: Final = ("given", "expected", "heat")
@@ -75,9 +76,8 @@ class Ranking:
         from as far below the lowest one as the median is above it (`origin`; None: the axis is even).
         """
         threshold = self.detector.threshold_
-        low, middle, high = (
-            float(value) for value in np.quantile(self.scores, (0.0, 0.5, 0.999), method="higher")
-        )  # a few among very many may lie beyond the axis
+        # a few among very many may lie beyond the axis
+        low, middle, high = np.quantile(self.scores, (0.0, 0.5, 0.999), method="higher").tolist()
         low, high = min(low, threshold), max(high, threshold)
         base = min(low, 0.0)
         origin = None
@@ -183,7 +183,7 @@ class Explanations:
 
     # ------------------------------------------------------------------ cases
 
-    def nearest(self, row: int, y: NDArray[np.int8], n_cases: int = 3) -> list[Case]:
+    def nearest(self, row: int, y: NDArray[np.int8]) -> list[Case]:
         """The nearest labelled rows, the row itself left out."""
         labelled = np.flatnonzero(y)[-MAX_CASES:].tolist()
         others = [other for other in labelled if other != row]
@@ -194,7 +194,7 @@ class Explanations:
             self._vectors |= dict(zip(missing, self.rows_of(missing), strict=True))
         vectors = np.stack([self._vectors[other] for other in others])
         cases = Cases(vectors, y[others], np.array(others, dtype=np.int64))
-        return cases.nearest(self._vectors[row][None], n_cases)[0]
+        return cases.nearest(self._vectors[row][None], N_CASES)[0]
 
 
 def _list_columns(reasons: Reasons, row: int) -> dict[str, Any]:

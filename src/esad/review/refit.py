@@ -72,12 +72,7 @@ class TrainingWatch(Callback):
 
 
 def refit_detector(
-    old: Detector,
-    X: Any,
-    y: Labels,
-    *,
-    warm: bool,
-    watch: TrainingWatch | None = None,
+    old: Detector, X: Any, y: Labels, *, warm: bool, watch: TrainingWatch | None = None
 ) -> tuple[Detector, bool]:
     """Fit a copy of a detector to the current labels; also return whether it started from the old weights.
 
@@ -302,9 +297,10 @@ def carry_threshold(old: Ranking, new: Ranking) -> str:
         return ""  # a parameter of the method: the training has done it
     if applied.basis == "given" or (applied.basis == "calibration" and detector.calibration_ is None):
         return _keep_n_alarms(old, new, "The old threshold was set on rows that are not here")
+    calibration = old.detector.calibration_
     try:
         if applied.basis == "calibration":
-            detector.calibrate(alpha=rule.level, pollution_ratio=_pollution(old))
+            detector.calibrate(alpha=rule.level, pollution_ratio=calibration.pollution_ratio if calibration else 0.0)
         else:
             detector.set_threshold(rule)
     except InputError as error:
@@ -320,11 +316,6 @@ def describe_loss(old: Ranking, new: Ranking) -> str:
         "The new model has no p-values: those of the old one rest on rows that are not here. "
         "Run esad calibrate on it once it is kept."
     )
-
-
-def _pollution(ranking: Ranking) -> float:
-    calibration = ranking.detector.calibration_
-    return 0.0 if calibration is None else calibration.pollution_ratio
 
 
 def _keep_n_alarms(old: Ranking, new: Ranking, reason: str) -> str:

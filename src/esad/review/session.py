@@ -23,14 +23,7 @@ from esad.review.gain import JOIN_SECONDS, GainEstimator
 from esad.review.judgements import Entry, ImportCounts, Opinion, is_decided, is_disputed, parse_csv, write_csv
 from esad.review.queue import BATCH, FILTERS, Queue, Verdicts, filter_rows
 from esad.review.ranking import DRAWINGS, Explanations, Ranking
-from esad.review.refit import (
-    Refit,
-    compare_rankings,
-    has_previous,
-    path_beside,
-    replace_model,
-    restore_previous,
-)
+from esad.review.refit import Refit, compare_rankings, has_previous, path_beside, replace_model, restore_previous
 from esad.review.store import JudgementStore
 from esad.review.training import RefitData, make_training_finder
 
@@ -47,7 +40,7 @@ class ReviewSession:
     Parameters
     ----------
     dataset : ReviewDataset
-    store : Store
+    store : JudgementStore
     ranking : Ranking
         The model to begin with, and what it says.
     model : Path

@@ -13,7 +13,6 @@ from esad import labels
 from esad.core.text import count_text
 from esad.detectors.base import Detector
 from esad.errors import DataFileError, EsadError
-from esad.io.checks import Remark
 from esad.io.notes import DataSource, Notes
 from esad.labels import Labels
 from esad.review.dataset import ReviewDataset
@@ -169,7 +168,7 @@ def _read_sources(sources: Sequence[DataSource], first: Sequence[DataSource], de
                 anomaly_value=notes.roles.anomaly_value,
                 normal_value=notes.roles.normal_value,
                 labels_csv=notes.labels_csv,
-                on_remark=_ignore_remark,
+                on_remark=lambda remark: None,  # all was said when the model was fitted
             )
             known, rows = dataset.known, dataset.X
             if source.judgements:
@@ -190,7 +189,3 @@ def _read_sources(sources: Sequence[DataSource], first: Sequence[DataSource], de
         is_first=not sources or sources[:1] != first,
         lost=": " + ", ".join(missing) if missing else "",
     )
-
-
-def _ignore_remark(remark: Remark) -> None:
-    """Remarks on the training file were made when the model was fitted."""
