@@ -4,6 +4,7 @@ import json
 import logging
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from serving import KEY, ROWS, bearer, npy, refused, table
 
@@ -56,9 +57,9 @@ def test_reasons_of_pictures_say_where_to_look(send, pictures):
 def test_reasons_are_for_a_few_rows(asking, numbers):
     ask = asking(numbers, max_explained=3)
     assert ask("POST", "/explain", json={"rows": [[1, 2, 3]] * 3}).status_code == 200
-    refused(ask("POST", "/explain", json={"rows": [[1, 2, 3]] * 4}), 413)
+    assert refused(ask("POST", "/explain", json={"rows": [[1, 2, 3]] * 4}), 413)
     for top in ("0", "-1", "x", "1e9", "99999999999999999999"):
-        refused(ask("POST", "/explain", params={"top": top}, json=ROWS), 422)
+        assert refused(ask("POST", "/explain", params={"top": top}, json=ROWS), 422)
 
 
 # ---------------------------------------------------------------------- keys
@@ -91,7 +92,9 @@ def test_only_health_is_open_where_there_are_keys(asking, numbers):
 
 
 def test_no_key_means_no_look_at_the_body(asking, numbers):
-    refused(asking(numbers, keys=Keys([KEY]))("POST", "/score", content=b"{", headers={"content-type": "x/y"}), 401)
+    assert refused(
+        asking(numbers, keys=Keys([KEY]))("POST", "/score", content=b"{", headers={"content-type": "x/y"}), 401
+    )
 
 
 def test_keys_come_from_a_file_or_the_environment(tmp_path):
@@ -223,11 +226,21 @@ def test_the_openapi_document_has_examples_that_work(asking, request, name):
             assert answer.status_code == 200, answer.text
 
 
+def test_examples_work_where_names_of_columns_hold_separators(asking, tmp_path):
+    table = pa.table({"size, cm": [1.0, 2.0, 3.0, 4.0] * 10, "a;b|c": ["x", "y"] * 20})
+    esad.IsolationForest(random_state=0).fit(table).save(tmp_path / "model.esad")
+    ask = asking(tmp_path / "model.esad")
+    content = ask("GET", "/openapi.json").json()["paths"]["/score"]["post"]["requestBody"]["content"]
+    for media_type in ("text/csv", "text/tab-separated-values"):
+        answer = ask("POST", "/score", content=content[media_type]["example"], headers={"content-type": media_type})
+        assert answer.status_code == 200, answer.text
+
+
 def test_errors_of_every_kind_have_the_one_shape(asking, numbers):
     ask = asking(numbers)
-    refused(ask("GET", "/redoc"), 404)
-    refused(ask("GET", "/pages/app.py"), 404)
-    refused(ask("GET", "/../../etc/passwd"), 404)
-    refused(ask("DELETE", "/score"), 405)
-    refused(ask("POST", "/health"), 405)
-    refused(ask("OPTIONS", "/score"), 405)
+    assert refused(ask("GET", "/redoc"), 404)
+    assert refused(ask("GET", "/pages/app.py"), 404)
+    assert refused(ask("GET", "/../../etc/passwd"), 404)
+    assert refused(ask("DELETE", "/score"), 405)
+    assert refused(ask("POST", "/health"), 405)
+    assert refused(ask("OPTIONS", "/score"), 405)

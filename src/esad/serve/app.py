@@ -31,6 +31,7 @@ from esad.report.style import COLOURS
 from esad.serve import bodies, documents
 from esad.serve.batching import Batcher, RowScores
 from esad.serve.bodies import RequestRows
+from esad.serve.documents import describe_answers
 from esad.serve.fair_queue import FairPlaces, Gate
 from esad.serve.keys import Keys
 from esad.serve.metrics import MEDIA_TYPE, Metrics
@@ -134,7 +135,7 @@ class Service:
         self._explainers = ThreadPoolExecutor(1, thread_name_prefix="esad-explain")
         self._loaders = ThreadPoolExecutor(1, thread_name_prefix="esad-load")
         self._tasks: set[asyncio.Task[Any]] = set()
-        app = make_application("esad serve", openapi_url=None, lifespan=self._lifespan)
+        app = make_application("esad serve", openapi_url=None, lifespan=self._lifespan, default_response_class=_Json)
         self._add_routes(app)
         self.metrics.routes |= {route.path for route in app.routes if isinstance(route, Route)}
         self._app = app
@@ -164,10 +165,10 @@ class Service:
         return _Json(_score_document(rows, scored))
 
     def _add_routes(self, app: FastAPI) -> None:
-        refusals = documents.describe_refusals(400, 403, 408, 413, 415, 422, 429)
-        app.post("/score", responses={200: {"model": documents.Scores}, **refusals}, response_class=_Json)(self._score)
+        refusals = (400, 403, 408, 413, 415, 422, 429)
+        app.post("/score", responses=describe_answers(documents.Scores, *refusals))(self._score)
 
-        @app.post("/explain", responses={200: {"model": documents.Explained}, **refusals}, response_class=_Json)
+        @app.post("/explain", responses=describe_answers(documents.Explained, *refusals))
         async def explain(request: Request, top: Annotated[int, Query(ge=1, le=1000)] = 5) -> Response:
             """Say which columns or pixels make the scores, the largest shares first."""
             async with (
@@ -178,19 +179,13 @@ class Service:
             self.metrics.explained_rows.inc(rows.n_rows)
             return _Json(found)
 
-        described = {200: {"model": documents.Description}, **documents.describe_refusals(429)}
-
-        @app.get("/model", responses=described, response_class=_Json)
+        @app.get("/model", responses=describe_answers(documents.Description, 429))
         async def model(request: Request) -> Response:
             """Say what the model is: its columns or the size of its pictures, its threshold, what it learned from."""
             self._admit(request, None)
             return _Json(self.model_file.current.description())
 
-        @app.get(
-            "/health",
-            responses={200: {"model": documents.Health}, **documents.describe_refusals()},
-            response_class=_Json,
-        )
+        @app.get("/health", responses=describe_answers(documents.Health))
         async def health() -> Response:
             """Tell that the service answers, with which model, and what is wrong with a newer one; needs no key."""
             served = self.model_file.current
@@ -198,22 +193,20 @@ class Service:
             found = {"status": "ok", "model": served.identity(), "takes": takes, "problem": self.model_file.problem}
             return _Json(found)
 
-        @app.get(
-            "/ready", responses={200: {"model": documents.Ready}, **documents.describe_refusals()}, response_class=_Json
-        )
+        @app.get("/ready", responses=describe_answers(documents.Ready))
         async def ready() -> Response:
             """Tell whether a request would be answered now: 503 while too many wait or it stops; needs no key."""
             if self._batcher.is_full or self._reading.is_full:
                 raise RequestError(503, "Too much is waiting.", {"retry-after": "1"})
             return _Json({"status": "ready"})
 
-        @app.get("/metrics", responses=documents.describe_refusals(403, 429), response_class=_Text)
+        @app.get("/metrics", responses=describe_answers(None, 403, 429), response_class=_Text)
         async def metrics(request: Request) -> Response:
             """Counters for Prometheus."""
             self._admit(request, "metrics")
             return _Text(self.metrics.text())
 
-        @app.post("/reload", responses={200: {"model": documents.Reloaded}, **refusals}, response_class=_Json)
+        @app.post("/reload", responses=describe_answers(documents.Reloaded, *refusals))
         async def reload(request: Request) -> Response:
             """Read the model file again; one that cannot be used is refused, and the model stays. Needs a key."""
             self._admit_owner(request)
@@ -221,9 +214,7 @@ class Service:
                 raise RequestError(422, f"The model stays as it was. {self.model_file.problem}")
             return _Json({"outcome": outcome, "model": self.model_file.current.identity()})
 
-        rolled = {200: {"model": documents.Reloaded}, **documents.describe_refusals(403, 409, 429)}
-
-        @app.post("/rollback", responses=rolled, response_class=_Json)
+        @app.post("/rollback", responses=describe_answers(documents.Reloaded, 403, 409, 429))
         async def rollback(request: Request) -> Response:
             """Serve the model that served before, until the file changes or is read again. Needs a key."""
             self._admit_owner(request)

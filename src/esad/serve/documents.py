@@ -22,7 +22,7 @@ __all__ = [
     "Reloaded",
     "Score",
     "Scores",
-    "describe_refusals",
+    "describe_answers",
     "make_openapi",
 ]
 
@@ -154,9 +154,11 @@ class Problem(BaseModel):
     error: _Error
 
 
-def describe_refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """The refusals of a route for its OpenAPI entry, with those that every route has."""
-    return {status: {"model": Problem, "description": _REFUSALS[status]} for status in (401, 421, 503, *statuses)}
+def describe_answers(model: type[BaseModel] | None, *statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Describe what a route answers, if that is JSON, and its refusals, with those that every route has."""
+    answers: dict[int | str, dict[str, Any]] = {} if model is None else {200: {"model": model}}
+    refused = (401, 421, 503, *statuses)
+    return answers | {status: {"model": Problem, "description": _REFUSALS[status]} for status in refused}
 
 
 def make_openapi(app: FastAPI, served: ServedModel, *, with_keys: bool) -> dict[str, Any]:
@@ -185,11 +187,10 @@ def _request_content(served: ServedModel) -> dict[str, Any]:
         pictures = {"schema": {"type": "string", "format": "binary", "description": told}}
         return {bodies.PNG: pictures, bodies.JPEG: pictures, bodies.MULTIPART: {"schema": form}, bodies.NPY: binary}
     example = {column.name: _EXAMPLE_CELLS[column.kind] for column in schema.columns}
-    text = f"{_to_csv_line(example)}\n{_to_csv_line(example.values())}\n"
     return {
         bodies.JSON: {"schema": _json_schema(schema), "example": {"rows": [example]}},
-        bodies.CSV: {"schema": {"type": "string"}, "example": text},
-        bodies.TSV: {"schema": {"type": "string"}, "example": text.replace(",", "\t")},
+        bodies.CSV: {"schema": {"type": "string"}, "example": _write_lines(example, ",")},
+        bodies.TSV: {"schema": {"type": "string"}, "example": _write_lines(example, "\t")},
         bodies.PARQUET: binary,
         bodies.NPY: binary,
     }
@@ -214,7 +215,8 @@ def _json_schema(schema: Schema) -> dict[str, Any]:
     return {"type": "object", "properties": {"rows": rows}, "required": ["rows"], "additionalProperties": False}
 
 
-def _to_csv_line(cells: Any) -> str:
-    """A line of CSV."""
-    texts = ["true" if cell is True else str(cell) for cell in cells]
-    return ",".join('"' + text.replace('"', '""') + '"' if set(text) & set(',"\n') else text for text in texts)
+def _write_lines(example: dict[str, Any], separator: str) -> str:
+    """A header and a row; what holds a mark that may pass for a separator is quoted."""
+    texts = [*example, *("true" if cell is True else str(cell) for cell in example.values())]
+    cells = ['"' + text.replace('"', '""') + '"' if set(text) & set(',;\t|"\n') else text for text in texts]
+    return "".join(f"{separator.join(line)}\n" for line in (cells[: len(example)], cells[len(example) :]))
