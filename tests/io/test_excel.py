@@ -123,7 +123,7 @@ def test_what_the_first_of_several_sheets_lacks_names_the_others(book, tmp_path)
         lambda: score_file(detector, tmp_path / "two.xlsx"),
     ):
         with pytest.raises(InputError, match=sheets):
-            refused()
+            assert refused()
     with pytest.raises(InputError, match="Its first line holds 'About'"):
         score_file(detector, tmp_path / "two.xlsx")
 

@@ -21,63 +21,64 @@ SAVE_AND_TYPE_ON = """() => {
 }"""
 
 
-def test_a_note_typed_by_keyboard_is_a_note(make_session, serve):
+@pytest.fixture
+def opened(make_session, serve):
+    """A session and its page, which must not have complained in the end."""
     session = make_session()
     with serve(session) as site:
         page = site.enter()
-        row = row_of(page)
-        page.keyboard.press("e")
-        page.keyboard.type(NOTE, delay=5)
-        typed_for = page.evaluate(SAVE_AND_TYPE_ON)
-        page.wait_for_selector(f"#item .note:text-is('{NOTE}')")
-        page.wait_for_selector("#saved:text-is('saved')")
-        page.wait_for_timeout(typed_for + AFTER_DIALOG)
-        assert session.store.judgements.verdicts() == {}
-        assert session.store.judgements.opinions(row)["ann"].note == NOTE
-        assert press(page, "n") == row  # after a moment keys are verdicts again
+        yield session, page
         assert page.problems == []
 
 
-def test_the_main_button_of_the_refit_dialog_has_the_focus(make_session, serve):
-    session = make_session()
-    with serve(session) as site:
-        page = site.enter()
-        press(page, "a")
-        page.keyboard.press("r")
-        page.wait_for_selector("#start:focus")
-        page.keyboard.press("Enter")
-        page.wait_for_selector("#keep:focus")
+def test_a_note_typed_by_keyboard_is_a_note(opened):
+    session, page = opened
+    row = row_of(page)
+    page.keyboard.press("e")
+    page.keyboard.type(NOTE, delay=5)
+    typed_for = page.evaluate(SAVE_AND_TYPE_ON)
+    page.wait_for_selector(f"#item .note:text-is('{NOTE}')")
+    page.wait_for_selector("#saved:text-is('saved')")
+    page.wait_for_timeout(typed_for + AFTER_DIALOG)
+    assert session.store.judgements.verdicts() == {}
+    assert session.store.judgements.opinions(row)["ann"].note == NOTE
+    assert press(page, "n") == row  # after a moment keys are verdicts again
+
+
+def test_the_main_button_of_the_refit_dialog_has_the_focus(opened):
+    session, page = opened
+    press(page, "a")
+    page.keyboard.press("r")
+    page.wait_for_selector("#start:focus")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#keep:focus")
+    page.keyboard.press("Escape")
+    page.wait_for_selector("#item:focus")
+    page.click("#menu summary")
+    page.click("#invite-button")
+    page.wait_for_selector("#invite-name:focus")
+    page.keyboard.type("ann's aunt")
+    assert page.input_value("#invite-name") == "ann's aunt"
+    assert len(session.store) == 1
+
+
+def test_a_double_click_is_one_click(opened):
+    session, page = opened
+    first = row_of(page)
+    page.dblclick("#anomaly")
+    page.wait_for_selector("#saved:text-is('saved')")
+    page.wait_for_selector(f'#item[data-row]:not([data-row="{first}"])')
+    page.click("#normal")
+    page.wait_for_selector("#recent li:nth-child(2)")
+    assert [said["ann"] for said in session.store.judgements.verdicts().values()] == ["anomaly", "normal"]
+    page.dblclick("#undo")
+    page.wait_for_selector("#recent li:only-child")
+    assert session.store.judgements.verdicts() == {first: {"ann": "anomaly"}}
+    for button, dialog in (("#refit-button", "#refit-dialog"), ("#note", "#note-dialog")):
+        page.dblclick(button)
+        page.wait_for_selector(f"{dialog}[open]")
         page.keyboard.press("Escape")
         page.wait_for_selector("#item:focus")
-        page.click("#menu summary")
-        page.click("#invite-button")
-        page.wait_for_selector("#invite-name:focus")
-        page.keyboard.type("ann's aunt")
-        assert page.input_value("#invite-name") == "ann's aunt"
-        assert len(session.store) == 1
-        assert page.problems == []
-
-
-def test_a_double_click_is_one_click(make_session, serve):
-    session = make_session()
-    with serve(session) as site:
-        page = site.enter()
-        first = row_of(page)
-        page.dblclick("#anomaly")
-        page.wait_for_selector("#saved:text-is('saved')")
-        page.wait_for_selector(f'#item[data-row]:not([data-row="{first}"])')
-        page.click("#normal")
-        page.wait_for_selector("#recent li:nth-child(2)")
-        assert [said["ann"] for said in session.store.judgements.verdicts().values()] == ["anomaly", "normal"]
-        page.dblclick("#undo")
-        page.wait_for_selector("#recent li:only-child")
-        assert session.store.judgements.verdicts() == {first: {"ann": "anomaly"}}
-        for button, dialog in (("#refit-button", "#refit-dialog"), ("#note", "#note-dialog")):
-            page.dblclick(button)
-            page.wait_for_selector(f"{dialog}[open]")
-            page.keyboard.press("Escape")
-            page.wait_for_selector("#item:focus")
-        assert page.problems == []
 
 
 def test_what_is_said_while_a_dialog_is_open_is_above_it(make_session, serve):
@@ -109,39 +110,36 @@ def test_a_note_that_is_selected_out_of_its_dialog_is_not_lost(make_session, ser
         assert page.problems == []
 
 
-def test_a_note_that_was_not_saved_is_there_again(make_session, serve):
-    session = make_session()
-    with serve(session) as site:
-        page = site.enter()
-        row = row_of(page)
-        page.keyboard.press("e")
-        page.keyboard.type(NOTE)
-        page.keyboard.press("Escape")
-        page.wait_for_selector("#toast:has-text('The note is not saved')")
-        page.reload()
-        page.click("#recent button, #next button")  # another row
-        page.wait_for_selector(f'#item[data-row]:not([data-row="{row}"])')
-        page.keyboard.press("e")
-        page.wait_for_selector("#note-text:focus")
-        assert page.input_value("#note-text") == ""
-        page.click("#note-dialog .close")
-        page.keyboard.press("k")
-        page.wait_for_selector(f'#item[data-row="{row}"]')
-        page.keyboard.press("e")
-        page.wait_for_selector("#note-text:focus")
-        assert page.input_value("#note-text") == NOTE
-        assert session.store.judgements.opinions(row) == {}
-        page.keyboard.press("Control+Enter")
-        page.wait_for_selector(f"#item .note:text-is('{NOTE}')")
-        page.wait_for_selector("#saved:text-is('saved')")
-        assert session.store.judgements.opinions(row)["ann"].note == NOTE
-        assert page.evaluate("localStorage.length") == 0
-        page.keyboard.press("e")
-        page.keyboard.type(" and again")
-        page.fill("#note-text", NOTE)
-        page.keyboard.press("Escape")  # nothing was changed
-        assert page.evaluate("localStorage.length") == 0
-        assert page.problems == []
+def test_a_note_that_was_not_saved_is_there_again(opened):
+    session, page = opened
+    row = row_of(page)
+    page.keyboard.press("e")
+    page.keyboard.type(NOTE)
+    page.keyboard.press("Escape")
+    page.wait_for_selector("#toast:has-text('The note is not saved')")
+    page.reload()
+    page.click("#recent button, #next button")  # another row
+    page.wait_for_selector(f'#item[data-row]:not([data-row="{row}"])')
+    page.keyboard.press("e")
+    page.wait_for_selector("#note-text:focus")
+    assert page.input_value("#note-text") == ""
+    page.click("#note-dialog .close")
+    page.keyboard.press("k")
+    page.wait_for_selector(f'#item[data-row="{row}"]')
+    page.keyboard.press("e")
+    page.wait_for_selector("#note-text:focus")
+    assert page.input_value("#note-text") == NOTE
+    assert session.store.judgements.opinions(row) == {}
+    page.keyboard.press("Control+Enter")
+    page.wait_for_selector(f"#item .note:text-is('{NOTE}')")
+    page.wait_for_selector("#saved:text-is('saved')")
+    assert session.store.judgements.opinions(row)["ann"].note == NOTE
+    assert page.evaluate("localStorage.length") == 0
+    page.keyboard.press("e")
+    page.keyboard.type(" and again")
+    page.fill("#note-text", NOTE)
+    page.keyboard.press("Escape")  # nothing was changed
+    assert page.evaluate("localStorage.length") == 0
 
 
 def test_nothing_but_a_verdict_is_a_verdict(make_session, serve):
@@ -197,69 +195,60 @@ TYPE = """([keys, pause]) => {
 }"""
 
 
-def test_what_is_typed_on_after_a_search_is_no_verdict(make_session, serve):
-    session = make_session()
-    with serve(session) as site:
-        page = site.enter()
-        page.wait_for_selector(READY)
-        for pause in (0, 80, 300):
-            page.keyboard.press("/")
-            page.fill("#search", f"S0{pause // 10}"[:3])
-            page.evaluate(TYPE, ["\na nun as", pause])
-            page.wait_for_selector("#item h2 :text-matches('^S0')")
-            page.keyboard.press("/")
-            page.keyboard.press("Escape")
-            page.evaluate(TYPE, ["ann", pause])
-            page.wait_for_selector("#item:not([aria-busy=true])")
-        assert session.store.judgements.verdicts() == {}
-        page.wait_for_timeout(AFTER_DIALOG + 9 * 300)  # the last key was "pressed" so much later
-        held = Held(page, "**/api/list?name=next&q=s02")
-        page.fill("#search", "s02")
-        page.click("#anomaly")  # of the row of before
-        held.wait()
-        assert page.inner_text("#saved") == ""
-        held.let_through()
-        page.wait_for_selector("#item h2 :text-matches('^S02')")
-        judge(page, "n")
-        page.wait_for_selector("#saved:text-is('saved')")
-        (row,) = session.store.judgements.verdicts()
-        assert 20 <= row < 30
-        assert page.problems == []
+def test_what_is_typed_on_after_a_search_is_no_verdict(opened):
+    session, page = opened
+    page.wait_for_selector(READY)
+    for pause in (0, 80, 300):
+        page.keyboard.press("/")
+        page.fill("#search", f"S0{pause // 10}"[:3])
+        page.evaluate(TYPE, ["\na nun as", pause])
+        page.wait_for_selector("#item h2 :text-matches('^S0')")
+        page.keyboard.press("/")
+        page.keyboard.press("Escape")
+        page.evaluate(TYPE, ["ann", pause])
+        page.wait_for_selector("#item:not([aria-busy=true])")
+    assert session.store.judgements.verdicts() == {}
+    page.wait_for_timeout(AFTER_DIALOG + 9 * 300)  # the last key was "pressed" so much later
+    held = Held(page, "**/api/list?name=next&q=s02")
+    page.fill("#search", "s02")
+    page.click("#anomaly")  # of the row of before
+    held.wait()
+    assert page.inner_text("#saved") == ""
+    held.let_through()
+    page.wait_for_selector("#item h2 :text-matches('^S02')")
+    judge(page, "n")
+    page.wait_for_selector("#saved:text-is('saved')")
+    (row,) = session.store.judgements.verdicts()
+    assert 20 <= row < 30
 
 
-def test_a_key_that_is_pressed_twice_is_one_verdict(make_session, serve):
-    session = make_session()
-    with serve(session) as site:
-        page = site.enter()
-        page.wait_for_selector(READY)
-        page.wait_for_timeout(GLANCE)
-        first = row_of(page)
-        page.evaluate(TYPE, ["aa", 30])
-        second = row_of(page)
-        assert second != first
-        page.wait_for_selector("#saved:text-is('saved')")
-        assert session.store.judgements.verdicts() == {first: {"ann": "anomaly"}}
-        assert press(page, "n") == second
-        assert page.problems == []
+def test_a_key_that_is_pressed_twice_is_one_verdict(opened):
+    session, page = opened
+    page.wait_for_selector(READY)
+    page.wait_for_timeout(GLANCE)
+    first = row_of(page)
+    page.evaluate(TYPE, ["aa", 30])
+    second = row_of(page)
+    assert second != first
+    page.wait_for_selector("#saved:text-is('saved')")
+    assert session.store.judgements.verdicts() == {first: {"ann": "anomaly"}}
+    assert press(page, "n") == second
 
 
-def test_keys_close_the_menu_and_are_no_verdicts_in_it(make_session, serve):
-    session = make_session()
-    with serve(session) as site:
-        page = site.enter()
-        page.wait_for_selector(READY)
-        page.wait_for_timeout(GLANCE)
-        for key in ("a", "Escape"):
-            page.click("#menu > summary")
-            page.wait_for_selector("#menu[open]")
-            page.keyboard.press(key)
-            page.wait_for_selector("#menu:not([open])")
-            page.wait_for_selector("#item:focus")
+def test_keys_close_the_menu_and_are_no_verdicts_in_it(opened):
+    session, page = opened
+    page.wait_for_selector(READY)
+    page.wait_for_timeout(GLANCE)
+    for key in ("a", "Escape"):
         page.click("#menu > summary")
-        page.click("#menu > summary")
+        page.wait_for_selector("#menu[open]")
+        page.keyboard.press(key)
+        page.wait_for_selector("#menu:not([open])")
         page.wait_for_selector("#item:focus")
-        assert len(session.store) == 0
-        assert page.problems == []
+    page.click("#menu > summary")
+    page.click("#menu > summary")
+    page.wait_for_selector("#item:focus")
+    assert len(session.store) == 0
 
 
 def test_a_full_disk_loses_nothing(make_session, serve):

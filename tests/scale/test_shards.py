@@ -83,19 +83,19 @@ def test_scores_of_an_earlier_run_in_the_same_folder_are_no_shards(place):
 
 
 def test_mistakes_are_named(place):
-    def refused(error, message, *args, **options):
+    def assert_refused(error, message, *args, **options):
         with pytest.raises(error, match=message):
             plan_shards(*args, **options)
 
     (place / "empty").mkdir()
     (place / "c.csv").write_text("x")
-    refused(DataFileError, "No table matches 'z-\\*.csv'", ["z-*.csv"], place / "out")
-    refused(DataFileError, "holds no table", ["empty"], place / "out")
-    refused(DataFileError, "no such file", ["gone.csv"], place / "out")
-    refused(DataFileError, "must end in one of", ["a/n.txt"], place / "out")
-    refused(InputError, "one of csv, parquet, xlsx. Got 'json'", ["a"], place / "out", form="json")
-    refused(InputError, "'c.csv' and 'c.tsv' would both go to", ["c.csv", "c.tsv"], place / "out")
-    refused(OutputError, "it is a file being read", ["a"], place / "a")
+    assert_refused(DataFileError, "No table matches 'z-\\*.csv'", ["z-*.csv"], place / "out")
+    assert_refused(DataFileError, "holds no table", ["empty"], place / "out")
+    assert_refused(DataFileError, "no such file", ["gone.csv"], place / "out")
+    assert_refused(DataFileError, "must end in one of", ["a/n.txt"], place / "out")
+    assert_refused(InputError, "one of csv, parquet, xlsx. Got 'json'", ["a"], place / "out", form="json")
+    assert_refused(InputError, "'c.csv' and 'c.tsv' would both go to", ["c.csv", "c.tsv"], place / "out")
+    assert_refused(OutputError, "it is a file being read", ["a"], place / "a")
     (place / "d").mkdir()
     (place / "d" / "x.csv").write_text("x")
-    refused(InputError, "would have the same name", ["a", "d"], place / "out")
+    assert_refused(InputError, "would have the same name", ["a", "d"], place / "out")

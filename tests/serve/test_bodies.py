@@ -132,7 +132,7 @@ def npy_header(shape, descr="<f8"):
     ],
 )
 def test_arrays_that_are_refused(send, numbers, body, status):
-    refused(send(numbers, bodies.NPY, body), status)
+    assert refused(send(numbers, bodies.NPY, body), status)
 
 
 AMOUNTS = [("950,10 €", "31/01/2024"), ("1.950,10 €", "13/02/2024"), ("12 €", ""), ("", "01/02/2024")]
@@ -221,7 +221,7 @@ def test_json_numbers_at_the_edge(send, forest, value):
     ],
 )
 def test_what_is_no_json(send, forest, body):
-    refused(send(forest, bodies.JSON, body), 400)
+    assert refused(send(forest, bodies.JSON, body), 400)
 
 
 @pytest.mark.parametrize("form", ["json", "csv", "parquet", "npy"])
@@ -248,7 +248,7 @@ def test_other_types_are_refused(send, forest, media_type):
 
 
 def test_other_character_sets_are_refused(send, forest):
-    refused(send(forest, "text/csv; charset=utf-16", b"x"), 415)
+    assert refused(send(forest, "text/csv; charset=utf-16", b"x"), 415)
     body = json.dumps(one_row())
     assert send(forest, 'Application/JSON; Charset="UTF-8"', body).status_code == 200
 

@@ -100,7 +100,7 @@ def test_texts_encoded_as_differences_are_read(send, forest, encoding):
 @pytest.mark.parametrize("case", FORGED)
 def test_forged_files_are_refused(send, forest, case):
     answer = send(forest, bodies.PARQUET, FORGED[case]())
-    refused(answer, answer.status_code)
+    assert refused(answer, answer.status_code)
     assert answer.status_code in (413, 422)
 
 

@@ -102,7 +102,7 @@ def test_a_picture_of_a_million_empty_chunks_is_given_up_and_others_are_read_mea
 def test_many_small_files_that_become_too_much(asking, pictures, monkeypatch):
     monkeypatch.setattr(bodies, "MAX_UNPACKED", 4 * 120 * 3)
     files = [("files", (f"{number}.png", picture())) for number in range(4)]
-    refused(asking(pictures)("POST", "/score", files=files), 413)
+    assert refused(asking(pictures)("POST", "/score", files=files), 413)
     assert asking(pictures)("POST", "/score", files=files[:3]).status_code == 200
 
 
@@ -117,9 +117,9 @@ def test_names_of_uploads_lead_nowhere(asking, pictures, name):
 
 def test_forms_that_are_refused(asking, pictures):
     ask = asking(pictures, max_rows=2)
-    refused(ask("POST", "/score", files=[("files", ("a.png", picture()))], data={"field": "text"}), 422)
-    refused(ask("POST", "/score", files=[("files", (f"{n}.png", picture())) for n in range(3)]), 413)
+    assert refused(ask("POST", "/score", files=[("files", ("a.png", picture()))], data={"field": "text"}), 422)
+    assert refused(ask("POST", "/score", files=[("files", (f"{n}.png", picture())) for n in range(3)]), 413)
     bad = {"content-type": "multipart/form-data; boundary=x"}
-    refused(ask("POST", "/score", content=b"--y\r\n", headers=bad), 400)
-    refused(ask("POST", "/score", content=b"--x--\r\n", headers=bad), 422)
-    refused(ask("POST", "/score", content=b"abc", headers={"content-type": "multipart/form-data"}), 400)
+    assert refused(ask("POST", "/score", content=b"--y\r\n", headers=bad), 400)
+    assert refused(ask("POST", "/score", content=b"--x--\r\n", headers=bad), 422)
+    assert refused(ask("POST", "/score", content=b"abc", headers={"content-type": "multipart/form-data"}), 400)

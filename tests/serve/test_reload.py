@@ -99,7 +99,7 @@ def test_a_model_of_other_columns_does_not_serve_unless_it_may(asking, replaceab
     assert "esad_model_stale 1.0" in ask("GET", "/metrics", headers=bearer()).text
     assert bold("POST", "/reload", headers=bearer()).json()["outcome"] == "replaced"
     assert "esad_model_stale 0.0" in bold("GET", "/metrics", headers=bearer()).text
-    refused(bold("POST", "/score", json=ROWS, headers=bearer()), 422)
+    assert refused(bold("POST", "/score", json=ROWS, headers=bearer()), 422)
 
 
 @pytest.mark.parametrize(
@@ -124,11 +124,11 @@ def test_names_order_and_kinds_of_columns_are_compared(tmp_path, columns, words)
 
 def test_the_model_before_comes_back_with_one_request(asking, replaceable, other):
     ask = asking(replaceable, keys=Keys([KEY, "a-key-for-scores-only scores score"]))
-    refused(ask("POST", "/rollback", headers=bearer()), 409)
+    assert refused(ask("POST", "/rollback", headers=bearer()), 409)
     before = ask("POST", "/score", json=ROWS, headers=bearer()).json()
     shutil.copy(other, replaceable)
     ask("POST", "/reload", headers=bearer())
-    refused(ask("POST", "/rollback", headers=bearer("a-key-for-scores-only")), 403)
+    assert refused(ask("POST", "/rollback", headers=bearer("a-key-for-scores-only")), 403)
     answer = ask("POST", "/rollback", headers=bearer()).json()
     assert (answer["outcome"], answer["model"]) == ("rolled back", before["model"])
     assert ask("POST", "/score", json=ROWS, headers=bearer()).json() == before

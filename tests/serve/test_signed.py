@@ -67,7 +67,7 @@ def test_what_cannot_be_verified_leaves_the_model_as_it_was(asking, signed, harm
     ask = asking(signed, keys=Keys([KEY]), require_signature=True)
     before = ask("POST", "/score", json=ROWS, headers=bearer()).json()
     harm(signed)
-    refused(ask("POST", "/reload", headers=bearer()), 422)
+    assert refused(ask("POST", "/reload", headers=bearer()), 422)
     assert ask("POST", "/score", json=ROWS, headers=bearer()).json() == before
     if words != "no esad model":
         assert words in ask("GET", "/health").json()["problem"]
@@ -134,7 +134,7 @@ def test_trusted_keys_that_cannot_be_read_are_told_without_their_place(asking, s
     ask("POST", "/reload", headers=bearer())
     signature.trusted_keys_path().write_bytes(damage)
     assert refused(ask("POST", "/rollback", headers=bearer()), 409) == "The trusted keys cannot be read."
-    refused(ask("POST", "/reload", headers=bearer()), 422)
+    assert refused(ask("POST", "/reload", headers=bearer()), 422)
     problem = ask("GET", "/health").json()["problem"]
     assert "trusted_keys" in problem or "public key" in problem
     assert str(signed.parent) not in problem

@@ -37,7 +37,7 @@ def test_requests_at_one_time_are_merged_and_keep_their_own_scores(parts):
     sent = [{"rows": [row() for _ in range(rng.integers(1, 4))]} for _ in range(40)]
     sent[7] = {"rows": [{"size": "wide", "colour": "", "made": "", "checked": True}]}
     together = crowd(service, [("/score", body) for body in sent])
-    refused(together.pop(7), 422)
+    assert refused(together.pop(7), 422)
     del sent[7]
     found = batches(service)
     assert found["esad_batch_requests_sum"] == 39
@@ -103,7 +103,7 @@ def test_a_service_that_is_full_is_not_ready(asking, numbers, monkeypatch):
     assert ask("GET", "/ready").json() == {"status": "ready"}
     monkeypatch.setattr(ask.service._batcher._queue, "cost", 10**6)
     monkeypatch.setattr(ask.service._batcher._queue, "_unit_seconds", 1e-3)
-    refused(ask("GET", "/ready"), 503)
+    assert refused(ask("GET", "/ready"), 503)
     assert ask("GET", "/health").status_code == 200
 
 

@@ -93,7 +93,7 @@ def test_other_names_are_refused(host):
 
 @pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://127.0.0.1:9999", "http://[", ""])
 def test_other_sites_pages_may_not_ask(origin):
-    refused(ask("POST", "/length", content=b"", headers={"origin": origin}), 403)
+    assert refused(ask("POST", "/length", content=b"", headers={"origin": origin}), 403)
 
 
 def test_pages_of_our_own_may_ask():
@@ -145,7 +145,7 @@ def test_what_was_sent_is_not_sent_back_at_length():
 
 
 def test_two_hosts_are_one_too_many():
-    refused(ask("POST", "/length", headers=[("host", "localhost"), ("host", "evil.example")]), 400)
+    assert refused(ask("POST", "/length", headers=[("host", "localhost"), ("host", "evil.example")]), 400)
 
 
 def test_every_answer_has_a_name_that_the_client_may_choose():
@@ -159,7 +159,7 @@ def test_every_answer_has_a_name_that_the_client_may_choose():
 
 @pytest.mark.parametrize("encoding", ["gzip", "br", "deflate", "GZIP", "identity, gzip"])
 def test_compressed_bodies_are_refused(encoding):
-    refused(ask("POST", "/length", content=b"x", headers={"content-encoding": encoding}), 415)
+    assert refused(ask("POST", "/length", content=b"x", headers={"content-encoding": encoding}), 415)
 
 
 def test_a_body_may_have_exactly_the_limit():
@@ -177,13 +177,13 @@ def test_a_body_without_a_length_is_counted_as_it_arrives():
             yield bytes(100)
 
     # ASGITransport asks for the parts one by one: after the refusal the rest is read for a moment and thrown away.
-    refused(ask("POST", "/length", content=endless()), 413)
+    assert refused(ask("POST", "/length", content=endless()), 413)
 
 
 @pytest.mark.parametrize("length", ["99999999999999999999999999", "1001"])
 def test_a_length_that_is_too_large_is_refused_at_once(length):
     answer = ask("POST", "/length", content=b"x", headers={"content-length": length})
-    refused(answer, 413)
+    assert refused(answer, 413)
 
 
 def talk(guard: Guard, parts, *, pause: float = 0.0):
