@@ -135,16 +135,11 @@ class ReviewDataset:
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        columns = [] if self.cells is None else list(self.cells.columns)
-        if self.names is not None:
-            columns.append(pa.chunked_array([[str(name) for name in self.names]]))
-        else:
-            columns.append(pa.chunked_array([[f"row {row}" for row in range(self.n_rows)]]))
+        names = [f"row {row}" for row in range(self.n_rows)] if self.names is None else list(map(str, self.names))
+        columns = [pa.chunked_array([names]), *([] if self.cells is None else self.cells.columns)]
         found = np.zeros(self.n_rows, dtype=bool)
         for column in columns:
-            if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
-                column = _cast_to_text(column)
-            hits = pc.match_substring(column, query, ignore_case=True)
+            hits = pc.match_substring(_cast_to_text(column), query, ignore_case=True)
             found |= hits.fill_null(False).to_numpy().astype(bool)
         return found
 

@@ -74,7 +74,6 @@ class ReviewSession:
         self._lock = threading.RLock()
         self._refit: Refit | None = None
         self._n_refits = 0
-        self._explanations: Explanations | None = None
         self._use(ranking)
 
     @classmethod
@@ -114,9 +113,7 @@ class ReviewSession:
 
     def _use(self, ranking: Ranking) -> None:
         """Go on with a model."""
-        if self._explanations is not None:
-            self._explanations.close()
-        self._explanations = Explanations(ranking, self.dataset)
+        self.explanations = Explanations(ranking, self.dataset)
         threshold = ranking.detector.threshold_
         where = find_border(ranking.scores, self.labels(), threshold=threshold, n=BATCH)
         if where is None and ranking.detector.label_counts_.n_anomaly:
@@ -126,12 +123,6 @@ class ReviewSession:
         _ = ranking.histogram, ranking.ranks  # kept from now on: the first page need not wait for them
         self.generation += 1
         self.training = self._find_training(ranking.detector)
-
-    @property
-    def explanations(self) -> Explanations:
-        """Return the explanations of the model in use."""
-        assert self._explanations is not None
-        return self._explanations
 
     @property
     def ranking(self) -> Ranking:
@@ -427,6 +418,7 @@ class ReviewSession:
             self.store.remember_fit(detector.fingerprint_, y)  # first: should it fail, the files are as they were
             replace_model(self.model, detector, with_cases=self._with_cases)
             self._refit = None
+            self.explanations.close()
             self._use(new)
             self._update_gain()
 
@@ -446,4 +438,5 @@ class ReviewSession:
             ranking = Ranking.of(load(path_beside(self.model, "previous")), self.dataset.X)
             restore_previous(self.model)
             self.stop_refit()
+            self.explanations.close()
             self._use(ranking)

@@ -2,7 +2,7 @@
 
 import { digits, el, noun, part, svg, whole } from "./basics.js";
 import { pictureOf } from "./pictures.js";
-import { LONG_NAME, columnName, folded, reasonsTable } from "./reasons.js";
+import { LONG_NAME, columnName, fold, reasonsTable } from "./reasons.js";
 
 const LONG_TITLE = 80; // characters of the name of an item
 const N_REASONS = 8; // columns that the server names
@@ -11,7 +11,7 @@ const badge = (words, kind = "") => el("span", { class: `badge ${kind}`.trim() }
 
 // `state` is what the server says of the review, null while that is not known.
 export function itemParts(item, { state, isUnsaved, gallery }) {
-  const title = el("h2", {}, el("bdi", {}, ...folded(item.name, LONG_TITLE)), item.is_titled ? el("span", { class: "place" }, `row ${item.row}`) : null);
+  const title = el("h2", {}, el("bdi", {}, ...fold(item.name, LONG_TITLE)), item.is_titled ? el("span", { class: "place" }, `row ${item.row}`) : null);
   const parts = [
     el("div", { class: "head" }, title, el("div", { class: "badges" }, ...badges(item, isUnsaved, state?.n_rows ?? 0))),
     el("div", { class: "score" }, facts(item, state), state ? spread(item.score, state.histogram) : null),
@@ -102,5 +102,5 @@ function cases(item) {
 
 function cell([name, text]) {
   const isLong = text.length > LONG_NAME || text.includes("\n");
-  return el("div", { class: isLong ? "long" : "" }, el("dt", { title: name }, ...columnName(name)), el("dd", {}, ...(text === "" ? ["–"] : folded(text))));
+  return el("div", { class: isLong ? "long" : "" }, el("dt", { title: name }, ...columnName(name)), el("dd", {}, ...(text === "" ? ["–"] : fold(text))));
 }

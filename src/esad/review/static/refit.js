@@ -1,7 +1,7 @@
 // Refit: begin one, follow it, look at what it changes, keep its model or not.
 
 import { $, ask, count, el, noun, part, post, toast, whole } from "./basics.js";
-import { LONG_NAME, folded } from "./reasons.js";
+import { LONG_NAME, fold } from "./reasons.js";
 
 // What can be done: id of the button -> its words, its look, the request, what is said when it is done. A refit that is
 // kept or dropped is the one that was looked at, which another reviewer may have replaced.
@@ -61,13 +61,13 @@ export class RefitDialog {
 
   #content() {
     const { refit, n_labelled, model, training } = this.#status.state;
-    if (refit.status === "training") return [following(refit, n_labelled + training.n_labelled), ["stop"]];
+    if (refit.status === "training") return [drawTraining(refit, n_labelled + training.n_labelled), ["stop"]];
     if (refit.status === "ready") {
       if (this.#compared?.number !== refit.number) return [[el("p", { class: "soft" }, "Loading …")], []];
-      return [comparison(this.#compared, refit), ["drop", "keep"]];
+      return [drawComparison(this.#compared, refit), ["drop", "keep"]];
     }
     const start = training.lost ? "forget" : "start";
-    return [beginning(this.#status.state), model.can_roll_back ? ["roll-back", start] : [start]];
+    return [drawStart(this.#status.state), model.can_roll_back ? ["roll-back", start] : [start]];
   }
 
   #drawActions(names, number) {
@@ -96,14 +96,14 @@ export class RefitDialog {
   }
 }
 
-function following({ progress }, n_labelled) {
+function drawTraining({ progress }, n_labelled) {
   return [
     el("p", {}, `Training with ${count(n_labelled, "label")}. You can go on judging meanwhile.`),
     el("progress", { max: 1, value: progress, "aria-label": "training" }),
   ];
 }
 
-function beginning({ refit, n_labelled, n_new, model, training }) {
+function drawStart({ refit, n_labelled, n_new, model, training }) {
   const words = n_new
     ? `${count(n_labelled, "label")} so far, ${whole(n_new)} of them new to the model ${model.name}.`
     : `The model ${model.name} knows all ${count(n_labelled, "label")} so far.`;
@@ -119,7 +119,7 @@ function beginning({ refit, n_labelled, n_new, model, training }) {
 }
 
 // What the new model changes, as elements.
-function comparison({ alarms, correlation, median_rank, moved, rose, fell, top }, refit) {
+function drawComparison({ alarms, correlation, median_rank, moved, rose, fell, top }, refit) {
   const { n_labelled, n_rows, warm, remarks } = refit;
   const arrow = (a, b) => `${a} → ${b}`;
   const ranked = (rank) => (rank === null ? "–" : whole(Math.round(rank)));
@@ -132,27 +132,27 @@ function comparison({ alarms, correlation, median_rank, moved, rose, fell, top }
   tiles.push(tile(correlation.toFixed(3), "rank correlation of old and new"));
   const words = `Trained on ${count(n_rows, noun)} with ${count(n_labelled, "label")}, ${warm ? "from the old weights" : "from the beginning"}.`;
   const lines = (rows) => el("table", {}, el("tbody", {}, ...rows.map((row) =>
-    el("tr", {}, el("td", {}, el("bdi", {}, ...folded(row.name, LONG_NAME)), " ", row.label ? direction(row) : null),
+    el("tr", {}, el("td", {}, el("bdi", {}, ...fold(row.name, LONG_NAME)), " ", row.label ? drawLabel(row) : null),
       el("td", { class: "number" }, arrow(ranked(row.old), ranked(row.new)))))));
   const side = (title, rows) => part(title, rows.length ? lines(rows) : el("p", { class: "soft" }, "none"));
   return [
     el("p", { class: "soft" }, words),
     el("div", { class: "tiles" }, ...tiles),
     ...remarks.map((remark) => el("p", { class: "remark" }, remark)),
-    part("On labels that training has not seen", validation(refit)),
+    part("On labels that training has not seen", drawValidation(refit)),
     el("div", { class: "pair" }, side("Rose most (rank)", rose), side("Fell most (rank)", fell)),
     el("div", { class: "pair" }, side("Old top ten", top.old), side("New top ten", top.new)),
   ];
 }
 
 // The label of a row, and whether the row goes the way its label says: anomalies up, normal ones down.
-function direction({ label, old, new: now }) {
+function drawLabel({ label, old, new: now }) {
   const isRight = now === old || (label === "anomaly") === now < old;
   const way = now === old ? null : el("span", { class: isRight ? "way right" : "way wrong" }, isRight ? " ✓" : " ✗");
   return el("span", { class: `mark ${label}`, title: isRight ? "as its label says" : "against its label" }, label, way);
 }
 
-function validation({ validated: found, reason, n_then, n_labelled }) {
+function drawValidation({ validated: found, reason, n_then, n_labelled }) {
   if (reason) return el("p", { class: "soft" }, reason);
   if (!found) return el("p", { class: "soft" }, "Cross-validating …");
   const value = (x) => (x === null ? "–" : x.toFixed(3));

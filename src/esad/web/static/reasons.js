@@ -7,14 +7,14 @@ export const LONG_NAME = 60; // of the name of a column, and of a cell beside it
 
 // A text, such as kind_of_payment, that may go on in the next line after an underscore; of a very long one the beginning,
 // the rest on demand. Whatever turns letters around in it leaves the words beside it alone.
-export function folded(text, n_seen = LONG) {
+export function fold(text, n_seen = LONG) {
   if (text.length <= 1.2 * n_seen) return text.split(/(?<=_)/).flatMap((piece, index) => (index ? [el("wbr"), piece] : [piece]));
   const rest = el("span", { class: "soft" }, `${whole(text.length - n_seen)} more characters`);
   const more = el("summary", {}, el("bdi", {}, text.slice(0, n_seen)), " … ", rest);
   return [el("details", { class: "folded" }, more, text.slice(n_seen))];
 }
 
-export const columnName = (name) => folded(name || "(no name)", LONG_NAME);
+export const columnName = (name) => fold(name || "(no name)", LONG_NAME);
 
 // `columns` have the largest shares of the score, for an alarm or against it; `others` is what `n_others` others add.
 export function reasonsTable({ columns, n_others, others, base }) {
@@ -26,7 +26,7 @@ export function reasonsTable({ columns, n_others, others, base }) {
   const rows = columns.map(({ column, share, observed, expected }) => {
     const bar = el("span", { class: share >= 0 ? "bar" : "bar against" });
     bar.style.width = `${(100 * Math.abs(share)) / largest}%`;
-    return line(column, bar, share, folded(observed, LONG_NAME), folded(expected, LONG_NAME));
+    return line(column, bar, share, fold(observed, LONG_NAME), fold(expected, LONG_NAME));
   });
   if (n_others) rows.push(line(count(n_others, "other column"), null, others, [], [], "soft"));
   rows.push(line("baseline", null, base, [], [], "soft"));
