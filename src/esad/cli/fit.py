@@ -149,11 +149,7 @@ def fit(
             ):
                 watch = output.TrainingBar(progress, f"training {type(detector).__name__}")
                 training.fit(
-                    detector,
-                    rule=rule,
-                    callbacks=[checkpoint, watch, stop],
-                    on_remark=output.remark,
-                    **calibration,
+                    detector, rule=rule, callbacks=[checkpoint, watch, stop], on_remark=output.remark, **calibration
                 )
             if not failures.is_first():  # of several processes only the first goes on after the training
                 return

@@ -107,12 +107,7 @@ def _fetch_from_any(remote: Remote, path: Path, report: Report | None) -> None:
 
 
 def fetch(
-    url: str,
-    path: Path,
-    *,
-    md5: str | None = None,
-    sha256: str | None = None,
-    report: Report | None = None,
+    url: str, path: Path, *, md5: str | None = None, sha256: str | None = None, report: Report | None = None
 ) -> None:
     """Download one file.
 

@@ -71,12 +71,7 @@ def read_names(path: Path, pattern: str, advice: str) -> list[str]:
 
 
 def make_arrays(
-    folder: Path,
-    split: Split,
-    read: Callable[[Path], NDArray[np.uint8]],
-    *,
-    advice: str,
-    report: Report | None = None,
+    folder: Path, split: Split, read: Callable[[Path], NDArray[np.uint8]], *, advice: str, report: Report | None = None
 ) -> Arrays:
     """Read every picture of a set into the arrays of its file; that all are there is checked first.
 

@@ -32,13 +32,7 @@ class SavedDataSet(NamedTuple):
 
 
 def save_data_set(
-    name: str,
-    out: Path,
-    test_out: Path | None = None,
-    *,
-    n_labels: int = 10,
-    normal_class: int = 0,
-    seed: int = 0,
+    name: str, out: Path, test_out: Path | None = None, *, n_labels: int = 10, normal_class: int = 0, seed: int = 0
 ) -> SavedDataSet:
     """Write a data set as a table with a label and a truth column, or as a folder of pictures.
 

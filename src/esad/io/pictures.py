@@ -15,16 +15,7 @@ from esad.core.extras import require
 from esad.core.text import one_line
 from esad.errors import DataFileError, EsadError, PictureFileError
 
-__all__ = [
-    "SUFFIXES",
-    "Header",
-    "find_middle",
-    "is_picture",
-    "read_bytes",
-    "read_header",
-    "read_pixels",
-    "shrink",
-]
+__all__ = ["SUFFIXES", "Header", "find_middle", "is_picture", "read_bytes", "read_header", "read_pixels", "shrink"]
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff")
 
