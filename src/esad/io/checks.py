@@ -190,54 +190,45 @@ def check_texts(features: pa.Table, schema: Schema) -> Iterator[Remark]:
         if column.kind != "category" or (column.n_distinct or 0) < 2:
             continue
         texts = [str(text).strip() for text in features[column.name].drop_null()[:_MAX_LOOKED_AT].to_pylist()]
-        if not texts:
-            continue
-        if all(_LIKE_A_DATE.fullmatch(text) for text in texts):
-            orders = [order for order in DATE_ORDERS if parse_dates(pa.array(texts), order)[1] is None]
-            option = f"`date_format={orders[0]!r}`" if orders else "`date_format`"
-            yield Remark(
-                "warning",
-                f"column {column.name!r} looks like dates or times but is read as text, because of cells such as "
-                f"{(_no_date(texts) or texts[0])[:40]!r}. Write dates like 2024-02-29 18:30, or say how they are "
-                f"written with {option}; times and durations as numbers.",
-            )
-        elif currencies := _mixed_currencies(texts):
-            yield Remark(
-                "warning",
-                f"column {column.name!r} holds amounts in {list_text(currencies)}, and is read as text. Convert them "
-                "to one currency, and keep the currency in a column of its own if it matters.",
-            )
-        elif (odd := _text_among_numbers(texts)) and _PLAIN.fullmatch(odd):
-            yield Remark(
-                "warning",
-                f"column {column.name!r} holds numbers as text, such as {odd[:40]!r}, and is read as text. "
-                "Convert it to numbers, unless these are codes.",
-            )
-        elif odd:
-            yield Remark(
-                "warning",
-                f"column {column.name!r} is nearly all numbers but read as text, because of cells such as "
-                f"{odd[:40]!r}. Write numbers like 1234.56, and leave cells without a number empty.",
-            )
-        elif odd_dates := _odd_ones(texts, _LIKE_A_DATE):
-            yield Remark(
-                "warning",
-                f"column {column.name!r} is nearly all dates but read as text, because of cells such as "
-                f"{odd_dates[0][:40]!r}. Write dates like 2024-02-29 18:30, and leave cells without a date empty.",
-            )
-        elif _is_nearly_unique(column, schema.n_rows):
-            yield Remark(
-                "warning",
-                f"column {column.name!r} holds {column.n_distinct:,} different texts in {schema.n_rows:,} rows: hardly "
-                "any comes twice, so next to nothing is learned from it. Replace it by something that repeats, such as "
-                f"the domain of an address, or leave it out (of a file: `ignore={[column.name]}`).",
-            )
+        if texts and (found := _describe_odd_texts(texts) or _describe_unique_texts(column, schema.n_rows)):
+            yield Remark("warning", f"column {column.name!r} {found}")
 
 
-def _is_nearly_unique(column: Column, n_rows: int) -> bool:
-    """Whether nine texts in ten differ; where all do, the column is proposed as an id instead."""
-    n_present = n_rows - column.n_missing
-    return not column.proposes_id and n_present >= _MIN_COUNTED_ROWS and (column.n_distinct or 0) >= 0.9 * n_present
+def _describe_odd_texts(texts: Sequence[str]) -> str:
+    """What texts of a column look like and are not read as, and what to do about it; empty if they are just texts."""
+    if all(_LIKE_A_DATE.fullmatch(text) for text in texts):
+        orders = [order for order in DATE_ORDERS if parse_dates(pa.array(texts), order)[1] is None]
+        option = f"`date_format={orders[0]!r}`" if orders else "`date_format`"
+        return (
+            "looks like dates or times but is read as text, because of cells such as "
+            f"{(_no_date(texts) or texts[0])[:40]!r}. Write dates like 2024-02-29 18:30, or say how they are "
+            f"written with {option}; times and durations as numbers."
+        )
+    if currencies := _mixed_currencies(texts):
+        fix = "Convert them to one currency, and keep the currency in a column of its own if it matters."
+        return f"holds amounts in {list_text(currencies)}, and is read as text. {fix}"
+    if odd := _text_among_numbers(texts):
+        if _PLAIN.fullmatch(odd):
+            fix = "Convert it to numbers, unless these are codes."
+            return f"holds numbers as text, such as {odd[:40]!r}, and is read as text. {fix}"
+        fix = "Write numbers like 1234.56, and leave cells without a number empty."
+        return f"is nearly all numbers but read as text, because of cells such as {odd[:40]!r}. {fix}"
+    if odd_dates := _odd_ones(texts, _LIKE_A_DATE):
+        fix = "Write dates like 2024-02-29 18:30, and leave cells without a date empty."
+        return f"is nearly all dates but read as text, because of cells such as {odd_dates[0][:40]!r}. {fix}"
+    return ""
+
+
+def _describe_unique_texts(column: Column, n_rows: int) -> str:
+    """Why texts of which nine in ten differ are of no use; empty if fewer do, or all, for that is proposed as an id."""
+    n_present, n_distinct = n_rows - column.n_missing, column.n_distinct or 0
+    if column.proposes_id or n_present < _MIN_COUNTED_ROWS or n_distinct < 0.9 * n_present:
+        return ""
+    return (
+        f"holds {n_distinct:,} different texts in {n_rows:,} rows: hardly any comes twice, so next to nothing is "
+        "learned from it. Replace it by something that repeats, such as the domain of an address, or leave it out (of "
+        f"a file: `ignore={[column.name]}`)."
+    )
 
 
 def _mixed_currencies(texts: Sequence[str]) -> list[str]:

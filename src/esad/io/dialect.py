@@ -166,7 +166,7 @@ def sniff(path: Path, *, encoding: str | None = None, is_sure: bool = True, text
     encoding : str, optional
         How letters are written.
     is_sure : bool
-        Whether the user says so; else it is taken where the file does not show another.
+        Whether the user says so; else `encoding` is what to take where the file shows no other.
     text : pyarrow.Buffer, optional
         The text, with tabs, where it is not in the file itself.
 

@@ -45,7 +45,7 @@ def read_sheet(
 ) -> tuple[pa.Buffer, dict[int, pa.DataType]]:
     """The text of a sheet, as CSV with tabs: dates with the year first, times of day and durations in seconds.
 
-    With it the columns, by their numbers, whose cells are all text, numbers, dates or truth values.
+    With it come the types of the columns, by their numbers, whose cells are all text, numbers, dates or truth values.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
-"""A sketch of the training rows, by which a model knows a part of them again without keeping any.
+"""A sketch of the training rows, by which a model recognises some of them later without keeping any.
 
-The 256 smallest hashes of preprocessed rows, which are those of the same rows in any part and any order (k minimum
-values; Bar-Yossef and others 2002). Of a hundred thousand rows a part of a few hundred is hardly seen.
+It is the 256 smallest hashes of the preprocessed rows (k minimum values; Bar-Yossef and others 2002), whatever their
+order. A few hundred rows out of a hundred thousand are hardly recognised.
 """
 
 from typing import Any

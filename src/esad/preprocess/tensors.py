@@ -1,4 +1,4 @@
-"""The fitted way from a user's data to a network's rows once more, as tensor operations that a file can hold.
+"""The way from a user's data to a network's rows as tensor operations, which a file can hold.
 
 `TabularPreprocessor` and `ImagePreprocessor` read any table and are quick. These modules do the same arithmetic on
 plain tensors, step by step and in the same precision: rows come out equal to the bit, sines and cosines nearly so. What
@@ -15,15 +15,14 @@ from torch import Tensor, nn
 from esad.preprocess.image import UNIT_LIMITS, ImagePreprocessor
 from esad.preprocess.inputs import Inputs
 from esad.table.encode import CLIP, ColumnFeatures, TabularPreprocessor
-from esad.table.statistics import Cycle
+from esad.table.statistics import CYCLE_LENGTHS, Cycle
 
 __all__ = ["GROUPS", "NOT_A_DATE", "PictureRows", "TableRows", "exact", "group_of"]
 
 GROUPS = ("numbers", "codes", "dates")  # columns of a kind come as one tensor
 NOT_A_DATE = int(np.iinfo(np.int64).min)  # numpy's NaT as a number
 
-_DAY = 86_400_000_000  # in microseconds
-_LENGTHS: dict[Cycle, int] = {"day": _DAY, "week": 7 * _DAY, "year": 366 * _DAY}
+_DAY = CYCLE_LENGTHS["day"]
 _DAYS_BEFORE_1970 = 719_162  # since 1 January of the year 1
 _DAYS_OF_A_YEAR = 365.2425  # on average over 400 years
 
@@ -141,7 +140,7 @@ def _date_features(microseconds: Tensor, part: ColumnFeatures) -> Tensor:
 
 def _phase(microseconds: Tensor, cycle: Cycle) -> Tensor:
     """Position within the cycle, from 0 to below 1."""
-    length = _LENGTHS[cycle]
+    length = CYCLE_LENGTHS[cycle]
     if cycle != "year":
         return microseconds.remainder(length).double() / exact(length)
     days = (microseconds // _DAY).double()

@@ -124,7 +124,7 @@ class ColumnFeatures:
         return as_texts(known), np.array([*known.values(), self.other_code], dtype=np.int64)
 
     def read(self, raw: NDArray[np.float64], has_value: NDArray[np.bool_] | None = None) -> NDArray[Any]:
-        """The cells that such features, before scaling, speak for: what `raw` undone gives, None where missing.
+        """The cells that such features, before scaling, stand for: the way back from `raw`; None where missing.
 
         Parameters
         ----------
@@ -377,7 +377,7 @@ class TabularPreprocessor:
             self._scale(part.raw(values.take(rows)), features, out[rows, features])
 
     def cells(self, rows: NDArray[Any], has_value: NDArray[np.bool_] | None = None) -> list[NDArray[Any]]:
-        """Features in the user's own units and categories: what `transform` undone gives, column by column.
+        """Features in the user's own units and categories, column by column: the way back from `transform`.
 
         Parameters
         ----------

@@ -23,6 +23,7 @@ from esad.table.table import Column, Schema, Table
 __all__ = [
     "BANDS",
     "CYCLES",
+    "CYCLE_LENGTHS",
     "MAX_BAND_TEXTS",
     "ColumnStatistics",
     "Cycle",
@@ -39,12 +40,11 @@ MAX_TEXTS = 20_000  # of a column that are counted over several blocks; beyond, 
 
 Cycle = Literal["day", "week", "year"]
 CYCLES: tuple[Cycle, ...] = get_args(Cycle)
+CYCLE_LENGTHS = {cycle: days * 86_400_000_000 for cycle, days in zip(CYCLES, (1, 7, 366), strict=True)}  # microseconds
 BANDS = ("usual", "seldom", "rare", "very rare")  # how frequent a text is among very many
 MAX_BAND_TEXTS = 10_000  # that are listed; rarer ones are like those never seen
 
 _ID_MIN_ROWS = 20  # fewer rows may well differ by chance
-_DAY, _WEEK, _YEAR = (days * 86_400_000_000 for days in (1, 7, 366))  # in microseconds
-_NAT = np.iinfo(np.int64).min
 _BLOCK_BYTES = 1 << 20  # of numbers that are looked at together, so that they stay in cache
 _BLOCK_ROWS = 1 << 13  # of dates
 _SAFE_SUM = 1e-200  # below this, squares may have underflowed: the column is constant or needs the careful way
@@ -195,9 +195,10 @@ def covered_cycles(microseconds: NDArray[np.int64]) -> tuple[Cycle, ...]:
     """The day if times of day differ; the week and the year if the dates span a whole one."""
     if not len(microseconds):
         return ()
-    time_of_day = microseconds % _DAY
+    time_of_day = microseconds % CYCLE_LENGTHS["day"]
     span = int(microseconds.max()) - int(microseconds.min())
-    covered = {"day": bool((time_of_day != time_of_day[0]).any()), "week": span >= _WEEK, "year": span >= _YEAR}
+    covered = {cycle: span >= length for cycle, length in CYCLE_LENGTHS.items()}
+    covered["day"] = bool((time_of_day != time_of_day[0]).any())
     return tuple(cycle for cycle in CYCLES if covered[cycle])
 
 
@@ -210,15 +211,13 @@ def date_features(dates: NDArray[Any], cycles: tuple[Cycle, ...]) -> NDArray[np.
         angle = 2.0 * np.pi * _phase(dates, microseconds, cycle)
         features[:, 1 + 2 * index] = np.sin(angle)
         features[:, 2 + 2 * index] = np.cos(angle)
-    missing = microseconds == _NAT
-    if missing.any():
-        features[missing] = np.nan
+    features[np.isnat(dates)] = np.nan
     return features
 
 
 def _phase(values: NDArray[Any], microseconds: NDArray[np.int64], cycle: Cycle) -> NDArray[np.float64]:
     """Position within the cycle, from 0 to below 1."""
-    length = {"day": _DAY, "week": _WEEK, "year": _YEAR}[cycle]
+    length = CYCLE_LENGTHS[cycle]
     start = values.astype("M8[Y]").astype("M8[us]").astype(np.int64) if cycle == "year" else 0
     return np.asarray((microseconds - start) % length / length, dtype=np.float64)
 
@@ -397,7 +396,8 @@ class ColumnStatistics:
         self.spells_dates = self.spells_dates and other.spells_dates
         if other.first_time <= other.last_time:
             is_known = self.first_time <= self.last_time
-            differs = is_known and other.first_time % _DAY != self.first_time % _DAY
+            day = CYCLE_LENGTHS["day"]
+            differs = is_known and other.first_time % day != self.first_time % day
             self.times_vary = self.times_vary or other.times_vary or differs
             self.first_time = min(self.first_time, other.first_time)
             self.last_time = max(self.last_time, other.last_time)
