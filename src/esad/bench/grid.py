@@ -215,20 +215,14 @@ def _parse_experiment(found: dict[str, Any]) -> Experiment:
     for axis, values in found.get("axes", {}).items():
         if axis.partition(".")[0] not in ("scenario", "settings") or not isinstance(values, list) or not values:
             raise InputError(f"the axis {axis!r} must be scenario.NAME or settings.NAME with a list of values.")
-    return Experiment(
-        name=found["name"],
-        title=found["title"],
-        data=tuple(found["data"]),
-        seeds=tuple(range(found["seeds"])),
-        scenario=found["scenario"],
-        variants=tuple(_parse_variant(variant) for variant in found["variants"]),
-        stack=found["seeds"] if found.get("stack") else 0,
-        codes=found.get("codes", 0),
-        axes={axis: tuple(values) for axis, values in found.get("axes", {}).items()},
-        published=found.get("published"),
-        others=found.get("others", True),
-        note=found.get("note", ""),
-    )
+    parsed = {
+        "data": tuple(found["data"]),
+        "seeds": tuple(range(found["seeds"])),
+        "variants": tuple(_parse_variant(variant) for variant in found["variants"]),
+        "stack": found["seeds"] if found.get("stack") else 0,
+        "axes": {axis: tuple(values) for axis, values in found.get("axes", {}).items()},
+    }
+    return Experiment(**found | parsed)
 
 
 def _check_kinds(found: dict[str, Any], kinds: Mapping[str, type]) -> None:

@@ -9,6 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from esad import registry
 from esad.bench.execute import OutOfTime, execute, execute_stack
 from esad.bench.grid import Cell
@@ -155,8 +157,6 @@ def _renew_claims(store: ResultStore) -> Iterator[None]:
 
 def _packs_on_gpu(cells: Sequence[Cell]) -> bool:
     """Whether to pack trainings on one GPU: as threads of one process, each with a stream of its own."""
-    import torch
-
     return torch.cuda.is_available() and any(cell.scenario["kind"] in ("images", "given") for cell in cells)
 
 

@@ -77,7 +77,6 @@ class Dataset:
 
     def take(self, rows: NDArray[np.intp]) -> "Dataset":
         """Keep the given rows, without a test part."""
-        truth = None if self.truth is None else self.truth[rows]
-        classes = None if self.classes is None else self.classes[rows]
-        labellable = None if self.labellable is None else self.labellable[rows]
-        return replace(self, X=self.X[rows], truth=truth, classes=classes, labellable=labellable, test=None)
+        known = {"truth": self.truth, "classes": self.classes, "labellable": self.labellable}
+        taken: dict[str, Any] = {name: values[rows] for name, values in known.items() if values is not None}
+        return replace(self, X=self.X[rows], test=None, **taken)

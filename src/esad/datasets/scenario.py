@@ -193,7 +193,11 @@ def images(
     ((114, 8, 8), 5)
     """
     rng = np.random.default_rng(seed)
-    train, test = _split_parts(dataset.with_normal_class(normal_class), test_ratio, rng)
+    train = dataset.with_normal_class(normal_class)
+    test = train.test
+    if test is None:
+        train_rows, test_rows = split(_classes(train), test_ratio=test_ratio, seed=rng)
+        train, test = train.take(train_rows), train.take(test_rows)
     labelled_from = None
     if labelled_classes is not None:
         others = set(np.unique(_classes(train)).tolist()) - {normal_class}
@@ -247,14 +251,6 @@ def given(
         seed=seed,
     )
     return Scenario(dataset.X[drawn.rows], drawn.y, dataset.test.X, _truth(dataset.test))
-
-
-def _split_parts(dataset: Dataset, test_ratio: float, rng: np.random.Generator) -> tuple[Dataset, Dataset]:
-    """Take the data set's own test part, or split one off."""
-    if dataset.test is not None:
-        return dataset, dataset.test
-    train_rows, test_rows = split(_classes(dataset), test_ratio=test_ratio, seed=rng)
-    return dataset.take(train_rows), dataset.take(test_rows)
 
 
 def _truth(dataset: Dataset) -> NDArray[np.bool_]:

@@ -171,7 +171,8 @@ def collect_findings(
     on_progress, on_remark : callable, optional
         As for `esad.score_file`.
     """
-    if detector.inputs_.kind == "table":
+    is_table = detector.inputs_.kind == "table"
+    if is_table:
         _check_columns(truth_column, anomaly_value, kind_column, seen_kinds)
     source = open_source(
         data,
@@ -190,7 +191,6 @@ def collect_findings(
         worst.add(block, some)
         if monitor is not None:
             monitor.add(X, some)
-        is_table = detector.inputs_.kind == "table"
         kinds_here = block.kinds if is_table else _folder_kinds(block)
         found = {"scores": some, "p_values": p_some, "words": block.truth, "kinds": kinds_here}
         for name, values in found.items():

@@ -72,7 +72,8 @@ def _find_files(data: Sequence[str], out: Path) -> dict[str, str]:
     found: dict[str, str] = {}
     for item in data:
         if os.path.isfile(item):
-            _check_suffix(item)
+            if not item.lower().endswith(SUFFIXES):
+                raise DataFileError(f"Cannot read {item!r}: its name must end in one of {', '.join(SUFFIXES)}.")
             files = {os.path.relpath(os.path.abspath(item), shared): item}
         elif os.path.isdir(item):
             files = _list_folder(item, out)
@@ -115,11 +116,6 @@ def _select_tables(paths: Iterable[Path], root: Path, out: Path) -> dict[str, st
         for path in paths
         if is_table(path, root) and not (has_scores and out in Path(os.path.realpath(path)).parents)
     }
-
-
-def _check_suffix(path: str) -> None:
-    if not path.lower().endswith(SUFFIXES):
-        raise DataFileError(f"Cannot read {path!r}: its name must end in one of {', '.join(SUFFIXES)}.")
 
 
 def _name_scores(name: str, form: str | None) -> str:
