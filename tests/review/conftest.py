@@ -162,3 +162,13 @@ def serve(chromium):
     yield serving
     for context in contexts:
         context.close()
+
+
+@pytest.fixture
+def opened(make_session, serve):
+    """A session and its page, which must not have complained in the end."""
+    session = make_session()
+    with serve(session) as site:
+        page = site.enter()
+        yield session, page
+        assert page.problems == []

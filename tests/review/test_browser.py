@@ -269,23 +269,20 @@ def test_text_that_turns_letters_around_turns_no_other_words(make_session, serve
         assert page.locator("#refused li").evaluate("(one) => one.lastChild.textContent") == ": No such row."
 
 
-def test_reasons_both_ways_with_digits_that_can_be_compared(make_session, serve):
-    session = make_session()
-    with serve(session) as site:
-        page = site.enter()
-        page.select_option("#filter", "all")
-        page.wait_for_selector("#list [aria-current=true]")
-        assert page.evaluate("scrollY") == 0  # the list is scrolled by itself
-        page.locator(f'#list button[data-row="{session.ranking.order[-1]}"]').click()  # the lowest score of all
-        page.wait_for_selector(f'#item[data-row="{session.ranking.order[-1]}"] td.value')
-        adds = page.locator("#item tr:has(.bar) .number").all_inner_texts()
-        sizes = [abs(float(text.replace("\N{MINUS SIGN}", "-"))) for text in adds]
-        assert sizes == sorted(sizes, reverse=True)  # what speaks against an alarm is a reason as well
-        assert adds[0].startswith("\N{MINUS SIGN}")
-        assert len({len(text.partition(".")[2]) for text in adds if text != "0"}) == 1
-        marks = page.locator("#list .mark").all_inner_texts()
-        assert {len(re.sub(r"^\D*(0\.0*)?|\D", "", text)) for text in marks} == {4}
-        assert page.problems == []
+def test_reasons_both_ways_with_digits_that_can_be_compared(opened):
+    session, page = opened
+    page.select_option("#filter", "all")
+    page.wait_for_selector("#list [aria-current=true]")
+    assert page.evaluate("scrollY") == 0  # the list is scrolled by itself
+    page.locator(f'#list button[data-row="{session.ranking.order[-1]}"]').click()  # the lowest score of all
+    page.wait_for_selector(f'#item[data-row="{session.ranking.order[-1]}"] td.value')
+    adds = page.locator("#item tr:has(.bar) .number").all_inner_texts()
+    sizes = [abs(float(text.replace("\N{MINUS SIGN}", "-"))) for text in adds]
+    assert sizes == sorted(sizes, reverse=True)  # what speaks against an alarm is a reason as well
+    assert adds[0].startswith("\N{MINUS SIGN}")
+    assert len({len(text.partition(".")[2]) for text in adds if text != "0"}) == 1
+    marks = page.locator("#list .mark").all_inner_texts()
+    assert {len(re.sub(r"^\D*(0\.0*)?|\D", "", text)) for text in marks} == {4}
 
 
 def test_a_judged_row_is_not_called_unjudged(make_session, serve):

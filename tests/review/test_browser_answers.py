@@ -59,32 +59,29 @@ def test_back_to_the_queue_while_the_items_of_a_list_load(make_session, serve):
         assert page.problems == []
 
 
-def test_an_answer_about_the_old_model_is_not_shown_for_the_new_one(make_session, serve, kit):
-    session = make_session()
-    with serve(session) as site:
-        page = site.enter()
-        page.wait_for_selector(READY)
-        first = row_of(page)
-        move(page, "j")
-        late = Held(page, f"**/api/items?rows={first}")
-        page.keyboard.press("k")
-        late.wait()
-        press(page, "a")
-        old = session.ranking.scores[first]
-        session.start_refit()
-        kit.wait_for(lambda: session.refit_state()["status"] == "ready")
-        with page.expect_response("**/api/next*"):  # the page has noticed
-            session.keep()
-        new = session.ranking.scores[first]
-        assert f"{old:.4g}" != f"{new:.4g}"
-        late.let_through()
-        later = Held(page, f"**/api/items?rows={first}")
-        page.keyboard.press("k")
-        later.wait()
-        assert f"{old:.4g}" not in page.inner_text("#item")
-        later.let_through()
-        page.wait_for_selector(f'#item[data-row="{first}"] .facts b:text-is("{new:.4g}")')
-        assert page.problems == []
+def test_an_answer_about_the_old_model_is_not_shown_for_the_new_one(opened, kit):
+    session, page = opened
+    page.wait_for_selector(READY)
+    first = row_of(page)
+    move(page, "j")
+    late = Held(page, f"**/api/items?rows={first}")
+    page.keyboard.press("k")
+    late.wait()
+    press(page, "a")
+    old = session.ranking.scores[first]
+    session.start_refit()
+    kit.wait_for(lambda: session.refit_state()["status"] == "ready")
+    with page.expect_response("**/api/next*"):  # the page has noticed
+        session.keep()
+    new = session.ranking.scores[first]
+    assert f"{old:.4g}" != f"{new:.4g}"
+    late.let_through()
+    later = Held(page, f"**/api/items?rows={first}")
+    page.keyboard.press("k")
+    later.wait()
+    assert f"{old:.4g}" not in page.inner_text("#item")
+    later.let_through()
+    page.wait_for_selector(f'#item[data-row="{first}"] .facts b:text-is("{new:.4g}")')
 
 
 def test_an_older_state_does_not_replace_a_newer_one(make_session, serve):
@@ -153,28 +150,25 @@ def test_what_is_never_answered_is_asked_for_again(make_session, serve):
         assert len(lost) == 3
 
 
-def test_a_row_from_elsewhere_takes_no_place_in_a_list(make_session, serve):
-    session = make_session()
-    with serve(session) as site:
-        page = site.enter()
-        judged = press(page, "n")
-        page.wait_for_selector("#recent button")
-        page.select_option("#filter", "alarms")
-        page.wait_for_selector("#list [aria-current=true]")
-        first = row_of(page)
-        assert first != judged
-        page.click("#recent button")
-        page.wait_for_selector(f'#item[data-row="{judged}"]')
-        press(page, "a")
-        assert row_of(page) == first
-        assert "anomaly" not in page.inner_text("#list")
-        press(page, "n")
-        page.wait_for_selector(f'#list [data-row="{first}"] .mark:text-is("normal")')
-        page.keyboard.press("u")
-        page.wait_for_selector(f'#list [data-row="{first}"] .mark:not(.normal)')
-        page.wait_for_selector(f'#item[data-row="{first}"]')
-        assert session.store.judgements.verdicts() == {judged: {"ann": "anomaly"}}
-        assert page.problems == []
+def test_a_row_from_elsewhere_takes_no_place_in_a_list(opened):
+    session, page = opened
+    judged = press(page, "n")
+    page.wait_for_selector("#recent button")
+    page.select_option("#filter", "alarms")
+    page.wait_for_selector("#list [aria-current=true]")
+    first = row_of(page)
+    assert first != judged
+    page.click("#recent button")
+    page.wait_for_selector(f'#item[data-row="{judged}"]')
+    press(page, "a")
+    assert row_of(page) == first
+    assert "anomaly" not in page.inner_text("#list")
+    press(page, "n")
+    page.wait_for_selector(f'#list [data-row="{first}"] .mark:text-is("normal")')
+    page.keyboard.press("u")
+    page.wait_for_selector(f'#list [data-row="{first}"] .mark:not(.normal)')
+    page.wait_for_selector(f'#item[data-row="{first}"]')
+    assert session.store.judgements.verdicts() == {judged: {"ann": "anomaly"}}
 
 
 def test_going_back_shows_no_row_twice(make_session, serve):

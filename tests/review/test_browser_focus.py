@@ -21,16 +21,6 @@ SAVE_AND_TYPE_ON = """() => {
 }"""
 
 
-@pytest.fixture
-def opened(make_session, serve):
-    """A session and its page, which must not have complained in the end."""
-    session = make_session()
-    with serve(session) as site:
-        page = site.enter()
-        yield session, page
-        assert page.problems == []
-
-
 def test_a_note_typed_by_keyboard_is_a_note(opened):
     session, page = opened
     row = row_of(page)
