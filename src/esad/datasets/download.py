@@ -205,7 +205,8 @@ def _open_url(url: str, offset: int, part: Path) -> Iterator[Any]:
     if offset:
         headers["Range"] = f"bytes={offset}-"
     try:
-        response = _opener().open(urllib.request.Request(url, headers=headers), timeout=_TIMEOUT)
+        opener = urllib.request.build_opener(_Redirects)
+        response = opener.open(urllib.request.Request(url, headers=headers), timeout=_TIMEOUT)
     except urllib.error.HTTPError as error:
         error.close()
         answer = f"the server answered {error.code} {error.reason}"
@@ -256,18 +257,3 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
             fp.close()
             raise
         return super().redirect_request(req, fp, code, msg, headers, newurl)
-
-
-def _opener() -> urllib.request.OpenerDirector:
-    """An opener for http and https addresses only: no files, no FTP."""
-    opener = urllib.request.OpenerDirector()
-    for handler in (
-        urllib.request.ProxyHandler(),
-        urllib.request.HTTPHandler(),
-        urllib.request.HTTPSHandler(),
-        urllib.request.HTTPDefaultErrorHandler(),
-        urllib.request.HTTPErrorProcessor(),
-        _Redirects(),
-    ):
-        opener.add_handler(handler)
-    return opener

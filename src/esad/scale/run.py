@@ -245,13 +245,13 @@ def make_settings(
 def make_job(shard: Shard, folder: Path, settings: RunSettings) -> Job:
     """The job of one shard; its identity is all that decides the scores."""
     stamp = stamp_file(shard.path)
-    said = {name: value for name, value in settings.reading.to_arguments().items() if value is not None}
-    said.pop("max_unpacked", None)
+    said = settings.reading.to_arguments().items()
+    told = {name: value for name, value in said if value is not None and name != "max_unpacked"}
     decisive = [settings.model_hash, stamp, settings.id_column, settings.last_rank, os.path.basename(shard.target)]
     return Job(
         Shard(shard.name, os.path.abspath(shard.path), os.path.abspath(shard.target)),
         os.path.abspath(_record_path(folder, shard.name)),
-        hash_parts(*decisive, *([said] if said else [])),
+        hash_parts(*decisive, *([told] if told else [])),
         stamp,
         settings,
     )
@@ -279,7 +279,7 @@ def _make_folders(folder: Path, shards: Sequence[Shard]) -> None:
 
 def _find_leftovers(folder: Path, shards: Sequence[Shard]) -> tuple[str, ...]:
     """Shards of earlier runs that are not among these."""
-    books = folder / RECORDS_FOLDER
+    records = folder / RECORDS_FOLDER
     known = {f"{shard.name}.json" for shard in shards} | {"summary.json"}
-    there = {path.relative_to(books).as_posix() for path in books.rglob("*.json")}
+    there = {path.relative_to(records).as_posix() for path in records.rglob("*.json")}
     return tuple(sorted(name.removesuffix(".json") for name in there - known))
