@@ -16,7 +16,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -222,10 +222,9 @@ def this_machine() -> dict[str, Any]:
     """Describe this machine: the hardware and versions that running times depend on."""
     import torch
 
-    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
     return {
         "cores": os.cpu_count(),
-        "gpu": gpu,
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
         "processor": platform.machine(),
         "python": platform.python_version(),
         "torch": torch.__version__,
@@ -237,12 +236,11 @@ def _is_alive(host: str, process: int, renewed: float) -> bool:
     if host != socket.gethostname():
         return time.time() - renewed < STALE_SECONDS
     try:
-        os.kill(process, 0)
+        with suppress(PermissionError):  # another user's
+            os.kill(process, 0)
+        return True
     except ProcessLookupError:
         return False
-    except PermissionError:
-        return True
-    return True
 
 
 def _parse_row(row: dict[str, Any]) -> Result:

@@ -246,7 +246,7 @@ SkipBroken = Annotated[
 # ---------------------------------------------------------------------- how files are written
 
 
-def _read_with(
+def _make_reading(
     decimal: str | None = option(
         None, "--decimal MARK", "What stands before decimals, . or a comma, where the numbers do not show it.", _WRITTEN
     ),
@@ -306,4 +306,4 @@ def _name_columns(
 # arguments of `TrainingData.from_file`: the column of labels, what its words mean, and the roles of other columns
 LabelOptions = Annotated[dict[str, Any], OptionGroup(_name_labels)]
 ColumnOptions = Annotated[dict[str, Any], OptionGroup(_name_columns)]
-ReadingOptions = Annotated["Reading", OptionGroup(_read_with)]
+ReadingOptions = Annotated["Reading", OptionGroup(_make_reading)]

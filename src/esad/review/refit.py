@@ -183,10 +183,8 @@ def _measure(scores: Sequence[NDArray[np.float64]], truth: Sequence[Labels]) -> 
         for one, y in zip(scores, truth, strict=True)
         if (y == labels.NORMAL).any()
     ]
-    return {
-        "auc": float(np.mean(against_all)),
-        "auc_normal": float(np.mean(against_normal)) if against_normal else None,
-    }
+    auc_normal = float(np.mean(against_normal)) if against_normal else None
+    return {"auc": float(np.mean(against_all)), "auc_normal": auc_normal}
 
 
 class Refit:
