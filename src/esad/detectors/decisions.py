@@ -18,7 +18,7 @@ from esad.errors import InputError, ModelFileError, TrainingError
 from esad.preprocess.inputs import Inputs, Rows
 from esad.score.conformal import Calibration
 from esad.score.drift import LEVEL, MIN_DISTANCE, Drift, DriftMonitor
-from esad.score.threshold import FittedThreshold, Forecast, Scores, Threshold, cut_in_gap, keep_among_scores
+from esad.score.threshold import FittedThreshold, Forecast, Scores, Threshold
 from esad.table.profile import Profile
 
 __all__ = ["Decider", "NoProbabilityError", "Scores", "TrainingScores"]
@@ -251,27 +251,10 @@ found (95 %: 69 % to 100 %)
             )
 
     def _applied_to_training(self, rule: Threshold) -> FittedThreshold:
-        """The threshold that a rule sets on the training rows, each scored by the member that has not seen it.
-
-        Where there are such unlabelled rows, labelled ones count only for the rules that ask for them.
-        """
-        scores, y = self.training_scores_, self.training_labels_
-        known = np.isfinite(scores)
-        unseen = known & (y == labels.UNLABELLED)
-        if rule.rule != "labels" and unseen.any():
-            known = unseen | (known & (y == labels.ANOMALY)) if rule.rule == "auto" else unseen
-        n_unlabelled = int((y == labels.UNLABELLED).sum()) if unseen.any() else None
-        applied = rule.apply(
-            scores[known], y[known], basis="training", unseen=self.training_unseen_[known], n_unlabelled=n_unlabelled
+        """The threshold that a rule sets on the training rows, each scored by the member that has not seen it."""
+        return rule.apply_to_training(
+            self.training_totals_, self.training_scores_, self.training_labels_, self.training_unseen_
         )
-        value, chosen_by = applied.value, applied.chosen_by
-        if rule.rule == "auto":  # a rule under which nothing known is an alarm, or most of it, says nothing
-            left_out = scores[self.training_unseen_ & (y == labels.UNLABELLED)]
-            is_usual = chosen_by == "unlabelled"
-            value = keep_among_scores(value, self.training_totals_, y, left_out, is_usual=is_usual)
-            gap = cut_in_gap(self.training_totals_, y, len(left_out)) if is_usual else None
-            value, chosen_by = (value, chosen_by) if gap is None else (gap, "seen anomalies")
-        return replace(applied, value=value, chosen_by=chosen_by, forecast=self._forecast(value))
 
     def _forecast(self, value: float) -> Forecast:
         """What a threshold does to training rows that some member has not seen."""
