@@ -11,6 +11,7 @@ from typing import Any, Final, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from esad.core.arrays import Labels
 from esad.core.text import hint
 from esad.errors import InputError, LabelError, LabelWarning
 
@@ -31,7 +32,6 @@ ANOMALY: Final = -1
 UNLABELLED: Final = 0
 NORMAL: Final = +1
 
-Labels = NDArray[np.int8]
 _Key = float | str | None  # what a value is compared by
 
 _WORDS: Final = {

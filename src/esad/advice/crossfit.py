@@ -12,11 +12,11 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 
 from esad import labels
-from esad.datasets.scenario import RowNumbers, Scenario
-from esad.detectors.base import Detector, Scores
+from esad.core.arrays import Labels, RowNumbers, Scores
+from esad.datasets.scenario import Scenario
+from esad.detectors.base import Detector
 from esad.detectors.deep import DeepDetector
 from esad.detectors.stacked import can_stack, fit_stack
-from esad.labels import Labels
 from esad.methods.committee import Committee
 from esad.preprocess.inputs import read_rows
 from esad.table.table import Table, take_rows

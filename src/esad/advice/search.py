@@ -21,15 +21,16 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.stats import rankdata, spearmanr
 from sklearn.base import clone
 from sklearn.model_selection import ShuffleSplit
 
 from esad import labels
 from esad.advice.crossfit import Fold, read_whole, score_held_out, thin_rows
+from esad.core.arrays import Floats, Labels, Scores
 from esad.core.random import seed_from
-from esad.detectors.base import Detector, Scores
+from esad.detectors.base import Detector
 from esad.errors import InputError
 from esad.methods.committee import NETWORKS, TREES, Committee
 from esad.methods.esad import ESAD
@@ -190,13 +191,13 @@ def search(
     return _choose_recipe(detector, trials, by_labels=by_labels)
 
 
-def _split_labelled(y: NDArray[np.int8], n_repeats: int, test_size: float, seed: int) -> list[Fold]:
+def _split_labelled(y: Labels, n_repeats: int, test_size: float, seed: int) -> list[Fold]:
     """Make splits that hold out some labels of each kind."""
     splits = LabelAwareSplit(n_repeats, test_size=test_size, random_state=seed).split(y, y)
     return [Fold(train, y[train], test) for train, test in splits]
 
 
-def _split_unlabelled(y: NDArray[np.int8], n_repeats: int, test_size: float, seed: int) -> list[Fold]:
+def _split_unlabelled(y: Labels, n_repeats: int, test_size: float, seed: int) -> list[Fold]:
     """Make splits that hold out unlabelled rows only."""
     unlabelled = np.flatnonzero(y == labels.UNLABELLED)
     parts = []
@@ -206,14 +207,14 @@ def _split_unlabelled(y: NDArray[np.int8], n_repeats: int, test_size: float, see
     return parts
 
 
-def _compute_aucs(scores: list[list[Scores]], parts: list[Fold], y: NDArray[np.int8]) -> NDArray[np.float64]:
+def _compute_aucs(scores: list[list[Scores]], parts: list[Fold], y: Labels) -> Floats:
     """AUC of the held-out anomalies, (recipes, splits)."""
     return np.array(
         [[compute_auc(s, y[part.test] == labels.ANOMALY) for s, part in zip(own, parts, strict=True)] for own in scores]
     )
 
 
-def _compute_agreements(scores: list[list[Scores]]) -> NDArray[np.float64]:
+def _compute_agreements(scores: list[list[Scores]]) -> Floats:
     """Spearman's correlation with the mean ranking by the other recipes, (recipes, splits).
 
     Examples
@@ -233,7 +234,7 @@ def _compute_agreements(scores: list[list[Scores]]) -> NDArray[np.float64]:
 
 
 def _list_recipes(
-    detector: Detector, X: Any, y: NDArray[np.int8], recipes: Mapping[str, Mapping[str, Any]] | None
+    detector: Detector, X: Any, y: Labels, recipes: Mapping[str, Mapping[str, Any]] | None
 ) -> dict[str, Mapping[str, Any]]:
     """List the default recipe and its alternatives; refuse a parameter that the method does not have."""
     if recipes is None:
@@ -264,7 +265,7 @@ def _change(detector: Detector, change: Mapping[str, Any]) -> Detector:
     return changed
 
 
-def _list_lengths(detector: Detector, y: NDArray[np.int8]) -> dict[str, dict[str, Any]]:
+def _list_lengths(detector: Detector, y: Labels) -> dict[str, dict[str, Any]]:
     """List recipes with shorter or longer trainings than the detector's own, as far as whole epochs allow."""
     networks = detector.possible_judges()[NETWORKS] if isinstance(detector, Committee) else detector
     assert isinstance(networks, ESAD)
@@ -276,7 +277,7 @@ def _list_lengths(detector: Detector, y: NDArray[np.int8]) -> dict[str, dict[str
 
 
 def _shorten_for_split(
-    detector: Detector, changes: Mapping[str, Mapping[str, Any]], y: NDArray[np.int8]
+    detector: Detector, changes: Mapping[str, Mapping[str, Any]], y: Labels
 ) -> dict[str, Mapping[str, Any]]:
     """Adapt the recipes to the rows of a split, in which an epoch has fewer steps."""
     lengths = _list_lengths(detector, y)
@@ -288,9 +289,7 @@ def _is_same(value: Any, other: Any) -> bool:
     return type(value) is type(other) and bool(np.all(value == other))
 
 
-def _make_trial(
-    name: str, change: Mapping[str, Any], values: NDArray[np.float64], base: NDArray[np.float64], test_size: float
-) -> Trial:
+def _make_trial(name: str, change: Mapping[str, Any], values: Floats, base: Floats, test_size: float) -> Trial:
     difference = values - base
     error = corrected_error(difference, test_size=test_size)
     return Trial(name, dict(change), tuple(values.tolist()), float(difference.mean()), error)

@@ -14,14 +14,15 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from esad import labels
+from esad.core.arrays import Labels, Rows, Scores
 from esad.errors import InputError, ModelFileError, TrainingError
-from esad.preprocess.inputs import Inputs, Rows
+from esad.preprocess.inputs import Inputs
 from esad.score.conformal import Calibration
 from esad.score.drift import LEVEL, MIN_DISTANCE, Drift, DriftMonitor
-from esad.score.threshold import FittedThreshold, Forecast, Scores, Threshold
+from esad.score.threshold import FittedThreshold, Forecast, Threshold
 from esad.table.profile import Profile
 
-__all__ = ["Decider", "NoProbabilityError", "Scores", "TrainingScores"]
+__all__ = ["Decider", "NoProbabilityError", "TrainingScores"]
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,7 @@ class Decider:
     inputs_: Inputs
     offset_: float
     training_scores_: Scores
-    training_labels_: NDArray[np.int8]
+    training_labels_: Labels
     training_unseen_by_: NDArray[np.int64] | None
     training_unseen_: NDArray[np.bool_]
     training_totals_: Scores

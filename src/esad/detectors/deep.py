@@ -20,15 +20,16 @@ from torch import Tensor, nn
 
 from esad.core import processes
 from esad.core.arguments import is_auto, is_whole
+from esad.core.arrays import Arrays, Labels, Rows, Scores, State
 from esad.core.random import draw_held_out, seed_from
-from esad.detectors.base import Detector, Scores, State, TrainingScores
+from esad.detectors.base import Detector, TrainingScores
 from esad.detectors.streaming import Portion, StreamRefill
 from esad.errors import InputError
 from esad.explain.attribution import Attribution
 from esad.explain.network import NetworkExplainer
 from esad.persist.bundle import check_weights
 from esad.persist.graph import ObjectiveTerms
-from esad.preprocess.inputs import Rows, reference_rows
+from esad.preprocess.inputs import reference_rows
 from esad.train import stopping
 from esad.train.callbacks import Callback, show_progress
 from esad.train.loop import Phase, Settings, train_phases
@@ -72,7 +73,7 @@ class DeepDetector(Detector):
     verbose: int = 0
 
     @abstractmethod
-    def _phases(self, rows: Rows, y: NDArray[np.int8], device: torch.device) -> list[Phase]:
+    def _phases(self, rows: Rows, y: Labels, device: torch.device) -> list[Phase]:
         """What the loop runs, in order; the last objective is the model."""
 
     @abstractmethod
@@ -87,7 +88,7 @@ class DeepDetector(Detector):
         """What the networks that are trained see of preprocessed rows; another, fixed network may stand before them."""
         return rows
 
-    def _fit_rows(self, rows: Rows, y: NDArray[np.int8], callbacks: Sequence[Callback]) -> TrainingScores:
+    def _fit_rows(self, rows: Rows, y: Labels, callbacks: Sequence[Callback]) -> TrainingScores:
         device, dtype = resolve_device(self.device), dtype_of(self.precision)
         self.seed_ = seed_from(self.random_state)
         rows = self.network_rows(rows)
@@ -103,7 +104,7 @@ class DeepDetector(Detector):
         self,
         phases: list[Phase],
         x: Tensor,
-        y: NDArray[np.int8],
+        y: Labels,
         unseen_by: NDArray[np.int64],
         *,
         callbacks: Sequence[Callback],
@@ -163,7 +164,7 @@ class DeepDetector(Detector):
         return replace(scores, unseen=portion.scored_y == 0)
 
     def _training_scores(
-        self, rows: Rows, y: NDArray[np.int8], unseen_by: NDArray[np.int64], *, drawn: NDArray[np.bool_]
+        self, rows: Rows, y: Labels, unseen_by: NDArray[np.int64], *, drawn: NDArray[np.bool_]
     ) -> TrainingScores:
         """Calibrate the score, then score the training rows: by all members, and by those that did not see them."""
         device = next(self.objective_.parameters()).device
@@ -178,7 +179,7 @@ class DeepDetector(Detector):
         held_out[unseen] = by_member[unseen_by[unseen], np.flatnonzero(unseen)]
         return TrainingScores(total, held_out, np.where(unseen, unseen_by, -1), by_member=by_member)
 
-    def _unseen_by(self, y: NDArray[np.int8]) -> NDArray[np.int64]:
+    def _unseen_by(self, y: Labels) -> NDArray[np.int64]:
         """The member that leaves a row out of its training, -1 where none does, (n,)."""
         n_members = self.n_leaving_out(self.inputs_.kind)
         if not n_members:
@@ -213,7 +214,7 @@ class DeepDetector(Detector):
         """What to compute in: "auto" is float32, unless a method is known to bear less."""
         return self.precision
 
-    def _stopper(self, rows: Rows, x: Tensor, y: NDArray[np.int8]) -> tuple[NDArray[np.int8], Sequence[Callback]]:
+    def _stopper(self, rows: Rows, x: Tensor, y: Labels) -> tuple[Labels, Sequence[Callback]]:
         """Labels as the training may see them, and the callbacks that end it early."""
         if self.early_stopping != "splits":
             return stopping.stop_by_held_out(x, y, seed=self.seed_) if self.early_stopping else (y, [])
@@ -369,7 +370,7 @@ class DeepDetector(Detector):
         arrays |= {f"curves.{name}": curve for name, curve in self.loss_curves_.items()}
         return arrays, {"seed": self.seed_, "objective": self._describe()}
 
-    def _restore(self, arrays: dict[str, NDArray[Any]], plain: Any) -> None:
+    def _restore(self, arrays: Arrays, plain: Any) -> None:
         self.seed_ = int(plain["seed"])
         with torch.device("meta"):  # nothing is allocated for sizes that a forged file claims
             objective = self._rebuild(plain["objective"])

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from esad.core.arguments import check_share
-from esad.detectors.base import Detector, Scores
+from esad.core.arrays import Scores
+from esad.detectors.base import Detector
 from esad.detectors.model_file import load
 from esad.detectors.opening import Block, Source, join_truth, label_rows, open_source, plain_id
 from esad.errors import DataFileError, InputError

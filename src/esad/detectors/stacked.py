@@ -13,11 +13,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from esad.core.arrays import Labels, Rows
 from esad.core.random import seed_from
 from esad.datasets.scenario import Scenario
 from esad.detectors.base import Detector
 from esad.detectors.deep import DeepDetector
-from esad.preprocess.inputs import Rows
 from esad.train.callbacks import Callback
 from esad.train.loop import Phase, train_phases
 from esad.train.objective import Objective, RowPool
@@ -31,7 +31,7 @@ class _OneFit:
 
     detector: DeepDetector
     rows: Rows
-    y: NDArray[np.int8]
+    y: Labels
     unseen_by: NDArray[np.int64]
     phases: list[Phase]
 

@@ -13,15 +13,15 @@ from typing import Any, Self
 import numpy as np
 import pyarrow as pa
 import torch
-from numpy.typing import NDArray
 
 from esad.core import processes
 from esad.core.arguments import check_share
+from esad.core.arrays import Floats, Labels, Rows
 from esad.errors import InputError, LabelError, SchemaError
 from esad.io.stream import LabelledBlock, Sample, Stream, TableStream, priorities
 from esad.labels import LabelCounts
 from esad.preprocess.image import ImagePreprocessor
-from esad.preprocess.inputs import Inputs, Rows, read_rows
+from esad.preprocess.inputs import Inputs, read_rows
 from esad.table.encode import TabularPreprocessor
 from esad.table.profile import MAX_ROWS
 from esad.table.statistics import TableStatistics
@@ -60,7 +60,7 @@ class Survey:
     anomalies: Sample
     normals: Sample
     statistics: TableStatistics = field(default_factory=TableStatistics)
-    picture_sum: NDArray[np.float64] | None = None
+    picture_sum: Floats | None = None
     n_by_label: dict[int, int] = field(default_factory=lambda: {-1: 0, 0: 0, 1: 0})
 
     @classmethod
@@ -166,14 +166,14 @@ class Survey:
         mean = (self.picture_sum / self.n_by_label[0]).astype(np.float32)
         return Inputs(ImagePreprocessor().fit(sample), mean_picture=mean, estimator=estimator)
 
-    def labelled(self) -> tuple[Any, NDArray[np.int8]]:
+    def labelled(self) -> tuple[Any, Labels]:
         """The labelled rows at hand, anomalies first, None if there are none."""
         pairs = [(sample, label) for sample, label in ((self.anomalies, -1), (self.normals, 1)) if len(sample)]
         y = np.repeat(np.array([label for _, label in pairs], dtype=np.int8), [len(sample) for sample, _ in pairs])
         parts = [sample.rows(0, len(sample)) for sample, _ in pairs]
         return (join_rows(parts) if parts else None), y
 
-    def held_out(self, *, n_calibration: int = 0) -> tuple[Any, NDArray[np.int8]]:
+    def held_out(self, *, n_calibration: int = 0) -> tuple[Any, Labels]:
         """Rows that the training does not see, but for the labelled ones at the end, and the labels of all."""
         kept, y = self.labelled()
         rows = self.unlabelled.rows(n_calibration, n_calibration + self.n_held_out())
@@ -226,11 +226,11 @@ class Portion:
     """
 
     rows: Rows
-    y: NDArray[np.int8]
+    y: Labels
     n_slots: int
     n_unlabelled: int
     scored: Rows
-    scored_y: NDArray[np.int8]
+    scored_y: Labels
     survey: Survey
     inputs: Inputs
     limit: int

@@ -10,9 +10,9 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from esad.core.arguments import check_share
+from esad.core.arrays import Labels
 from esad.core.random import N_PARTS, draw_calibration, n_held_out_rows, seed_from
 from esad.core.text import count_text, list_text
 from esad.detectors.base import Detector
@@ -88,7 +88,7 @@ class TrainingData:
     """
 
     X: Any
-    y: NDArray[np.int8] | None
+    y: Labels | None
     roles: Roles = field(default_factory=Roles)
     schema: Schema | None = None
     ids: Sequence[Any] | None = None
@@ -297,7 +297,7 @@ class TrainingData:
         return Notes(roles=roles, labels_csv=self.labels_csv, written=self.written, sources=sources).to_json()
 
     @property
-    def labels(self) -> NDArray[np.int8]:
+    def labels(self) -> Labels:
         """`y`, or as many zeros where it is None."""
         return np.zeros(len(self.X), dtype=np.int8) if self.y is None else self.y
 

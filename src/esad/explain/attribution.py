@@ -23,9 +23,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Attribution", "number_patches", "occlude_units", "sum_by_unit"]
+from esad.core.arrays import Floats, Rows
 
-Shares = NDArray[np.float64]
+__all__ = ["Attribution", "number_patches", "occlude_units", "sum_by_unit"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,11 +40,11 @@ class Attribution:
         For each term, what is left when no unit adds anything; base plus all shares is the term.
     """
 
-    shares: Mapping[str, Shares]
-    base: Mapping[str, NDArray[np.float64]]
+    shares: Mapping[str, Floats]
+    base: Mapping[str, Floats]
 
 
-def sum_by_unit(shares: NDArray[Any], units: NDArray[np.intp]) -> Shares:
+def sum_by_unit(shares: NDArray[Any], units: NDArray[np.intp]) -> Floats:
     """Add up the shares of features (n, features) that belong to one unit, (n, units); every unit has a feature.
 
     Examples
@@ -57,8 +57,7 @@ def sum_by_unit(shares: NDArray[Any], units: NDArray[np.intp]) -> Shares:
     return np.add.reduceat(shares[:, order], firsts, axis=1)
 
 
-Rows = NDArray[np.float32]
-Contributions = Callable[[Rows], dict[str, NDArray[np.float64]]]
+Contributions = Callable[[Rows], dict[str, Floats]]
 
 N_ORDERS = 8  # and their reverses
 MAX_PATCHES = 10  # along the longer side of a picture

@@ -41,7 +41,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from esad.explain.attribution import Attribution, Rows, sum_by_unit
+from esad.core.arrays import Rows
+from esad.explain.attribution import Attribution, sum_by_unit
 from esad.train.objective import Objective
 
 __all__ = ["TOLERANCE", "NetworkExplainer", "carry_shares", "integrate_gradients"]

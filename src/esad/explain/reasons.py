@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from esad.core.arrays import Floats
 from esad.core.markup import new, table, to_html
 from esad.core.text import count_text
 from esad.errors import MissingExtraError
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = ["HeatMaps", "Reasons", "cell_text", "plain_cell"]
 
-Floats = NDArray[np.float64]
 
 SMOOTHING = 1 / 16  # standard deviation of a heat map's smoothing, over the shorter side of the picture
 MAX_TEXT = 80  # characters of a cell that people are shown; programs get all of it

@@ -31,19 +31,18 @@ from typing import Any, ClassVar, Final, Self
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from esad import labels, registry
 from esad.core.arguments import with_parameters
+from esad.core.arrays import Arrays, Labels, Rows, Scores, State
 from esad.core.random import seed_from
 from esad.core.text import count_text
-from esad.detectors.base import Detector, Scores, State, TrainingScores
+from esad.detectors.base import Detector, TrainingScores
 from esad.detectors.deep import DeepDetector
 from esad.detectors.streaming import Portion
 from esad.errors import ModelFileError
 from esad.explain.attribution import Attribution
-from esad.preprocess.inputs import Rows
 from esad.score.surprisal import Surprisal, SurprisalModule
 from esad.train.callbacks import Callback
 
@@ -145,7 +144,7 @@ class Committee(Detector):
         for judge in self.possible_judges().values():
             judge.check_stream()
 
-    def _fit_rows(self, rows: Rows, y: NDArray[np.int8], callbacks: Sequence[Callback]) -> TrainingScores:
+    def _fit_rows(self, rows: Rows, y: Labels, callbacks: Sequence[Callback]) -> TrainingScores:
         self._appoint(y)
         esad = self.judges_[NETWORKS]
         assert isinstance(esad, DeepDetector)
@@ -156,7 +155,7 @@ class Committee(Detector):
         self._appoint(portion.y)
         return self._confer(portion.scored_y, lambda judge: judge._fit_portion(portion, callbacks))
 
-    def _appoint(self, y: NDArray[np.int8]) -> None:
+    def _appoint(self, y: Labels) -> None:
         """Choose the judges for rows with such labels, and tell them what is known of the rows."""
         self.judges_ = self.possible_judges(random_state=seed_from(self.random_state))
         is_anomaly = y == labels.ANOMALY
@@ -168,7 +167,7 @@ class Committee(Detector):
         for judge in self.judges_.values():
             self.inform(judge)
 
-    def _confer(self, y: NDArray[np.int8], fit: Callable[[Detector], TrainingScores]) -> TrainingScores:
+    def _confer(self, y: Labels, fit: Callable[[Detector], TrainingScores]) -> TrainingScores:
         """Fit the judges, learn scales and weights from rows that they have not seen, and score the training rows."""
         found = {}
         for name, judge in self.judges_.items():
@@ -270,7 +269,7 @@ class Committee(Detector):
     # ------------------------------------------------------------------ state
 
     def _state(self) -> State:
-        arrays: dict[str, NDArray[Any]] = {}
+        arrays: Arrays = {}
         plain: dict[str, Any] = {}
         for name, judge in self.judges_.items():
             own, described = judge._state()
@@ -280,7 +279,7 @@ class Committee(Detector):
             arrays |= {f"{name}.{_SCALE}{key}": value for key, value in scale.state().items()}
         return arrays, {"judges": plain, "why": self.why_}
 
-    def _restore(self, arrays: dict[str, NDArray[Any]], plain: Any) -> None:
+    def _restore(self, arrays: Arrays, plain: Any) -> None:
         possible = self.possible_judges()
         described, self.why_ = plain["judges"], plain["why"]
         if not isinstance(self.why_, str):

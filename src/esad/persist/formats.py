@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from esad.core.arrays import Arrays, Floats
 from esad.core.extras import require
 from esad.errors import SchemaError
 from esad.preprocess.inputs import Inputs
@@ -78,7 +79,7 @@ def _column_inputs(inputs: Inputs) -> list[dict[str, Any]]:
     ]
 
 
-def _split_columns(inputs: Inputs, data: Table | NDArray[Any]) -> dict[str, NDArray[Any]]:
+def _split_columns(inputs: Inputs, data: Table | NDArray[Any]) -> Arrays:
     """Split aligned data into the inputs of an ONNX file."""
     if isinstance(data, np.ndarray):
         return {_PICTURES: _to_layout(inputs, data)}
@@ -130,7 +131,7 @@ def _table_preprocessor(inputs: Inputs) -> TabularPreprocessor:
     return inputs.preprocessor
 
 
-def _stack_columns(table: Table, columns: list[int]) -> NDArray[np.float64]:
+def _stack_columns(table: Table, columns: list[int]) -> Floats:
     return np.stack([table.column(index) for index in columns], axis=1)
 
 
@@ -191,7 +192,7 @@ def _write_onnx(program: Any, inputs: Inputs, path: Path, facts: dict[str, Any])
     path.write_bytes(model.SerializeToString())
 
 
-def _read_onnx(path: Path, inputs: Inputs) -> Callable[[Any], dict[str, NDArray[Any]]]:
+def _read_onnx(path: Path, inputs: Inputs) -> Callable[[Any], Arrays]:
     """The written file as a function from aligned data to its outputs, in onnxruntime."""
     runtime = require("onnxruntime", extra=_EXTRA)
     options = runtime.SessionOptions()
@@ -324,12 +325,12 @@ def _write_program(program: Any, inputs: Inputs, path: Path, facts: dict[str, An
     path.write_bytes(whole.getbuffer())
 
 
-def _read_program(path: Path, inputs: Inputs) -> Callable[[Any], dict[str, NDArray[Any]]]:
+def _read_program(path: Path, inputs: Inputs) -> Callable[[Any], Arrays]:
     """The written file as a function from aligned data to its outputs."""
     with path.open("rb") as file:
         run = torch.export.load(file).module()
 
-    def outputs(data: Any) -> dict[str, NDArray[Any]]:
+    def outputs(data: Any) -> Arrays:
         with torch.inference_mode():
             found = run(*(torch.from_numpy(given) for given in split_groups(inputs, data)))
         return {name: value.numpy() for name, value in found.items()}
@@ -343,7 +344,7 @@ class Format(NamedTuple):
     check_installed: Callable[[], None]
     describe_inputs: Callable[[Inputs], list[dict[str, Any]]]
     write: Callable[[Any, Inputs, Path, dict[str, Any]], None]
-    read: Callable[[Path, Inputs], Callable[[Any], dict[str, NDArray[Any]]]]
+    read: Callable[[Path, Inputs], Callable[[Any], Arrays]]
 
 
 FORMATS = {

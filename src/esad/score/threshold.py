@@ -31,6 +31,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from esad import labels
+from esad.core.arrays import Labels, Scores
 from esad.core.text import count_text
 from esad.errors import InputError, LabelError
 
@@ -47,7 +48,6 @@ __all__ = [
 ThresholdRule = Literal["auto", "contamination", "false_alarm", "labels"]
 Basis = Literal["training", "calibration", "given"]
 ChosenBy = Literal["unlabelled", "unseen anomalies", "seen anomalies", "missed anomalies"]
-Scores = NDArray[np.float64]
 
 _MAX_LEVEL: Final = {"contamination": 0.5, "false_alarm": 1.0}  # the rules that need a level
 _N_SIGMAS: Final = 3.0
@@ -166,7 +166,7 @@ class Threshold:
         )
 
     def apply_to_training(
-        self, total: Scores, held_out: Scores, y: NDArray[np.int8], unseen: NDArray[np.bool_]
+        self, total: Scores, held_out: Scores, y: Labels, unseen: NDArray[np.bool_]
     ) -> "FittedThreshold":
         """Find the threshold on training rows by the scores that `esad.detectors.decisions.TrainingScores` has of them.
 
@@ -230,7 +230,7 @@ class Forecast:
             raise InputError("what its threshold is expected to do is damaged")
 
     @classmethod
-    def of(cls, value: float, scores: Scores, y: NDArray[np.int8], unseen: NDArray[np.bool_]) -> "Forecast":
+    def of(cls, value: float, scores: Scores, y: Labels, unseen: NDArray[np.bool_]) -> "Forecast":
         """Count what is above the threshold."""
         fresh = unseen & np.isfinite(scores)
         unlabelled = np.isfinite(scores) & (y == labels.UNLABELLED)
@@ -406,7 +406,7 @@ def n_rows_needed(share: float) -> int:
     return math.ceil(1 / share - ROUNDING) - 1
 
 
-def _set_by_labels(scores: Scores, y: NDArray[np.int8]) -> float:
+def _set_by_labels(scores: Scores, y: Labels) -> float:
     """The best F1 of the labelled anomalies against the known normal rows, else the unlabelled ones."""
     is_anomaly = y == labels.ANOMALY
     is_rest = y == (labels.NORMAL if (y == labels.NORMAL).any() else labels.UNLABELLED)
@@ -433,7 +433,7 @@ def _best_f1(scores: Scores, is_anomaly: NDArray[np.bool_]) -> float:
 # ---------------------------------------------------------------------- what the rules share
 
 
-def _check_scores(scores: ArrayLike, y: ArrayLike | None) -> tuple[Scores, NDArray[np.int8]]:
+def _check_scores(scores: ArrayLike, y: ArrayLike | None) -> tuple[Scores, Labels]:
     """Bring scores and labels into one form."""
     checked = np.asarray(scores, dtype=np.float64)
     if checked.ndim != 1 or checked.size == 0:
@@ -446,7 +446,7 @@ def _check_scores(scores: ArrayLike, y: ArrayLike | None) -> tuple[Scores, NDArr
     return checked, y_checked
 
 
-def _reference_scores(scores: Scores, y: NDArray[np.int8]) -> Scores:
+def _reference_scores(scores: Scores, y: Labels) -> Scores:
     """Take the unlabelled rows, else the normal ones, else all."""
     for label in (labels.UNLABELLED, labels.NORMAL):
         chosen: Scores = scores[y == label]
@@ -505,7 +505,7 @@ def _set_by_unlabelled(scores: Scores) -> float:
 
 
 def _set_by_anomalies(
-    usual: float, scores: Scores, y: NDArray[np.int8], unseen: NDArray[np.bool_], n_unlabelled: int | None
+    usual: float, scores: Scores, y: Labels, unseen: NDArray[np.bool_], n_unlabelled: int | None
 ) -> tuple[float, ChosenBy]:
     """Step 2: the usual threshold, or another one if the labelled anomalies call for it; and which rows decided."""
     is_anomaly = y == labels.ANOMALY
@@ -541,7 +541,7 @@ def _best_balance(scores: Scores, is_anomaly: NDArray[np.bool_], weight: float, 
     return _cut_below(values, int(np.argmax(balance)), share) if balance.max() > 0 else None
 
 
-def _find_gap(scores: Scores, y: NDArray[np.int8], n_left_out: int) -> float | None:
+def _find_gap(scores: Scores, y: Labels, n_left_out: int) -> float | None:
     """Step 3: a quarter of the way up the widest gap below labelled anomalies, if it is wider than all scores below it.
 
     Above it are some other rows too, a fifth of them at most: labels learned by heart would be there alone. None
@@ -569,7 +569,7 @@ def _find_gap(scores: Scores, y: NDArray[np.int8], n_left_out: int) -> float | N
     return _between(float(others[place]), min(float(others[place + 1]), least), _PLACE_IN_GAP["seen anomalies"])
 
 
-def _keep_in_bounds(value: float, scores: Scores, y: NDArray[np.int8], left_out: Scores, *, is_usual: bool) -> float:
+def _keep_in_bounds(value: float, scores: Scores, y: Labels, left_out: Scores, *, is_usual: bool) -> float:
     """Step 4, in the order of the code; `left_out` are the scores of unlabelled rows by members that left them out.
 
     - Below the highest score, midway to the next. But where no anomaly is known, not so low that more than a tenth of
