@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from esad.core.arguments import check_share
 from esad.core.arrays import Scores
+from esad.core.machine import data_limit
 from esad.detectors.base import Detector
 from esad.detectors.model_file import load
 from esad.detectors.opening import Block, Source, join_truth, label_rows, open_source, plain_id
@@ -29,7 +30,7 @@ from esad.preprocess.sketch import hash_rows, share_known
 from esad.score.conformal import Calibration
 from esad.score.drift import LEVEL, Drift
 from esad.score.threshold import Forecast
-from esad.table.table import data_limit, join_rows, take_rows
+from esad.table.table import join_rows, take_rows
 
 __all__ = [
     "AlarmRule",

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from esad.core.arguments import check_share
 from esad.core.arrays import Labels
+from esad.core.machine import data_limit
 from esad.core.random import N_PARTS, draw_calibration, n_held_out_rows, seed_from
 from esad.core.text import count_text, list_text
 from esad.detectors.base import Detector
@@ -32,7 +33,7 @@ from esad.labels import counts as count_labels
 from esad.preprocess.inputs import reference_rows
 from esad.score.threshold import Threshold
 from esad.table.statistics import TableStatistics
-from esad.table.table import Schema, Table, data_limit, join_rows
+from esad.table.table import Schema, Table, join_rows
 from esad.train.callbacks import Callback
 from esad.train.runtime import resolve_device
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from esad.core.arrays import Floats
 from esad.core.display import Display
-from esad.core.extras import require
+from esad.core.machine import require
 from esad.core.text import count_text
 from esad.errors import InputError
 from esad.explain.reasons import HeatMaps, Reasons, cell_text

@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 
 from esad.core.arrays import Arrays, Floats
-from esad.core.extras import require
+from esad.core.machine import require
 from esad.errors import SchemaError
 from esad.preprocess.inputs import Inputs
 from esad.preprocess.tensors import GROUPS, PictureRows, group_of
