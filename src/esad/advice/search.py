@@ -183,11 +183,13 @@ def search(
     for number, (name, change) in enumerate(tried.items()):
         if on_trial is not None:
             on_trial(name, number)
-        scores.append(score_held_out(_change(detector, change), own, parts, seed=seed, whole=whole))
+        scores.append(score_held_out(_apply_recipe(detector, change), own, parts, seed=seed, whole=whole))
     values = _compute_aucs(scores, parts, checked) if by_labels else _compute_agreements(scores)
-    trials = [
-        _make_trial(name, changes[name], own, values[0], test_size) for name, own in zip(tried, values, strict=True)
-    ]
+    trials = []
+    for name, own in zip(tried, values, strict=True):
+        ahead = own - values[0]
+        error = corrected_error(ahead, test_size=test_size)
+        trials.append(Trial(name, dict(changes[name]), tuple(own.tolist()), float(ahead.mean()), error))
     return _choose_recipe(detector, trials, by_labels=by_labels)
 
 
@@ -246,7 +248,10 @@ def _list_recipes(
         else:  # without a known anomaly, or with nothing else, it is ESAD alone
             is_anomaly = y == labels.ANOMALY
             tried = (JUDGES if is_anomaly.any() and not is_anomaly.all() else {}) | _list_lengths(detector, y)
-        settled = {name for name, value in known.items() if not _is_same(value, usual[name])}  # the user's choice stays
+        settled = set()  # what the user has chosen stays
+        for name, value in known.items():
+            if type(value) is not type(usual[name]) or not np.all(value == usual[name]):
+                settled.add(name)
         return {DEFAULT: {}} | {name: change for name, change in tried.items() if not settled & change.keys()}
     known = detector.get_params(deep=False)
     for name in dict.fromkeys(name for change in recipes.values() for name in change):
@@ -257,17 +262,17 @@ def _list_recipes(
     return {DEFAULT: {}} | {name: change for name, change in recipes.items() if name != DEFAULT}
 
 
-def _change(detector: Detector, change: Mapping[str, Any]) -> Detector:
-    """Return a copy with the parameters of a recipe, which may be a single judge of the committee."""
+def _apply_recipe(detector: Detector, change: Mapping[str, Any]) -> Detector:
+    """A copy with the parameters of a recipe; in place of a committee it may be one of its judges."""
     if isinstance(detector, Committee) and "method" in change:
-        return detector.possible_judges()[change["method"]]
+        return detector.make_judges()[change["method"]]
     changed: Detector = clone(detector).set_params(**change)
     return changed
 
 
 def _list_lengths(detector: Detector, y: Labels) -> dict[str, dict[str, Any]]:
-    """List recipes with shorter or longer trainings than the detector's own, as far as whole epochs allow."""
-    networks = detector.possible_judges()[NETWORKS] if isinstance(detector, Committee) else detector
+    """List the recipes that train for a third or twice as many epochs, where rounding to whole epochs allows it."""
+    networks = detector.make_judges()[NETWORKS] if isinstance(detector, Committee) else detector
     assert isinstance(networks, ESAD)
     settings = networks.recipe_for((1,), y).settings
     n_unlabelled = int(np.count_nonzero(y == labels.UNLABELLED)) or len(y)
@@ -285,16 +290,6 @@ def _shorten_for_split(
     return {name: lengths.get(name, change) for name, change in possible.items()}
 
 
-def _is_same(value: Any, other: Any) -> bool:
-    return type(value) is type(other) and bool(np.all(value == other))
-
-
-def _make_trial(name: str, change: Mapping[str, Any], values: Floats, base: Floats, test_size: float) -> Trial:
-    difference = values - base
-    error = corrected_error(difference, test_size=test_size)
-    return Trial(name, dict(change), tuple(values.tolist()), float(difference.mean()), error)
-
-
 def _choose_recipe(detector: Detector, trials: list[Trial], *, by_labels: bool) -> Search:
     """Choose the best of the recipes that are clearly better than the default, or else the default."""
     criterion, rows = ("auc", "labels") if by_labels else ("agreement", "unlabelled rows")
@@ -305,4 +300,4 @@ def _choose_recipe(detector: Detector, trials: list[Trial], *, by_labels: bool) 
         return Search(clone(detector), DEFAULT, criterion, tuple(trials), reason)
     best = max(clear, key=lambda trial: trial.ahead)
     reason = f"{best.name}: {criterion} {best.ahead:+.3f} ± {best.error:.3f} against the default on held-out {rows}."
-    return Search(_change(detector, best.parameters), best.name, criterion, tuple(trials), reason)
+    return Search(_apply_recipe(detector, best.parameters), best.name, criterion, tuple(trials), reason)

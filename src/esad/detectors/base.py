@@ -231,16 +231,11 @@ class Detector(Decider, OutlierMixin, BaseEstimator):  # type: ignore[misc]  # s
             applied = threshold.apply(scores.total, checked, basis="training")
             applied = replace(applied, forecast=self._forecast(applied.value))
         else:
-            applied = self._applied_to_training(threshold)
+            applied = self._fit_to_training(threshold)
         self._take_threshold(applied)
         if held_out is not None:
             held_out_scores = self.score_rows(self.inputs_.rows_of(held_out))
             self.calibration_ = Calibration.of([held_out_scores], "held out")
-
-    def _prepare(self, X: Any, y: ArrayLike | None) -> tuple[Rows, Labels]:
-        """Check what was given, learn the preprocessing, and give the rows and labels that a method trains on."""
-        data, checked = self._read(X, y)
-        return self._learn_inputs(data, checked), checked
 
     def _read(self, X: Any, y: ArrayLike | None) -> tuple[Table | NDArray[Any], Labels]:
         """Check what was given and forget an earlier fit."""
@@ -273,7 +268,7 @@ class Detector(Decider, OutlierMixin, BaseEstimator):  # type: ignore[misc]  # s
         return rows
 
     def _describe_inputs(self, rows: Rows, y: Labels, profiled: Table | NDArray[Any]) -> None:
-        """What is kept of the training rows beside the model; some of them, as they came, for the profile."""
+        """Keep what a model tells of its training rows; `profiled` are some of them, as they came, for the profile."""
         self._describe_features()
         self.label_counts_ = labels.counts(y)
         self.fingerprint_ = _fingerprint(rows, y)
@@ -331,7 +326,7 @@ class Detector(Decider, OutlierMixin, BaseEstimator):  # type: ignore[misc]  # s
         if cases is not None:
             labelled = self.rows_of(cases[0])
             known = Cases.of(labelled, labels.check(cases[1], len(labelled), warn=False))
-        expected = self._expected(rows)
+        expected = self._find_expected(rows)
         found = self._attribute(rows, expected)
         terms = self._contributions(rows)
         answers: dict[str, Any] = {
@@ -345,16 +340,16 @@ class Detector(Decider, OutlierMixin, BaseEstimator):  # type: ignore[misc]  # s
             is_rebuilt = self._rebuilds_pictures()
             shown = expected if is_rebuilt else np.broadcast_to(self.inputs_.typical, rows.shape)
             return HeatMaps(shares=maps, pictures=rows, expected=shown, is_rebuilt=is_rebuilt, **answers)
-        observed = np.stack(self.inputs_.observed(X), axis=1)
-        is_gap = np.array([[cell is None for cell in row] for row in observed])  # a value is expected there, no gap
-        given, cells = (np.stack(self.inputs_.cells(each, is_gap), axis=1) for each in (rows, expected))
-        is_same = (given == cells) & ~is_gap  # also a rare text where any rare one is expected
+        observed = np.stack(self.inputs_.read_cells(X), axis=1)
+        is_missing = np.array([[cell is None for cell in row] for row in observed])  # a value is expected there
+        seen, cells = (np.stack(self.inputs_.cells(each, is_missing), axis=1) for each in (rows, expected))
+        is_same = (seen == cells) & ~is_missing  # as the model sees them: all rare texts are one to it
         cells = np.where(is_same.astype(bool), observed, cells)
         return Reasons(
             shares=found.shares, columns=self.inputs_.schema.names, observed=observed, expected=cells, **answers
         )
 
-    def _expected(self, rows: Rows) -> Rows:
+    def _find_expected(self, rows: Rows) -> Rows:
         """What the model expects in place of the rows; the typical row where it cannot tell."""
         return np.broadcast_to(self.inputs_.typical, rows.shape)
 
@@ -409,7 +404,7 @@ class Detector(Decider, OutlierMixin, BaseEstimator):  # type: ignore[misc]  # s
                 )
 
     def inform(self, other: Detector) -> None:
-        """Tell another detector, which is to judge the same rows, what is known of them."""
+        """Give another detector, which is to judge the same rows, the preprocessing and what is known of the rows."""
         other.inputs_, other.label_counts_, other.fingerprint_ = self.inputs_, self.label_counts_, self.fingerprint_
         other.sketch_ = self.sketch_
         other.notes_, other.calibration_, other.profile_, other.applied_ = {}, None, None, None

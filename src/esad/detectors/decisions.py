@@ -59,9 +59,9 @@ class TrainingScores:
 
     def is_unseen(self) -> NDArray[np.bool_]:
         """Where `held_out` is by a model that has not seen the row, (n,)."""
-        if self.unseen is not None:
-            return self.unseen
-        return np.zeros(len(self.total), dtype=bool) if self.unseen_by is None else self.unseen_by >= 0
+        if self.unseen is None:
+            return np.zeros(len(self.total), dtype=bool) if self.unseen_by is None else self.unseen_by >= 0
+        return self.unseen
 
 
 class NoProbabilityError(InputError, AttributeError):
@@ -69,7 +69,7 @@ class NoProbabilityError(InputError, AttributeError):
 
 
 class _OnceCalibrated(property):
-    """A method that is there once a calibration with anomalies is: `hasattr` tells."""
+    """A method that a detector has only after a calibration with anomalies, so that `hasattr` is right about it."""
 
     def __init__(self, method: Callable[..., Scores]) -> None:
         super().__init__(method)
@@ -240,7 +240,7 @@ found (95 %: 69 % to 100 %)
         'at most 5 % false alarms'
         """
         self._check_training_scores()
-        self._take_threshold(self._applied_to_training(rule))
+        self._take_threshold(self._fit_to_training(rule))
         return self
 
     def _check_training_scores(self) -> None:
@@ -251,7 +251,7 @@ found (95 %: 69 % to 100 %)
                 "A detector that was read from a file or solved anew has no training scores. Give `X`, rows kept apart."
             )
 
-    def _applied_to_training(self, rule: Threshold) -> FittedThreshold:
+    def _fit_to_training(self, rule: Threshold) -> FittedThreshold:
         """The threshold that a rule sets on the training rows, each scored by the member that has not seen it."""
         return rule.apply_to_training(
             self.training_totals_, self.training_scores_, self.training_labels_, self.training_unseen_

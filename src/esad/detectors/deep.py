@@ -93,11 +93,11 @@ class DeepDetector(Detector):
         self.seed_ = seed_from(self.random_state)
         rows = self.network_rows(rows)
         x = torch.from_numpy(rows).to(device, dtype)
-        kept, stopper = self._stopper(rows, x, y)
-        unseen_by = self._unseen_by(kept)
+        kept, stopping_callbacks = self._prepare_stopping(rows, x, y)
+        unseen_by = self._draw_unseen_by(kept)
         phases = self._phases(rows, y, device)
 
-        self._train(phases, x, kept, unseen_by, callbacks=callbacks, last_callbacks=stopper)
+        self._train(phases, x, kept, unseen_by, callbacks=callbacks, last_callbacks=stopping_callbacks)
         return self._training_scores(rows, y, unseen_by, drawn=kept != HELD_OUT)
 
     def _train(
@@ -122,7 +122,7 @@ class DeepDetector(Detector):
             )
             return replace(data, refill=refill)
 
-        identity = self._identity([phase.settings for phase in phases])
+        identity = self._name_training([phase.settings for phase in phases])
         together = processes.current()
         together.check_alike(identity, "data, labels or parameters")
         with ExitStack() as stack:
@@ -179,7 +179,7 @@ class DeepDetector(Detector):
         held_out[unseen] = by_member[unseen_by[unseen], np.flatnonzero(unseen)]
         return TrainingScores(total, held_out, np.where(unseen, unseen_by, -1), by_member=by_member)
 
-    def _unseen_by(self, y: Labels) -> NDArray[np.int64]:
+    def _draw_unseen_by(self, y: Labels) -> NDArray[np.int64]:
         """The member that leaves a row out of its training, -1 where none does, (n,)."""
         n_members = self.n_leaving_out(self.inputs_.kind)
         if not n_members:
@@ -198,7 +198,7 @@ class DeepDetector(Detector):
         """The score by all members, (n,), and by each, (members, n), of raw terms."""
         contributions = self.objective_.contributions(terms)
         means = {name: _over_members(part) for name, part in contributions.items()}
-        return np.sum(list(self._exact_near_zero(rows, means).values()), axis=0), _by_member(contributions)
+        return np.sum(list(self._recompute_near_zero(rows, means).values()), axis=0), _by_member(contributions)
 
     def _repeat_members(self, n_members: int) -> Self:
         """A copy with more members, of the same kinds over and over, once `_phases` has settled the kinds."""
@@ -214,8 +214,8 @@ class DeepDetector(Detector):
         """What to compute in: "auto" is float32, unless a method is known to bear less."""
         return self.precision
 
-    def _stopper(self, rows: Rows, x: Tensor, y: Labels) -> tuple[Labels, Sequence[Callback]]:
-        """Labels as the training may see them, and the callbacks that end it early."""
+    def _prepare_stopping(self, rows: Rows, x: Tensor, y: Labels) -> tuple[Labels, Sequence[Callback]]:
+        """The labels that the training sees, and the callbacks that end it early."""
         if self.early_stopping != "splits":
             return stopping.stop_by_held_out(x, y, seed=self.seed_) if self.early_stopping else (y, [])
         if np.count_nonzero(y < 0) < stopping.MIN_ANOMALIES:
@@ -225,15 +225,15 @@ class DeepDetector(Detector):
         pilot.n_members = stopping.N_SPLITS
         return y, stopping.stop_by_splits(pilot._phases(rows, y, x.device), x, y, seed=self.seed_)
 
-    def _identity(self, settings: list[Settings]) -> str:
-        """Names this training: a checkpoint of another one must not be continued."""
+    def _name_training(self, settings: list[Settings]) -> str:
+        """A name by which a checkpoint knows this training: one of other data, labels or parameters has another."""
         parameters = self.plain_parameters() | {"verbose": 0, "random_state": self.seed_}
         text = json.dumps([type(self).__name__, parameters, repr(settings), self.fingerprint_], default=str)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     # ------------------------------------------------------------------ score
 
-    def _each_block(
+    def _run_blocks(
         self,
         rows: Rows,
         use: Callable[[slice, dict[str, Tensor]], None],
@@ -255,19 +255,19 @@ class DeepDetector(Detector):
                     out.setdefault(name, part.new_empty(len(part), len(rows)))  # the first of several threads wins
                 out[name][:, here] = part[:, : here.stop - here.start]
 
-        self._each_block(rows, keep)
+        self._run_blocks(rows, keep)
         return out
 
     def _contributions(self, rows: Rows) -> dict[str, Scores]:
         rows = self.network_rows(rows)
-        return self._exact_near_zero(rows, self._mean_contributions(rows, self.objective_))
+        return self._recompute_near_zero(rows, self._mean_contributions(rows, self.objective_))
 
-    def _exact_near_zero(self, rows: Rows, found: dict[str, Scores]) -> dict[str, Scores]:
-        """Contributions of rows, (n,) each, anew in float64 where they cancel to a score of few digits."""
+    def _recompute_near_zero(self, rows: Rows, found: dict[str, Scores]) -> dict[str, Scores]:
+        """Compute contributions, (n,) each, again in float64 where they add up to nearly 0, with few digits left."""
         if self.objective_.near_zero and self._can_double(rows):
             near = np.flatnonzero(np.abs(sum(found.values())) < self.objective_.near_zero)
             if len(near):
-                exact = self._mean_contributions(rows[near], self._doubled())
+                exact = self._mean_contributions(rows[near], self._make_double())
                 for name, part in exact.items():
                     found[name][near] = part
         return found
@@ -282,17 +282,17 @@ class DeepDetector(Detector):
                     out.setdefault(name, np.empty(len(rows)))
                 out[name][here] = _over_members(part[:, : here.stop - here.start])
 
-        self._each_block(rows, keep, objective=objective)
+        self._run_blocks(rows, keep, objective=objective)
         return out
 
     def _can_double(self, rows: Rows) -> bool:
-        """Whether rows may be computed in float64 where float32 leaves too few digits; convolutions take too long."""
+        """Whether such rows can be scored again in float64: a table's, by float32 weights. Pictures take too long."""
         weight = next(self.objective_.parameters())
         is_single = weight.dtype == torch.float32 and self.precision != "bfloat16"
         return rows.ndim == 2 and is_single and weight.device.type != "mps"
 
-    def _doubled(self) -> Objective:
-        """The model in float64."""
+    def _make_double(self) -> Objective:
+        """A copy of the model in float64, kept until the weights change."""
         return self.objective_.make_once("double", lambda: copy.deepcopy(self.objective_).double().eval())
 
     def codes(self, X: Any) -> dict[str, NDArray[np.float32]]:
@@ -304,7 +304,7 @@ class DeepDetector(Detector):
             n_rows = here.stop - here.start  # a block of a table may be padded
             parts[here.start] = {name: code[0, :n_rows].float().cpu().numpy() for name, code in codes.items()}
 
-        self._each_block(rows, keep, scorer=self.objective_.codes)
+        self._run_blocks(rows, keep, scorer=self.objective_.codes)
         return {name: np.concatenate([parts[start][name] for start in sorted(parts)]) for name in parts[0]}
 
     # ------------------------------------------------------------------ explain
@@ -327,7 +327,7 @@ class DeepDetector(Detector):
         """What rows pass before the objective, as a differentiable function in double precision. Nothing by default."""
         return None
 
-    def _expected(self, rows: Rows) -> Rows:
+    def _find_expected(self, rows: Rows) -> Rows:
         return self._explainer().find_expected(rows)
 
     def _rebuilds_pictures(self) -> bool:
@@ -345,9 +345,9 @@ class DeepDetector(Detector):
     # ------------------------------------------------------------------ export
 
     def _terms_module(self) -> nn.Module:
-        return ObjectiveTerms(self._plain_objective())
+        return ObjectiveTerms(self._make_exportable())
 
-    def _plain_objective(self) -> Objective:
+    def _make_exportable(self) -> Objective:
         """The objective for other runtimes: tables in float64, pictures in float32, which all can convolve."""
         if self.precision == "bfloat16":
             raise InputError(

@@ -135,8 +135,8 @@ class AlarmRule:
         largest = self.last_rank / (self.calibration.n_rows + 1)
         return f"{told}: p-values up to {largest:.3g}" if n_flagged else told
 
-    def limits(self, n_flagged: int, n_rows: int) -> Iterator[Remark]:
-        """What weakens a false-discovery rate: members in place of held-out rows, or too few of these."""
+    def check_fdr(self, n_flagged: int, n_rows: int) -> Iterator[Remark]:
+        """Tell where more alarms may be false than was asked for, and where too few rows allow no alarm at all."""
         if self.fdr is None or self.calibration is None:
             return
         n_calibration = self.calibration.n_rows
@@ -358,7 +358,7 @@ def score_file(
     )
     read = [data, *inputs, *([model] if model is not detector else [])]
     found = score_source(detector, source, rule, out, inputs=read, top=top, on_progress=on_progress)
-    for remark in rule.limits(found.n_flagged, found.n_rows):
+    for remark in rule.check_fdr(found.n_flagged, found.n_rows):
         on_remark(remark)
     return found
 

@@ -153,12 +153,12 @@ class HybridDetector(SolvedDetector, StandardDetector):
                 f"{type(self).__name__} of pictures cannot be exported: its score jumps where a code crosses a cut, "
                 "and codes that another runtime has convolved differ in their last digits."
             )
-        objective = self._plain_objective()
+        objective = self._make_exportable()
         assert isinstance(objective, AutoencoderObjective)
         return nn.Sequential(_Coder(objective), self.model_.module())
 
-    def _doubled(self) -> AutoencoderObjective:
-        objective = super()._doubled()
+    def _make_double(self) -> AutoencoderObjective:
+        objective = super()._make_double()
         assert isinstance(objective, AutoencoderObjective)
         return objective
 
@@ -169,9 +169,9 @@ class HybridDetector(SolvedDetector, StandardDetector):
             codes[here] = terms["code"][0, : here.stop - here.start].float().cpu().numpy()
 
         # the solved model subtracts or jumps: no digit of a code may depend on the runtime
-        objective = self._doubled() if self._can_double(rows) else self.objective_
+        objective = self._make_double() if self._can_double(rows) else self.objective_
         coder = objective.coder()
-        self._each_block(rows, keep, scorer=lambda x: {"code": coder(x)}, objective=objective)
+        self._run_blocks(rows, keep, scorer=lambda x: {"code": coder(x)}, objective=objective)
         return codes
 
     def _state(self) -> State:

@@ -296,7 +296,7 @@ class PerceptualDetector(StandardDetector):
             )
         return spec
 
-    def _fill(self, phases: list[Phase]) -> list[Phase]:
+    def _fill_vgg(self, phases: list[Phase]) -> list[Phase]:
         """Give every VGG19 of the phases its fixed weights, read once."""
         distances = [
             part for phase in phases for part in phase.objective.modules() if isinstance(part, PerceptualDistance)

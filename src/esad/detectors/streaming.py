@@ -29,11 +29,11 @@ from esad.table.table import Table, join_rows, take_rows
 
 __all__ = ["Portion", "StreamRefill", "Survey"]
 
-N_SLOTS = 1 << 17  # rows that are at hand for training at a time: all that a training of 1,000 default steps draws
+N_SLOTS = 1 << 17  # rows that are at hand at a time: all that a training of 1,000 steps with the defaults draws
 N_HELD_OUT = MAX_ROWS  # rows that stay out of the training
 HELD_OUT_RATIO = 0.1
 MIN_UNLABELLED = 10  # so that one can be held out
-MAX_VALUES = 1 << 26  # numbers in either of them, however wide the rows
+MAX_VALUES = 1 << 26  # numbers in the rows at hand, and in those that are held out, however wide they are
 MAX_LABELLED = 100_000  # labelled rows of each kind that are kept at hand
 
 OnBlock = Callable[[int], None]
@@ -279,31 +279,31 @@ class StreamRefill:
     def __init__(self, portion: Portion, x: torch.Tensor) -> None:
         self._portion, self._x = portion, x
         self.n_done, self.n_rows = 0, portion.n_unlabelled
-        self._coming = self._lots()
+        self._coming = self._read_lots()
 
     def __call__(self) -> None:
         """Replace the rows."""
-        self._put(next(self._coming))
+        self._replace_rows(next(self._coming))
         self.n_done += 1
 
     def restore(self, n_done: int) -> None:
         """Be where an interrupted training was after so many calls."""
         if n_done == self.n_done:
             return
-        self._coming, self.n_done = self._lots(), n_done
+        self._coming, self.n_done = self._read_lots(), n_done
         for number in range(n_done):
             lot = next(self._coming)
             if number == n_done - 1:
-                self._put(lot)
+                self._replace_rows(lot)
 
-    def _put(self, lot: Rows) -> None:
+    def _replace_rows(self, lot: Rows) -> None:
         self._x[: len(lot)] = torch.from_numpy(lot).to(self._x.device, self._x.dtype)
 
-    def _lots(self) -> Iterator[Rows]:
+    def _read_lots(self) -> Iterator[Rows]:
         """The rows of pass after pass, as many at a time as there is room for."""
         held: list[Rows] = []
         n_held, n_slots = 0, self._portion.n_slots
-        for rows in self._rows():
+        for rows in self._read_rows():
             held.append(rows)
             n_held += len(rows)
             while n_held >= n_slots:
@@ -311,7 +311,8 @@ class StreamRefill:
                 yield joined[:n_slots]
                 held, n_held = [joined[n_slots:]], n_held - n_slots
 
-    def _rows(self) -> Iterator[Rows]:
+    def _read_rows(self) -> Iterator[Rows]:
+        """Unlabelled rows for training, pass after pass, each in another order."""
         portion, survey = self._portion, self._portion.survey
         for number in count():
             for block in survey.source.shuffled(np.random.default_rng([survey.seed, number])):
@@ -325,5 +326,5 @@ class StreamRefill:
 
 
 def _limit_rows(n_rows: int, width: int) -> int:
-    """So many rows, fewer where they are very wide."""
+    """`n_rows`, or as many as hold `MAX_VALUES` numbers, if these are fewer."""
     return max(1, min(n_rows, MAX_VALUES // max(1, width)))

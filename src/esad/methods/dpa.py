@@ -107,7 +107,7 @@ class DPA(PerceptualDetector):
                 faded: Objective = FadingObjective(own, layer, phases[-1].objective, n_steps)
                 phases.append(Phase(faded, replace(settings, n_steps=n_steps), seen))
             phases.append(Phase(DPAObjective(own, layer, spec), replace(settings, n_steps=next(lengths)), seen))
-        return self._fill(phases)
+        return self._fill_vgg(phases)
 
     def _is_grown(self, spec: NetworkSpec) -> bool:
         return max(spec.in_shape[1:]) > AUTO_GROW if is_auto(self.grow) else bool(self.grow)

@@ -97,7 +97,7 @@ class PIAD(PerceptualDetector):
         return PIADObjective(spec, self.layer_, **weights)
 
     def _phases(self, rows: Rows, y: Labels, device: torch.device) -> list[Phase]:
-        return self._fill(super()._phases(rows, y, device))
+        return self._fill_vgg(super()._phases(rows, y, device))
 
 
 class PIADObjective(Objective):

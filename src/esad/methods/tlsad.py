@@ -188,9 +188,9 @@ class TLSAD(StandardDetector):
     def _row_shape(self) -> tuple[int, ...]:
         return super()._row_shape() if self.backbone_ is None else (N_FEATURES,)
 
-    def _identity(self, settings: list[Settings]) -> str:
+    def _name_training(self, settings: list[Settings]) -> str:
         own = self.reference_.fingerprint() if self.reference_ is not None else ""
-        return hashlib.sha256((super()._identity(settings) + own).encode()).hexdigest()[:16]
+        return hashlib.sha256((super()._name_training(settings) + own).encode()).hexdigest()[:16]
 
     def plain_parameters(self) -> dict[str, Any]:
         """Without the reference pictures, which are not part of the model, and without paths of this machine."""

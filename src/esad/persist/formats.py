@@ -40,7 +40,7 @@ _TYPES = {"numbers": "float64", "codes": "string", "dates": "int64"}
 # ---------------------------------------------------------------------- what goes into an ONNX file
 
 
-def _input_names(inputs: Inputs) -> list[str] | None:
+def _name_inputs(inputs: Inputs) -> list[str] | None:
     """Names of an ONNX file's inputs, one per column; None where an array or pictures go in whole.
 
     A column's own name, with an underscore behind it where it is empty or the name of an output.
@@ -49,7 +49,7 @@ def _input_names(inputs: Inputs) -> list[str] | None:
     --------
     >>> import pyarrow as pa
     >>> table = Table.from_any(pa.table({"score": [1.0, 2.0], "score_": [1.0, 2.0], "size": [3.0, 4.0]}))
-    >>> _input_names(Inputs.fit(table, np.zeros(2, dtype=np.int8), scaling="standard")[0])
+    >>> _name_inputs(Inputs.fit(table, np.zeros(2, dtype=np.int8), scaling="standard")[0])
     ['score__', 'score_', 'size']
     """
     schema = inputs.schema
@@ -65,9 +65,9 @@ def _input_names(inputs: Inputs) -> list[str] | None:
     return names
 
 
-def _column_inputs(inputs: Inputs) -> list[dict[str, Any]]:
+def _describe_columns(inputs: Inputs) -> list[dict[str, Any]]:
     """The inputs of an ONNX file, as its description lists them."""
-    names, schema = _input_names(inputs), inputs.schema
+    names, schema = _name_inputs(inputs), inputs.schema
     if schema is None:
         return [_describe_pictures(inputs)]
     if names is None:
@@ -83,7 +83,7 @@ def _split_columns(inputs: Inputs, data: Table | NDArray[Any]) -> Arrays:
     """Split aligned data into the inputs of an ONNX file."""
     if isinstance(data, np.ndarray):
         return {_PICTURES: _to_layout(inputs, data)}
-    names = _input_names(inputs)
+    names = _name_inputs(inputs)
     if names is None:
         return {_ARRAY: _stack_columns(data, list(range(data.n_columns)))}
     columns = (_to_plain(data.column(index)) for index in range(data.n_columns))
@@ -93,7 +93,7 @@ def _split_columns(inputs: Inputs, data: Table | NDArray[Any]) -> Arrays:
 # ---------------------------------------------------------------------- what goes into a torch program
 
 
-def _group_inputs(inputs: Inputs) -> list[dict[str, Any]]:
+def _describe_groups(inputs: Inputs) -> list[dict[str, Any]]:
     """The inputs of a torch file, in their order, as its description lists them."""
     schema = inputs.schema
     if schema is None:
@@ -228,9 +228,9 @@ def _forget_this_machine(model: Any) -> None:
 
 
 def _put_in_front(model: Any, inputs: Inputs) -> None:
-    """Replace the graph's inputs by those of `_column_inputs`, and compute the graph's own from them."""
+    """Replace the graph's inputs by those of `_describe_columns`, and compute the graph's own from them."""
     onnx = require("onnx", extra=_EXTRA)
-    names = _input_names(inputs)
+    names = _name_inputs(inputs)
     prefix = "esad/"
     while any(name.startswith(prefix) for name in names or ()):
         prefix += "/"  # a column may be called anything
@@ -348,6 +348,6 @@ class Format(NamedTuple):
 
 
 FORMATS = {
-    "onnx": Format(_require_onnx, _column_inputs, _write_onnx, _read_onnx),
-    "torch": Format(lambda: None, _group_inputs, _write_program, _read_program),
+    "onnx": Format(_require_onnx, _describe_columns, _write_onnx, _read_onnx),
+    "torch": Format(lambda: None, _describe_groups, _write_program, _read_program),
 }

@@ -130,7 +130,7 @@ class Inputs:
         """The column behind each feature of a table."""
         return self._tabular.feature_sources_
 
-    def observed(self, X: Any) -> list[NDArray[Any]]:
+    def read_cells(self, X: Any) -> list[NDArray[Any]]:
         """The cells of a table that `transform` takes, in training order, one object array per column."""
         schema = self._tabular.schema_
         with warnings.catch_warnings():

@@ -85,7 +85,7 @@ def roc(scores: Floats, is_anomaly: NDArray[np.bool_], *, n_bootstrap: int = 500
         found, false = _shares(n_anomalies), _shares(n_normals)
         return np.stack([_highest_at_grid(*pair) for pair in zip(false, found, strict=True)])
 
-    return _with_band(scores, is_anomaly, measure, n_bootstrap)
+    return _draw_band(scores, is_anomaly, measure, n_bootstrap)
 
 
 def precision_recall(scores: Floats, is_anomaly: NDArray[np.bool_], *, n_bootstrap: int = 500) -> Curve:
@@ -108,10 +108,10 @@ def precision_recall(scores: Floats, is_anomaly: NDArray[np.bool_], *, n_bootstr
             rows.append(one_precision[np.minimum(first, len(one_precision) - 1)])
         return np.stack(rows)
 
-    return _with_band(scores, is_anomaly, measure, n_bootstrap)
+    return _draw_band(scores, is_anomaly, measure, n_bootstrap)
 
 
-def _with_band(
+def _draw_band(
     scores: Floats,
     is_anomaly: NDArray[np.bool_],
     measure: Callable[[Counts, Counts], Floats],

@@ -163,7 +163,7 @@ class DriftMonitor:
             name, what = (None, "scores") if column is self._scores else (column.name, "values")
             old = column.training
             if old.n_missing or new.n_missing:
-                yield name, "missing", "Fisher", *_missing(old, new)
+                yield name, "missing", "Fisher", *_fisher(old, new)
             if not old.n_present or not new.n_present:
                 continue
             if column.kind in ("number", "date"):
@@ -207,7 +207,7 @@ def _chi_square(old: Counts, new: Counts) -> tuple[float, float]:
     return float(np.abs(shares[0] - shares[1]).sum() / 2), float(chi2_contingency(kept, correction=False).pvalue)
 
 
-def _missing(old: ColumnCounts, new: ColumnCounts) -> tuple[float, float]:
+def _fisher(old: ColumnCounts, new: ColumnCounts) -> tuple[float, float]:
     """Difference of the missing shares, and its p-value."""
     from scipy.stats import fisher_exact
 

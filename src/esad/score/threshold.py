@@ -417,10 +417,10 @@ def _set_by_labels(scores: Scores, y: Labels) -> float:
             f'Got {n_anomaly} labelled anomalies and {n_rest} other rows. Use the rule "auto".'
         )
     used = is_anomaly | is_rest
-    return _best_f1(scores[used], is_anomaly[used])
+    return _find_best_f1(scores[used], is_anomaly[used])
 
 
-def _best_f1(scores: Scores, is_anomaly: NDArray[np.bool_]) -> float:
+def _find_best_f1(scores: Scores, is_anomaly: NDArray[np.bool_]) -> float:
     """Go through every cut between two different scores and keep the best."""
     values, n_hits, n_flagged = _count_by_cut(scores, is_anomaly)
     f1 = 2.0 * n_hits / (n_flagged + n_hits[0])
@@ -517,16 +517,16 @@ def _set_by_anomalies(
         chosen_by: ChosenBy = "unseen anomalies" if n_unseen >= _MIN_ANOMALIES else "seen anomalies"
         used = others | (is_anomaly & unseen if chosen_by == "unseen anomalies" else is_anomaly)
         weight = (n_unlabelled or others.sum()) / others.sum()
-        value = _best_balance(scores[used], is_anomaly[used], weight, _PLACE_IN_GAP[chosen_by])
+        value = _find_best_balance(scores[used], is_anomaly[used], weight, _PLACE_IN_GAP[chosen_by])
         return (usual, "unlabelled") if value is None else (value, chosen_by)
     if n_anomalies >= _MIN_ANOMALIES and 2 * (scores[is_anomaly] > usual).sum() < n_anomalies:
-        lowered = max(_best_f1(scores, is_anomaly), _quantile(scores[~is_anomaly], 1.0 - _MAX_ANOMALIES))
+        lowered = max(_find_best_f1(scores, is_anomaly), _quantile(scores[~is_anomaly], 1.0 - _MAX_ANOMALIES))
         if lowered < usual:
             return lowered, "missed anomalies"
     return usual, "unlabelled"
 
 
-def _best_balance(scores: Scores, is_anomaly: NDArray[np.bool_], weight: float, share: float) -> float | None:
+def _find_best_balance(scores: Scores, is_anomaly: NDArray[np.bool_], weight: float, share: float) -> float | None:
     """Eqs. (1) and (2), each other row counted `weight` times; None where no cut with few enough alarms finds any."""
     values, n_hits, n_flagged = _count_by_cut(scores, is_anomaly)
     n_anomalies = int(is_anomaly.sum())

@@ -345,7 +345,7 @@ class ESAD(DeepDetector):
         power, n_members = self.recipe_.loss.column_weights, self.recipe_.network.n_members
         if not power:
             return None
-        return weigh_columns(rows, y, self._unseen_by(y), power=power, n_members=n_members, seed=self.seed_)
+        return weigh_columns(rows, y, self._draw_unseen_by(y), power=power, n_members=n_members, seed=self.seed_)
 
     def _describe(self) -> dict[str, Any]:
         return self.recipe_.to_json()
