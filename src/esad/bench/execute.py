@@ -27,8 +27,8 @@ from esad.detectors.deep import DeepDetector
 from esad.detectors.solved import HybridDetector
 from esad.detectors.stacked import can_stack, fit_stack
 from esad.errors import InputError
+from esad.labels import reference_rows
 from esad.persist.checkpoint import Checkpoint
-from esad.preprocess.inputs import reference_rows
 from esad.score.metrics import evaluate
 from esad.train.callbacks import Callback
 from esad.train.graphs import use_own_stream

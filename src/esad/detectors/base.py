@@ -36,7 +36,8 @@ from esad.explain.cases import Cases
 from esad.explain.reasons import HeatMaps, Reasons
 from esad.io.checks import check_texts
 from esad.io.stream import Stream
-from esad.preprocess.inputs import Inputs, read_rows, reference_rows
+from esad.labels import reference_rows
+from esad.preprocess.inputs import Inputs, read_rows
 from esad.preprocess.sketch import sketch_rows
 from esad.score.conformal import Calibration
 from esad.score.threshold import Threshold

@@ -11,7 +11,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 import torch
@@ -27,16 +27,18 @@ from esad.detectors.streaming import Portion, StreamRefill
 from esad.errors import InputError
 from esad.explain.attribution import Attribution
 from esad.explain.network import NetworkExplainer
+from esad.labels import reference_rows
 from esad.persist.bundle import check_weights
 from esad.persist.graph import ObjectiveTerms
-from esad.preprocess.inputs import reference_rows
 from esad.train import stopping
 from esad.train.callbacks import Callback, show_progress
 from esad.train.loop import Phase, Settings, train_phases
 from esad.train.objective import HELD_OUT, Objective, Refill, RowPool, Scorer
 from esad.train.runtime import device_for_scoring, dtype_of, place_objective, resolve_device, run_over_blocks
 
-__all__ = ["DeepDetector", "Phase"]
+__all__ = ["DeepDetector", "Phase", "take_first_member"]
+
+T = TypeVar("T")
 
 logger = logging.getLogger("esad")
 
@@ -236,27 +238,30 @@ class DeepDetector(Detector):
     def _run_blocks(
         self,
         rows: Rows,
-        use: Callable[[slice, dict[str, Tensor]], None],
+        use: Callable[[dict[str, Tensor], int], dict[str, T]],
         *,
         scorer: Scorer | None = None,
         objective: Objective | None = None,
-    ) -> None:
-        """Forward passes over blocks of rows, see `run_over_blocks`; `objective` is another than the model's own."""
+    ) -> dict[str, list[T]]:
+        """What `use` makes of each block's terms and of its number of rows, by name, in the order of the rows.
+
+        A block may be padded with further rows, see `run_over_blocks`; `objective` is another than the model's own.
+        """
         objective = objective or self.objective_
         device = next(objective.parameters()).device
-        run_over_blocks(objective, rows, use, scorer=scorer, precision=self._precision_on(device, rows.shape[1:]))
-
-    def _raw_terms(self, rows: Rows) -> dict[str, Tensor]:
-        out: dict[str, Tensor] = {}
+        found: dict[int, dict[str, T]] = {}  # blocks of a table come in any order
 
         def keep(here: slice, terms: dict[str, Tensor]) -> None:
-            for name, part in terms.items():
-                if name not in out:
-                    out.setdefault(name, part.new_empty(len(part), len(rows)))  # the first of several threads wins
-                out[name][:, here] = part[:, : here.stop - here.start]
+            found[here.start] = use(terms, here.stop - here.start)
 
-        self._run_blocks(rows, keep)
-        return out
+        run_over_blocks(objective, rows, keep, scorer=scorer, precision=self._precision_on(device, rows.shape[1:]))
+        parts = [found[start] for start in sorted(found)]
+        return {name: [part[name] for part in parts] for name in parts[0]}
+
+    def _raw_terms(self, rows: Rows) -> dict[str, Tensor]:
+        """The terms of the objective's scorer, (members, n) each."""
+        parts = self._run_blocks(rows, lambda terms, n: {name: term[:, :n] for name, term in terms.items()})
+        return {name: torch.cat(terms, dim=1) for name, terms in parts.items()}
 
     def _contributions(self, rows: Rows) -> dict[str, Scores]:
         rows = self.network_rows(rows)
@@ -274,16 +279,12 @@ class DeepDetector(Detector):
 
     def _mean_contributions(self, rows: Rows, objective: Objective) -> dict[str, Scores]:
         """What each term adds to the score, over the members, (n,)."""
-        out: dict[str, Scores] = {}
 
-        def keep(here: slice, terms: dict[str, Tensor]) -> None:
-            for name, part in objective.contributions(terms).items():
-                if name not in out:
-                    out.setdefault(name, np.empty(len(rows)))
-                out[name][here] = _over_members(part[:, : here.stop - here.start])
+        def join_members(terms: dict[str, Tensor], n: int) -> dict[str, Scores]:
+            return {name: _over_members(part[:, :n]) for name, part in objective.contributions(terms).items()}
 
-        self._run_blocks(rows, keep, objective=objective)
-        return out
+        parts = self._run_blocks(rows, join_members, objective=objective)
+        return {name: np.concatenate(values) for name, values in parts.items()}
 
     def _can_double(self, rows: Rows) -> bool:
         """Whether such rows can be scored again in float64: a table's, by float32 weights. Pictures take too long."""
@@ -295,17 +296,11 @@ class DeepDetector(Detector):
         """A copy of the model in float64, kept until the weights change."""
         return self.objective_.make_once("double", lambda: copy.deepcopy(self.objective_).double().eval())
 
-    def codes(self, X: Any) -> dict[str, NDArray[np.float32]]:
+    def codes(self, X: Any) -> dict[str, Rows]:
         """Codes of rows by the first member, by their names, each (n, code); none where a method has no codes."""
         rows = self.network_rows(self.rows_of(X))
-        parts: dict[int, dict[str, NDArray[np.float32]]] = {}  # blocks of a table come in any order
-
-        def keep(here: slice, codes: dict[str, Tensor]) -> None:
-            n_rows = here.stop - here.start  # a block of a table may be padded
-            parts[here.start] = {name: code[0, :n_rows].float().cpu().numpy() for name, code in codes.items()}
-
-        self._run_blocks(rows, keep, scorer=self.objective_.codes)
-        return {name: np.concatenate([parts[start][name] for start in sorted(parts)]) for name in parts[0]}
+        parts = self._run_blocks(rows, take_first_member, scorer=self.objective_.codes)
+        return {name: np.concatenate(codes) for name, codes in parts.items()}
 
     # ------------------------------------------------------------------ explain
 
@@ -396,6 +391,11 @@ def _over_members(part: Tensor) -> Scores:
     """The mean over the members, (n,), of equal rounding for every row; torch's has others at the end of an array."""
     mean: Scores = part.cpu().numpy().mean(axis=0)
     return mean
+
+
+def take_first_member(codes: dict[str, Tensor], n: int) -> dict[str, Rows]:
+    """Codes (members, n or more, code) of a block by the first member, (n, code) each."""
+    return {name: code[0, :n].float().cpu().numpy() for name, code in codes.items()}
 
 
 def _lengthen(phase: Phase, factor: float) -> Phase:

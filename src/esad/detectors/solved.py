@@ -16,7 +16,7 @@ from esad.core.arguments import with_parameters
 from esad.core.arrays import Arrays, Labels, Rows, Scores, State
 from esad.core.random import draw_held_out, seed_from
 from esad.detectors.base import Detector, TrainingScores
-from esad.detectors.deep import Phase
+from esad.detectors.deep import Phase, take_first_member
 from esad.detectors.standard import StandardDetector
 from esad.errors import InputError
 from esad.explain.attribution import Attribution
@@ -163,16 +163,11 @@ class HybridDetector(SolvedDetector, StandardDetector):
         return objective
 
     def _codes(self, rows: Rows) -> Rows:
-        codes = np.empty((len(rows), self.network_.n_codes), dtype=np.float32)
-
-        def keep(here: slice, terms: dict[str, Tensor]) -> None:
-            codes[here] = terms["code"][0, : here.stop - here.start].float().cpu().numpy()
-
         # the solved model subtracts or jumps: no digit of a code may depend on the runtime
         objective = self._make_double() if self._can_double(rows) else self.objective_
         coder = objective.coder()
-        self._run_blocks(rows, keep, scorer=lambda x: {"code": coder(x)}, objective=objective)
-        return codes
+        parts = self._run_blocks(rows, take_first_member, scorer=lambda x: {"code": coder(x)}, objective=objective)
+        return np.concatenate(parts["code"])
 
     def _state(self) -> State:
         arrays, plain = super()._state()

@@ -28,9 +28,8 @@ from esad.io.files import TableFiles, open_data
 from esad.io.notes import DataSource, Notes, Roles
 from esad.io.picture_folder import PictureFolder, Resize
 from esad.io.stream import PictureStream, TableStream
-from esad.labels import LabelCounts
+from esad.labels import LabelCounts, reference_rows
 from esad.labels import counts as count_labels
-from esad.preprocess.inputs import reference_rows
 from esad.score.threshold import Threshold
 from esad.table.statistics import TableStatistics
 from esad.table.table import Schema, Table, join_rows

@@ -27,6 +27,12 @@ from esad.core.arrays import Floats, Rows
 
 __all__ = ["Attribution", "number_patches", "occlude_units", "sum_by_unit"]
 
+Contributions = Callable[[Rows], dict[str, Floats]]
+
+N_ORDERS = 8  # and their reverses
+MAX_PATCHES = 10  # along the longer side of a picture
+BLOCK_VALUES = 1 << 24  # of one call of the model
+
 
 @dataclass(frozen=True, eq=False)
 class Attribution:
@@ -55,13 +61,6 @@ def sum_by_unit(shares: NDArray[Any], units: NDArray[np.intp]) -> Floats:
     order = np.argsort(units, kind="stable")
     firsts = np.searchsorted(units[order], np.arange(int(units.max()) + 1))
     return np.add.reduceat(shares[:, order], firsts, axis=1)
-
-
-Contributions = Callable[[Rows], dict[str, Floats]]
-
-N_ORDERS = 8  # and their reverses
-MAX_PATCHES = 10  # along the longer side of a picture
-BLOCK_VALUES = 1 << 24  # of one call of the model
 
 
 def occlude_units(contributions: Contributions, rows: Rows, expected: Rows, units: NDArray[np.intp]) -> Attribution:

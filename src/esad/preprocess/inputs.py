@@ -8,12 +8,12 @@ from numpy.typing import NDArray
 
 from esad.core.arrays import Arrays, Labels, Rows
 from esad.errors import InputError, SchemaError
-from esad.labels import NORMAL, UNLABELLED
+from esad.labels import reference_rows
 from esad.preprocess.image import ImagePreprocessor, as_images
 from esad.table.encode import TabularPreprocessor
 from esad.table.table import Schema, Table, expect
 
-__all__ = ["SCALINGS", "Inputs", "is_images", "read_rows", "reference_rows"]
+__all__ = ["SCALINGS", "Inputs", "is_images", "read_rows"]
 
 SCALINGS = ("standard", "minmax")
 
@@ -49,14 +49,6 @@ def read_rows(X: Any) -> Table | NDArray[Any]:
     if isinstance(X, Table):
         return X
     return as_images(X) if is_images(X) else Table.from_any(X)
-
-
-def reference_rows(y: Labels) -> NDArray[np.bool_]:
-    """The presumed normal rows: the unlabelled ones, else the known normal ones, else all."""
-    for label in (UNLABELLED, NORMAL):
-        if (y == label).any():
-            return np.asarray(y == label)
-    return np.ones(len(y), dtype=bool)
 
 
 def _check_scaling(scaling: str) -> None:

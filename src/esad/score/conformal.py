@@ -138,7 +138,7 @@ class Calibration:
         return np.asarray(expit(slope * self._places(scores) + intercept))
 
     def _places(self, scores: ArrayLike) -> Scores:
-        """The root of how surprising scores are."""
+        """sqrt(v) of Eq. (3)."""
         return np.sqrt(Surprisal.of(np.concatenate(self.parts))(scores))
 
     def __str__(self) -> str:

@@ -159,7 +159,7 @@ class Threshold:
         elif self.rule == "labels":
             value = _set_by_labels(checked, y_checked)
         else:
-            usual = _clip(_set_by_unlabelled(_reference_scores(checked, y_checked)))
+            usual = _clip(_set_by_unlabelled(checked[labels.reference_rows(y_checked)]))
             value, chosen_by = _set_by_anomalies(usual, checked, y_checked, unseen, n_unlabelled)
         return FittedThreshold(
             self, basis, _clip(value), chosen_by, usual, Forecast.of(value, checked, y_checked, unseen)
@@ -446,15 +446,6 @@ def _check_scores(scores: ArrayLike, y: ArrayLike | None) -> tuple[Scores, Label
     return checked, y_checked
 
 
-def _reference_scores(scores: Scores, y: Labels) -> Scores:
-    """Take the unlabelled rows, else the normal ones, else all."""
-    for label in (labels.UNLABELLED, labels.NORMAL):
-        chosen: Scores = scores[y == label]
-        if chosen.size:
-            return chosen
-    return scores
-
-
 def _quantile(scores: Scores, share: float) -> float:
     """Interpolate between order statistics as numpy does, but without overflow."""
     position = (len(scores) - 1) * share
@@ -513,7 +504,7 @@ def _set_by_anomalies(
     if n_anomalies == len(y):
         return usual, "unlabelled"
     if n_unseen >= _MIN_ANOMALIES or n_anomalies >= _MIN_SEEN:
-        others = y == (labels.UNLABELLED if (y == labels.UNLABELLED).any() else labels.NORMAL)
+        others = labels.reference_rows(y)
         chosen_by: ChosenBy = "unseen anomalies" if n_unseen >= _MIN_ANOMALIES else "seen anomalies"
         used = others | (is_anomaly & unseen if chosen_by == "unseen anomalies" else is_anomaly)
         weight = (n_unlabelled or others.sum()) / others.sum()
@@ -590,7 +581,7 @@ def _keep_in_bounds(value: float, scores: Scores, y: Labels, left_out: Scores, *
     >>> _keep_in_bounds(12.0, np.arange(20.0), np.zeros(20, dtype=np.int8), np.arange(2.0), is_usual=True)
     17.5
     """
-    reference = _reference_scores(scores, y)
+    reference = scores[labels.reference_rows(y)]
     median, highest = _quantile(reference, 0.5), float(scores.max())
     lower = scores[scores < highest]
     most = _cut_below(np.array([lower.max(), highest]), 1) if lower.size else math.inf

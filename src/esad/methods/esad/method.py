@@ -47,11 +47,12 @@ from esad.core.arguments import (
 from esad.core.arrays import Arrays, Labels, Rows
 from esad.detectors.deep import DeepDetector, Phase
 from esad.errors import ModelFileError
+from esad.labels import reference_rows
 from esad.methods.esad.loss import WORDS
 from esad.methods.esad.recipe import MAX_BINS, Recipe, is_bins, is_number_of_bins, resolve
 from esad.methods.esad.turns import TurnsObjective, have_upper_side
 from esad.methods.esad.views import weigh_columns
-from esad.preprocess.inputs import SCALINGS, reference_rows
+from esad.preprocess.inputs import SCALINGS
 from esad.train.loop import OPTIMIZERS, SCHEDULES
 from esad.train.objective import Objective
 
