@@ -12,7 +12,7 @@ import esad
 from esad import IsolationForest
 from esad.errors import InputError, ModelFileError
 from esad.preprocess.inputs import Inputs
-from esad.score.drift import Drift, DriftMonitor, _chi_square, _holm, _kolmogorov_smirnov, _fisher
+from esad.score.drift import Drift, DriftMonitor, _chi_square, _fisher, _holm, _kolmogorov_smirnov
 from esad.table.columns import read_array
 from esad.table.profile import MAX_ROWS, ColumnProfile, Profile, draw_profiled_rows
 from esad.table.table import Schema, Table
