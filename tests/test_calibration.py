@@ -165,7 +165,7 @@ class TestCross:
         detector = tiny(name).fit(X, y).calibrate()
         wanted = detector.anomaly_score(X), detector.p_value(X)
         passes = []
-        for owner, method in ((Inputs, "rows_of"), (DeepDetector, "_each_block")):
+        for owner, method in ((Inputs, "rows_of"), (DeepDetector, "_run_blocks")):
             monkeypatch.setattr(owner, method, counted(getattr(owner, method), passes, len(X)))
         for found, expected in zip(detector.score_with_p_values(X), wanted, strict=True):
             np.testing.assert_array_equal(found, expected)

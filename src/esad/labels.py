@@ -11,6 +11,7 @@ from typing import Any, Final, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from esad.core.arrays import Labels
 from esad.core.text import hint
 from esad.errors import InputError, LabelError, LabelWarning
 
@@ -24,6 +25,7 @@ __all__ = [
     "from_binary",
     "from_column",
     "keep_occurring",
+    "reference_rows",
     "truth",
 ]
 
@@ -31,7 +33,6 @@ ANOMALY: Final = -1
 UNLABELLED: Final = 0
 NORMAL: Final = +1
 
-Labels = NDArray[np.int8]
 _Key = float | str | None  # what a value is compared by
 
 _WORDS: Final = {
@@ -129,6 +130,20 @@ def _from_words(y: ArrayLike) -> Labels:
         return from_column(y, name=name)
     except LabelError as error:
         raise LabelError(f"{error} Make labels of it with esad.labels.from_column(y, anomaly_value=...).") from error
+
+
+def reference_rows(y: Labels) -> NDArray[np.bool_]:
+    """The presumed normal rows, (n,): the unlabelled ones, else the known normal ones, else all.
+
+    Examples
+    --------
+    >>> reference_rows(np.array([-1, 0, 0, 1], dtype=np.int8))
+    array([False,  True,  True, False])
+    """
+    for label in (UNLABELLED, NORMAL):
+        if (y == label).any():
+            return np.asarray(y == label)
+    return np.ones(len(y), dtype=bool)
 
 
 def from_binary(y: ArrayLike, *, zero: Literal["unlabelled", "normal"] = "unlabelled") -> Labels:

@@ -1,4 +1,4 @@
-"""Methods and data sets, found by folder: a new one is one new file.
+"""Methods and data sets, found by folder: a new one is one new file; and the method where the user names none.
 
 A method is a module or package in `esad/methods` whose `__all__` begins with a detector class; a family of data sets is
 a module in `esad/datasets/sources` with `NAMES` and `load(name)`, and where its data do not ship with a package
@@ -11,16 +11,20 @@ import ast
 import importlib
 import importlib.util
 import inspect
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from esad.core.text import hint
 from esad.errors import InputError
 
+if TYPE_CHECKING:
+    from esad.labels import LabelCounts
+
 __all__ = [
+    "choose_method",
     "data_set_names",
     "data_set_source",
     "describe_method",
@@ -99,6 +103,42 @@ def method(name: str, *, parameters: Iterable[str] = ()) -> type[Any]:
                 f"The method {name!r} has no parameter {parameter!r}.{hint(parameter, known)} It has: {has}."
             )
     return detector
+
+
+def choose_method(kind: str, counts: "LabelCounts", *, parameters: Collection[str] = ()) -> tuple[str, str]:
+    """The method with the best mean ranking in benchmarks/tables.py on such data, and the reason in a sentence.
+
+    That is the committee or ESAD. Without a labelled anomaly the committee is ESAD alone. It is taken all the same, so
+    that trees join as soon as a refit knows one.
+
+    Parameters
+    ----------
+    kind : {"table", "images"}
+    counts : LabelCounts
+        Of the training rows.
+    parameters : collection of str
+        Names of parameters that the method must have, because somebody has set them.
+
+    Examples
+    --------
+    >>> from esad.labels import LabelCounts
+    >>> choose_method("table", LabelCounts(n_anomaly=5, n_unlabelled=900, n_normal=0))[0]
+    'committee'
+    >>> choose_method("images", LabelCounts(n_anomaly=5, n_unlabelled=900, n_normal=0))
+    ('esad', 'Trees cannot see pictures.')
+    """
+    from esad.core import processes  # which takes torch
+
+    if kind == "images":
+        return "esad", "Trees cannot see pictures."
+    if not processes.current().is_alone:
+        return "esad", "Several processes cannot grow trees together."
+    missing = sorted(set(parameters) - set(method("committee")().get_params()))
+    if missing:
+        return "esad", f"The committee has no parameter {missing[0]!r}."
+    if not counts.n_anomaly:
+        return "committee", "Without a labelled anomaly ESAD judges alone; trees join it once one is known."
+    return "committee", "ESAD and trees together rank tables with labelled anomalies better than ESAD alone."
 
 
 def describe_method(name: str) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import esad
 from esad import IsolationForest
 from esad.errors import InputError, ModelFileError
 from esad.preprocess.inputs import Inputs
-from esad.score.drift import Drift, DriftMonitor, _chi_square, _holm, _kolmogorov_smirnov, _missing
+from esad.score.drift import Drift, DriftMonitor, _chi_square, _fisher, _holm, _kolmogorov_smirnov
 from esad.table.columns import read_array
 from esad.table.profile import MAX_ROWS, ColumnProfile, Profile, draw_profiled_rows
 from esad.table.table import Schema, Table
@@ -191,7 +191,7 @@ class TestCounts:
             ColumnProfile.fit("x", column_of(np.r_[np.full(5, np.nan), np.zeros(95)])),
             np.r_[np.full(40, np.nan), np.zeros(60)],
         )
-        distance, p_value = _missing(old.training, old.count(column_of(new)))
+        distance, p_value = _fisher(old.training, old.count(column_of(new)))
         assert distance == pytest.approx(0.35)
         assert p_value == pytest.approx(fisher_exact([[5, 95], [40, 60]]).pvalue)
 

@@ -16,11 +16,12 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.linear_model import LogisticRegression
 
 from esad import labels
 from esad.advice.crossfit import make_folds, read_whole, score_held_out, thin_rows
+from esad.core.arrays import Floats, Labels, RowNumbers
 from esad.core.random import seed_from
 from esad.detectors.base import Detector
 from esad.errors import LabelError
@@ -31,8 +32,6 @@ __all__ = ["Doubt", "audit_labels"]
 N_FOLDS = 5
 _EDGE = 0.005  # ranks nearer to 0 or 1 than this count alike: so few rows cannot tell them apart
 _WORDS = {labels.ANOMALY: "anomaly", labels.NORMAL: "normal"}
-
-Ranks = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -114,8 +113,8 @@ def audit_labels(detector: Detector, X: Any, y: ArrayLike, *, n_repeats: int = 2
 
 
 def _compute_ranks(
-    detector: Detector, X: Any, y: NDArray[np.int8], rows: NDArray[np.intp], n_repeats: int, rng: np.random.Generator
-) -> Ranks:
+    detector: Detector, X: Any, y: Labels, rows: RowNumbers, n_repeats: int, rng: np.random.Generator
+) -> Floats:
     """Compute for each row the share of its fold's unlabelled rows that score lower, mean over repeats, (n,)."""
     own, y = take_rows(X, rows), y[rows]
     total, n_times = np.zeros(len(y)), np.zeros(len(y))
@@ -128,7 +127,7 @@ def _compute_ranks(
     return np.asarray(total / n_times)
 
 
-def _compute_suspicions(ranks: Ranks, y: NDArray[np.int8]) -> Ranks:
+def _compute_suspicions(ranks: Floats, y: Labels) -> Floats:
     """Compute how much speaks against each label, (n,); values of unlabelled rows have no meaning."""
     is_anomaly = y == labels.ANOMALY
     chance = ranks

@@ -12,18 +12,19 @@ from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from esad import labels, registry
 from esad.advice.crossfit import read_whole
 from esad.advice.displays import ComparisonDisplay
+from esad.core.arrays import Labels, RowNumbers
 from esad.core.markup import new, table, to_html
 from esad.core.text import count_text
 from esad.detectors.base import warn_of_texts
 from esad.detectors.solved import ShallowDetector
 from esad.errors import EsadError, InputError
 from esad.score.metrics import evaluate
-from esad.score.splits import LabelAwareSplit, RowNumbers
+from esad.score.splits import LabelAwareSplit
 from esad.table.table import Schema, Table, take_rows
 from esad.train.callbacks import Callback
 
@@ -265,7 +266,7 @@ def _measure(
     result: MethodResult,
     arguments: Mapping[str, Any],
     X: Any,
-    y: NDArray[np.int8],
+    y: Labels,
     split: tuple[RowNumbers, RowNumbers],
     deadline: _Deadline,
 ) -> MethodResult:

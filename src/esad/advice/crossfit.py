@@ -12,11 +12,11 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 
 from esad import labels
-from esad.datasets.scenario import RowNumbers, Scenario
-from esad.detectors.base import Detector, Scores
+from esad.core.arrays import Labels, RowNumbers, Scores
+from esad.datasets.scenario import Scenario
+from esad.detectors.base import Detector
 from esad.detectors.deep import DeepDetector
 from esad.detectors.stacked import can_stack, fit_stack
-from esad.labels import Labels
 from esad.methods.committee import Committee
 from esad.preprocess.inputs import read_rows
 from esad.table.table import Table, take_rows
@@ -67,7 +67,7 @@ def score_held_out(
     seed : int
         The k-th part trains with the seed `seed + k`.
     whole : bool
-        Train as many members as the detector has.
+        Train as many members as the detector has, not one.
     callbacks : sequence of Callback
         Watch or stop every training.
 
@@ -83,7 +83,10 @@ def score_held_out(
     judge = _leading_judge(detector, parts)
     detectors = [_copy(judge, seed + number, whole=whole) for number in range(len(parts))]
     data, _ = read_whole(X, None)
-    drawn = [_draw_scenario(data, part) for part in parts]
+    drawn = [
+        Scenario(take_rows(data, part.train), part.y, take_rows(data, part.test), np.zeros(len(part.test), dtype=bool))
+        for part in parts  # what is true of the test rows nobody asks
+    ]
     deep = [one for one in detectors if isinstance(one, DeepDetector)]
     if not can_stack(detectors, drawn) or not fit_stack(deep, drawn, callbacks=callbacks):
         for one, part in zip(detectors, drawn, strict=True):
@@ -110,11 +113,6 @@ def _copy(detector: Detector, seed: int, *, whole: bool) -> Detector:
     if n_members == "auto" or (isinstance(n_members, int) and n_members > MAX_MEMBERS):
         copied.set_params(n_members=MAX_MEMBERS)
     return copied
-
-
-def _draw_scenario(X: Any, part: Fold) -> Scenario:
-    nobody_knows = np.zeros(len(part.test), dtype=bool)
-    return Scenario(take_rows(X, part.train), part.y, take_rows(X, part.test), nobody_knows)
 
 
 def read_whole(X: Any, y: ArrayLike | None, *, warn: bool = False) -> tuple[Table | NDArray[Any], Labels]:

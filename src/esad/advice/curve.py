@@ -23,11 +23,12 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from esad import labels
 from esad.advice.crossfit import MAX_ROWS, Fold, read_whole, score_held_out, thin_rows
 from esad.advice.displays import LabelCurveDisplay
+from esad.core.arrays import Floats, Labels, RowNumbers
 from esad.core.random import seed_from
 from esad.detectors.base import Detector
 from esad.errors import InputError, LabelError
@@ -175,15 +176,13 @@ def learning_curve(
     return LearningCurve(tuple(points), gain, n_repeats)
 
 
-def _plan_sizes(y: NDArray[np.int8]) -> list[tuple[int, int]]:
+def _plan_sizes(y: Labels) -> list[tuple[int, int]]:
     """Choose how many anomalies and normal rows keep their label at each point of the curve."""
     counts = labels.counts(y)
     return [(max(1, round(share * counts.n_anomaly)), round(share * counts.n_normal)) for share in SHARES]
 
 
-def _keep_labels(
-    y: NDArray[np.int8], train: NDArray[np.intp], order: NDArray[np.intp], n_kept: Sequence[int]
-) -> NDArray[np.int8]:
+def _keep_labels(y: Labels, train: RowNumbers, order: RowNumbers, n_kept: Sequence[int]) -> Labels:
     """Return the labels of the training rows, keeping only the first ones of each kind in the order given."""
     seen = np.zeros(len(y), dtype=np.int8)
     for label, n in zip((labels.ANOMALY, labels.NORMAL), n_kept, strict=True):
@@ -191,7 +190,7 @@ def _keep_labels(
     return seen[train]
 
 
-def extrapolate(n_labels: NDArray[np.float64], aucs: NDArray[np.float64], *, n_now: int, n_next: int) -> Gain:
+def extrapolate(n_labels: Floats, aucs: Floats, *, n_now: int, n_next: int) -> Gain:
     """Estimate the gain from the AUC (splits, points) with each number of labels (points,).
 
     Examples

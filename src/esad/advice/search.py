@@ -21,15 +21,16 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.stats import rankdata, spearmanr
 from sklearn.base import clone
 from sklearn.model_selection import ShuffleSplit
 
 from esad import labels
 from esad.advice.crossfit import Fold, read_whole, score_held_out, thin_rows
+from esad.core.arrays import Floats, Labels, Scores
 from esad.core.random import seed_from
-from esad.detectors.base import Detector, Scores
+from esad.detectors.base import Detector
 from esad.errors import InputError
 from esad.methods.committee import NETWORKS, TREES, Committee
 from esad.methods.esad import ESAD
@@ -182,21 +183,23 @@ def search(
     for number, (name, change) in enumerate(tried.items()):
         if on_trial is not None:
             on_trial(name, number)
-        scores.append(score_held_out(_change(detector, change), own, parts, seed=seed, whole=whole))
+        scores.append(score_held_out(_apply_recipe(detector, change), own, parts, seed=seed, whole=whole))
     values = _compute_aucs(scores, parts, checked) if by_labels else _compute_agreements(scores)
-    trials = [
-        _make_trial(name, changes[name], own, values[0], test_size) for name, own in zip(tried, values, strict=True)
-    ]
+    trials = []
+    for name, own in zip(tried, values, strict=True):
+        ahead = own - values[0]
+        error = corrected_error(ahead, test_size=test_size)
+        trials.append(Trial(name, dict(changes[name]), tuple(own.tolist()), float(ahead.mean()), error))
     return _choose_recipe(detector, trials, by_labels=by_labels)
 
 
-def _split_labelled(y: NDArray[np.int8], n_repeats: int, test_size: float, seed: int) -> list[Fold]:
+def _split_labelled(y: Labels, n_repeats: int, test_size: float, seed: int) -> list[Fold]:
     """Make splits that hold out some labels of each kind."""
     splits = LabelAwareSplit(n_repeats, test_size=test_size, random_state=seed).split(y, y)
     return [Fold(train, y[train], test) for train, test in splits]
 
 
-def _split_unlabelled(y: NDArray[np.int8], n_repeats: int, test_size: float, seed: int) -> list[Fold]:
+def _split_unlabelled(y: Labels, n_repeats: int, test_size: float, seed: int) -> list[Fold]:
     """Make splits that hold out unlabelled rows only."""
     unlabelled = np.flatnonzero(y == labels.UNLABELLED)
     parts = []
@@ -206,14 +209,14 @@ def _split_unlabelled(y: NDArray[np.int8], n_repeats: int, test_size: float, see
     return parts
 
 
-def _compute_aucs(scores: list[list[Scores]], parts: list[Fold], y: NDArray[np.int8]) -> NDArray[np.float64]:
+def _compute_aucs(scores: list[list[Scores]], parts: list[Fold], y: Labels) -> Floats:
     """AUC of the held-out anomalies, (recipes, splits)."""
     return np.array(
         [[compute_auc(s, y[part.test] == labels.ANOMALY) for s, part in zip(own, parts, strict=True)] for own in scores]
     )
 
 
-def _compute_agreements(scores: list[list[Scores]]) -> NDArray[np.float64]:
+def _compute_agreements(scores: list[list[Scores]]) -> Floats:
     """Spearman's correlation with the mean ranking by the other recipes, (recipes, splits).
 
     Examples
@@ -233,7 +236,7 @@ def _compute_agreements(scores: list[list[Scores]]) -> NDArray[np.float64]:
 
 
 def _list_recipes(
-    detector: Detector, X: Any, y: NDArray[np.int8], recipes: Mapping[str, Mapping[str, Any]] | None
+    detector: Detector, X: Any, y: Labels, recipes: Mapping[str, Mapping[str, Any]] | None
 ) -> dict[str, Mapping[str, Any]]:
     """List the default recipe and its alternatives; refuse a parameter that the method does not have."""
     if recipes is None:
@@ -245,7 +248,10 @@ def _list_recipes(
         else:  # without a known anomaly, or with nothing else, it is ESAD alone
             is_anomaly = y == labels.ANOMALY
             tried = (JUDGES if is_anomaly.any() and not is_anomaly.all() else {}) | _list_lengths(detector, y)
-        settled = {name for name, value in known.items() if not _is_same(value, usual[name])}  # the user's choice stays
+        settled = set()  # what the user has chosen stays
+        for name, value in known.items():
+            if type(value) is not type(usual[name]) or not np.all(value == usual[name]):
+                settled.add(name)
         return {DEFAULT: {}} | {name: change for name, change in tried.items() if not settled & change.keys()}
     known = detector.get_params(deep=False)
     for name in dict.fromkeys(name for change in recipes.values() for name in change):
@@ -256,17 +262,17 @@ def _list_recipes(
     return {DEFAULT: {}} | {name: change for name, change in recipes.items() if name != DEFAULT}
 
 
-def _change(detector: Detector, change: Mapping[str, Any]) -> Detector:
-    """Return a copy with the parameters of a recipe, which may be a single judge of the committee."""
+def _apply_recipe(detector: Detector, change: Mapping[str, Any]) -> Detector:
+    """A copy with the parameters of a recipe; in place of a committee it may be one of its judges."""
     if isinstance(detector, Committee) and "method" in change:
-        return detector.possible_judges()[change["method"]]
+        return detector.make_judges()[change["method"]]
     changed: Detector = clone(detector).set_params(**change)
     return changed
 
 
-def _list_lengths(detector: Detector, y: NDArray[np.int8]) -> dict[str, dict[str, Any]]:
-    """List recipes with shorter or longer trainings than the detector's own, as far as whole epochs allow."""
-    networks = detector.possible_judges()[NETWORKS] if isinstance(detector, Committee) else detector
+def _list_lengths(detector: Detector, y: Labels) -> dict[str, dict[str, Any]]:
+    """List the recipes that train for a third or twice as many epochs, where rounding to whole epochs allows it."""
+    networks = detector.make_judges()[NETWORKS] if isinstance(detector, Committee) else detector
     assert isinstance(networks, ESAD)
     settings = networks.recipe_for((1,), y).settings
     n_unlabelled = int(np.count_nonzero(y == labels.UNLABELLED)) or len(y)
@@ -276,24 +282,12 @@ def _list_lengths(detector: Detector, y: NDArray[np.int8]) -> dict[str, dict[str
 
 
 def _shorten_for_split(
-    detector: Detector, changes: Mapping[str, Mapping[str, Any]], y: NDArray[np.int8]
+    detector: Detector, changes: Mapping[str, Mapping[str, Any]], y: Labels
 ) -> dict[str, Mapping[str, Any]]:
     """Adapt the recipes to the rows of a split, in which an epoch has fewer steps."""
     lengths = _list_lengths(detector, y)
     possible = {name: change for name, change in changes.items() if name not in LENGTHS or name in lengths}
     return {name: lengths.get(name, change) for name, change in possible.items()}
-
-
-def _is_same(value: Any, other: Any) -> bool:
-    return type(value) is type(other) and bool(np.all(value == other))
-
-
-def _make_trial(
-    name: str, change: Mapping[str, Any], values: NDArray[np.float64], base: NDArray[np.float64], test_size: float
-) -> Trial:
-    difference = values - base
-    error = corrected_error(difference, test_size=test_size)
-    return Trial(name, dict(change), tuple(values.tolist()), float(difference.mean()), error)
 
 
 def _choose_recipe(detector: Detector, trials: list[Trial], *, by_labels: bool) -> Search:
@@ -306,4 +300,4 @@ def _choose_recipe(detector: Detector, trials: list[Trial], *, by_labels: bool) 
         return Search(clone(detector), DEFAULT, criterion, tuple(trials), reason)
     best = max(clear, key=lambda trial: trial.ahead)
     reason = f"{best.name}: {criterion} {best.ahead:+.3f} ± {best.error:.3f} against the default on held-out {rows}."
-    return Search(_change(detector, best.parameters), best.name, criterion, tuple(trials), reason)
+    return Search(_apply_recipe(detector, best.parameters), best.name, criterion, tuple(trials), reason)

@@ -13,15 +13,14 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.cluster import KMeans
 
 from esad import labels
 from esad.advice.crossfit import read_whole
+from esad.core.arrays import Labels, RowNumbers, Rows, Scores
 from esad.detectors.base import Detector
 from esad.errors import InputError
-from esad.preprocess.inputs import Rows
-from esad.score.splits import RowNumbers
 
 __all__ = ["Suggestion", "choose_typical", "find_border", "suggest_labels", "suggest_rows"]
 
@@ -95,7 +94,7 @@ def suggest_labels(detector: Detector, X: Any, y: ArrayLike | None = None, *, n:
     return suggest_rows(rows.__getitem__, scores, pool, where=where, n=n)
 
 
-def find_border(scores: NDArray[np.float64], y: NDArray[np.int8], *, threshold: float, n: int) -> float | None:
+def find_border(scores: Scores, y: Labels, *, threshold: float, n: int) -> float | None:
     """Return the score midway between the highest known normal row and the median known anomaly.
 
     The threshold stands in for known normal rows while there are none. The upper half of the unlabelled rows but for
@@ -116,7 +115,7 @@ def find_border(scores: NDArray[np.float64], y: NDArray[np.int8], *, threshold: 
 
 
 def suggest_rows(
-    rows_of: RowsOf, scores: NDArray[np.float64], pool: RowNumbers, *, where: float | None, n: int
+    rows_of: RowsOf, scores: Scores, pool: RowNumbers, *, where: float | None, n: int
 ) -> tuple[Suggestion, ...]:
     """Do the work of `suggest_labels` for given scores and a given border, `where`.
 

@@ -19,6 +19,7 @@ from sklearn.manifold import TSNE
 from esad import __version__, registry
 from esad.bench.grid import Cell
 from esad.bench.store import Result
+from esad.core.arrays import Rows
 from esad.datasets import scenario
 from esad.datasets.dataset import Dataset
 from esad.datasets.scenario import Scenario
@@ -26,8 +27,8 @@ from esad.detectors.deep import DeepDetector
 from esad.detectors.solved import HybridDetector
 from esad.detectors.stacked import can_stack, fit_stack
 from esad.errors import InputError
+from esad.labels import reference_rows
 from esad.persist.checkpoint import Checkpoint
-from esad.preprocess.inputs import Rows, reference_rows
 from esad.score.metrics import evaluate
 from esad.train.callbacks import Callback
 from esad.train.graphs import use_own_stream

@@ -12,7 +12,7 @@ from esad.bench.grid import Cell, Experiment, Place
 from esad.bench.store import Result
 from esad.bench.tables import Figure, drop_averaged_axes, name_axis
 from esad.core.atomic import atomic_path
-from esad.core.extras import require
+from esad.core.machine import require
 from esad.errors import EsadError
 
 if TYPE_CHECKING:

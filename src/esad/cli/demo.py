@@ -41,7 +41,6 @@ def demo(
     The model is of the method that `esad fit` takes for such data. Malignant tumours are the anomalies: a few are
     labelled, a few more hide among the unlabelled rows. 40 % of the rows are kept apart for the test.
     """
-    from esad.advice.choice import choose_method
     from esad.datasets.saving import write_table
     from esad.datasets.scenario import table
     from esad.detectors.training import TrainingData
@@ -57,7 +56,7 @@ def demo(
     write_table(files["test"], scenario.X_test, names=dataset.columns, truth=scenario.truth_test)
     training = TrainingData.from_file(files["train"], label_column="label")
     test = read_table(files["test"]).drop_columns(["truth"])
-    kept, _ = choose_method(training.kind, training.label_counts())
+    kept, _ = registry.choose_method(training.kind, training.label_counts())
     names = dict.fromkeys((kept, *_COMPARED))
     trained = {name: _train(name, training, test, scenario.truth_test, seed) for name in names}
     model, scores, _ = trained[kept]

@@ -61,12 +61,10 @@ class AskedMethod:
 
     def make_for(self, training: "TrainingData", *, contamination: float | None = None) -> tuple["Detector", str]:
         """A detector for these data, and the reason for its method where the data have chosen it."""
-        from esad.advice.choice import choose_method
-
         if self.name != _AUTO:
             return self._make(self.name, contamination), ""
         names = [name for name, _ in self.parse_settings()]
-        method, reason = choose_method(training.kind, training.label_counts(), parameters=names)
+        method, reason = registry.choose_method(training.kind, training.label_counts(), parameters=names)
         return self._make(method, contamination), reason
 
     def _make(self, method: str, contamination: float | None) -> "Detector":

@@ -69,7 +69,7 @@ def serve(
         raise InputError(f"--rate-limit must be a positive number. Got {rate_limit:g}.")
     if not 0 < timeout <= 3600:
         raise InputError(f"--timeout must be a number of seconds up to 3600. Got {timeout:g}.")
-    from esad.core.extras import require
+    from esad.core.machine import require
     from esad.detectors.model_file import refuse_data
 
     require("fastapi", extra="web")

@@ -1,4 +1,4 @@
-"""Files written whole or not at all, beside the target and then renamed over it; small ones read; users' folders."""
+"""Files: written whole or not at all, beside the target and then renamed over it; small ones read; their checksums."""
 
 import contextlib
 import errno
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from esad.errors import DataFileError, InputError, OutputError
+from esad.errors import DataFileError, OutputError
 
 if TYPE_CHECKING:
     import sqlite3
@@ -31,7 +31,6 @@ __all__ = [
     "stamp_of",
     "transaction",
     "unnamed_path",
-    "user_folder",
     "write_json",
     "write_text",
 ]
@@ -326,25 +325,3 @@ def unnamed_path(path: Path, name: str, *, instead: str) -> Iterator[Path]:
         with contextlib.suppress(OSError):  # where open files cannot lose their name, they stay until the reboot
             target.unlink(missing_ok=True)
             os.rmdir(folder)
-
-
-def user_folder(variable: str, kind: str, purpose: str) -> Path:
-    """The folder that `variable` names; without one, `esad` in XDG_<KIND>_HOME or in ~/.<kind>.
-
-    Parameters
-    ----------
-    variable : str
-        Such as "ESAD_DATA".
-    kind : {"cache", "config"}
-    purpose : str
-        What it is for, where there is no home folder either.
-    """
-    if named := os.environ.get(variable):
-        return Path(named)
-    standard = os.environ.get(f"XDG_{kind.upper()}_HOME", "")
-    if os.path.isabs(standard):  # the standard has relative ones ignored
-        return Path(standard) / "esad"
-    try:
-        return Path.home() / f".{kind}" / "esad"
-    except RuntimeError as error:
-        raise InputError(f"There is no home folder to keep {purpose} in. Set {variable} to a folder.") from error

@@ -2,7 +2,7 @@
 
 from typing import Any, Self
 
-from esad.core.extras import require
+from esad.core.machine import require
 
 __all__ = ["Display"]
 

@@ -15,6 +15,7 @@ from torch import Tensor
 from esad import labels
 from esad.core import processes
 from esad.core.arguments import check_share
+from esad.core.arrays import Labels
 from esad.core.processes import BatchShare
 from esad.errors import InputError
 
@@ -162,7 +163,7 @@ def n_held_out_rows(n_unlabelled: int, n_members: int) -> int:
     return size * min(n_members, N_PARTS) if size >= MIN_PART_ROWS else 0
 
 
-def draw_held_out(y: NDArray[np.int8], seed: int, *, n_anomaly_parts: int = 0) -> NDArray[np.int64]:
+def draw_held_out(y: Labels, seed: int, *, n_anomaly_parts: int = 0) -> NDArray[np.int64]:
     """Draw which rows each member leaves out, (n,): member k trains without part k; rows with -1 are in no part.
 
     The parts do not depend on the number of members. Thanks to them the threshold can be set on scores of rows that
@@ -191,7 +192,7 @@ def draw_held_out(y: NDArray[np.int8], seed: int, *, n_anomaly_parts: int = 0) -
     return parts
 
 
-def draw_calibration(y: NDArray[np.int8], ratio: float, seed: int) -> NDArray[np.bool_]:
+def draw_calibration(y: Labels, ratio: float, seed: int) -> NDArray[np.bool_]:
     """Mark the share `ratio` of the unlabelled rows (if there are none, of the normal ones) for calibration, (n,).
 
     Examples

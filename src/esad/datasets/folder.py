@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from esad import registry
-from esad.core.atomic import atomic_path, hash_file, user_folder
+from esad.core.atomic import atomic_path, hash_file
+from esad.core.machine import user_folder
 from esad.errors import DataFileError, InputError, OutputError
 
 if TYPE_CHECKING:

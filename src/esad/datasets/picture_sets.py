@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from esad.core.arrays import Arrays
 from esad.datasets.dataset import Dataset
 from esad.datasets.download import Report
 from esad.datasets.folder import data_folder, load_arrays, read_arrays
@@ -16,7 +17,6 @@ from esad.errors import DataFileError
 
 __all__ = [
     "CLASS_ARRAYS",
-    "Arrays",
     "Split",
     "check_pictures",
     "files",
@@ -29,7 +29,6 @@ __all__ = [
 
 CLASS_ARRAYS: Final = ("train_images", "train_labels", "test_images", "test_labels")
 _ARRAYS: Final = ("images", "anomaly", "labellable", "test")
-Arrays = dict[str, NDArray[Any]]
 
 
 def files(name: str) -> tuple[str]:

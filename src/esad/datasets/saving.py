@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from esad import registry
 from esad.core.atomic import new_folder
-from esad.core.extras import require
+from esad.core.machine import require
 from esad.datasets.dataset import Dataset
 from esad.datasets.scenario import split
 from esad.errors import InputError

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from esad import labels
+from esad.core.arrays import RowNumbers
 from esad.datasets.dataset import Dataset
 from esad.errors import InputError
 
@@ -37,7 +38,6 @@ __all__ = [
     "table",
 ]
 
-RowNumbers = NDArray[np.intp]
 Seed = int | np.random.Generator
 
 

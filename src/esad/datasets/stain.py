@@ -17,10 +17,11 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from esad.core.arrays import Floats
+
 __all__ = ["find_concentrations", "find_stain_colours", "normalise", "optical_density"]
 
 Picture = NDArray[np.uint8]
-Floats = NDArray[np.float64]
 
 _DICTIONARY_PENALTY: Final = 0.1
 _CODE_PENALTY: Final = 0.01

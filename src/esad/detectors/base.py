@@ -25,9 +25,10 @@ from torch import nn
 
 from esad import labels
 from esad.core.arguments import is_auto
+from esad.core.arrays import Arrays, Labels, Rows, State
 from esad.core.random import draw_calibration, n_held_out_rows, seed_from
 from esad.detectors import model_file
-from esad.detectors.decisions import Decider, Scores, TrainingScores
+from esad.detectors.decisions import Decider, TrainingScores
 from esad.detectors.streaming import Portion, Survey
 from esad.errors import InputError, LabelError
 from esad.explain.attribution import Attribution, number_patches, occlude_units
@@ -35,7 +36,8 @@ from esad.explain.cases import Cases
 from esad.explain.reasons import HeatMaps, Reasons
 from esad.io.checks import check_texts
 from esad.io.stream import Stream
-from esad.preprocess.inputs import Inputs, Rows, read_rows, reference_rows
+from esad.labels import reference_rows
+from esad.preprocess.inputs import Inputs, read_rows
 from esad.preprocess.sketch import sketch_rows
 from esad.score.conformal import Calibration
 from esad.score.threshold import Threshold
@@ -43,9 +45,7 @@ from esad.table.profile import MAX_ROWS, Profile, draw_profiled_rows
 from esad.table.table import Schema, Table, take_rows
 from esad.train.callbacks import Callback
 
-__all__ = ["Detector", "Scores", "State", "TrainingScores", "warn_of_texts"]
-
-State = tuple[dict[str, NDArray[Any]], dict[str, Any]]
+__all__ = ["Detector", "TrainingScores", "warn_of_texts"]
 
 
 class Detector(Decider, OutlierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -88,7 +88,7 @@ class Detector(Decider, OutlierMixin, BaseEstimator):  # type: ignore[misc]  # s
     # ------------------------------------------------------------------ what a method says
 
     @abstractmethod
-    def _fit_rows(self, rows: Rows, y: NDArray[np.int8], callbacks: Sequence[Callback]) -> TrainingScores:
+    def _fit_rows(self, rows: Rows, y: Labels, callbacks: Sequence[Callback]) -> TrainingScores:
         """Train on preprocessed rows and labels -1, 0, +1, and score those rows."""
 
     @abstractmethod
@@ -96,7 +96,7 @@ class Detector(Decider, OutlierMixin, BaseEstimator):  # type: ignore[misc]  # s
         """What the method learned, as arrays and plain values."""
 
     @abstractmethod
-    def _restore(self, arrays: dict[str, NDArray[Any]], plain: Any) -> None:
+    def _restore(self, arrays: Arrays, plain: Any) -> None:
         """Undo `_state`, checking everything."""
 
     def _fit_portion(self, portion: Portion, callbacks: Sequence[Callback]) -> TrainingScores:
@@ -222,9 +222,7 @@ class Detector(Decider, OutlierMixin, BaseEstimator):  # type: ignore[misc]  # s
             )
         self._threshold_rule()
 
-    def decide(
-        self, scores: TrainingScores, checked: NDArray[np.int8], held_out: Table | NDArray[Any] | None = None
-    ) -> None:
+    def decide(self, scores: TrainingScores, checked: Labels, held_out: Table | NDArray[Any] | None = None) -> None:
         """Keep the scores of the training rows and set the threshold; calibrate with rows that were held out."""
         threshold = self._threshold_rule()
         self.training_scores_, self.training_labels_ = scores.held_out, checked
@@ -234,18 +232,13 @@ class Detector(Decider, OutlierMixin, BaseEstimator):  # type: ignore[misc]  # s
             applied = threshold.apply(scores.total, checked, basis="training")
             applied = replace(applied, forecast=self._forecast(applied.value))
         else:
-            applied = self._applied_to_training(threshold)
+            applied = self._fit_to_training(threshold)
         self._take_threshold(applied)
         if held_out is not None:
             held_out_scores = self.score_rows(self.inputs_.rows_of(held_out))
             self.calibration_ = Calibration.of([held_out_scores], "held out")
 
-    def _prepare(self, X: Any, y: ArrayLike | None) -> tuple[Rows, NDArray[np.int8]]:
-        """Check what was given, learn the preprocessing, and give the rows and labels that a method trains on."""
-        data, checked = self._read(X, y)
-        return self._learn_inputs(data, checked), checked
-
-    def _read(self, X: Any, y: ArrayLike | None) -> tuple[Table | NDArray[Any], NDArray[np.int8]]:
+    def _read(self, X: Any, y: ArrayLike | None) -> tuple[Table | NDArray[Any], Labels]:
         """Check what was given and forget an earlier fit."""
         self._forget()
         data = read_rows(X)
@@ -268,15 +261,15 @@ class Detector(Decider, OutlierMixin, BaseEstimator):  # type: ignore[misc]  # s
             taken = " and ".join(words[taken] for taken in self.takes)
             raise InputError(f"{type(self).__name__} takes {taken}. Got {words[kind]}.")
 
-    def _learn_inputs(self, data: Table | NDArray[Any], checked: NDArray[np.int8]) -> Rows:
+    def _learn_inputs(self, data: Table | NDArray[Any], checked: Labels) -> Rows:
         """Learn the preprocessing from the rows to train on, and give them preprocessed."""
         self._check_needed(checked)
         self.inputs_, rows = Inputs.fit(data, checked, scaling=self.scaling, estimator=type(self).__name__)
         self._describe_inputs(rows, checked, take_rows(data, draw_profiled_rows(reference_rows(checked))))
         return rows
 
-    def _describe_inputs(self, rows: Rows, y: NDArray[np.int8], profiled: Table | NDArray[Any]) -> None:
-        """What is kept of the training rows beside the model; some of them, as they came, for the profile."""
+    def _describe_inputs(self, rows: Rows, y: Labels, profiled: Table | NDArray[Any]) -> None:
+        """Keep what a model tells of its training rows; `profiled` are some of them, as they came, for the profile."""
         self._describe_features()
         self.label_counts_ = labels.counts(y)
         self.fingerprint_ = _fingerprint(rows, y)
@@ -334,7 +327,7 @@ class Detector(Decider, OutlierMixin, BaseEstimator):  # type: ignore[misc]  # s
         if cases is not None:
             labelled = self.rows_of(cases[0])
             known = Cases.of(labelled, labels.check(cases[1], len(labelled), warn=False))
-        expected = self._expected(rows)
+        expected = self._find_expected(rows)
         found = self._attribute(rows, expected)
         terms = self._contributions(rows)
         answers: dict[str, Any] = {
@@ -348,16 +341,16 @@ class Detector(Decider, OutlierMixin, BaseEstimator):  # type: ignore[misc]  # s
             is_rebuilt = self._rebuilds_pictures()
             shown = expected if is_rebuilt else np.broadcast_to(self.inputs_.typical, rows.shape)
             return HeatMaps(shares=maps, pictures=rows, expected=shown, is_rebuilt=is_rebuilt, **answers)
-        observed = np.stack(self.inputs_.observed(X), axis=1)
-        is_gap = np.array([[cell is None for cell in row] for row in observed])  # a value is expected there, no gap
-        given, cells = (np.stack(self.inputs_.cells(each, is_gap), axis=1) for each in (rows, expected))
-        is_same = (given == cells) & ~is_gap  # also a rare text where any rare one is expected
+        observed = np.stack(self.inputs_.read_cells(X), axis=1)
+        is_missing = np.array([[cell is None for cell in row] for row in observed])  # a value is expected there
+        seen, cells = (np.stack(self.inputs_.cells(each, is_missing), axis=1) for each in (rows, expected))
+        is_same = (seen == cells) & ~is_missing  # as the model sees them: all rare texts are one to it
         cells = np.where(is_same.astype(bool), observed, cells)
         return Reasons(
             shares=found.shares, columns=self.inputs_.schema.names, observed=observed, expected=cells, **answers
         )
 
-    def _expected(self, rows: Rows) -> Rows:
+    def _find_expected(self, rows: Rows) -> Rows:
         """What the model expects in place of the rows; the typical row where it cannot tell."""
         return np.broadcast_to(self.inputs_.typical, rows.shape)
 
@@ -400,7 +393,7 @@ class Detector(Decider, OutlierMixin, BaseEstimator):  # type: ignore[misc]  # s
             )
         return Threshold("contamination", self.contamination)
 
-    def _check_needed(self, y: NDArray[np.int8]) -> None:
+    def _check_needed(self, y: Labels) -> None:
         """Refuse to train without the kinds of rows that the method cannot do without."""
         meant = {"anomaly": labels.ANOMALY, "unlabelled": labels.UNLABELLED, "normal": labels.NORMAL}
         for kind in self.labels_needed:
@@ -412,7 +405,7 @@ class Detector(Decider, OutlierMixin, BaseEstimator):  # type: ignore[misc]  # s
                 )
 
     def inform(self, other: Detector) -> None:
-        """Tell another detector, which is to judge the same rows, what is known of them."""
+        """Give another detector, which is to judge the same rows, the preprocessing and what is known of the rows."""
         other.inputs_, other.label_counts_, other.fingerprint_ = self.inputs_, self.label_counts_, self.fingerprint_
         other.sketch_ = self.sketch_
         other.notes_, other.calibration_, other.profile_, other.applied_ = {}, None, None, None
@@ -476,7 +469,7 @@ def warn_of_texts(X: Any, data: Table | NDArray[Any], schema: Schema | None) -> 
             warnings.warn(doubt[0].upper() + doubt[1:], UserWarning, stacklevel=3)
 
 
-def _fingerprint(rows: Rows, y: NDArray[np.int8]) -> str:
+def _fingerprint(rows: Rows, y: Labels) -> str:
     """Short hash of the preprocessed training data and labels."""
     digest = hashlib.sha256(repr(rows.shape).encode())
     digest.update(np.ascontiguousarray(rows).data)

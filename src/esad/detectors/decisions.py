@@ -14,14 +14,15 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from esad import labels
+from esad.core.arrays import Labels, Rows, Scores
 from esad.errors import InputError, ModelFileError, TrainingError
-from esad.preprocess.inputs import Inputs, Rows
+from esad.preprocess.inputs import Inputs
 from esad.score.conformal import Calibration
 from esad.score.drift import LEVEL, MIN_DISTANCE, Drift, DriftMonitor
-from esad.score.threshold import FittedThreshold, Forecast, Scores, Threshold, cut_in_gap, keep_among_scores
+from esad.score.threshold import FittedThreshold, Forecast, Threshold
 from esad.table.profile import Profile
 
-__all__ = ["Decider", "NoProbabilityError", "Scores", "TrainingScores"]
+__all__ = ["Decider", "NoProbabilityError", "TrainingScores"]
 
 
 @dataclass(frozen=True)
@@ -58,9 +59,9 @@ class TrainingScores:
 
     def is_unseen(self) -> NDArray[np.bool_]:
         """Where `held_out` is by a model that has not seen the row, (n,)."""
-        if self.unseen is not None:
-            return self.unseen
-        return np.zeros(len(self.total), dtype=bool) if self.unseen_by is None else self.unseen_by >= 0
+        if self.unseen is None:
+            return np.zeros(len(self.total), dtype=bool) if self.unseen_by is None else self.unseen_by >= 0
+        return self.unseen
 
 
 class NoProbabilityError(InputError, AttributeError):
@@ -68,7 +69,7 @@ class NoProbabilityError(InputError, AttributeError):
 
 
 class _OnceCalibrated(property):
-    """A method that is there once a calibration with anomalies is: `hasattr` tells."""
+    """A method that a detector has only after a calibration with anomalies, so that `hasattr` is right about it."""
 
     def __init__(self, method: Callable[..., Scores]) -> None:
         super().__init__(method)
@@ -104,7 +105,7 @@ class Decider:
     inputs_: Inputs
     offset_: float
     training_scores_: Scores
-    training_labels_: NDArray[np.int8]
+    training_labels_: Labels
     training_unseen_by_: NDArray[np.int64] | None
     training_unseen_: NDArray[np.bool_]
     training_totals_: Scores
@@ -239,7 +240,7 @@ found (95 %: 69 % to 100 %)
         'at most 5 % false alarms'
         """
         self._check_training_scores()
-        self._take_threshold(self._applied_to_training(rule))
+        self._take_threshold(self._fit_to_training(rule))
         return self
 
     def _check_training_scores(self) -> None:
@@ -250,28 +251,11 @@ found (95 %: 69 % to 100 %)
                 "A detector that was read from a file or solved anew has no training scores. Give `X`, rows kept apart."
             )
 
-    def _applied_to_training(self, rule: Threshold) -> FittedThreshold:
-        """The threshold that a rule sets on the training rows, each scored by the member that has not seen it.
-
-        Where there are such unlabelled rows, labelled ones count only for the rules that ask for them.
-        """
-        scores, y = self.training_scores_, self.training_labels_
-        known = np.isfinite(scores)
-        unseen = known & (y == labels.UNLABELLED)
-        if rule.rule != "labels" and unseen.any():
-            known = unseen | (known & (y == labels.ANOMALY)) if rule.rule == "auto" else unseen
-        n_unlabelled = int((y == labels.UNLABELLED).sum()) if unseen.any() else None
-        applied = rule.apply(
-            scores[known], y[known], basis="training", unseen=self.training_unseen_[known], n_unlabelled=n_unlabelled
+    def _fit_to_training(self, rule: Threshold) -> FittedThreshold:
+        """The threshold that a rule sets on the training rows, each scored by the member that has not seen it."""
+        return rule.apply_to_training(
+            self.training_totals_, self.training_scores_, self.training_labels_, self.training_unseen_
         )
-        value, chosen_by = applied.value, applied.chosen_by
-        if rule.rule == "auto":  # a rule under which nothing known is an alarm, or most of it, says nothing
-            left_out = scores[self.training_unseen_ & (y == labels.UNLABELLED)]
-            is_usual = chosen_by == "unlabelled"
-            value = keep_among_scores(value, self.training_totals_, y, left_out, is_usual=is_usual)
-            gap = cut_in_gap(self.training_totals_, y, len(left_out)) if is_usual else None
-            value, chosen_by = (value, chosen_by) if gap is None else (gap, "seen anomalies")
-        return replace(applied, value=value, chosen_by=chosen_by, forecast=self._forecast(value))
 
     def _forecast(self, value: float) -> Forecast:
         """What a threshold does to training rows that some member has not seen."""

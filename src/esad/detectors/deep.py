@@ -11,7 +11,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 import torch
@@ -20,22 +20,25 @@ from torch import Tensor, nn
 
 from esad.core import processes
 from esad.core.arguments import is_auto, is_whole
+from esad.core.arrays import Arrays, Labels, Rows, Scores, State
 from esad.core.random import draw_held_out, seed_from
-from esad.detectors.base import Detector, Scores, State, TrainingScores
+from esad.detectors.base import Detector, TrainingScores
 from esad.detectors.streaming import Portion, StreamRefill
 from esad.errors import InputError
 from esad.explain.attribution import Attribution
 from esad.explain.network import NetworkExplainer
+from esad.labels import reference_rows
 from esad.persist.bundle import check_weights
 from esad.persist.graph import ObjectiveTerms
-from esad.preprocess.inputs import Rows, reference_rows
 from esad.train import stopping
 from esad.train.callbacks import Callback, show_progress
 from esad.train.loop import Phase, Settings, train_phases
 from esad.train.objective import HELD_OUT, Objective, Refill, RowPool, Scorer
 from esad.train.runtime import device_for_scoring, dtype_of, place_objective, resolve_device, run_over_blocks
 
-__all__ = ["DeepDetector", "Phase"]
+__all__ = ["DeepDetector", "Phase", "take_first_member"]
+
+T = TypeVar("T")
 
 logger = logging.getLogger("esad")
 
@@ -72,7 +75,7 @@ class DeepDetector(Detector):
     verbose: int = 0
 
     @abstractmethod
-    def _phases(self, rows: Rows, y: NDArray[np.int8], device: torch.device) -> list[Phase]:
+    def _phases(self, rows: Rows, y: Labels, device: torch.device) -> list[Phase]:
         """What the loop runs, in order; the last objective is the model."""
 
     @abstractmethod
@@ -87,23 +90,23 @@ class DeepDetector(Detector):
         """What the networks that are trained see of preprocessed rows; another, fixed network may stand before them."""
         return rows
 
-    def _fit_rows(self, rows: Rows, y: NDArray[np.int8], callbacks: Sequence[Callback]) -> TrainingScores:
+    def _fit_rows(self, rows: Rows, y: Labels, callbacks: Sequence[Callback]) -> TrainingScores:
         device, dtype = resolve_device(self.device), dtype_of(self.precision)
         self.seed_ = seed_from(self.random_state)
         rows = self.network_rows(rows)
         x = torch.from_numpy(rows).to(device, dtype)
-        kept, stopper = self._stopper(rows, x, y)
-        unseen_by = self._unseen_by(kept)
+        kept, stopping_callbacks = self._prepare_stopping(rows, x, y)
+        unseen_by = self._draw_unseen_by(kept)
         phases = self._phases(rows, y, device)
 
-        self._train(phases, x, kept, unseen_by, callbacks=callbacks, last_callbacks=stopper)
+        self._train(phases, x, kept, unseen_by, callbacks=callbacks, last_callbacks=stopping_callbacks)
         return self._training_scores(rows, y, unseen_by, drawn=kept != HELD_OUT)
 
     def _train(
         self,
         phases: list[Phase],
         x: Tensor,
-        y: NDArray[np.int8],
+        y: Labels,
         unseen_by: NDArray[np.int64],
         *,
         callbacks: Sequence[Callback],
@@ -121,7 +124,7 @@ class DeepDetector(Detector):
             )
             return replace(data, refill=refill)
 
-        identity = self._identity([phase.settings for phase in phases])
+        identity = self._name_training([phase.settings for phase in phases])
         together = processes.current()
         together.check_alike(identity, "data, labels or parameters")
         with ExitStack() as stack:
@@ -163,7 +166,7 @@ class DeepDetector(Detector):
         return replace(scores, unseen=portion.scored_y == 0)
 
     def _training_scores(
-        self, rows: Rows, y: NDArray[np.int8], unseen_by: NDArray[np.int64], *, drawn: NDArray[np.bool_]
+        self, rows: Rows, y: Labels, unseen_by: NDArray[np.int64], *, drawn: NDArray[np.bool_]
     ) -> TrainingScores:
         """Calibrate the score, then score the training rows: by all members, and by those that did not see them."""
         device = next(self.objective_.parameters()).device
@@ -178,7 +181,7 @@ class DeepDetector(Detector):
         held_out[unseen] = by_member[unseen_by[unseen], np.flatnonzero(unseen)]
         return TrainingScores(total, held_out, np.where(unseen, unseen_by, -1), by_member=by_member)
 
-    def _unseen_by(self, y: NDArray[np.int8]) -> NDArray[np.int64]:
+    def _draw_unseen_by(self, y: Labels) -> NDArray[np.int64]:
         """The member that leaves a row out of its training, -1 where none does, (n,)."""
         n_members = self.n_leaving_out(self.inputs_.kind)
         if not n_members:
@@ -197,7 +200,7 @@ class DeepDetector(Detector):
         """The score by all members, (n,), and by each, (members, n), of raw terms."""
         contributions = self.objective_.contributions(terms)
         means = {name: _over_members(part) for name, part in contributions.items()}
-        return np.sum(list(self._exact_near_zero(rows, means).values()), axis=0), _by_member(contributions)
+        return np.sum(list(self._recompute_near_zero(rows, means).values()), axis=0), _by_member(contributions)
 
     def _repeat_members(self, n_members: int) -> Self:
         """A copy with more members, of the same kinds over and over, once `_phases` has settled the kinds."""
@@ -213,8 +216,8 @@ class DeepDetector(Detector):
         """What to compute in: "auto" is float32, unless a method is known to bear less."""
         return self.precision
 
-    def _stopper(self, rows: Rows, x: Tensor, y: NDArray[np.int8]) -> tuple[NDArray[np.int8], Sequence[Callback]]:
-        """Labels as the training may see them, and the callbacks that end it early."""
+    def _prepare_stopping(self, rows: Rows, x: Tensor, y: Labels) -> tuple[Labels, Sequence[Callback]]:
+        """The labels that the training sees, and the callbacks that end it early."""
         if self.early_stopping != "splits":
             return stopping.stop_by_held_out(x, y, seed=self.seed_) if self.early_stopping else (y, [])
         if np.count_nonzero(y < 0) < stopping.MIN_ANOMALIES:
@@ -224,87 +227,80 @@ class DeepDetector(Detector):
         pilot.n_members = stopping.N_SPLITS
         return y, stopping.stop_by_splits(pilot._phases(rows, y, x.device), x, y, seed=self.seed_)
 
-    def _identity(self, settings: list[Settings]) -> str:
-        """Names this training: a checkpoint of another one must not be continued."""
+    def _name_training(self, settings: list[Settings]) -> str:
+        """A name by which a checkpoint knows this training: one of other data, labels or parameters has another."""
         parameters = self.plain_parameters() | {"verbose": 0, "random_state": self.seed_}
         text = json.dumps([type(self).__name__, parameters, repr(settings), self.fingerprint_], default=str)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     # ------------------------------------------------------------------ score
 
-    def _each_block(
+    def _run_blocks(
         self,
         rows: Rows,
-        use: Callable[[slice, dict[str, Tensor]], None],
+        use: Callable[[dict[str, Tensor], int], dict[str, T]],
         *,
         scorer: Scorer | None = None,
         objective: Objective | None = None,
-    ) -> None:
-        """Forward passes over blocks of rows, see `run_over_blocks`; `objective` is another than the model's own."""
+    ) -> dict[str, list[T]]:
+        """What `use` makes of each block's terms and of its number of rows, by name, in the order of the rows.
+
+        A block may be padded with further rows, see `run_over_blocks`; `objective` is another than the model's own.
+        """
         objective = objective or self.objective_
         device = next(objective.parameters()).device
-        run_over_blocks(objective, rows, use, scorer=scorer, precision=self._precision_on(device, rows.shape[1:]))
-
-    def _raw_terms(self, rows: Rows) -> dict[str, Tensor]:
-        out: dict[str, Tensor] = {}
+        found: dict[int, dict[str, T]] = {}  # blocks of a table come in any order
 
         def keep(here: slice, terms: dict[str, Tensor]) -> None:
-            for name, part in terms.items():
-                if name not in out:
-                    out.setdefault(name, part.new_empty(len(part), len(rows)))  # the first of several threads wins
-                out[name][:, here] = part[:, : here.stop - here.start]
+            found[here.start] = use(terms, here.stop - here.start)
 
-        self._each_block(rows, keep)
-        return out
+        run_over_blocks(objective, rows, keep, scorer=scorer, precision=self._precision_on(device, rows.shape[1:]))
+        parts = [found[start] for start in sorted(found)]
+        return {name: [part[name] for part in parts] for name in parts[0]}
+
+    def _raw_terms(self, rows: Rows) -> dict[str, Tensor]:
+        """The terms of the objective's scorer, (members, n) each."""
+        parts = self._run_blocks(rows, lambda terms, n: {name: term[:, :n] for name, term in terms.items()})
+        return {name: torch.cat(terms, dim=1) for name, terms in parts.items()}
 
     def _contributions(self, rows: Rows) -> dict[str, Scores]:
         rows = self.network_rows(rows)
-        return self._exact_near_zero(rows, self._mean_contributions(rows, self.objective_))
+        return self._recompute_near_zero(rows, self._mean_contributions(rows, self.objective_))
 
-    def _exact_near_zero(self, rows: Rows, found: dict[str, Scores]) -> dict[str, Scores]:
-        """Contributions of rows, (n,) each, anew in float64 where they cancel to a score of few digits."""
+    def _recompute_near_zero(self, rows: Rows, found: dict[str, Scores]) -> dict[str, Scores]:
+        """Compute contributions, (n,) each, again in float64 where they add up to nearly 0, with few digits left."""
         if self.objective_.near_zero and self._can_double(rows):
             near = np.flatnonzero(np.abs(sum(found.values())) < self.objective_.near_zero)
             if len(near):
-                exact = self._mean_contributions(rows[near], self._doubled())
+                exact = self._mean_contributions(rows[near], self._make_double())
                 for name, part in exact.items():
                     found[name][near] = part
         return found
 
     def _mean_contributions(self, rows: Rows, objective: Objective) -> dict[str, Scores]:
         """What each term adds to the score, over the members, (n,)."""
-        out: dict[str, Scores] = {}
 
-        def keep(here: slice, terms: dict[str, Tensor]) -> None:
-            for name, part in objective.contributions(terms).items():
-                if name not in out:
-                    out.setdefault(name, np.empty(len(rows)))
-                out[name][here] = _over_members(part[:, : here.stop - here.start])
+        def join_members(terms: dict[str, Tensor], n: int) -> dict[str, Scores]:
+            return {name: _over_members(part[:, :n]) for name, part in objective.contributions(terms).items()}
 
-        self._each_block(rows, keep, objective=objective)
-        return out
+        parts = self._run_blocks(rows, join_members, objective=objective)
+        return {name: np.concatenate(values) for name, values in parts.items()}
 
     def _can_double(self, rows: Rows) -> bool:
-        """Whether rows may be computed in float64 where float32 leaves too few digits; convolutions take too long."""
+        """Whether such rows can be scored again in float64: a table's, by float32 weights. Pictures take too long."""
         weight = next(self.objective_.parameters())
         is_single = weight.dtype == torch.float32 and self.precision != "bfloat16"
         return rows.ndim == 2 and is_single and weight.device.type != "mps"
 
-    def _doubled(self) -> Objective:
-        """The model in float64."""
+    def _make_double(self) -> Objective:
+        """A copy of the model in float64, kept until the weights change."""
         return self.objective_.make_once("double", lambda: copy.deepcopy(self.objective_).double().eval())
 
-    def codes(self, X: Any) -> dict[str, NDArray[np.float32]]:
+    def codes(self, X: Any) -> dict[str, Rows]:
         """Codes of rows by the first member, by their names, each (n, code); none where a method has no codes."""
         rows = self.network_rows(self.rows_of(X))
-        parts: dict[int, dict[str, NDArray[np.float32]]] = {}  # blocks of a table come in any order
-
-        def keep(here: slice, codes: dict[str, Tensor]) -> None:
-            n_rows = here.stop - here.start  # a block of a table may be padded
-            parts[here.start] = {name: code[0, :n_rows].float().cpu().numpy() for name, code in codes.items()}
-
-        self._each_block(rows, keep, scorer=self.objective_.codes)
-        return {name: np.concatenate([parts[start][name] for start in sorted(parts)]) for name in parts[0]}
+        parts = self._run_blocks(rows, take_first_member, scorer=self.objective_.codes)
+        return {name: np.concatenate(codes) for name, codes in parts.items()}
 
     # ------------------------------------------------------------------ explain
 
@@ -326,7 +322,7 @@ class DeepDetector(Detector):
         """What rows pass before the objective, as a differentiable function in double precision. Nothing by default."""
         return None
 
-    def _expected(self, rows: Rows) -> Rows:
+    def _find_expected(self, rows: Rows) -> Rows:
         return self._explainer().find_expected(rows)
 
     def _rebuilds_pictures(self) -> bool:
@@ -344,9 +340,9 @@ class DeepDetector(Detector):
     # ------------------------------------------------------------------ export
 
     def _terms_module(self) -> nn.Module:
-        return ObjectiveTerms(self._plain_objective())
+        return ObjectiveTerms(self._make_exportable())
 
-    def _plain_objective(self) -> Objective:
+    def _make_exportable(self) -> Objective:
         """The objective for other runtimes: tables in float64, pictures in float32, which all can convolve."""
         if self.precision == "bfloat16":
             raise InputError(
@@ -369,7 +365,7 @@ class DeepDetector(Detector):
         arrays |= {f"curves.{name}": curve for name, curve in self.loss_curves_.items()}
         return arrays, {"seed": self.seed_, "objective": self._describe()}
 
-    def _restore(self, arrays: dict[str, NDArray[Any]], plain: Any) -> None:
+    def _restore(self, arrays: Arrays, plain: Any) -> None:
         self.seed_ = int(plain["seed"])
         with torch.device("meta"):  # nothing is allocated for sizes that a forged file claims
             objective = self._rebuild(plain["objective"])
@@ -395,6 +391,11 @@ def _over_members(part: Tensor) -> Scores:
     """The mean over the members, (n,), of equal rounding for every row; torch's has others at the end of an array."""
     mean: Scores = part.cpu().numpy().mean(axis=0)
     return mean
+
+
+def take_first_member(codes: dict[str, Tensor], n: int) -> dict[str, Rows]:
+    """Codes (members, n or more, code) of a block by the first member, (n, code) each."""
+    return {name: code[0, :n].float().cpu().numpy() for name, code in codes.items()}
 
 
 def _lengthen(phase: Phase, factor: float) -> Phase:

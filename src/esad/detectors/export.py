@@ -9,6 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 
 import esad
 from esad import registry
+from esad.core.arrays import Arrays
 from esad.core.atomic import atomic_path, check_writable
 from esad.core.text import first_line
 from esad.detectors.base import Detector
@@ -137,7 +138,7 @@ def _align(detector: Detector, X: Any) -> Table | NDArray[Any]:
     return detector.inputs_.describe(data) if isinstance(data, Table) else data
 
 
-def _compare_scores(detector: Detector, data: Table | NDArray[Any], found: dict[str, NDArray[Any]]) -> Parity:
+def _compare_scores(detector: Detector, data: Table | NDArray[Any], found: Arrays) -> Parity:
     rows = detector.inputs_.rows_of(data)
     calibration = detector.calibration_
     is_cross = calibration is not None and calibration.is_cross

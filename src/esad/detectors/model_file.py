@@ -7,10 +7,10 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from esad import labels, registry
+from esad.core.arrays import Arrays
 from esad.errors import EsadError, ModelFileError
 from esad.explain.cases import Cases
 from esad.io.files import SUFFIXES
@@ -77,7 +77,7 @@ def load(path: str | os.PathLike[str]) -> Detector:
     return _read(path)[0]
 
 
-def _read(path: str | os.PathLike[str]) -> tuple[Detector, dict[str, Any], dict[str, NDArray[Any]]]:
+def _read(path: str | os.PathLike[str]) -> tuple[Detector, dict[str, Any], Arrays]:
     """The detector, and the manifest and arrays that it was made from."""
     refuse_data(path)
     manifest, arrays = bundle.read(path)
@@ -98,13 +98,13 @@ def refuse_data(path: str | os.PathLike[str]) -> None:
         )
 
 
-def _from_state(manifest: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Detector:
+def _from_state(manifest: dict[str, Any], arrays: Arrays) -> Detector:
     parameters = manifest["parameters"]
     if not isinstance(parameters, dict):
         raise ModelFileError("its parameters are damaged")
     detector_class = registry.method(str(manifest["method"]))
     detector: Detector = detector_class(**{name: _restore_value(value) for name, value in parameters.items()})
-    groups: dict[str, dict[str, NDArray[Any]]] = {name: {} for name in _GROUPS}
+    groups: dict[str, Arrays] = {name: {} for name in _GROUPS}
     for name, value in arrays.items():
         group, _, rest = name.partition(".")
         groups[group][rest] = value

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from esad.core.arrays import Labels
 from esad.core.text import hint, list_text
 from esad.detectors.base import Detector
 from esad.errors import DataFileError, InputError, SchemaError
@@ -301,7 +302,7 @@ def join_truth(parts: Iterable[Any]) -> NDArray[np.object_] | None:
 
 def label_rows(
     words: NDArray[np.object_], path: _Path, detector: Detector, roles: Roles, *, from_csv: bool
-) -> tuple[NDArray[np.int8], Roles]:
+) -> tuple[Labels, Roles]:
     """Labels of what `path` says of its rows, and the roles with the words of the training where they have none."""
     roles = Notes.from_json(detector.notes_).add_words(roles, words)
     if detector.inputs_.kind == "table":

@@ -12,7 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from esad.core.arguments import check_share
-from esad.detectors.base import Detector, Scores
+from esad.core.arrays import Scores
+from esad.core.machine import data_limit
+from esad.detectors.base import Detector
 from esad.detectors.model_file import load
 from esad.detectors.opening import Block, Source, join_truth, label_rows, open_source, plain_id
 from esad.errors import DataFileError, InputError
@@ -28,7 +30,7 @@ from esad.preprocess.sketch import hash_rows, share_known
 from esad.score.conformal import Calibration
 from esad.score.drift import LEVEL, Drift
 from esad.score.threshold import Forecast
-from esad.table.table import data_limit, join_rows, take_rows
+from esad.table.table import join_rows, take_rows
 
 __all__ = [
     "AlarmRule",
@@ -133,8 +135,8 @@ class AlarmRule:
         largest = self.last_rank / (self.calibration.n_rows + 1)
         return f"{told}: p-values up to {largest:.3g}" if n_flagged else told
 
-    def limits(self, n_flagged: int, n_rows: int) -> Iterator[Remark]:
-        """What weakens a false-discovery rate: members in place of held-out rows, or too few of these."""
+    def check_fdr(self, n_flagged: int, n_rows: int) -> Iterator[Remark]:
+        """Tell where more alarms may be false than was asked for, and where too few rows allow no alarm at all."""
         if self.fdr is None or self.calibration is None:
             return
         n_calibration = self.calibration.n_rows
@@ -356,7 +358,7 @@ def score_file(
     )
     read = [data, *inputs, *([model] if model is not detector else [])]
     found = score_source(detector, source, rule, out, inputs=read, top=top, on_progress=on_progress)
-    for remark in rule.limits(found.n_flagged, found.n_rows):
+    for remark in rule.check_fdr(found.n_flagged, found.n_rows):
         on_remark(remark)
     return found
 

@@ -13,14 +13,14 @@ from torch import Tensor, nn
 from esad import labels
 from esad.core import processes
 from esad.core.arguments import with_parameters
+from esad.core.arrays import Arrays, Labels, Rows, Scores, State
 from esad.core.random import draw_held_out, seed_from
-from esad.detectors.base import Detector, Scores, State, TrainingScores
-from esad.detectors.deep import Phase
+from esad.detectors.base import Detector, TrainingScores
+from esad.detectors.deep import Phase, take_first_member
 from esad.detectors.standard import StandardDetector
 from esad.errors import InputError
 from esad.explain.attribution import Attribution
 from esad.networks.spec import NetworkSpec
-from esad.preprocess.inputs import Rows
 from esad.solvers.base import RowModel
 from esad.train.autoencoder import AutoencoderObjective
 from esad.train.callbacks import Callback
@@ -58,7 +58,7 @@ class ShallowDetector(SolvedDetector, Detector):
         """The one model leaves a tenth of the unlabelled rows out, so that thresholds have unseen rows."""
         return 1
 
-    def _fit_rows(self, rows: Rows, y: NDArray[np.int8], callbacks: Sequence[Callback]) -> TrainingScores:
+    def _fit_rows(self, rows: Rows, y: Labels, callbacks: Sequence[Callback]) -> TrainingScores:
         if not processes.current().is_alone:
             raise InputError(
                 f"{type(self).__name__} is solved for, not trained in steps: it cannot be shared by several processes. "
@@ -82,7 +82,7 @@ class ShallowDetector(SolvedDetector, Detector):
     def _state(self) -> State:
         return self.model_.state()
 
-    def _restore(self, arrays: dict[str, NDArray[Any]], plain: Any) -> None:
+    def _restore(self, arrays: Arrays, plain: Any) -> None:
         n_features = int(np.prod(self.inputs_.shape))
         self.model_ = self._model().restore(arrays, plain, n_features=n_features)
 
@@ -108,12 +108,12 @@ class HybridDetector(SolvedDetector, StandardDetector):
     def _objective(self, spec: NetworkSpec) -> AutoencoderObjective:
         return AutoencoderObjective(spec)
 
-    def _phases(self, rows: Rows, y: NDArray[np.int8], device: torch.device) -> list[Phase]:
+    def _phases(self, rows: Rows, y: Labels, device: torch.device) -> list[Phase]:
         self._model()  # refuses wrong arguments before anything is trained
         return super()._phases(rows, y, device)
 
     def _training_scores(
-        self, rows: Rows, y: NDArray[np.int8], unseen_by: NDArray[np.int64], *, drawn: NDArray[np.bool_]
+        self, rows: Rows, y: Labels, unseen_by: NDArray[np.int64], *, drawn: NDArray[np.bool_]
     ) -> TrainingScores:
         """Fit the model on the codes of the rows that the autoencoder has seen, then score all."""
         self.model_ = self._model()
@@ -153,26 +153,21 @@ class HybridDetector(SolvedDetector, StandardDetector):
                 f"{type(self).__name__} of pictures cannot be exported: its score jumps where a code crosses a cut, "
                 "and codes that another runtime has convolved differ in their last digits."
             )
-        objective = self._plain_objective()
+        objective = self._make_exportable()
         assert isinstance(objective, AutoencoderObjective)
         return nn.Sequential(_Coder(objective), self.model_.module())
 
-    def _doubled(self) -> AutoencoderObjective:
-        objective = super()._doubled()
+    def _make_double(self) -> AutoencoderObjective:
+        objective = super()._make_double()
         assert isinstance(objective, AutoencoderObjective)
         return objective
 
     def _codes(self, rows: Rows) -> Rows:
-        codes = np.empty((len(rows), self.network_.n_codes), dtype=np.float32)
-
-        def keep(here: slice, terms: dict[str, Tensor]) -> None:
-            codes[here] = terms["code"][0, : here.stop - here.start].float().cpu().numpy()
-
         # the solved model subtracts or jumps: no digit of a code may depend on the runtime
-        objective = self._doubled() if self._can_double(rows) else self.objective_
+        objective = self._make_double() if self._can_double(rows) else self.objective_
         coder = objective.coder()
-        self._each_block(rows, keep, scorer=lambda x: {"code": coder(x)}, objective=objective)
-        return codes
+        parts = self._run_blocks(rows, take_first_member, scorer=lambda x: {"code": coder(x)}, objective=objective)
+        return np.concatenate(parts["code"])
 
     def _state(self) -> State:
         arrays, plain = super()._state()
@@ -180,7 +175,7 @@ class HybridDetector(SolvedDetector, StandardDetector):
         named = {f"{_SOLVED}{name}": value for name, value in solved.items()}
         return arrays | named, plain | {"solved": solved_plain}
 
-    def _restore(self, arrays: dict[str, NDArray[Any]], plain: Any) -> None:
+    def _restore(self, arrays: Arrays, plain: Any) -> None:
         own = {name: value for name, value in arrays.items() if not name.startswith(_SOLVED)}
         super()._restore(own, plain)
         solved = {name.removeprefix(_SOLVED): arrays[name] for name in arrays.keys() - own.keys()}
@@ -199,9 +194,7 @@ class _Coder(nn.Module):
         return self.encode(rows.to(next(self.objective.parameters()).dtype))[0].float()
 
 
-def _fit_and_score(
-    model: RowModel, rows: Rows, y: NDArray[np.int8], left_out: NDArray[np.bool_], *, seed: int
-) -> TrainingScores:
+def _fit_and_score(model: RowModel, rows: Rows, y: Labels, left_out: NDArray[np.bool_], *, seed: int) -> TrainingScores:
     """Fit a model without some of the rows; unlabelled rows that it has seen have no score for thresholds."""
     total = model.fit(rows[~left_out], y[~left_out], seed=seed).score(rows)
     if not left_out.any():

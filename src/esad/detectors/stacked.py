@@ -13,11 +13,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from esad.core.arrays import Labels, Rows
 from esad.core.random import seed_from
 from esad.datasets.scenario import Scenario
 from esad.detectors.base import Detector
 from esad.detectors.deep import DeepDetector
-from esad.preprocess.inputs import Rows
 from esad.train.callbacks import Callback
 from esad.train.loop import Phase, train_phases
 from esad.train.objective import Objective, RowPool
@@ -31,7 +31,7 @@ class _OneFit:
 
     detector: DeepDetector
     rows: Rows
-    y: NDArray[np.int8]
+    y: Labels
     unseen_by: NDArray[np.int64]
     phases: list[Phase]
 
@@ -67,7 +67,7 @@ def fit_stack(
     whole = parts[0].detector._repeat_members(parts[0].n_members * len(parts))
     phases = whole._phases(parts[0].rows, parts[0].y, torch.device("cpu"))
     for number, phase in enumerate(phases):
-        _join(phase.objective, [part.phases[number].objective for part in parts])
+        _fill_buffers(phase.objective, [part.phases[number].objective for part in parts])
     seeds = [part.detector.seed_ for part in parts]
     curves = train_phases(
         phases,
@@ -76,7 +76,7 @@ def fit_stack(
         callbacks=callbacks,
     )
     for number, part in enumerate(parts):
-        part.detector.objective_ = _share(phases[-1].objective, part.phases[-1].objective, number).eval()
+        part.detector.objective_ = _take_weights(phases[-1].objective, part.phases[-1].objective, number).eval()
         part.detector.loss_curves_ = {name: curve.numpy() for name, curve in curves.items()}
         part.detector._training_scores(part.rows, part.y, part.unseen_by, drawn=np.ones(len(part.y), dtype=bool))
         part.detector.offset_, part.detector.applied_ = 0.0, None
@@ -84,9 +84,10 @@ def fit_stack(
 
 
 def _make_part(detector: DeepDetector, drawn: Scenario) -> _OneFit:
-    rows, y = detector._prepare(drawn.X_train, drawn.y_train)
+    data, y = detector._read(drawn.X_train, drawn.y_train)
+    rows = detector._learn_inputs(data, y)
     detector.seed_ = seed_from(detector.random_state)
-    return _OneFit(detector, rows, y, detector._unseen_by(y), detector._phases(rows, y, torch.device("cpu")))
+    return _OneFit(detector, rows, y, detector._draw_unseen_by(y), detector._phases(rows, y, torch.device("cpu")))
 
 
 def _join_rows(parts: Sequence[RowPool]) -> RowPool:
@@ -101,7 +102,7 @@ def _join_rows(parts: Sequence[RowPool]) -> RowPool:
     )
 
 
-def _join(whole: Objective, parts: Sequence[Objective]) -> None:
+def _fill_buffers(whole: Objective, parts: Sequence[Objective]) -> None:
     """Give the whole stack what the parts know of their rows before the training."""
     own = [dict(part.named_buffers()) for part in parts]
     for name, buffer in whole.named_buffers():
@@ -109,7 +110,7 @@ def _join(whole: Objective, parts: Sequence[Objective]) -> None:
             buffer.copy_(torch.cat([buffers[name] for buffers in own], dim=axis))
 
 
-def _share(whole: Objective, own: Objective, number: int) -> Objective:
+def _take_weights(whole: Objective, own: Objective, number: int) -> Objective:
     """The objective of one part with the weights that its members have in the whole stack."""
     wanted = own.state_dict()
     own.load_state_dict({name: _slice(value, wanted[name], number) for name, value in whole.state_dict().items()})

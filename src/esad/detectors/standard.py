@@ -10,16 +10,16 @@ from typing import Any, ClassVar, cast
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from esad.core import arguments
 from esad.core.arguments import WHOLE, Allowed, Parameter, Rule, is_auto, parameter, with_parameters
+from esad.core.arrays import Labels, Rows
 from esad.detectors.deep import DeepDetector, Phase
 from esad.errors import InputError, ModelFileError
 from esad.networks.pretrained import FEATURES, fill_weights, hide_path
 from esad.networks.spec import NetworkSpec
 from esad.networks.vgg import LAYERS, WEIGHTS, PerceptualDistance
-from esad.preprocess.inputs import SCALINGS, Rows
+from esad.preprocess.inputs import SCALINGS
 from esad.train.autoencoder import AutoencoderObjective
 from esad.train.loop import Settings
 from esad.train.objective import Objective, hold_out_anomalies, unlabel_all
@@ -112,7 +112,7 @@ class StandardDetector(DeepDetector):
         self.network_ = spec.with_widths(self.hidden, self.latent)
         return self.network_
 
-    def _labels_seen(self, y: NDArray[np.int8]) -> NDArray[np.int8]:
+    def _labels_seen(self, y: Labels) -> Labels:
         """The labels as the training sees them; a method that uses no known anomalies leaves them out."""
         return y if "anomaly" in self.labels_used else hold_out_anomalies(y)
 
@@ -120,7 +120,7 @@ class StandardDetector(DeepDetector):
         """What is trained first, where `pretrain_epochs` is not 0."""
         return AutoencoderObjective(spec)
 
-    def _phases(self, rows: Rows, y: NDArray[np.int8], device: torch.device) -> list[Phase]:
+    def _phases(self, rows: Rows, y: Labels, device: torch.device) -> list[Phase]:
         seen = self._labels_seen(y)
         spec = self._make_network(rows.shape[1:], device)
         phases = [Phase(self._objective(spec), self._settings(seen, device, n_epochs=self.n_epochs), seen)]
@@ -132,7 +132,7 @@ class StandardDetector(DeepDetector):
 
     def _settings(
         self,
-        y: NDArray[np.int8],
+        y: Labels,
         device: torch.device,
         *,
         n_epochs: int | str,
@@ -296,7 +296,7 @@ class PerceptualDetector(StandardDetector):
             )
         return spec
 
-    def _fill(self, phases: list[Phase]) -> list[Phase]:
+    def _fill_vgg(self, phases: list[Phase]) -> list[Phase]:
         """Give every VGG19 of the phases its fixed weights, read once."""
         distances = [
             part for phase in phases for part in phase.objective.modules() if isinstance(part, PerceptualDistance)

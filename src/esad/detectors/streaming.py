@@ -13,15 +13,15 @@ from typing import Any, Self
 import numpy as np
 import pyarrow as pa
 import torch
-from numpy.typing import NDArray
 
 from esad.core import processes
 from esad.core.arguments import check_share
+from esad.core.arrays import Floats, Labels, Rows
 from esad.errors import InputError, LabelError, SchemaError
 from esad.io.stream import LabelledBlock, Sample, Stream, TableStream, priorities
 from esad.labels import LabelCounts
 from esad.preprocess.image import ImagePreprocessor
-from esad.preprocess.inputs import Inputs, Rows, read_rows
+from esad.preprocess.inputs import Inputs, read_rows
 from esad.table.encode import TabularPreprocessor
 from esad.table.profile import MAX_ROWS
 from esad.table.statistics import TableStatistics
@@ -29,11 +29,11 @@ from esad.table.table import Table, join_rows, take_rows
 
 __all__ = ["Portion", "StreamRefill", "Survey"]
 
-N_SLOTS = 1 << 17  # rows that are at hand for training at a time: all that a training of 1,000 default steps draws
+N_SLOTS = 1 << 17  # rows that are at hand at a time: all that a training of 1,000 steps with the defaults draws
 N_HELD_OUT = MAX_ROWS  # rows that stay out of the training
 HELD_OUT_RATIO = 0.1
 MIN_UNLABELLED = 10  # so that one can be held out
-MAX_VALUES = 1 << 26  # numbers in either of them, however wide the rows
+MAX_VALUES = 1 << 26  # numbers in the rows at hand, and in those that are held out, however wide they are
 MAX_LABELLED = 100_000  # labelled rows of each kind that are kept at hand
 
 OnBlock = Callable[[int], None]
@@ -60,7 +60,7 @@ class Survey:
     anomalies: Sample
     normals: Sample
     statistics: TableStatistics = field(default_factory=TableStatistics)
-    picture_sum: NDArray[np.float64] | None = None
+    picture_sum: Floats | None = None
     n_by_label: dict[int, int] = field(default_factory=lambda: {-1: 0, 0: 0, 1: 0})
 
     @classmethod
@@ -166,14 +166,14 @@ class Survey:
         mean = (self.picture_sum / self.n_by_label[0]).astype(np.float32)
         return Inputs(ImagePreprocessor().fit(sample), mean_picture=mean, estimator=estimator)
 
-    def labelled(self) -> tuple[Any, NDArray[np.int8]]:
+    def labelled(self) -> tuple[Any, Labels]:
         """The labelled rows at hand, anomalies first, None if there are none."""
         pairs = [(sample, label) for sample, label in ((self.anomalies, -1), (self.normals, 1)) if len(sample)]
         y = np.repeat(np.array([label for _, label in pairs], dtype=np.int8), [len(sample) for sample, _ in pairs])
         parts = [sample.rows(0, len(sample)) for sample, _ in pairs]
         return (join_rows(parts) if parts else None), y
 
-    def held_out(self, *, n_calibration: int = 0) -> tuple[Any, NDArray[np.int8]]:
+    def held_out(self, *, n_calibration: int = 0) -> tuple[Any, Labels]:
         """Rows that the training does not see, but for the labelled ones at the end, and the labels of all."""
         kept, y = self.labelled()
         rows = self.unlabelled.rows(n_calibration, n_calibration + self.n_held_out())
@@ -226,11 +226,11 @@ class Portion:
     """
 
     rows: Rows
-    y: NDArray[np.int8]
+    y: Labels
     n_slots: int
     n_unlabelled: int
     scored: Rows
-    scored_y: NDArray[np.int8]
+    scored_y: Labels
     survey: Survey
     inputs: Inputs
     limit: int
@@ -279,31 +279,31 @@ class StreamRefill:
     def __init__(self, portion: Portion, x: torch.Tensor) -> None:
         self._portion, self._x = portion, x
         self.n_done, self.n_rows = 0, portion.n_unlabelled
-        self._coming = self._lots()
+        self._coming = self._read_lots()
 
     def __call__(self) -> None:
         """Replace the rows."""
-        self._put(next(self._coming))
+        self._replace_rows(next(self._coming))
         self.n_done += 1
 
     def restore(self, n_done: int) -> None:
         """Be where an interrupted training was after so many calls."""
         if n_done == self.n_done:
             return
-        self._coming, self.n_done = self._lots(), n_done
+        self._coming, self.n_done = self._read_lots(), n_done
         for number in range(n_done):
             lot = next(self._coming)
             if number == n_done - 1:
-                self._put(lot)
+                self._replace_rows(lot)
 
-    def _put(self, lot: Rows) -> None:
+    def _replace_rows(self, lot: Rows) -> None:
         self._x[: len(lot)] = torch.from_numpy(lot).to(self._x.device, self._x.dtype)
 
-    def _lots(self) -> Iterator[Rows]:
+    def _read_lots(self) -> Iterator[Rows]:
         """The rows of pass after pass, as many at a time as there is room for."""
         held: list[Rows] = []
         n_held, n_slots = 0, self._portion.n_slots
-        for rows in self._rows():
+        for rows in self._read_rows():
             held.append(rows)
             n_held += len(rows)
             while n_held >= n_slots:
@@ -311,7 +311,8 @@ class StreamRefill:
                 yield joined[:n_slots]
                 held, n_held = [joined[n_slots:]], n_held - n_slots
 
-    def _rows(self) -> Iterator[Rows]:
+    def _read_rows(self) -> Iterator[Rows]:
+        """Unlabelled rows for training, pass after pass, each in another order."""
         portion, survey = self._portion, self._portion.survey
         for number in count():
             for block in survey.source.shuffled(np.random.default_rng([survey.seed, number])):
@@ -325,5 +326,5 @@ class StreamRefill:
 
 
 def _limit_rows(n_rows: int, width: int) -> int:
-    """So many rows, fewer where they are very wide."""
+    """`n_rows`, or as many as hold `MAX_VALUES` numbers, if these are fewer."""
     return max(1, min(n_rows, MAX_VALUES // max(1, width)))

@@ -10,9 +10,10 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from esad.core.arguments import check_share
+from esad.core.arrays import Labels
+from esad.core.machine import data_limit
 from esad.core.random import N_PARTS, draw_calibration, n_held_out_rows, seed_from
 from esad.core.text import count_text, list_text
 from esad.detectors.base import Detector
@@ -27,12 +28,11 @@ from esad.io.files import TableFiles, open_data
 from esad.io.notes import DataSource, Notes, Roles
 from esad.io.picture_folder import PictureFolder, Resize
 from esad.io.stream import PictureStream, TableStream
-from esad.labels import LabelCounts
+from esad.labels import LabelCounts, reference_rows
 from esad.labels import counts as count_labels
-from esad.preprocess.inputs import reference_rows
 from esad.score.threshold import Threshold
 from esad.table.statistics import TableStatistics
-from esad.table.table import Schema, Table, data_limit, join_rows
+from esad.table.table import Schema, Table, join_rows
 from esad.train.callbacks import Callback
 from esad.train.runtime import resolve_device
 
@@ -88,7 +88,7 @@ class TrainingData:
     """
 
     X: Any
-    y: NDArray[np.int8] | None
+    y: Labels | None
     roles: Roles = field(default_factory=Roles)
     schema: Schema | None = None
     ids: Sequence[Any] | None = None
@@ -297,7 +297,7 @@ class TrainingData:
         return Notes(roles=roles, labels_csv=self.labels_csv, written=self.written, sources=sources).to_json()
 
     @property
-    def labels(self) -> NDArray[np.int8]:
+    def labels(self) -> Labels:
         """`y`, or as many zeros where it is None."""
         return np.zeros(len(self.X), dtype=np.int8) if self.y is None else self.y
 

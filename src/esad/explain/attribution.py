@@ -23,9 +23,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from esad.core.arrays import Floats, Rows
+
 __all__ = ["Attribution", "number_patches", "occlude_units", "sum_by_unit"]
 
-Shares = NDArray[np.float64]
+Contributions = Callable[[Rows], dict[str, Floats]]
+
+N_ORDERS = 8  # and their reverses
+MAX_PATCHES = 10  # along the longer side of a picture
+BLOCK_VALUES = 1 << 24  # of one call of the model
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,11 +46,11 @@ class Attribution:
         For each term, what is left when no unit adds anything; base plus all shares is the term.
     """
 
-    shares: Mapping[str, Shares]
-    base: Mapping[str, NDArray[np.float64]]
+    shares: Mapping[str, Floats]
+    base: Mapping[str, Floats]
 
 
-def sum_by_unit(shares: NDArray[Any], units: NDArray[np.intp]) -> Shares:
+def sum_by_unit(shares: NDArray[Any], units: NDArray[np.intp]) -> Floats:
     """Add up the shares of features (n, features) that belong to one unit, (n, units); every unit has a feature.
 
     Examples
@@ -55,14 +61,6 @@ def sum_by_unit(shares: NDArray[Any], units: NDArray[np.intp]) -> Shares:
     order = np.argsort(units, kind="stable")
     firsts = np.searchsorted(units[order], np.arange(int(units.max()) + 1))
     return np.add.reduceat(shares[:, order], firsts, axis=1)
-
-
-Rows = NDArray[np.float32]
-Contributions = Callable[[Rows], dict[str, NDArray[np.float64]]]
-
-N_ORDERS = 8  # and their reverses
-MAX_PATCHES = 10  # along the longer side of a picture
-BLOCK_VALUES = 1 << 24  # of one call of the model
 
 
 def occlude_units(contributions: Contributions, rows: Rows, expected: Rows, units: NDArray[np.intp]) -> Attribution:

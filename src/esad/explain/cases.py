@@ -7,6 +7,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from esad.core.arrays import Arrays, Labels, RowNumbers, Rows
 from esad.errors import ModelFileError
 
 __all__ = ["Case", "Cases"]
@@ -60,11 +61,11 @@ class Cases:
     """
 
     rows: NDArray[Any]
-    labels: NDArray[np.int8]
+    labels: Labels
     numbers: NDArray[np.int64]
 
     @classmethod
-    def of(cls, rows: NDArray[np.float32], y: NDArray[np.int8]) -> Self:
+    def of(cls, rows: Rows, y: Labels) -> Self:
         """The labelled ones among preprocessed rows; of very many, evenly spread ones.
 
         Examples
@@ -84,7 +85,7 @@ class Cases:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def nearest(self, rows: NDArray[np.float32], n_cases: int) -> list[list[Case]]:
+    def nearest(self, rows: Rows, n_cases: int) -> list[list[Case]]:
         """The nearest cases of each row, the nearest first."""
         known = self.rows.reshape(len(self), -1)
         scale = _LEVELS if known.dtype == np.uint8 else 1
@@ -96,12 +97,12 @@ class Cases:
             found.append([Case(int(self.numbers[i]), int(self.labels[i]), float(distances[i])) for i in nearest])
         return found
 
-    def state(self) -> dict[str, NDArray[Any]]:
+    def state(self) -> Arrays:
         """Arrays for the model file."""
         return {"rows": self.rows, "labels": self.labels, "numbers": self.numbers}
 
     @classmethod
-    def from_state(cls, arrays: dict[str, NDArray[Any]], shape: tuple[int, ...]) -> Self:
+    def from_state(cls, arrays: Arrays, shape: tuple[int, ...]) -> Self:
         """Undo `state`, checking everything; `shape` is that of one row."""
         if arrays.keys() != {"rows", "labels", "numbers"}:
             raise ModelFileError("its labelled cases are incomplete")
@@ -115,7 +116,7 @@ class Cases:
         return cls(rows, known, numbers)
 
 
-def _pick_evenly(numbers: NDArray[np.intp], most: int) -> NDArray[np.int64]:
+def _pick_evenly(numbers: RowNumbers, most: int) -> NDArray[np.int64]:
     """Pick at most `most` of them, evenly spread."""
     if len(numbers) > most:
         numbers = numbers[np.linspace(0, len(numbers), most, endpoint=False).astype(np.intp)]

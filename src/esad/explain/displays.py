@@ -8,8 +8,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from esad.core.arrays import Floats
 from esad.core.display import Display
-from esad.core.extras import require
+from esad.core.machine import require
 from esad.core.text import count_text
 from esad.errors import InputError
 from esad.explain.reasons import HeatMaps, Reasons, cell_text
@@ -214,12 +215,12 @@ def to_data_uri(pixels: NDArray[np.uint8]) -> str:
     return f"data:image/png;base64,{base64.b64encode(to_png(pixels)).decode()}"
 
 
-def _rgb(picture: NDArray[Any]) -> NDArray[np.float64]:
+def _rgb(picture: NDArray[Any]) -> Floats:
     """(channels, height, width) within [0, 1] as (height, width, 3) within [0, 255]."""
     channels_last = np.moveaxis(picture, 0, 2).astype(np.float64) * 255
     return np.broadcast_to(channels_last, (*channels_last.shape[:2], 3))
 
 
-def _enlarge(picture: NDArray[np.float64]) -> NDArray[np.float64]:
+def _enlarge(picture: Floats) -> Floats:
     factor = -(-MIN_SIDE // min(picture.shape[:2]))
     return picture.repeat(factor, axis=0).repeat(factor, axis=1)

@@ -41,7 +41,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from esad.explain.attribution import Attribution, Rows, sum_by_unit
+from esad.core.arrays import Rows
+from esad.explain.attribution import Attribution, sum_by_unit
 from esad.train.objective import Objective
 
 __all__ = ["TOLERANCE", "NetworkExplainer", "carry_shares", "integrate_gradients"]
@@ -161,7 +162,7 @@ class NetworkExplainer:
         self.terms = scorer if front is None else lambda x: scorer(front(x))
         self.summands = self.objective.summands()
         self.rebuild = None if front is not None else self.objective.rebuilder()
-        self.typical = self._tensor(typical)
+        self.typical = self._to_tensor(typical)
         self.limit = (threshold + float(self._score(self.typical[None]))) / 2
         self.units = units
 
@@ -174,22 +175,22 @@ class NetworkExplainer:
         if self.rebuild is None:
             return np.broadcast_to(self.typical.cpu().numpy().astype(np.float32), rows.shape)
         out = np.empty_like(rows)
-        for here in self._blocks(rows):
-            found = self._rebuild(self._tensor(rows[here])) if rows.ndim > 2 else self._from_the_others(rows[here])
+        for here in self._split_blocks(rows):
+            found = self._rebuild(self._to_tensor(rows[here])) if rows.ndim > 2 else self._rebuild_hidden(rows[here])
             out[here] = found.cpu().numpy()
         return out
 
     def attribute(self, rows: Rows) -> Attribution:
         """Eqs. (1) to (7) of `esad.explain.network`."""
-        blocks = [self._attribute_block(rows[here]) for here in self._blocks(rows)]
+        blocks = [self._attribute_block(rows[here]) for here in self._split_blocks(rows)]
         return Attribution(
             {name: np.concatenate([block.shares[name] for block in blocks]) for name in blocks[0].shares},
             {name: np.concatenate([block.base[name] for block in blocks]) for name in blocks[0].base},
         )
 
     def _attribute_block(self, rows: Rows) -> Attribution:
-        x = self._tensor(rows)
-        start = self._start(x)
+        x = self._to_tensor(rows)
+        start = self._find_start(x)
         with torch.no_grad():
             raw, summands = self.terms(x), self.summands(x)
             low = {name: term.clone() for name, term in self.terms(start).items()}
@@ -211,7 +212,7 @@ class NetworkExplainer:
             shares[name] = sum_by_unit(by_member.mean(0).flatten(1).cpu().numpy(), self.units)
         return Attribution(shares, {name: value.mean(0).cpu().numpy() for name, value in base.items()})
 
-    def _start(self, x: Tensor) -> Tensor:
+    def _find_start(self, x: Tensor) -> Tensor:
         """Eq. (7): from the reconstruction of a row towards the typical row, as far as it takes to be a normal one."""
         typical = self.typical.expand_as(x)
         if self.rebuild is None:
@@ -249,9 +250,9 @@ class NetworkExplainer:
         assert self.rebuild is not None
         return self.rebuild(x).mean(0)
 
-    def _from_the_others(self, rows: Rows) -> Tensor:
+    def _rebuild_hidden(self, rows: Rows) -> Tensor:
         """Each column of a table as it is rebuilt when the network does not see it, (batch, features)."""
-        x = self._tensor(rows)
+        x = self._to_tensor(rows)
         out = torch.empty_like(x)
         n_passes = min(int(self.units.max()) + 1, MAX_PASSES)
         for first in range(n_passes):
@@ -259,9 +260,9 @@ class NetworkExplainer:
             out[:, hidden] = self._rebuild(torch.where(hidden, self.typical, x))[:, hidden]
         return out
 
-    def _blocks(self, rows: Rows) -> list[slice]:
+    def _split_blocks(self, rows: Rows) -> list[slice]:
         size = BLOCK_ROWS if rows.ndim == 2 else BLOCK_PICTURES
         return [slice(first, first + size) for first in range(0, len(rows), size)]
 
-    def _tensor(self, rows: Rows) -> Tensor:
+    def _to_tensor(self, rows: Rows) -> Tensor:
         return torch.from_numpy(np.ascontiguousarray(rows)).to(self.device, torch.float64)

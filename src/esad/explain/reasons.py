@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from esad.core.arrays import Floats
 from esad.core.markup import new, table, to_html
 from esad.core.text import count_text
 from esad.errors import MissingExtraError
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = ["HeatMaps", "Reasons", "cell_text", "plain_cell"]
 
-Floats = NDArray[np.float64]
 
 SMOOTHING = 1 / 16  # standard deviation of a heat map's smoothing, over the shorter side of the picture
 MAX_TEXT = 80  # characters of a cell that people are shown; programs get all of it
@@ -49,7 +49,7 @@ class _Explanation:
     def _shown_rows(self) -> range:
         return range(min(len(self), N_SHOWN))
 
-    def _more(self) -> str:
+    def _tell_rest(self) -> str:
         """What a display leaves out."""
         n_more = len(self) - N_SHOWN
         return f"... and {n_more:,} more" if n_more > 0 else ""
@@ -132,7 +132,7 @@ class Reasons(_Explanation):
             + ", ".join(f"{line[0]} {line[1]}" for line in self.lines(row))
             for row in self._shown_rows()
         ]
-        return "\n".join([f"Reasons of {count_text(len(self), 'row')}", *told, *filter(None, [self._more()])])
+        return "\n".join([f"Reasons of {count_text(len(self), 'row')}", *told, *filter(None, [self._tell_rest()])])
 
     def _repr_html_(self) -> str:
         """The rows as tables, in a notebook."""
@@ -141,7 +141,7 @@ class Reasons(_Explanation):
         for row in self._shown_rows():
             parts.append(new("p", new("b", f"row {row}"), f", score {self.score[row]:.4g}"))
             parts.append(table(heads, [list(line) for line in self.lines(row)], numbers=("share",)))
-        return to_html(*parts, self._more())
+        return to_html(*parts, self._tell_rest())
 
     def plot(self, row: int = 0, *, n_columns: int = 8, ax: Any = None) -> "ReasonsDisplay":
         """Draw what columns add to the score of a row (extra `plot`)."""
@@ -243,7 +243,7 @@ class HeatMaps(_Explanation):
             for row, (score, spot) in enumerate(spots)
         ]
         head = f"HeatMaps of {count_text(len(self), 'picture')} of {width} x {height} pixels"
-        return "\n".join([head, *told, *filter(None, [self._more()])])
+        return "\n".join([head, *told, *filter(None, [self._tell_rest()])])
 
     def _repr_html_(self) -> str | None:
         """The pictures beside their heat maps, in a notebook; nothing without Pillow."""
@@ -260,7 +260,7 @@ class HeatMaps(_Explanation):
             ]
         except MissingExtraError:
             return None
-        return to_html(*parts, self._more())
+        return to_html(*parts, self._tell_rest())
 
     def plot(self, row: int = 0, *, ax: Any = None) -> "HeatMapDisplay":
         """Draw where the score of a picture comes from (extra `plot`)."""

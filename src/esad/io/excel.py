@@ -19,7 +19,7 @@ from typing import Any
 import pyarrow as pa
 
 from esad.core.atomic import unnamed_path
-from esad.core.extras import require
+from esad.core.machine import require
 from esad.core.text import hint, list_text, one_line
 from esad.errors import DataFileError, LimitError, OutputError
 from esad.table.columns import text_of_number

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from esad.core.extras import require
+from esad.core.machine import require
 from esad.core.text import one_line
 from esad.errors import DataFileError, EsadError, PictureFileError
 

@@ -13,11 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from esad.core.arrays import Labels
 from esad.errors import DataFileError
 from esad.io.files import Part, TableFiles, open_data
 from esad.io.notes import Roles
 from esad.io.picture_folder import PictureFolder
-from esad.labels import Labels
 from esad.table.table import join_rows, take_rows
 
 __all__ = ["LabelledBlock", "PictureStream", "Sample", "Stream", "TableStream", "open_stream", "priorities"]
@@ -208,10 +208,8 @@ class PictureStream:
 # its number and a seed only; the rows of smallest priority are the sample. So two samples can be merged, and a later
 # pass knows which rows are in it.
 
-Numbers = NDArray[np.int64]
 
-
-def priorities(numbers: Numbers, seed: int) -> NDArray[np.uint64]:
+def priorities(numbers: NDArray[np.int64], seed: int) -> NDArray[np.uint64]:
     """Evenly spread, different for different rows: the finaliser of SplitMix64.
 
     Examples
@@ -247,11 +245,11 @@ class Sample:
 
     def __init__(self, n_most: int, *, seed: int) -> None:
         self.n_most, self.seed = n_most, seed
-        self._held: list[tuple[NDArray[np.uint64], Numbers, Any]] = []
+        self._held: list[tuple[NDArray[np.uint64], NDArray[np.int64], Any]] = []
         self._n_held = 0
         self._limit = np.uint64(2**64 - 1)  # rows above it cannot be in the sample any more
 
-    def add(self, numbers: Numbers, rows: Any) -> None:
+    def add(self, numbers: NDArray[np.int64], rows: Any) -> None:
         """Take in rows, an arrow table or an array, with their numbers."""
         keys = priorities(numbers, self.seed)
         kept = keys <= self._limit
@@ -278,7 +276,7 @@ class Sample:
             self._limit = keys[order[-1]] if self.n_most else np.uint64(0)
 
     @property
-    def numbers(self) -> Numbers:
+    def numbers(self) -> NDArray[np.int64]:
         """Which rows are in the sample, by priority."""
         self._settle()
         return self._held[0][1] if self._held else np.empty(0, dtype=np.int64)

@@ -34,18 +34,16 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import ClassVar
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from esad.core.arguments import Rule, is_not_negative, parameter, with_parameters
+from esad.core.arrays import Labels, Rows
 from esad.core.random import MemberRandom
 from esad.detectors.deep import Phase
 from esad.detectors.standard import AdversarialDetector
 from esad.networks.dcgan import DCGANEncoder
 from esad.networks.spec import NetworkSpec
-from esad.preprocess.inputs import Rows
 from esad.train.adversarial import BOUNDED, deception_loss, enable_gradients, judge_loss, log_steps
 from esad.train.objective import Batch, Move, Objective, Scorer
 
@@ -100,7 +98,7 @@ class AnoGAN(AdversarialDetector):
     def _objective(self, spec: NetworkSpec) -> "AnoGANObjective":
         return AnoGANObjective(spec, feature_weight=self.feature_weight, search_steps=self.search_steps_)
 
-    def _phases(self, rows: Rows, y: NDArray[np.int8], device: torch.device) -> list[Phase]:
+    def _phases(self, rows: Rows, y: Labels, device: torch.device) -> list[Phase]:
         self._check("images")
         auto = 50 if device.type == "cpu" else 500
         self.search_steps_ = auto if isinstance(self.search_steps, str) else int(self.search_steps)

@@ -34,16 +34,15 @@ from dataclasses import field
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from esad import labels
 from esad.core.arguments import with_parameters
+from esad.core.arrays import Labels, Rows
 from esad.detectors.base import TrainingScores
 from esad.detectors.solved import ShallowDetector
 from esad.detectors.streaming import Portion
 from esad.errors import LabelError
 from esad.explain.attribution import Attribution, sum_by_unit
-from esad.preprocess.inputs import Rows
 from esad.solvers.trees import BaggedTreesArguments, BaggedTreesModel
 from esad.train.callbacks import Callback
 
@@ -92,7 +91,7 @@ class BaggedTrees(BaggedTreesArguments, ShallowDetector):
         """Return the number of unlabelled rows, since some tree has not seen each; a single one is in every bag."""
         return n_unlabelled if n_unlabelled > 1 else 0
 
-    def _check_needed(self, y: NDArray[np.int8]) -> None:
+    def _check_needed(self, y: Labels) -> None:
         super()._check_needed(y)
         if (y == labels.ANOMALY).all():
             raise LabelError(
@@ -100,7 +99,7 @@ class BaggedTrees(BaggedTreesArguments, ShallowDetector):
                 "these at least. Got anomalies only."
             )
 
-    def _fit_rows(self, rows: Rows, y: NDArray[np.int8], callbacks: Sequence[Callback]) -> TrainingScores:
+    def _fit_rows(self, rows: Rows, y: Labels, callbacks: Sequence[Callback]) -> TrainingScores:
         total = super()._fit_rows(rows, y, callbacks).total
         out_of_bag = self.model_.out_of_bag
         unseen = np.isfinite(out_of_bag)

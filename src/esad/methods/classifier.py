@@ -24,11 +24,11 @@ from typing import ClassVar
 import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
-from numpy.typing import NDArray
 from torch import Tensor
 
 from esad import labels
 from esad.core.arguments import with_parameters
+from esad.core.arrays import Labels
 from esad.detectors.standard import StandardDetector
 from esad.networks.layers import inference
 from esad.networks.mlp import StackedMLP
@@ -84,7 +84,7 @@ class SupervisedClassifier(StandardDetector):
     def _objective(self, spec: NetworkSpec) -> Objective:
         return SupervisedObjective(spec)
 
-    def _labels_seen(self, y: NDArray[np.int8]) -> NDArray[np.int8]:
+    def _labels_seen(self, y: Labels) -> Labels:
         """One kind of negatives."""
         return np.where(y == labels.NORMAL, np.int8(labels.UNLABELLED), y)
 

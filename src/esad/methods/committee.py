@@ -31,19 +31,18 @@ from typing import Any, ClassVar, Final, Self
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from esad import labels, registry
 from esad.core.arguments import with_parameters
+from esad.core.arrays import Arrays, Labels, Rows, Scores, State
 from esad.core.random import seed_from
 from esad.core.text import count_text
-from esad.detectors.base import Detector, Scores, State, TrainingScores
+from esad.detectors.base import Detector, TrainingScores
 from esad.detectors.deep import DeepDetector
 from esad.detectors.streaming import Portion
 from esad.errors import ModelFileError
 from esad.explain.attribution import Attribution
-from esad.preprocess.inputs import Rows
 from esad.score.surprisal import Surprisal, SurprisalModule
 from esad.train.callbacks import Callback
 
@@ -126,7 +125,7 @@ class Committee(Detector):
 
     # ------------------------------------------------------------------ fit
 
-    def possible_judges(self, **changes: Any) -> dict[str, Detector]:
+    def make_judges(self, **changes: Any) -> dict[str, Detector]:
         """All judges that there can be, not fitted; the trees first, for they may refuse the rows."""
         judges, given = dict[str, Detector](), self.get_params() | changes
         for name in (TREES, NETWORKS):
@@ -137,61 +136,65 @@ class Committee(Detector):
 
     def n_leaving_out(self, kind: str) -> int:
         """As many as the judge with most members has."""
-        return max(judge.n_leaving_out(kind) for judge in self.possible_judges().values())
+        return max(judge.n_leaving_out(kind) for judge in self.make_judges().values())
 
     def check_stream(self) -> None:
         """Refuse what a judge cannot do with a stream."""
         super().check_stream()
-        for judge in self.possible_judges().values():
+        for judge in self.make_judges().values():
             judge.check_stream()
 
-    def _fit_rows(self, rows: Rows, y: NDArray[np.int8], callbacks: Sequence[Callback]) -> TrainingScores:
-        self._appoint(y)
+    def _fit_rows(self, rows: Rows, y: Labels, callbacks: Sequence[Callback]) -> TrainingScores:
+        self._choose_judges(y)
         esad = self.judges_[NETWORKS]
         assert isinstance(esad, DeepDetector)
         esad.holds_out_anomalies = len(self.judges_) > 1
-        return self._confer(y, lambda judge: judge._fit_rows(rows, y, callbacks))
+        return self._fit_judges(y, lambda judge: judge._fit_rows(rows, y, callbacks))
 
     def _fit_portion(self, portion: Portion, callbacks: Sequence[Callback]) -> TrainingScores:
-        self._appoint(portion.y)
-        return self._confer(portion.scored_y, lambda judge: judge._fit_portion(portion, callbacks))
+        self._choose_judges(portion.y)
+        return self._fit_judges(portion.scored_y, lambda judge: judge._fit_portion(portion, callbacks))
 
-    def _appoint(self, y: NDArray[np.int8]) -> None:
+    def _choose_judges(self, y: Labels) -> None:
         """Choose the judges for rows with such labels, and tell them what is known of the rows."""
-        self.judges_ = self.possible_judges(random_state=seed_from(self.random_state))
-        is_anomaly = y == labels.ANOMALY
-        if self.inputs_.kind == "images" or not is_anomaly.any() or is_anomaly.all():
+        self.judges_ = self.make_judges(random_state=seed_from(self.random_state))
+        is_anomaly, cannot = y == labels.ANOMALY, ""
+        if self.inputs_.kind == "images":
+            cannot = "see pictures"
+        elif is_anomaly.all():
+            cannot = "learn from anomalies alone"
+        elif not is_anomaly.any():
+            cannot = "learn without a labelled anomaly"
+        if cannot:
             del self.judges_[TREES]
-            cannot = "learn from anomalies alone" if is_anomaly.all() else "learn without a labelled anomaly"
-            cannot = "see pictures" if self.inputs_.kind == "images" else cannot
-            self._say(f"ESAD judges alone: trees cannot {cannot}")
+            self._note_why(f"ESAD judges alone: trees cannot {cannot}")
         for judge in self.judges_.values():
             self.inform(judge)
 
-    def _confer(self, y: NDArray[np.int8], fit: Callable[[Detector], TrainingScores]) -> TrainingScores:
+    def _fit_judges(self, y: Labels, fit: Callable[[Detector], TrainingScores]) -> TrainingScores:
         """Fit the judges, learn scales and weights from rows that they have not seen, and score the training rows."""
-        found = {}
+        found: dict[str, TrainingScores] = {}
         for name, judge in self.judges_.items():
             found[name] = fit(judge)
             judge.decide(found[name], y)
-        self.scales_ = {}
+        self.scales_, self.weights_ = {}, {NETWORKS: 1.0}
         if len(found) == 1:
-            self.weights_ = {NETWORKS: 1.0}
             return found[NETWORKS]
-        for name, own in found.items():
-            known = np.isfinite(own.held_out)
+        surprisals, members = {}, {}
+        for name, scores in found.items():
+            known = np.isfinite(scores.held_out)
             unlabelled = known & (y == labels.UNLABELLED)
-            self.scales_[name] = Surprisal.of(own.held_out[unlabelled if unlabelled.any() else known])
-        each = {name: self.scales_[name](own.held_out) for name, own in found.items()}
-        unseen = np.logical_and.reduce([own.is_unseen() for own in found.values()])
-        is_anomaly = y == labels.ANOMALY
-        evidence = {name: own[unseen & is_anomaly] for name, own in each.items()}
+            self.scales_[name] = Surprisal.of(scores.held_out[unlabelled if unlabelled.any() else known])
+            surprisals[name] = self.scales_[name](scores.held_out)
+            members[name] = scores.total[None] if scores.by_member is None else scores.by_member
+        is_anomaly, unseen = y == labels.ANOMALY, np.all([scores.is_unseen() for scores in found.values()], axis=0)
+        evidence = {name: own[unseen & is_anomaly] for name, own in surprisals.items()}
         self.weights_ = self._weigh(evidence, n_anomalies=int(is_anomaly.sum()), n_columns=self.inputs_.shape[0])
-        held_out = np.sum([self.weights_[name] * own for name, own in each.items()], axis=0)
-        numbers = [own.unseen_by for own in found.values() if own.unseen_by is not None]
+        total = _add_means(self._on_one_scale(members).values())
+        held_out = np.sum([self.weights_[name] * own for name, own in surprisals.items()], axis=0)
+        numbers = [scores.unseen_by for scores in found.values() if scores.unseen_by is not None]
         unseen_by = np.where(unseen, np.maximum.reduce(numbers), -1) if numbers else None  # a single member is number 0
-        members = {name: own.total[None] if own.by_member is None else own.by_member for name, own in found.items()}
-        return TrainingScores(_mean_total(self._on_one_scale(members).values()), held_out, unseen_by, unseen)
+        return TrainingScores(total, held_out, unseen_by, unseen)
 
     def _weigh(self, unseen: Mapping[str, Scores], *, n_anomalies: int, n_columns: int) -> dict[str, float]:
         """Eqs. (3) to (5)."""
@@ -200,29 +203,28 @@ class Committee(Detector):
         if n >= MIN_EVIDENCE:
             z = float(ahead.mean() / max(ahead.std(ddof=1) / n**0.5, 1e-9))
         too_wide = max(1.0, n_columns / (MAX_COLUMNS * n_anomalies))
-        prior = PRIOR - np.log(too_wide)
-        share = float(1.0 / (1.0 + np.exp(np.clip(prior + TRUST * z, -20.0, 20.0))))
+        share = float(1.0 / (1.0 + np.exp(np.clip(PRIOR - np.log(too_wide) + TRUST * z, -20.0, 20.0))))
         leader = "trees are" if z > 0 else "trees lead unless ESAD is clearly ahead; here it is"
         evidence = f"{leader} ahead by {abs(z):.1f} standard errors on {n}" if n >= MIN_EVIDENCE else "too few"
         evidence += " known anomalies that neither had seen"
         if too_wide > 1:
             known = count_text(n_anomalies, "known anomaly", "known anomalies")
             evidence += f", and {n_columns:,} columns to {known}, among which trees find one by chance"
-        self._say(f"ESAD {share:.0%}, trees {1 - share:.0%}: {evidence}")
+        self._note_why(f"ESAD {share:.0%}, trees {1 - share:.0%}: {evidence}")
         return {TREES: 1.0 - share, NETWORKS: share}
 
-    def _say(self, why: str) -> None:
+    def _note_why(self, why: str) -> None:
         self.why_ = why
         logger.info(why)
 
     # ------------------------------------------------------------------ score
 
     def _by_member(self, rows: Rows) -> dict[str, Scores]:
-        """The terms by the members of each judge, (members, n) each."""
+        """What the members of each judge add to the score, (members, n) each."""
         return self._on_one_scale({name: judge.member_scores(rows) for name, judge in self.judges_.items()})
 
     def _on_one_scale(self, members: Mapping[str, Scores]) -> dict[str, Scores]:
-        """What the scores of the judges' members, (members, n) each, add to the score."""
+        """The same from the members' own scores, (members, n) each: w_j v_j of Eq. (2)."""
         return {name: self.weights_[name] * self.scales_[name](own) for name, own in members.items()}
 
     def _contributions(self, rows: Rows) -> dict[str, Scores]:
@@ -233,13 +235,13 @@ class Committee(Detector):
     def _score_members(self, rows: Rows) -> tuple[Scores, Scores]:
         if not self.scales_:
             return self.judges_[NETWORKS]._score_members(rows)
-        by_member = list(self._by_member(rows).values())  # a judge without members counts for each
-        return _mean_total(by_member), np.asarray(sum(by_member))
+        by_member = list(self._by_member(rows).values())
+        return _add_means(by_member), np.asarray(sum(by_member))  # trees have one row, which counts for each member
 
     # ------------------------------------------------------------------ explain
 
-    def _expected(self, rows: Rows) -> Rows:
-        return self.judges_[NETWORKS]._expected(rows)
+    def _find_expected(self, rows: Rows) -> Rows:
+        return self.judges_[NETWORKS]._find_expected(rows)
 
     def _attribute(self, rows: Rows, expected: Rows) -> Attribution:
         """The judges' own shares, each times the slope of its scale between the base and the score."""
@@ -248,9 +250,9 @@ class Committee(Detector):
         terms, shares, base = self._contributions(rows), {}, {}
         for name, judge in self.judges_.items():
             own = judge._attribute(rows, expected)
-            whole, start = np.sum(list(own.shares.values()), axis=0), np.sum(list(own.base.values()), axis=0)
-            slope = self.weights_[name] * self.scales_[name].secant(start + whole.sum(axis=1), start)
-            shares[name] = whole * slope[:, None]
+            own_shares, own_base = (np.sum(list(part.values()), axis=0) for part in (own.shares, own.base))
+            slope = self.weights_[name] * self.scales_[name].secant(own_base + own_shares.sum(axis=1), own_base)
+            shares[name] = own_shares * slope[:, None]
             base[name] = terms[name] - shares[name].sum(axis=1)
         return Attribution(shares, base)
 
@@ -270,7 +272,7 @@ class Committee(Detector):
     # ------------------------------------------------------------------ state
 
     def _state(self) -> State:
-        arrays: dict[str, NDArray[Any]] = {}
+        arrays: Arrays = {}
         plain: dict[str, Any] = {}
         for name, judge in self.judges_.items():
             own, described = judge._state()
@@ -280,8 +282,8 @@ class Committee(Detector):
             arrays |= {f"{name}.{_SCALE}{key}": value for key, value in scale.state().items()}
         return arrays, {"judges": plain, "why": self.why_}
 
-    def _restore(self, arrays: dict[str, NDArray[Any]], plain: Any) -> None:
-        possible = self.possible_judges()
+    def _restore(self, arrays: Arrays, plain: Any) -> None:
+        possible = self.make_judges()
         described, self.why_ = plain["judges"], plain["why"]
         if not isinstance(self.why_, str):
             raise ModelFileError("what it says of its judges is damaged")
@@ -308,7 +310,7 @@ class Committee(Detector):
             raise ModelFileError("its judges lack a common scale")
 
 
-def _mean_total(terms: Iterable[Scores]) -> Scores:
+def _add_means(terms: Iterable[Scores]) -> Scores:
     """The sum of terms, each the mean of its members, (members, n)."""
     total: Scores = np.sum([own.mean(axis=0) for own in terms], axis=0, dtype=np.float64)
     return total

@@ -15,19 +15,17 @@ resized to 299 x 299. The sources choose the layer by labelled anomalies; nothin
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import nn
 
 from esad.core.arguments import Rule, check, find_parameters, is_whole, parameter, with_parameters
+from esad.core.arrays import Arrays, Labels, Rows, State
 from esad.core.random import seed_from
-from esad.detectors.base import State, TrainingScores
+from esad.detectors.base import TrainingScores
 from esad.detectors.solved import ShallowDetector
 from esad.errors import InputError
 from esad.networks.inception import LAYERS, MAX_SIDE, MIN_SIDE, WEIGHTS, InceptionResNetV2
 from esad.networks.pretrained import FEATURES, extract_features, fill_weights, fixed_arrays, hide_path, restore_fixed
-from esad.preprocess.inputs import Rows
 from esad.solvers.trees import ForestArguments, ForestModel
 from esad.train.callbacks import Callback
 from esad.train.runtime import device_for_scoring, resolve_device
@@ -86,7 +84,7 @@ class DIF(ForestArguments, ShallowDetector):
         check(self.get_params(deep=False), find_parameters(self))
         return InceptionResNetV2(self.pooled, int(self.side)).eval().requires_grad_(False)
 
-    def _fit_rows(self, rows: Rows, y: NDArray[np.int8], callbacks: Sequence[Callback]) -> TrainingScores:
+    def _fit_rows(self, rows: Rows, y: Labels, callbacks: Sequence[Callback]) -> TrainingScores:
         self._model()  # refuses wrong arguments before anything is computed
         backbone = self._backbone()
         fill_weights(backbone, WEIGHTS, self.features, seed=seed_from(self.random_state))
@@ -111,7 +109,7 @@ class DIF(ForestArguments, ShallowDetector):
         arrays, plain = super()._state()
         return arrays | fixed_arrays(self.backbone_), plain
 
-    def _restore(self, arrays: dict[str, NDArray[Any]], plain: Any) -> None:
+    def _restore(self, arrays: Arrays, plain: Any) -> None:
         backbone, solved = restore_fixed(self._backbone, arrays)
         self.backbone_ = backbone.to(device_for_scoring(self.device), torch.float32)
         self.model_ = self._model().restore(solved, plain, n_features=backbone.n_features)

@@ -29,20 +29,18 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import ClassVar
 
-import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
-from numpy.typing import NDArray
 from torch import Tensor
 
 from esad.core.arguments import Rule, is_auto, is_truth, parameter, with_parameters
+from esad.core.arrays import Labels, Rows
 from esad.detectors.deep import Phase
 from esad.detectors.standard import PerceptualDetector, layer_for
 from esad.networks.layers import crop, fold_members, pad_to_multiple, unfold_members
 from esad.networks.residual import ResidualDecoder, ResidualEncoder
 from esad.networks.spec import NetworkSpec
 from esad.networks.vgg import PerceptualDistance
-from esad.preprocess.inputs import Rows
 from esad.train.objective import Batch, Objective, RowPool, Scorer, hold_out_anomalies
 
 __all__ = ["DPA", "DPAObjective", "FadingObjective"]
@@ -92,7 +90,7 @@ class DPA(PerceptualDetector):
     def _objective(self, spec: NetworkSpec) -> Objective:
         return DPAObjective(spec, self.layer_)
 
-    def _phases(self, rows: Rows, y: NDArray[np.int8], device: torch.device) -> list[Phase]:
+    def _phases(self, rows: Rows, y: Labels, device: torch.device) -> list[Phase]:
         """From coarse to fine: a stage at the coarsest size, then for each size one that fades in, and one after it."""
         seen = hold_out_anomalies(y)
         spec = self._make_network(rows.shape[1:], device)
@@ -109,7 +107,7 @@ class DPA(PerceptualDetector):
                 faded: Objective = FadingObjective(own, layer, phases[-1].objective, n_steps)
                 phases.append(Phase(faded, replace(settings, n_steps=n_steps), seen))
             phases.append(Phase(DPAObjective(own, layer, spec), replace(settings, n_steps=next(lengths)), seen))
-        return self._fill(phases)
+        return self._fill_vgg(phases)
 
     def _is_grown(self, spec: NetworkSpec) -> bool:
         return max(spec.in_shape[1:]) > AUTO_GROW if is_auto(self.grow) else bool(self.grow)

@@ -34,13 +34,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.func import functional_call
 
 from esad.core.arguments import NOT_NEGATIVE, parameter, with_parameters
+from esad.core.arrays import Labels
 from esad.detectors.standard import GAME, StandardDetector
 from esad.networks.dcgan import DCGANEncoder
 from esad.networks.layers import map_size
@@ -118,7 +117,7 @@ class GANomaly(StandardDetector):
         weights = self.lambda_adversarial, self.lambda_context, self.lambda_encoding
         return GANomalyObjective(spec, *weights, squared=self.recipe == "published")
 
-    def _settings(self, y: NDArray[np.int8], device: torch.device, **how: Any) -> Settings:
+    def _settings(self, y: Labels, device: torch.device, **how: Any) -> Settings:
         settings = super()._settings(y, device, **how)
         if self.recipe == "published":
             settings = replace(settings, schedule="constant", beta_1=0.5, **GAME)

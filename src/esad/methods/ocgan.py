@@ -33,19 +33,17 @@ This is the authors' public code, but for these:
 from collections.abc import Callable
 from dataclasses import replace
 
-import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
-from numpy.typing import NDArray
 from torch import Tensor
 
 from esad.core.arguments import NOT_NEGATIVE, parameter, with_parameters
+from esad.core.arrays import Labels, Rows
 from esad.detectors.deep import Phase
 from esad.detectors.standard import AdversarialDetector
 from esad.networks.dcgan import DCGANEncoder
 from esad.networks.layers import DenseLayers, inference
 from esad.networks.spec import NetworkSpec
-from esad.preprocess.inputs import Rows
 from esad.train.adversarial import deception_loss, judge_loss
 from esad.train.objective import Batch, Move, Objective, RebuildingObjective, mean_over_rows
 
@@ -100,7 +98,7 @@ class OCGAN(AdversarialDetector):
             spec, sigma=self.sigma, lambda_context=self.lambda_context, mining_step=self.mining_step, mines=True
         )
 
-    def _phases(self, rows: Rows, y: NDArray[np.int8], device: torch.device) -> list[Phase]:
+    def _phases(self, rows: Rows, y: Labels, device: torch.device) -> list[Phase]:
         (last,) = super()._phases(rows, y, device)
         first = self._objective(self.network_)
         first.mines = False

@@ -28,17 +28,15 @@ student with a quarter of the teacher's channels, weights 1 and 10 for L_K, and 
 from collections.abc import Callable
 from dataclasses import replace
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from esad.core.arguments import NOT_NEGATIVE, parameter, with_parameters
+from esad.core.arrays import Labels, Rows
 from esad.detectors.deep import Phase
 from esad.detectors.standard import AdversarialDetector
 from esad.networks.dcgan import DCGANEncoder
 from esad.networks.spec import NetworkSpec
-from esad.preprocess.inputs import Rows
 from esad.train.adversarial import judge_loss
 from esad.train.objective import Batch, Move, Objective, Scorer
 
@@ -90,7 +88,7 @@ class PKDGAN(AdversarialDetector):
     def _objective(self, spec: NetworkSpec) -> "PKDGANObjective":
         return PKDGANObjective(spec, {name: float(getattr(self, name)) for name in WEIGHTS}, stage="both")
 
-    def _phases(self, rows: Rows, y: NDArray[np.int8], device: torch.device) -> list[Phase]:
+    def _phases(self, rows: Rows, y: Labels, device: torch.device) -> list[Phase]:
         (whole,) = super()._phases(rows, y, device)
         phases = []
         for stage, share in STAGES.items():

@@ -29,12 +29,11 @@ over the batch; widths, see `PIAD`. The critics are not kept after training.
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from esad.core.arguments import NOT_NEGATIVE, parameter, with_parameters
+from esad.core.arrays import Labels, Rows
 from esad.core.processes import Processes
 from esad.detectors.deep import Phase
 from esad.detectors.standard import GAME, PerceptualDetector
@@ -42,7 +41,6 @@ from esad.networks.layers import DenseLayers
 from esad.networks.residual import ResidualDecoder, ResidualEncoder
 from esad.networks.spec import NetworkSpec
 from esad.networks.vgg import PerceptualDistance
-from esad.preprocess.inputs import Rows
 from esad.train.adversarial import critic_loss
 from esad.train.objective import Batch, Move, Objective, RowPool, Scorer, mean_over_rows
 
@@ -98,8 +96,8 @@ class PIAD(PerceptualDetector):
         weights = {"penalty": float(self.gradient_penalty), "drift": float(self.norm_penalty)}
         return PIADObjective(spec, self.layer_, **weights)
 
-    def _phases(self, rows: Rows, y: NDArray[np.int8], device: torch.device) -> list[Phase]:
-        return self._fill(super()._phases(rows, y, device))
+    def _phases(self, rows: Rows, y: Labels, device: torch.device) -> list[Phase]:
+        return self._fill_vgg(super()._phases(rows, y, device))
 
 
 class PIADObjective(Objective):

@@ -42,19 +42,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
-from numpy.typing import NDArray
 from torch import Tensor
 
 from esad.core.arguments import NOT_NEGATIVE, Rule, is_positive, parameter, with_parameters
+from esad.core.arrays import Labels, Rows
 from esad.core.random import MemberRandom
 from esad.detectors.deep import Phase
 from esad.detectors.standard import StandardDetector
 from esad.networks.layers import inference
 from esad.networks.spec import NetworkSpec
-from esad.preprocess.inputs import Rows
 from esad.train.objective import Batch, Objective, Scorer, mean_over_rows, unlabel_all
 
 __all__ = ["SSDGM", "Latent", "M1M2Objective", "M1Objective", "M2Objective", "log_density"]
@@ -121,7 +119,7 @@ class SSDGM(StandardDetector):
         model = M2Objective if self.variant == "m2" else M1M2Objective
         return model(spec, anomaly_ratio=float(self.anomaly_ratio), alpha=float(self.alpha))
 
-    def _phases(self, rows: Rows, y: NDArray[np.int8], device: torch.device) -> list[Phase]:
+    def _phases(self, rows: Rows, y: Labels, device: torch.device) -> list[Phase]:
         spec = self._make_network(rows.shape[1:], device)
         phases = [Phase(self._objective(spec), self._settings(y, device, n_epochs=self.n_epochs))]
         if self.variant == "m1+m2":

@@ -18,10 +18,8 @@ Eq. (1) trains first, then Eq. (2) is solved on the codes: `esad.solvers.ssad`. 
 too: a code that knows nothing of them could not tell them apart.
 """
 
-import numpy as np
-from numpy.typing import NDArray
-
 from esad.core.arguments import with_parameters
+from esad.core.arrays import Labels
 from esad.detectors.solved import HybridDetector
 from esad.solvers.ssad import SSADArguments, SSADModel
 from esad.train.objective import unlabel_all
@@ -52,5 +50,5 @@ class SSADHybrid(SSADArguments, HybridDetector):
     summary = "SSAD Hybrid: SSAD on the codes of an autoencoder"
     solver = SSADModel
 
-    def _labels_seen(self, y: NDArray[np.int8]) -> NDArray[np.int8]:
+    def _labels_seen(self, y: Labels) -> Labels:
         return unlabel_all(y)

@@ -47,8 +47,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from esad.core.arguments import NOT_NEGATIVE, TRUTH, Rule, is_whole, parameter, with_parameters
+from esad.core.arrays import Arrays, Labels, Rows, State
 from esad.core.random import MemberRandom
-from esad.detectors.base import State, TrainingScores
+from esad.detectors.base import TrainingScores
 from esad.detectors.standard import StandardDetector
 from esad.errors import InputError
 from esad.io.picture_folder import open_folder
@@ -57,7 +58,7 @@ from esad.networks.pretrained import BACKBONE, extract_features, fixed_arrays, r
 from esad.networks.resnet import N_FEATURES, WEIGHTS, ResNet18
 from esad.networks.spec import NetworkSpec
 from esad.preprocess.image import ImagePreprocessor, as_images
-from esad.preprocess.inputs import Rows, is_images
+from esad.preprocess.inputs import is_images
 from esad.train.autoencoder import AutoencoderObjective
 from esad.train.callbacks import Callback
 from esad.train.hypersphere import EPS, HypersphereObjective
@@ -133,7 +134,7 @@ class TLSAD(StandardDetector):
     labelled_batch_size: int = 32
     early_stopping: bool | str = False
 
-    def _fit_rows(self, rows: Rows, y: NDArray[np.int8], callbacks: Sequence[Callback]) -> TrainingScores:
+    def _fit_rows(self, rows: Rows, y: Labels, callbacks: Sequence[Callback]) -> TrainingScores:
         if (self.reference is None) == (self.weights is None):
             raise InputError(
                 "TLSAD needs `reference`, other pictures to learn from, or else `weights`: one of the two."
@@ -187,9 +188,9 @@ class TLSAD(StandardDetector):
     def _row_shape(self) -> tuple[int, ...]:
         return super()._row_shape() if self.backbone_ is None else (N_FEATURES,)
 
-    def _identity(self, settings: list[Settings]) -> str:
+    def _name_training(self, settings: list[Settings]) -> str:
         own = self.reference_.fingerprint() if self.reference_ is not None else ""
-        return hashlib.sha256((super()._identity(settings) + own).encode()).hexdigest()[:16]
+        return hashlib.sha256((super()._name_training(settings) + own).encode()).hexdigest()[:16]
 
     def plain_parameters(self) -> dict[str, Any]:
         """Without the reference pictures, which are not part of the model, and without paths of this machine."""
@@ -199,7 +200,7 @@ class TLSAD(StandardDetector):
         arrays, plain = super()._state()
         return arrays | ({} if self.backbone_ is None else fixed_arrays(self.backbone_)), plain
 
-    def _restore(self, arrays: dict[str, NDArray[Any]], plain: Any) -> None:
+    def _restore(self, arrays: Arrays, plain: Any) -> None:
         self.backbone_ = None
         if any(name.startswith(BACKBONE) for name in arrays):
             self.backbone_, arrays = restore_fixed(lambda: ResNet18().eval(), arrays)

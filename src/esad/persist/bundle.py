@@ -93,7 +93,7 @@ def write(path: str | os.PathLike[str], manifest: Mapping[str, Any], tensors: Ma
         raise InputError(f"`manifest` must not hold {taken}: they are set when the file is written. Remove them.")
     stated = dict(zip(_STATED, (FORMAT, FORMAT_VERSION, __version__), strict=True))
     packed = (_pack_manifest({**manifest, **stated}), _pack_tensors(tensors))
-    too_many = _n_values(packed[0]) > _MAX_VALUES
+    too_many = _count_values(packed[0]) > _MAX_VALUES
     if too_many or len(packed[0]) > _MAX_MANIFEST or sum(map(len, packed)) + _FRAME_SIZE > _MAX_FILE:
         sizes = " and ".join(f"{len(part) / 2**20:.0f} MiB" for part in packed)
         raise OutputError(
@@ -276,7 +276,7 @@ def _unpack_manifest(packed: bytes) -> dict[str, Any]:
         ...
     esad.persist.bundle._DamageError: its manifest cannot be read (NaN is not a finite number)
     """
-    if _n_values(packed) > _MAX_VALUES:
+    if _count_values(packed) > _MAX_VALUES:
         raise _DamageError("its manifest holds more than any model needs")
     try:
         manifest = json.loads(
@@ -297,12 +297,12 @@ def _unpack_manifest(packed: bytes) -> dict[str, Any]:
     return manifest
 
 
-def _n_values(packed: bytes) -> int:
+def _count_values(packed: bytes) -> int:
     """Estimate how many values JSON bytes hold from their punctuation, which is also counted within texts.
 
     Examples
     --------
-    >>> _n_values(b'{"a": [1, 2, {}]}')
+    >>> _count_values(b'{"a": [1, 2, {}]}')
     5
     """
     return sum(map(packed.count, (b",", b"[", b"{")))

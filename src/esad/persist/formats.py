@@ -18,7 +18,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from esad.core.extras import require
+from esad.core.arrays import Arrays, Floats
+from esad.core.machine import require
 from esad.errors import SchemaError
 from esad.preprocess.inputs import Inputs
 from esad.preprocess.tensors import GROUPS, PictureRows, group_of
@@ -39,7 +40,7 @@ _TYPES = {"numbers": "float64", "codes": "string", "dates": "int64"}
 # ---------------------------------------------------------------------- what goes into an ONNX file
 
 
-def _input_names(inputs: Inputs) -> list[str] | None:
+def _name_inputs(inputs: Inputs) -> list[str] | None:
     """Names of an ONNX file's inputs, one per column; None where an array or pictures go in whole.
 
     A column's own name, with an underscore behind it where it is empty or the name of an output.
@@ -48,7 +49,7 @@ def _input_names(inputs: Inputs) -> list[str] | None:
     --------
     >>> import pyarrow as pa
     >>> table = Table.from_any(pa.table({"score": [1.0, 2.0], "score_": [1.0, 2.0], "size": [3.0, 4.0]}))
-    >>> _input_names(Inputs.fit(table, np.zeros(2, dtype=np.int8), scaling="standard")[0])
+    >>> _name_inputs(Inputs.fit(table, np.zeros(2, dtype=np.int8), scaling="standard")[0])
     ['score__', 'score_', 'size']
     """
     schema = inputs.schema
@@ -64,9 +65,9 @@ def _input_names(inputs: Inputs) -> list[str] | None:
     return names
 
 
-def _column_inputs(inputs: Inputs) -> list[dict[str, Any]]:
+def _describe_columns(inputs: Inputs) -> list[dict[str, Any]]:
     """The inputs of an ONNX file, as its description lists them."""
-    names, schema = _input_names(inputs), inputs.schema
+    names, schema = _name_inputs(inputs), inputs.schema
     if schema is None:
         return [_describe_pictures(inputs)]
     if names is None:
@@ -78,11 +79,11 @@ def _column_inputs(inputs: Inputs) -> list[dict[str, Any]]:
     ]
 
 
-def _split_columns(inputs: Inputs, data: Table | NDArray[Any]) -> dict[str, NDArray[Any]]:
+def _split_columns(inputs: Inputs, data: Table | NDArray[Any]) -> Arrays:
     """Split aligned data into the inputs of an ONNX file."""
     if isinstance(data, np.ndarray):
         return {_PICTURES: _to_layout(inputs, data)}
-    names = _input_names(inputs)
+    names = _name_inputs(inputs)
     if names is None:
         return {_ARRAY: _stack_columns(data, list(range(data.n_columns)))}
     columns = (_to_plain(data.column(index)) for index in range(data.n_columns))
@@ -92,7 +93,7 @@ def _split_columns(inputs: Inputs, data: Table | NDArray[Any]) -> dict[str, NDAr
 # ---------------------------------------------------------------------- what goes into a torch program
 
 
-def _group_inputs(inputs: Inputs) -> list[dict[str, Any]]:
+def _describe_groups(inputs: Inputs) -> list[dict[str, Any]]:
     """The inputs of a torch file, in their order, as its description lists them."""
     schema = inputs.schema
     if schema is None:
@@ -130,7 +131,7 @@ def _table_preprocessor(inputs: Inputs) -> TabularPreprocessor:
     return inputs.preprocessor
 
 
-def _stack_columns(table: Table, columns: list[int]) -> NDArray[np.float64]:
+def _stack_columns(table: Table, columns: list[int]) -> Floats:
     return np.stack([table.column(index) for index in columns], axis=1)
 
 
@@ -191,7 +192,7 @@ def _write_onnx(program: Any, inputs: Inputs, path: Path, facts: dict[str, Any])
     path.write_bytes(model.SerializeToString())
 
 
-def _read_onnx(path: Path, inputs: Inputs) -> Callable[[Any], dict[str, NDArray[Any]]]:
+def _read_onnx(path: Path, inputs: Inputs) -> Callable[[Any], Arrays]:
     """The written file as a function from aligned data to its outputs, in onnxruntime."""
     runtime = require("onnxruntime", extra=_EXTRA)
     options = runtime.SessionOptions()
@@ -227,9 +228,9 @@ def _forget_this_machine(model: Any) -> None:
 
 
 def _put_in_front(model: Any, inputs: Inputs) -> None:
-    """Replace the graph's inputs by those of `_column_inputs`, and compute the graph's own from them."""
+    """Replace the graph's inputs by those of `_describe_columns`, and compute the graph's own from them."""
     onnx = require("onnx", extra=_EXTRA)
-    names = _input_names(inputs)
+    names = _name_inputs(inputs)
     prefix = "esad/"
     while any(name.startswith(prefix) for name in names or ()):
         prefix += "/"  # a column may be called anything
@@ -324,12 +325,12 @@ def _write_program(program: Any, inputs: Inputs, path: Path, facts: dict[str, An
     path.write_bytes(whole.getbuffer())
 
 
-def _read_program(path: Path, inputs: Inputs) -> Callable[[Any], dict[str, NDArray[Any]]]:
+def _read_program(path: Path, inputs: Inputs) -> Callable[[Any], Arrays]:
     """The written file as a function from aligned data to its outputs."""
     with path.open("rb") as file:
         run = torch.export.load(file).module()
 
-    def outputs(data: Any) -> dict[str, NDArray[Any]]:
+    def outputs(data: Any) -> Arrays:
         with torch.inference_mode():
             found = run(*(torch.from_numpy(given) for given in split_groups(inputs, data)))
         return {name: value.numpy() for name, value in found.items()}
@@ -343,10 +344,10 @@ class Format(NamedTuple):
     check_installed: Callable[[], None]
     describe_inputs: Callable[[Inputs], list[dict[str, Any]]]
     write: Callable[[Any, Inputs, Path, dict[str, Any]], None]
-    read: Callable[[Path, Inputs], Callable[[Any], dict[str, NDArray[Any]]]]
+    read: Callable[[Path, Inputs], Callable[[Any], Arrays]]
 
 
 FORMATS = {
-    "onnx": Format(_require_onnx, _column_inputs, _write_onnx, _read_onnx),
-    "torch": Format(lambda: None, _group_inputs, _write_program, _read_program),
+    "onnx": Format(_require_onnx, _describe_columns, _write_onnx, _read_onnx),
+    "torch": Format(lambda: None, _describe_groups, _write_program, _read_program),
 }

@@ -4,10 +4,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from esad.core.arrays import Floats
 from esad.preprocess.image import ImagePreprocessor
 from esad.preprocess.inputs import Inputs
 from esad.preprocess.tensors import PictureRows, TableRows, exact
@@ -90,7 +90,7 @@ class PValues(nn.Module):
         return ranks.double() / exact(self.n_rows + 1)
 
 
-def _pad(ordered: NDArray[np.float64]) -> Tensor:
+def _pad(ordered: Floats) -> Tensor:
     """Append infinities to sorted values, so that there are 2^k - 1."""
     n = 2 ** len(ordered).bit_length() - 1
     return torch.from_numpy(np.concatenate([ordered, np.full(n - len(ordered), np.inf)]))

@@ -6,6 +6,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from esad.core.arrays import Arrays, Floats, Scores
 from esad.preprocess.inputs import Inputs
 from esad.score.conformal import Calibration
 from esad.table.columns import Values, as_texts
@@ -76,7 +77,7 @@ def random_data(inputs: Inputs) -> Table | NDArray[Any]:
     return (preprocessor.low_ + pictures * (preprocessor.high_ - preprocessor.low_)).astype(np.float32)
 
 
-def _draw_cells(part: ColumnFeatures, values: NDArray[np.float64], rng: np.random.Generator) -> NDArray[Any]:
+def _draw_cells(part: ColumnFeatures, values: Floats, rng: np.random.Generator) -> NDArray[Any]:
     """Cells of one column's kind; numbers and dates around given values."""
     odd = rng.random(len(values)) < _ODD_SHARE
     if part.kind == "category":
@@ -93,12 +94,12 @@ def _draw_cells(part: ColumnFeatures, values: NDArray[np.float64], rng: np.rando
 
 
 def compare_outputs(
-    found: dict[str, NDArray[Any]],
-    scores: NDArray[np.float64],
+    found: Arrays,
+    scores: Scores,
     *,
     threshold: float,
     calibration: Calibration | None = None,
-    by_member: NDArray[np.float64] | None = None,
+    by_member: Scores | None = None,
     is_single: bool = False,
 ) -> Parity:
     """Compare the outputs of an exported file with the library's scores.
@@ -129,7 +130,7 @@ def compare_outputs(
     return Parity(len(scores), difference, int(wrong.sum()))
 
 
-def _usual_size(scores: NDArray[np.float64], *, floor: float = 1.0) -> NDArray[np.float64]:
+def _usual_size(scores: Scores, *, floor: float = 1.0) -> Floats:
     """Return the size to measure differences by: the score or, if larger, `floor` times the usual spread of scores."""
     median = np.median(scores, axis=-1, keepdims=True)
     usual = np.median(np.abs(scores - median), axis=-1, keepdims=True)

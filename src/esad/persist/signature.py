@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from esad.core.atomic import hash_file, read_text, user_folder, write_json, write_text
-from esad.core.extras import require
+from esad.core.atomic import hash_file, read_text, write_json, write_text
+from esad.core.machine import require, user_folder
 from esad.core.text import list_text
 from esad.errors import InputError, OutputError, SignatureError
 

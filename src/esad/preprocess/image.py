@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from esad.core.arrays import Arrays
 from esad.core.text import one_line
 from esad.errors import InputError, SchemaError
 from esad.table.table import expect
@@ -198,7 +199,7 @@ class ImagePreprocessor:
         return {"range": np.array([self.low_, self.high_], dtype=np.float64)}, meta
 
     @classmethod
-    def from_state(cls, tensors: dict[str, NDArray[Any]], meta: Any) -> "ImagePreprocessor":
+    def from_state(cls, tensors: Arrays, meta: Any) -> "ImagePreprocessor":
         """Read what `state` gave; anything else is a ModelFileError.
 
         Examples

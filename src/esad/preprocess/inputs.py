@@ -6,15 +6,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from esad.core.arrays import Arrays, Labels, Rows
 from esad.errors import InputError, SchemaError
-from esad.labels import NORMAL, UNLABELLED
+from esad.labels import reference_rows
 from esad.preprocess.image import ImagePreprocessor, as_images
 from esad.table.encode import TabularPreprocessor
 from esad.table.table import Schema, Table, expect
 
-__all__ = ["SCALINGS", "Inputs", "is_images", "read_rows", "reference_rows"]
+__all__ = ["SCALINGS", "Inputs", "is_images", "read_rows"]
 
-Rows = NDArray[np.float32]
 SCALINGS = ("standard", "minmax")
 
 
@@ -49,14 +49,6 @@ def read_rows(X: Any) -> Table | NDArray[Any]:
     if isinstance(X, Table):
         return X
     return as_images(X) if is_images(X) else Table.from_any(X)
-
-
-def reference_rows(y: NDArray[np.int8]) -> NDArray[np.bool_]:
-    """The presumed normal rows: the unlabelled ones, else the known normal ones, else all."""
-    for label in (UNLABELLED, NORMAL):
-        if (y == label).any():
-            return np.asarray(y == label)
-    return np.ones(len(y), dtype=bool)
 
 
 def _check_scaling(scaling: str) -> None:
@@ -130,7 +122,7 @@ class Inputs:
         """The column behind each feature of a table."""
         return self._tabular.feature_sources_
 
-    def observed(self, X: Any) -> list[NDArray[Any]]:
+    def read_cells(self, X: Any) -> list[NDArray[Any]]:
         """The cells of a table that `transform` takes, in training order, one object array per column."""
         schema = self._tabular.schema_
         with warnings.catch_warnings():
@@ -152,7 +144,7 @@ class Inputs:
 
     @classmethod
     def fit(
-        cls, data: Table | NDArray[Any], y: NDArray[np.int8], *, scaling: str, estimator: str = "ESAD"
+        cls, data: Table | NDArray[Any], y: Labels, *, scaling: str, estimator: str = "ESAD"
     ) -> tuple["Inputs", Rows]:
         """Learn all scales from the presumed normal rows and give every row transformed."""
         _check_scaling(scaling)
@@ -220,10 +212,10 @@ class Inputs:
     def _rescale(self, rows: Rows) -> Rows:
         return rows if self.minimum is None or self.span is None else (rows - self.minimum) / self.span
 
-    def state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    def state(self) -> tuple[Arrays, dict[str, Any]]:
         """Arrays and plain values for the model file."""
         own, plain = self.preprocessor.state()
-        arrays: dict[str, NDArray[Any]] = dict(own)
+        arrays: Arrays = dict(own)
         if self.minimum is not None and self.span is not None:
             arrays |= {"minmax.minimum": self.minimum, "minmax.span": self.span}
         described = {"kind": self.kind, "minmax": self.minimum is not None, "preprocessor": plain}
@@ -232,7 +224,7 @@ class Inputs:
         return arrays, described
 
     @classmethod
-    def from_state(cls, arrays: dict[str, NDArray[Any]], plain: Any, *, estimator: str = "ESAD") -> "Inputs":
+    def from_state(cls, arrays: Arrays, plain: Any, *, estimator: str = "ESAD") -> "Inputs":
         """Rebuild from `state`, checking everything."""
         expect(isinstance(plain, dict) and plain.get("kind") in ("table", "images"), "the kind of the inputs")
         expect(isinstance(plain.get("minmax"), bool) and "preprocessor" in plain, "parts of the inputs")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from esad.core.arrays import Scores
 from esad.detectors.opening import Block, open_source
 from esad.detectors.scored_file import Worst, score_blocks
 from esad.errors import InputError, LabelError
@@ -17,7 +18,7 @@ from esad.io.checks import OnProgress, OnRemark, Remark
 from esad.io.dialect import Reading
 from esad.labels import truth as read_truth
 from esad.report.explained import ExplainedFile, explain_worst
-from esad.score.metrics import Evaluation, Scores, Truth, evaluate
+from esad.score.metrics import Evaluation, Truth, evaluate
 
 if TYPE_CHECKING:
     from esad.detectors.base import Detector

@@ -10,11 +10,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from esad.core.arrays import Rows
 from esad.detectors.base import Detector
 from esad.explain.cases import Case, Cases
 from esad.explain.displays import draw_parts, to_png
 from esad.explain.reasons import HeatMaps, Reasons, cell_text
-from esad.preprocess.inputs import Rows
 from esad.review.dataset import ReviewDataset
 from esad.table.table import take_rows
 

@@ -17,12 +17,12 @@ from sklearn.base import clone
 
 from esad import labels
 from esad.advice.crossfit import Fold, make_folds, score_held_out, thin_rows
+from esad.core.arrays import Labels
 from esad.core.atomic import atomic_path
 from esad.core.random import seed_from
 from esad.detectors.base import Detector
 from esad.detectors.deep import DeepDetector
 from esad.errors import InputError
-from esad.labels import Labels
 from esad.review.ranking import Ranking
 from esad.review.training import RefitData
 from esad.score.metrics import compute_auc

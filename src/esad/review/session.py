@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from esad import labels
 from esad.advice.suggest import find_border
+from esad.core.arrays import Labels
 from esad.detectors.model_file import load
 from esad.errors import InputError
 from esad.explain.displays import to_pixels, to_png
 from esad.io.notes import DataSource, note_sources
-from esad.labels import Labels
 from esad.review.dataset import ReviewDataset
 from esad.review.gain import JOIN_SECONDS, GainEstimator
 from esad.review.judgements import Entry, ImportCounts, Opinion, is_decided, is_disputed, parse_csv, write_csv

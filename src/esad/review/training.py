@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from esad import labels
+from esad.core.arrays import Labels
 from esad.core.text import count_text
 from esad.detectors.base import Detector
 from esad.errors import DataFileError, EsadError
 from esad.io.notes import DataSource, Notes
-from esad.labels import Labels
 from esad.review.dataset import ReviewDataset
 from esad.review.store import JudgementStore
 from esad.table.table import join_rows, take_rows

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Final, Generic, Self, TypeVar
 
-from esad.core import extras
+from esad.core.machine import require
 from esad.core.text import first_line
 from esad.core.worker import LostWorker, Worker
 from esad.errors import InputError
@@ -226,7 +226,7 @@ class RayTasks(Engine[J, R]):
 
     def __enter__(self) -> Self:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        self._ray = extras.require("ray", extra="ray")
+        self._ray = require("ray", extra="ray")
         started_here = {"num_cpus": self._n_jobs, "include_dashboard": False}
         options = {"address": self._address} if self._address else started_here
         try:

@@ -15,14 +15,13 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from esad.core.arrays import Counts, Floats
+
 __all__ = ["MAX_CELLS", "Curve", "count_by_cell", "precision_recall", "roc"]
 
 MAX_CELLS: Final = 4096
 GRID: Final = np.linspace(0.0, 1.0, 101)  # of curves
 _BLOCK: Final = 64  # resamples drawn together: 2 x 64 x 4096 counts fit into cache
-
-Counts = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 
 def count_by_cell(scores: Floats, is_anomaly: NDArray[np.bool_]) -> tuple[Counts, Counts]:
@@ -86,7 +85,7 @@ def roc(scores: Floats, is_anomaly: NDArray[np.bool_], *, n_bootstrap: int = 500
         found, false = _shares(n_anomalies), _shares(n_normals)
         return np.stack([_highest_at_grid(*pair) for pair in zip(false, found, strict=True)])
 
-    return _with_band(scores, is_anomaly, measure, n_bootstrap)
+    return _draw_band(scores, is_anomaly, measure, n_bootstrap)
 
 
 def precision_recall(scores: Floats, is_anomaly: NDArray[np.bool_], *, n_bootstrap: int = 500) -> Curve:
@@ -109,10 +108,10 @@ def precision_recall(scores: Floats, is_anomaly: NDArray[np.bool_], *, n_bootstr
             rows.append(one_precision[np.minimum(first, len(one_precision) - 1)])
         return np.stack(rows)
 
-    return _with_band(scores, is_anomaly, measure, n_bootstrap)
+    return _draw_band(scores, is_anomaly, measure, n_bootstrap)
 
 
-def _with_band(
+def _draw_band(
     scores: Floats,
     is_anomaly: NDArray[np.bool_],
     measure: Callable[[Counts, Counts], Floats],

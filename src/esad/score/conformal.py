@@ -28,9 +28,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from esad.core.arguments import check_share
+from esad.core.arrays import Arrays, Scores
 from esad.errors import InputError, ModelFileError
 from esad.score.surprisal import Surprisal
-from esad.score.threshold import ROUNDING, Scores, Threshold, n_rows_needed
+from esad.score.threshold import ROUNDING, Threshold, n_rows_needed
 
 __all__ = ["Calibration", "discoveries"]
 
@@ -137,7 +138,7 @@ class Calibration:
         return np.asarray(expit(slope * self._places(scores) + intercept))
 
     def _places(self, scores: ArrayLike) -> Scores:
-        """The root of how surprising scores are."""
+        """sqrt(v) of Eq. (3)."""
         return np.sqrt(Surprisal.of(np.concatenate(self.parts))(scores))
 
     def __str__(self) -> str:
@@ -216,7 +217,7 @@ class Calibration:
 
     # ------------------------------------------------------------------ files
 
-    def state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    def state(self) -> tuple[Arrays, dict[str, Any]]:
         """Arrays and plain values for the model file."""
         sizes = [len(part) for part in self.parts]
         plain: dict[str, Any] = {"kind": self.kind, "sizes": sizes, "pollution_ratio": self.pollution_ratio}
@@ -225,7 +226,7 @@ class Calibration:
         return {"scores": np.concatenate(self.parts)}, plain
 
     @classmethod
-    def from_state(cls, arrays: dict[str, NDArray[Any]], plain: Any) -> Self:
+    def from_state(cls, arrays: Arrays, plain: Any) -> Self:
         """Rebuild from `state`, checking everything."""
         _expect(isinstance(plain, dict) and {*plain, "sigmoid"} == {*_PARTS, "sigmoid"}, "its parts")
         kind, sizes, ratio = plain["kind"], plain["sizes"], plain["pollution_ratio"]

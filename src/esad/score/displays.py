@@ -13,11 +13,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from esad import labels
+from esad.core.arrays import Scores
 from esad.core.display import Display
 from esad.errors import InputError
 from esad.score.bootstrap import Curve, precision_recall, roc
 from esad.score.drift import Drift
-from esad.score.metrics import Evaluation, Scores, Truth, evaluate
+from esad.score.metrics import Evaluation, Truth, evaluate
 
 __all__ = [
     "CalibrationDisplay",

@@ -12,13 +12,13 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from esad.core.arguments import check_share
+from esad.core.arrays import Counts, Floats, Scores
 from esad.errors import InputError
 from esad.preprocess.inputs import Inputs, read_rows
 from esad.table.columns import read_array
-from esad.table.profile import ColumnCounts, ColumnProfile, Counts, Profile
+from esad.table.profile import ColumnCounts, ColumnProfile, Profile
 
 if TYPE_CHECKING:
     from esad.score.displays import DriftDisplay
@@ -127,13 +127,13 @@ class DriftMonitor:
         Scores of training rows that were held out of the training, to compare scores with.
     """
 
-    def __init__(self, profile: Profile, inputs: Inputs, *, held_out: NDArray[np.float64] | None) -> None:
+    def __init__(self, profile: Profile, inputs: Inputs, *, held_out: Scores | None) -> None:
         self._profile, self._inputs = profile, inputs
         self._scores = None if held_out is None else ColumnProfile.fit("score", read_array(held_out, "score"))
         self._counted: list[ColumnCounts] | None = None
         self._n_rows = 0
 
-    def add(self, X: Any, scores: NDArray[np.float64]) -> None:
+    def add(self, X: Any, scores: Scores) -> None:
         """Count rows and their scores."""
         table = self._inputs.describe(read_rows(X))
         counted = self._profile.count(table)
@@ -163,7 +163,7 @@ class DriftMonitor:
             name, what = (None, "scores") if column is self._scores else (column.name, "values")
             old = column.training
             if old.n_missing or new.n_missing:
-                yield name, "missing", "Fisher", *_missing(old, new)
+                yield name, "missing", "Fisher", *_fisher(old, new)
             if not old.n_present or not new.n_present:
                 continue
             if column.kind in ("number", "date"):
@@ -207,7 +207,7 @@ def _chi_square(old: Counts, new: Counts) -> tuple[float, float]:
     return float(np.abs(shares[0] - shares[1]).sum() / 2), float(chi2_contingency(kept, correction=False).pvalue)
 
 
-def _missing(old: ColumnCounts, new: ColumnCounts) -> tuple[float, float]:
+def _fisher(old: ColumnCounts, new: ColumnCounts) -> tuple[float, float]:
     """Difference of the missing shares, and its p-value."""
     from scipy.stats import fisher_exact
 
@@ -216,7 +216,7 @@ def _missing(old: ColumnCounts, new: ColumnCounts) -> tuple[float, float]:
     return float(abs(shares[0] - shares[1])), float(fisher_exact(table).pvalue)
 
 
-def _holm(p_values: NDArray[np.float64]) -> NDArray[np.float64]:
+def _holm(p_values: Floats) -> Floats:
     """Holm's adjusted p-values (1979).
 
     Examples

@@ -26,12 +26,12 @@ from scipy.stats import norm
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from esad import labels
+from esad.core.arrays import Scores
 from esad.core.text import percent
 from esad.errors import InputError
 
 __all__ = ["Confusion", "Evaluation", "ap_scorer", "auc_scorer", "compute_auc", "evaluate"]
 
-Scores = NDArray[np.float64]
 Truth = NDArray[np.bool_]
 
 

@@ -8,11 +8,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from esad import labels
+from esad.core.arrays import Floats, Labels, RowNumbers
 from esad.errors import InputError, LabelError
 
 __all__ = ["LabelAwareSplit", "corrected_error"]
-
-RowNumbers = NDArray[np.intp]
 
 
 @dataclass(frozen=True)
@@ -79,7 +78,7 @@ class LabelAwareSplit:
         return self.n_splits
 
 
-def _draw_test(y: NDArray[np.int8], test_size: float, rng: np.random.Generator) -> NDArray[np.bool_]:
+def _draw_test(y: Labels, test_size: float, rng: np.random.Generator) -> NDArray[np.bool_]:
     """Mark the test rows, drawn from each kind of label apart."""
     is_test = np.zeros(len(y), dtype=bool)
     for label in (labels.ANOMALY, labels.UNLABELLED, labels.NORMAL):
@@ -91,7 +90,7 @@ def _draw_test(y: NDArray[np.int8], test_size: float, rng: np.random.Generator) 
     return is_test
 
 
-def corrected_error(values: NDArray[np.float64], *, test_size: float) -> float:
+def corrected_error(values: Floats, *, test_size: float) -> float:
     """Standard error of a mean over repeated splits, by Nadeau and Bengio: splits that share rows tell less.
 
     Examples

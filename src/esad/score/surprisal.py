@@ -13,18 +13,18 @@ the order of two rows.
 """
 
 from dataclasses import dataclass
-from typing import Any, Final, Self
+from typing import Final, Self
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
+from esad.core.arrays import Arrays, Floats
 from esad.errors import ModelFileError
 
 __all__ = ["Surprisal", "SurprisalModule"]
 
-Floats = NDArray[np.float64]
 
 N_KNOTS: Final = 48
 FIRST: Final = 0.1  # v of the first quantile
@@ -93,7 +93,7 @@ class Surprisal:
         return {"knots": self.knots, "values": self.values, "slopes": np.array([self.below, self.above])}
 
     @classmethod
-    def from_state(cls, arrays: dict[str, NDArray[Any]]) -> Self:
+    def from_state(cls, arrays: Arrays) -> Self:
         """Undo `state`, checking everything."""
         if arrays.keys() != {"knots", "values", "slopes"}:
             raise ModelFileError("its scale of scores is incomplete")

@@ -1,8 +1,18 @@
 """Where an alarm begins: four rules that turn training scores into a threshold, and a forecast of what it will do.
 
-The automatic rule, where labelled anomalies are at hand that the model has not seen:
+The automatic rule takes four steps; the functions at the end of this file stand in the same order.
 
-    r(t)  = share of them that score above t                    Q(t) = share of all rows that do
+1. `_set_by_unlabelled`: three standard deviations above the median of the unlabelled scores, and higher where that
+   would flag more than a tenth of them.
+2. `_set_by_anomalies`: three labelled anomalies or more that the model has not seen, or else ten that it has, set the
+   threshold instead, by Eqs. (1) and (2). Three to nine that it has seen only lower it, if most would be missed.
+3. `_find_gap`: if labels did not decide, but three or more stand high above nearly all other rows, the threshold lies
+   in the gap below them. Some unlabelled rows must stand there too: labels learned by heart would stand there alone.
+4. `_keep_in_bounds`: if there is no such gap, one training row at least is an alarm, and not more than half of them.
+
+Steps 3 and 4 need the rows of a training, with their scores by the whole model: `Threshold.apply_to_training`.
+
+    r(t)  = share of labelled anomalies that score above t      Q(t) = share of all rows that do
     pi    = min over t of Q(t) / (r(t) - one standard error),   1 / 5 at most, (m + 1) / n at least          Eq. (1)
     t*    = argmax 2 min(pi r(t), Q(t)) / (pi + Q(t))   with   Q(t) - min(pi r(t), Q(t)) <= 1 / 10             Eq. (2)
 
@@ -14,13 +24,14 @@ docs/decisions/0033-threshold.md has what was measured.
 
 import math
 import sys
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Final, Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from esad import labels
+from esad.core.arrays import Labels, Scores
 from esad.core.text import count_text
 from esad.errors import InputError, LabelError
 
@@ -31,23 +42,20 @@ __all__ = [
     "Forecast",
     "Threshold",
     "ThresholdRule",
-    "cut_in_gap",
-    "keep_among_scores",
     "n_rows_needed",
 ]
 
 ThresholdRule = Literal["auto", "contamination", "false_alarm", "labels"]
 Basis = Literal["training", "calibration", "given"]
 ChosenBy = Literal["unlabelled", "unseen anomalies", "seen anomalies", "missed anomalies"]
-Scores = NDArray[np.float64]
 
 _MAX_LEVEL: Final = {"contamination": 0.5, "false_alarm": 1.0}  # the rules that need a level
 _N_SIGMAS: Final = 3.0
 _MIN_ANOMALIES: Final = 3  # labelled ones that have a say in "auto": a single one may be a slip
-_MIN_SEEN: Final = 10  # of those that were trained on: fewer are learned by heart and score above all others
-_PLACE_IN_GAP: Final = {"unseen anomalies": 0.5, "seen anomalies": 0.25}  # those seen score too high
+_MIN_SEEN: Final = 10  # of those that were trained on, to set it: fewer are learned by heart and score above all others
+_PLACE_IN_GAP: Final = {"unseen anomalies": 0.5, "seen anomalies": 0.25}  # how far up; those seen score too high
 _MAX_USUAL: Final = 0.1  # share of the rows that is flagged without labels that speak for more
-_FEW_UNSEEN: Final = 50  # unlabelled rows, too few to say by themselves what share of all scores above a threshold
+_FEW_LEFT_OUT: Final = 50  # unlabelled rows, too few to say by themselves what share of all scores above a threshold
 _MAX_FALSE: Final = 0.1  # share of the rows that may be false alarms for all we know, when labels speak
 _MAX_ANOMALIES: Final = 0.2  # share of the rows that are believed to be anomalies; and flagged, when labels are missed
 _FEW_ROWS: Final = 6  # of those that a forecast counts alarms among: with fewer half of all rows may be alarms
@@ -65,12 +73,10 @@ class Threshold:
     Parameters
     ----------
     rule : {"auto", "contamination", "false_alarm", "labels"}
-        - "auto": with three or more labelled anomalies that the model has not seen, or ten that it has, the best
-          estimated F1 over all rows, hidden anomalies included. Else the median plus three robust standard deviations
-          of the unlabelled scores, though at most a tenth of them is flagged; the deviation is measured below the
-          median only (median minus 15.87th percentile), where hidden anomalies cannot stretch it. If that would flag
-          fewer than half of three to nine labelled anomalies that were trained on, they lower it to the best F1 of
-          these against all other rows, though a fifth of those is flagged at most.
+        - "auto": the median plus three standard deviations of the unlabelled scores, though at most a tenth of them is
+          flagged. With three or more labelled anomalies that the model has not seen, or ten that it has, the best
+          estimated F1 over all rows, hidden anomalies included. If three to nine that were trained on would mostly be
+          missed, the best F1 of these against all other rows, though a fifth of those is flagged at most.
         - "contamination": the share `level` of all rows given is flagged; fewer, or none, where the scores around the
           threshold are equal.
         - "false_alarm": at most the share `level` of further normal rows is flagged, on average over samples:
@@ -153,11 +159,36 @@ class Threshold:
         elif self.rule == "labels":
             value = _set_by_labels(checked, y_checked)
         else:
-            usual = _clip(_set_by_unlabelled(_reference_scores(checked, y_checked)))
-            value, chosen_by = _choose_by_labels(usual, checked, y_checked, unseen, n_unlabelled)
+            usual = _clip(_set_by_unlabelled(checked[labels.reference_rows(y_checked)]))
+            value, chosen_by = _set_by_anomalies(usual, checked, y_checked, unseen, n_unlabelled)
         return FittedThreshold(
             self, basis, _clip(value), chosen_by, usual, Forecast.of(value, checked, y_checked, unseen)
         )
+
+    def apply_to_training(
+        self, total: Scores, held_out: Scores, y: Labels, unseen: NDArray[np.bool_]
+    ) -> "FittedThreshold":
+        """Find the threshold on training rows by the scores that `esad.detectors.decisions.TrainingScores` has of them.
+
+        `total` are those by the whole model, `held_out` those by the member that has not seen a row, where `unseen`
+        says that there is one. Where unlabelled rows have such a score, labelled ones count only for the rules that ask
+        for them, and unlabelled ones without it not at all.
+        """
+        known, is_unlabelled, n_unlabelled = np.isfinite(held_out), y == labels.UNLABELLED, None
+        if (known & is_unlabelled).any():
+            n_unlabelled = int(is_unlabelled.sum())
+            asked = {"labels": known, "auto": is_unlabelled | (y == labels.ANOMALY)}
+            known &= asked.get(self.rule, is_unlabelled)
+        found = self.apply(held_out[known], y[known], basis="training", unseen=unseen[known], n_unlabelled=n_unlabelled)
+        value, chosen_by = found.value, found.chosen_by
+        if self.rule == "auto":
+            left_out = held_out[unseen & is_unlabelled]
+            gap = _find_gap(total, y, len(left_out)) if chosen_by == "unlabelled" else None
+            if gap is not None:
+                value, chosen_by = gap, "seen anomalies"
+            else:
+                value = _keep_in_bounds(value, total, y, left_out, is_usual=chosen_by == "unlabelled")
+        return replace(found, value=value, chosen_by=chosen_by, forecast=Forecast.of(value, held_out, y, unseen))
 
 
 @dataclass(frozen=True)
@@ -199,7 +230,7 @@ class Forecast:
             raise InputError("what its threshold is expected to do is damaged")
 
     @classmethod
-    def of(cls, value: float, scores: Scores, y: NDArray[np.int8], unseen: NDArray[np.bool_]) -> "Forecast":
+    def of(cls, value: float, scores: Scores, y: Labels, unseen: NDArray[np.bool_]) -> "Forecast":
         """Count what is above the threshold."""
         fresh = unseen & np.isfinite(scores)
         unlabelled = np.isfinite(scores) & (y == labels.UNLABELLED)
@@ -348,11 +379,61 @@ _CHOSEN_BY_TEXTS: Final[dict[ChosenBy, str]] = {
 }
 
 
-def _clip(value: float) -> float:
-    return min(max(value, -_LARGEST), _LARGEST)
+# ---------------------------------------------------------------------- the rules that are asked for
 
 
-def _check_scores(scores: ArrayLike, y: ArrayLike | None) -> tuple[Scores, NDArray[np.int8]]:
+def _set_by_false_alarms(scores: Scores, level: float) -> float:
+    """Take the conformal rank: a further row of the same kind is above it with a chance of at most `level`."""
+    n_rows = len(scores)
+    n_above = math.floor((n_rows + 1) * level + ROUNDING)
+    if n_above == 0:
+        raise InputError(
+            f"A false-alarm rate of {level:g} needs at least {n_rows_needed(level)} unlabelled or normal rows. "
+            f"Got {n_rows}. Allow more false alarms or give more rows."
+        )
+    rank = max(n_rows + 1 - n_above, 1)
+    return float(np.partition(scores, rank - 1)[rank - 1])
+
+
+def n_rows_needed(share: float) -> int:
+    """How many rows it takes for a further one of the same kind to be above all with a chance of at most `share`.
+
+    Examples
+    --------
+    >>> n_rows_needed(0.01), n_rows_needed(0.1)
+    (99, 9)
+    """
+    return math.ceil(1 / share - ROUNDING) - 1
+
+
+def _set_by_labels(scores: Scores, y: Labels) -> float:
+    """The best F1 of the labelled anomalies against the known normal rows, else the unlabelled ones."""
+    is_anomaly = y == labels.ANOMALY
+    is_rest = y == (labels.NORMAL if (y == labels.NORMAL).any() else labels.UNLABELLED)
+    n_anomaly, n_rest = int(is_anomaly.sum()), int(is_rest.sum())
+    if not n_anomaly or not n_rest:
+        raise LabelError(
+            'The rule "labels" needs at least one labelled anomaly (-1) and one normal (+1) or unlabelled (0) row. '
+            f'Got {n_anomaly} labelled anomalies and {n_rest} other rows. Use the rule "auto".'
+        )
+    used = is_anomaly | is_rest
+    return _find_best_f1(scores[used], is_anomaly[used])
+
+
+def _find_best_f1(scores: Scores, is_anomaly: NDArray[np.bool_]) -> float:
+    """Go through every cut between two different scores and keep the best."""
+    values, n_hits, n_flagged = _count_by_cut(scores, is_anomaly)
+    f1 = 2.0 * n_hits / (n_flagged + n_hits[0])
+    half_gaps = np.diff(values / 2.0, prepend=-np.inf)
+    half_gaps[0] = -1.0  # the cut below everything has no gap: it wins only when no other is as good
+    best = np.flatnonzero(f1 == f1.max())
+    return _cut_below(values, int(best[np.argmax(half_gaps[best])]))
+
+
+# ---------------------------------------------------------------------- what the rules share
+
+
+def _check_scores(scores: ArrayLike, y: ArrayLike | None) -> tuple[Scores, Labels]:
     """Bring scores and labels into one form."""
     checked = np.asarray(scores, dtype=np.float64)
     if checked.ndim != 1 or checked.size == 0:
@@ -363,15 +444,6 @@ def _check_scores(scores: ArrayLike, y: ArrayLike | None) -> tuple[Scores, NDArr
     if y_checked.shape != checked.shape:
         raise LabelError(f"`y` must hold one label per score. Got {len(y_checked)} for {len(checked)} scores.")
     return checked, y_checked
-
-
-def _reference_scores(scores: Scores, y: NDArray[np.int8]) -> Scores:
-    """Take the unlabelled rows, else the normal ones, else all."""
-    for label in (labels.UNLABELLED, labels.NORMAL):
-        chosen: Scores = scores[y == label]
-        if chosen.size:
-            return chosen
-    return scores
 
 
 def _quantile(scores: Scores, share: float) -> float:
@@ -388,187 +460,8 @@ def _between(low: float, high: float, share: float) -> float:
     return min(max(2.0 * (low / 2.0 + (high / 2.0 - low / 2.0) * share), low), high)
 
 
-def n_rows_needed(share: float) -> int:
-    """How many rows it takes for a further one of the same kind to be above all with a chance of at most `share`.
-
-    Examples
-    --------
-    >>> n_rows_needed(0.01), n_rows_needed(0.1)
-    (99, 9)
-    """
-    return math.ceil(1 / share - ROUNDING) - 1
-
-
-def _set_by_false_alarms(scores: Scores, level: float) -> float:
-    """Take the conformal rank: a further row of the same kind is above it with a chance of at most `level`."""
-    n_rows = len(scores)
-    n_above = math.floor((n_rows + 1) * level + ROUNDING)
-    if n_above == 0:
-        raise InputError(
-            f"A false-alarm rate of {level:g} needs at least {n_rows_needed(level)} unlabelled or normal rows. "
-            f"Got {n_rows}. Allow more false alarms or give more rows."
-        )
-    rank = max(n_rows + 1 - n_above, 1)
-    return float(np.partition(scores, rank - 1)[rank - 1])
-
-
-def _set_by_deviation(scores: Scores) -> float:
-    """Put the threshold three standard deviations above the median, measured below it."""
-    median = _quantile(scores, 0.5)
-    half_sigma = median / 2.0 - _quantile(scores, ONE_SIGMA_BELOW) / 2.0
-    if half_sigma <= 0:  # a third of the scores are equal: measure on both sides rather than flag all above the median
-        half_deviation = float(np.sum(np.abs(scores / 2.0 - median / 2.0) / len(scores)))
-        half_sigma = _SIGMA_PER_MEAN_DEVIATION * half_deviation
-    return median + _N_SIGMAS * 2.0 * half_sigma
-
-
-def _set_by_unlabelled(scores: Scores) -> float:
-    """The threshold by unlabelled rows alone: by deviation, raised if it flags more than a tenth of them."""
-    value, most = _set_by_deviation(scores), _quantile(scores, 1.0 - _MAX_USUAL)
-    return most if value < most < scores.max() else value
-
-
-def _choose_by_labels(
-    usual: float, scores: Scores, y: NDArray[np.int8], unseen: NDArray[np.bool_], n_unlabelled: int | None
-) -> tuple[float, ChosenBy]:
-    """The usual threshold, or another one if the labelled anomalies call for it; and which rows decided."""
-    is_anomaly = y == labels.ANOMALY
-    if is_anomaly.all():
-        return usual, "unlabelled"
-    others = y == (labels.UNLABELLED if (y == labels.UNLABELLED).any() else labels.NORMAL)
-    n_others, n_unseen, n_anomalies = (int(rows.sum()) for rows in (others, is_anomaly & unseen, is_anomaly))
-    chosen_by: ChosenBy = "unseen anomalies" if n_unseen >= _MIN_ANOMALIES else "seen anomalies"
-    if chosen_by == "unseen anomalies" or n_anomalies >= _MIN_SEEN:
-        used = others | (is_anomaly & unseen if chosen_by == "unseen anomalies" else is_anomaly)
-        weight = (n_unlabelled or n_others) / n_others
-        value = _best_balance(scores[used], is_anomaly[used], weight, _PLACE_IN_GAP[chosen_by])
-        return (usual, "unlabelled") if value is None else (value, chosen_by)
-    missed = n_anomalies >= _MIN_ANOMALIES and 2 * np.count_nonzero(scores[is_anomaly] > usual) < n_anomalies
-    if not missed:
-        return usual, "unlabelled"
-    lowered = max(_best_f1(scores, is_anomaly), _quantile(scores[~is_anomaly], 1.0 - _MAX_ANOMALIES))
-    return (lowered, "missed anomalies") if lowered < usual else (usual, "unlabelled")
-
-
-def _best_balance(scores: Scores, is_anomaly: NDArray[np.bool_], weight: float, share: float) -> float | None:
-    """Eqs. (1) and (2), each other row counted `weight` times; None where no cut with few enough alarms finds any."""
-    values, n_hits, n_flagged = _count_by_cut(scores, is_anomaly)
-    n_anomalies = int(is_anomaly.sum())
-    n_rows = n_anomalies + weight * (len(scores) - n_anomalies)
-    flagged, recall = (n_hits + weight * (n_flagged - n_hits)) / n_rows, n_hits / n_anomalies
-    error = np.sqrt((recall * (1.0 - recall) + 0.25 / n_anomalies) / n_anomalies)
-    surely = recall - error  # share that is found, as far as the labels bear it out
-    bounds = flagged[surely > 0] / surely[surely > 0]
-    anomalies = max(min(float(bounds.min(initial=math.inf)), _MAX_ANOMALIES), (n_anomalies + 1) / n_rows)
-    hits = np.minimum(anomalies * recall, flagged)
-    balance = np.where(flagged - hits <= _MAX_FALSE, 2.0 * hits / (anomalies + flagged), 0.0)
-    return _cut_below(values, int(np.argmax(balance)), share) if balance.max() > 0 else None
-
-
-def keep_among_scores(
-    value: float, scores: Scores, y: NDArray[np.int8], unseen: Scores | None = None, *, is_usual: bool = False
-) -> float:
-    """Move a threshold so that the highest score is above it and the median of the unlabelled scores is not.
-
-    Where the value has to give way it is midway to the next score; where the median is the highest, none is above.
-    Where no anomaly is known, it is not lowered until more than a tenth of the `unseen` scores, of unlabelled rows that
-    were left out of the training, are above it: a few wide rows are learned by heart, and new ones score like those.
-    One that few such rows have set, as those of a single member, flags a tenth of all unlabelled rows at most, or
-    those with the highest score.
-
-    Examples
-    --------
-    >>> scores, y = np.array([1.0, 1.0, 1.0, 3.0, 2.0]), np.zeros(5, dtype=np.int8)
-    >>> keep_among_scores(9.0, scores, y), keep_among_scores(0.999, scores, y), keep_among_scores(-1.0, -scores, y)
-    (2.5, 1.5, -1.0)
-    >>> keep_among_scores(9.0, scores, y, unseen=scores + 5.0)
-    7.6
-    >>> keep_among_scores(12.0, np.arange(20.0), np.zeros(20, dtype=np.int8), unseen=np.arange(2.0), is_usual=True)
-    17.5
-    """
-    reference = _reference_scores(scores, y)
-    median = _quantile(reference, 0.5)
-    highest = _below_highest(scores)
-    if unseen is not None and len(unseen) and not (y == labels.ANOMALY).any():
-        highest = max(highest, _quantile(unseen, 1.0 - _MAX_USUAL))
-    value = min(value, highest)
-    if value < median:
-        higher = scores[scores > median]
-        value = _between(median, float(higher.min()), 0.5) if higher.size else median
-    by_few = is_usual and unseen is not None and 0 < len(unseen) < _FEW_UNSEEN
-    return max(value, _below_a_tenth(reference)) if by_few else value
-
-
-def _below_a_tenth(scores: Scores) -> float:
-    """Return a cut under the highest tenth of the scores, or under all equal to the highest; none if all are equal."""
-    n_most = max(1, int(_MAX_USUAL * len(scores) + ROUNDING))
-    ordered = np.sort(scores)
-    if ordered[0] == ordered[-1]:
-        return -math.inf
-    return _cut_below(ordered, min(len(ordered) - n_most, int(np.searchsorted(ordered, ordered[-1]))))
-
-
-def cut_in_gap(scores: Scores, y: NDArray[np.int8], n_unseen: int) -> float | None:
-    """A quarter of the way up a gap that parts labelled anomalies, and unlabelled rows with them, from all others.
-
-    The gap is wider than the range of all others. Labels that were learned by heart would be above it alone. None
-    without such a gap, where no unlabelled row was left out of a training, and where a quarter of them was: these set
-    the threshold well enough.
-
-    Examples
-    --------
-    >>> scores, y = np.append(np.arange(60.0), [900, 910, 920, 930]), np.array([0] * 61 + [-1] * 3)
-    >>> cut_in_gap(scores, y, n_unseen=6), cut_in_gap(scores, y, n_unseen=30), cut_in_gap(scores[1:60], y[1:60], 6)
-    (269.25, None, None)
-    """
-    is_anomaly = y == labels.ANOMALY
-    n_unlabelled = np.count_nonzero(y == labels.UNLABELLED)
-    if np.count_nonzero(is_anomaly) < _MIN_ANOMALIES or not 0 < 4 * n_unseen < n_unlabelled:
-        return None
-    others, least = np.sort(scores[~is_anomaly]), float(scores[is_anomaly].min())
-    n_above = np.arange(len(others) - 1, 0, -1)  # of the others, for a cut above each of them but the last
-    half_gaps = np.minimum(others[1:], least) / 2.0 - others[:-1] / 2.0
-    half_ranges = others[:-1] / 2.0 - others[0] / 2.0
-    found = np.flatnonzero((half_gaps > half_ranges) & (n_above <= _MAX_ANOMALIES * len(others)))
-    if not found.size:
-        return None
-    place = found[np.argmax(half_gaps[found])]
-    return _between(float(others[place]), min(float(others[place + 1]), least), _PLACE_IN_GAP["seen anomalies"])
-
-
-def _below_highest(scores: Scores) -> float:
-    """Midway from the highest score to the next; infinite where no score is higher than others."""
-    highest = float(scores.max())
-    others = scores[scores < highest]
-    if not others.size:
-        return math.inf
-    second = float(others.max())
-    middle = _between(second, highest, 0.5)
-    return middle if middle < highest else second
-
-
-def _set_by_labels(scores: Scores, y: NDArray[np.int8]) -> float:
-    """The best F1 of the labelled anomalies against the known normal rows, else the unlabelled ones."""
-    is_anomaly = y == labels.ANOMALY
-    is_rest = y == (labels.NORMAL if (y == labels.NORMAL).any() else labels.UNLABELLED)
-    n_anomaly, n_rest = int(is_anomaly.sum()), int(is_rest.sum())
-    if not n_anomaly or not n_rest:
-        raise LabelError(
-            'The rule "labels" needs at least one labelled anomaly (-1) and one normal (+1) or unlabelled (0) row. '
-            f'Got {n_anomaly} labelled anomalies and {n_rest} other rows. Use the rule "auto".'
-        )
-    used = is_anomaly | is_rest
-    return _best_f1(scores[used], is_anomaly[used])
-
-
-def _best_f1(scores: Scores, is_anomaly: NDArray[np.bool_]) -> float:
-    """Go through every cut between two different scores and keep the best."""
-    values, n_hits, n_flagged = _count_by_cut(scores, is_anomaly)
-    f1 = 2.0 * n_hits / (n_flagged + n_hits[0])
-    half_gaps = np.diff(values / 2.0, prepend=-np.inf)
-    half_gaps[0] = -1.0  # the cut below everything has no gap: it wins only when no other is as good
-    best = np.flatnonzero(f1 == f1.max())
-    return _cut_below(values, int(best[np.argmax(half_gaps[best])]))
+def _clip(value: float) -> float:
+    return min(max(value, -_LARGEST), _LARGEST)
 
 
 def _count_by_cut(scores: Scores, is_anomaly: NDArray[np.bool_]) -> tuple[Scores, Scores, NDArray[np.int64]]:
@@ -586,3 +479,121 @@ def _cut_below(values: Scores, cut: int, share: float = 0.5) -> float:
     low, high = float(values[cut - 1]), float(values[cut])
     value = _between(low, high, share)
     return value if value < high else low
+
+
+# ---------------------------------------------------------------------- the automatic rule, step by step
+
+
+def _set_by_unlabelled(scores: Scores) -> float:
+    """Step 1: the deviation is measured below the median, where hidden anomalies cannot stretch it."""
+    median = _quantile(scores, 0.5)
+    half_sigma = median / 2.0 - _quantile(scores, ONE_SIGMA_BELOW) / 2.0
+    if half_sigma <= 0:  # a third of the scores are equal: measure on both sides rather than flag all above the median
+        half_deviation = float(np.sum(np.abs(scores / 2.0 - median / 2.0) / len(scores)))
+        half_sigma = _SIGMA_PER_MEAN_DEVIATION * half_deviation
+    value, top_tenth = median + _N_SIGMAS * 2.0 * half_sigma, _quantile(scores, 1.0 - _MAX_USUAL)
+    return top_tenth if value < top_tenth < scores.max() else value
+
+
+def _set_by_anomalies(
+    usual: float, scores: Scores, y: Labels, unseen: NDArray[np.bool_], n_unlabelled: int | None
+) -> tuple[float, ChosenBy]:
+    """Step 2: the usual threshold, or another one if the labelled anomalies call for it; and which rows decided."""
+    is_anomaly = y == labels.ANOMALY
+    n_anomalies, n_unseen = int(is_anomaly.sum()), int((is_anomaly & unseen).sum())
+    if n_anomalies == len(y):
+        return usual, "unlabelled"
+    if n_unseen >= _MIN_ANOMALIES or n_anomalies >= _MIN_SEEN:
+        others = labels.reference_rows(y)
+        chosen_by: ChosenBy = "unseen anomalies" if n_unseen >= _MIN_ANOMALIES else "seen anomalies"
+        used = others | (is_anomaly & unseen if chosen_by == "unseen anomalies" else is_anomaly)
+        weight = (n_unlabelled or others.sum()) / others.sum()
+        value = _find_best_balance(scores[used], is_anomaly[used], weight, _PLACE_IN_GAP[chosen_by])
+        return (usual, "unlabelled") if value is None else (value, chosen_by)
+    if n_anomalies >= _MIN_ANOMALIES and 2 * (scores[is_anomaly] > usual).sum() < n_anomalies:
+        lowered = max(_find_best_f1(scores, is_anomaly), _quantile(scores[~is_anomaly], 1.0 - _MAX_ANOMALIES))
+        if lowered < usual:
+            return lowered, "missed anomalies"
+    return usual, "unlabelled"
+
+
+def _find_best_balance(scores: Scores, is_anomaly: NDArray[np.bool_], weight: float, share: float) -> float | None:
+    """Eqs. (1) and (2), each other row counted `weight` times; None where no cut with few enough alarms finds any."""
+    values, n_hits, n_flagged = _count_by_cut(scores, is_anomaly)
+    n_anomalies = int(is_anomaly.sum())
+    n_rows = n_anomalies + weight * (len(scores) - n_anomalies)
+    flagged, recall = (n_hits + weight * (n_flagged - n_hits)) / n_rows, n_hits / n_anomalies
+    error = np.sqrt((recall * (1.0 - recall) + 0.25 / n_anomalies) / n_anomalies)
+    surely = recall - error  # share that is found, as far as the labels bear it out
+    bounds = flagged[surely > 0] / surely[surely > 0]
+    anomalies = max(min(float(bounds.min(initial=math.inf)), _MAX_ANOMALIES), (n_anomalies + 1) / n_rows)
+    hits = np.minimum(anomalies * recall, flagged)
+    balance = np.where(flagged - hits <= _MAX_FALSE, 2.0 * hits / (anomalies + flagged), 0.0)
+    return _cut_below(values, int(np.argmax(balance)), share) if balance.max() > 0 else None
+
+
+def _find_gap(scores: Scores, y: Labels, n_left_out: int) -> float | None:
+    """Step 3: a quarter of the way up the widest gap below labelled anomalies, if it is wider than all scores below it.
+
+    Above it are some other rows too, a fifth of them at most: labels learned by heart would be there alone. None
+    without such a gap, and where no unlabelled row was left out by a member, or a quarter of them was: these set the
+    threshold well enough.
+
+    Examples
+    --------
+    >>> scores, y = np.append(np.arange(60.0), [900, 910, 920, 930]), np.array([0] * 61 + [-1] * 3)
+    >>> _find_gap(scores, y, n_left_out=6), _find_gap(scores, y, n_left_out=30), _find_gap(scores[1:60], y[1:60], 6)
+    (269.25, None, None)
+    """
+    is_anomaly = y == labels.ANOMALY
+    n_unlabelled = np.count_nonzero(y == labels.UNLABELLED)
+    if np.count_nonzero(is_anomaly) < _MIN_ANOMALIES or not 0 < 4 * n_left_out < n_unlabelled:
+        return None
+    others, least = np.sort(scores[~is_anomaly]), float(scores[is_anomaly].min())
+    n_above = np.arange(len(others) - 1, 0, -1)  # of the others, for a cut above each of them but the last
+    half_gaps = np.minimum(others[1:], least) / 2.0 - others[:-1] / 2.0
+    half_ranges = others[:-1] / 2.0 - others[0] / 2.0
+    found = np.flatnonzero((half_gaps > half_ranges) & (n_above <= _MAX_ANOMALIES * len(others)))
+    if not found.size:
+        return None
+    place = found[np.argmax(half_gaps[found])]
+    return _between(float(others[place]), min(float(others[place + 1]), least), _PLACE_IN_GAP["seen anomalies"])
+
+
+def _keep_in_bounds(value: float, scores: Scores, y: Labels, left_out: Scores, *, is_usual: bool) -> float:
+    """Step 4, in the order of the code; `left_out` are the scores of unlabelled rows by members that left them out.
+
+    - Below the highest score, midway to the next. But where no anomaly is known, not so low that more than a tenth of
+      `left_out` is above: a few wide rows are learned by heart, and new ones score like those that were left out.
+    - Not below the median of the unlabelled rows, else midway to the next score above it.
+    - Where few left-out rows have set it (`is_usual`: by step 1), not so low that more than a tenth of all unlabelled
+      rows is above, or more than those with the highest score, if these are more than a tenth.
+
+    Examples
+    --------
+    >>> scores, y, none = np.array([1.0, 1.0, 1.0, 3.0, 2.0]), np.zeros(5, dtype=np.int8), np.empty(0)
+    >>> [_keep_in_bounds(value, scores, y, none, is_usual=False) for value in (9.0, 0.999)]
+    [2.5, 1.5]
+    >>> _keep_in_bounds(-1.0, -scores, y, none, is_usual=False)  # no score is above the median
+    -1.0
+    >>> _keep_in_bounds(9.0, scores, y, scores + 5.0, is_usual=False)
+    7.6
+    >>> _keep_in_bounds(12.0, np.arange(20.0), np.zeros(20, dtype=np.int8), np.arange(2.0), is_usual=True)
+    17.5
+    """
+    reference = scores[labels.reference_rows(y)]
+    median, highest = _quantile(reference, 0.5), float(scores.max())
+    lower = scores[scores < highest]
+    most = _cut_below(np.array([lower.max(), highest]), 1) if lower.size else math.inf
+    if left_out.size and not (y == labels.ANOMALY).any():
+        most = max(most, _quantile(left_out, 1.0 - _MAX_USUAL))
+    value = min(value, most)
+    if value < median:
+        higher = scores[scores > median]
+        value = _between(median, float(higher.min()), 0.5) if higher.size else median
+    if is_usual and 0 < left_out.size < _FEW_LEFT_OUT:
+        ordered = np.sort(reference)
+        n_most = max(1, int(_MAX_USUAL * len(ordered) + ROUNDING))
+        cut = min(len(ordered) - n_most, int(np.searchsorted(ordered, ordered[-1])))
+        value = max(value, _cut_below(ordered, cut)) if cut else value  # else all are equal
+    return value

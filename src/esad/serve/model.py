@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from esad import registry
 from esad.core.atomic import hash_file, stamp_of
-from esad.core.extras import require
+from esad.core.machine import require
 from esad.core.text import list_text
 from esad.detectors.base import Detector
 from esad.detectors.model_file import load

@@ -4,17 +4,14 @@ from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from torch import nn
 
 from esad.core.arguments import Rule, check, find_parameters, is_positive
+from esad.core.arrays import Arrays, Labels, Rows, Scores, State
 from esad.errors import ModelFileError
 
 __all__ = ["SHARE", "RowModel", "check_arrays", "presumed_normal_rows"]
 
-Rows = NDArray[np.float32]
-Scores = NDArray[np.float64]
-State = tuple[dict[str, NDArray[Any]], dict[str, Any]]
 
 SHARE = Rule("a share above 0 and at most 1", lambda value: is_positive(value) and value <= 1)
 
@@ -36,7 +33,7 @@ class RowModel(ABC):
         check(vars(self), find_parameters(self))
 
     @abstractmethod
-    def fit(self, rows: Rows, y: NDArray[np.int8], *, seed: int) -> Self:
+    def fit(self, rows: Rows, y: Labels, *, seed: int) -> Self:
         """Learn from rows and labels -1, 0, +1."""
 
     @abstractmethod
@@ -52,16 +49,16 @@ class RowModel(ABC):
         """Return what was learned, as arrays and plain values."""
 
     @abstractmethod
-    def restore(self, arrays: dict[str, NDArray[Any]], plain: Any, *, n_features: int) -> Self:
+    def restore(self, arrays: Arrays, plain: Any, *, n_features: int) -> Self:
         """Undo `state`, checking everything: the file may be forged."""
 
 
-def presumed_normal_rows(rows: Rows, y: NDArray[np.int8]) -> Rows:
+def presumed_normal_rows(rows: Rows, y: Labels) -> Rows:
     """Unlabelled and normal rows; all rows where there is nothing but known anomalies."""
     return rows[y >= 0] if (y >= 0).any() else rows
 
 
-def check_arrays(arrays: dict[str, NDArray[Any]], shapes: dict[str, tuple[int, ...]]) -> None:
+def check_arrays(arrays: Arrays, shapes: dict[str, tuple[int, ...]]) -> None:
     """Refuse arrays that are not exactly these, finite and of float64; -1 stands for any length above 0."""
     if arrays.keys() != shapes.keys():
         raise ModelFileError("its solved model holds other arrays than expected")

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from esad.core.arguments import Rule, is_positive
+from esad.core.arrays import Arrays, Rows, Scores, State
 from esad.errors import ModelFileError
-from esad.solvers.base import RowModel, Rows, Scores, State, check_arrays
+from esad.solvers.base import RowModel, check_arrays
 
 __all__ = ["POSITIVE_OR_AUTO", "SupportVectors", "kernel", "kernel_sum", "median_gamma"]
 
@@ -107,7 +108,7 @@ class SupportVectors(RowModel):
         """The support vectors with their weights, negative for known anomalies."""
         return {"support": self.support, "weights": self.weights, "rho": self.rho}, {"gamma": self.width}
 
-    def restore(self, arrays: dict[str, NDArray[Any]], plain: Any, *, n_features: int) -> Self:
+    def restore(self, arrays: Arrays, plain: Any, *, n_features: int) -> Self:
         """Take back support vectors that fit together."""
         check_arrays(arrays, {"support": (-1, n_features), "weights": (-1,), "rho": (1,)})
         if len(arrays["support"]) != len(arrays["weights"]):

@@ -12,11 +12,11 @@ import logging
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.svm import OneClassSVM
 
 from esad.core.arguments import Rule, is_whole, parameter, with_parameters
-from esad.solvers.base import SHARE, Rows, presumed_normal_rows
+from esad.core.arrays import Labels, Rows
+from esad.solvers.base import SHARE, presumed_normal_rows
 from esad.solvers.kernels import POSITIVE_OR_AUTO, SupportVectors
 
 __all__ = ["OneClassSVMArguments", "OneClassSVMModel"]
@@ -49,7 +49,7 @@ class OneClassSVMArguments:
 class OneClassSVMModel(OneClassSVMArguments, SupportVectors):
     """Eqs. (1) and (2) on unlabelled and normal rows, at most `max_rows` of them."""
 
-    def fit(self, rows: Rows, y: NDArray[np.int8], *, seed: int) -> Self:
+    def fit(self, rows: Rows, y: Labels, *, seed: int) -> Self:
         """Solve Eq. (1)."""
         used = presumed_normal_rows(rows, y).astype(np.float64)
         if len(used) > self.max_rows:

@@ -34,10 +34,9 @@ import logging
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from esad.core.arguments import NOT_NEGATIVE, POSITIVE, parameter, with_parameters
-from esad.solvers.base import Rows
+from esad.core.arrays import Floats, Labels, Rows
 from esad.solvers.kernels import POSITIVE_OR_AUTO, SupportVectors
 from esad.solvers.working_set import Dual, Solution, solve
 
@@ -77,7 +76,7 @@ class SSADArguments:
 class SSADModel(SSADArguments, SupportVectors):
     """Eqs. (2) and (3)."""
 
-    def fit(self, rows: Rows, y: NDArray[np.int8], *, seed: int) -> Self:
+    def fit(self, rows: Rows, y: Labels, *, seed: int) -> Self:
         """Solve Eq. (3)."""
         self.width = self._width(rows, seed=seed)
         dual = self._dual(rows, y)
@@ -89,7 +88,7 @@ class SSADModel(SSADArguments, SupportVectors):
         self.rho = np.array([solution.rho])
         return self
 
-    def _dual(self, rows: Rows, y: NDArray[np.int8]) -> Dual:
+    def _dual(self, rows: Rows, y: Labels) -> Dual:
         """Set up Eq. (3), with eta raised and kappa lowered where no weights could fulfil it."""
         if (y < 0).all():
             y = np.zeros_like(y)
@@ -108,7 +107,7 @@ class SSADModel(SSADArguments, SupportVectors):
             gamma=self.width,
         )
 
-    def _feasible_kappa(self, bounds: NDArray[np.float64], y: NDArray[np.int8]) -> float:
+    def _feasible_kappa(self, bounds: Floats, y: Labels) -> float:
         if not (y < 0).any():
             return 0.0
         anomalies = min(bounds[y < 0].sum(), bounds[y >= 0].sum() - 1)

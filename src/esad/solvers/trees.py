@@ -17,12 +17,12 @@ from torch import Tensor, nn
 
 from esad import labels
 from esad.core.arguments import POSITIVE, WHOLE, parameter, with_parameters
+from esad.core.arrays import Arrays, Labels, RowNumbers, Rows, Scores, State
 from esad.errors import ModelFileError
-from esad.solvers.base import SHARE, RowModel, Rows, Scores, State, presumed_normal_rows
+from esad.solvers.base import SHARE, RowModel, presumed_normal_rows
 
 __all__ = ["BaggedTreesArguments", "BaggedTreesModel", "ForestArguments", "ForestModel", "TreeValues", "Trees"]
 
-Arrays = dict[str, NDArray[Any]]
 
 FIELDS: Final = {"feature": np.int32, "cut": np.float64, "left": np.int32, "right": np.int32, "value": np.float64}
 N_TREES_OF_ORDER: Final = 6  # by whose leaves rows are put in order before they are scored
@@ -239,7 +239,7 @@ class ForestModel(ForestArguments, RowModel):
 
     jumps: ClassVar[bool] = True
 
-    def fit(self, rows: Rows, y: NDArray[np.int8], *, seed: int) -> Self:
+    def fit(self, rows: Rows, y: Labels, *, seed: int) -> Self:
         """Grow the trees."""
         used = presumed_normal_rows(rows, y)
         self.n_drawn = min(int(self.n_samples), len(used))
@@ -263,7 +263,7 @@ class ForestModel(ForestArguments, RowModel):
         arrays = {"depth" if name == "value" else name: array for name, array in self.trees.arrays.items()}
         return arrays, {"n_drawn": self.n_drawn}
 
-    def restore(self, arrays: dict[str, NDArray[Any]], plain: Any, *, n_features: int) -> Self:
+    def restore(self, arrays: Arrays, plain: Any, *, n_features: int) -> Self:
         """Take back trees that can be walked."""
         named = {"value" if name == "depth" else name: array for name, array in arrays.items()}
         self.trees = Trees.from_arrays(named, n_features=n_features)
@@ -295,8 +295,6 @@ def _average_path(n: Any) -> Any:
     path = 2.0 * (np.log(safe - 1.0) + EULER) - 2.0 * (safe - 1.0) / safe
     return np.where(n > 2, path, np.where(n == 2, 1.0, 0.0))
 
-
-Numbers = NDArray[np.intp]
 
 BAG_SHARE: Final = 2 / 3  # of the known anomalies, and of the unlabelled rows at most, in a bag
 MIN_ANOMALIES: Final = 6  # with fewer anomalies, every bag has all of them, and no tree is grown on ranks
@@ -348,7 +346,7 @@ class BaggedTreesModel(BaggedTreesArguments, RowModel):
 
     with_ranks: bool = True
 
-    def fit(self, rows: Rows, y: NDArray[np.int8], *, seed: int) -> Self:
+    def fit(self, rows: Rows, y: Labels, *, seed: int) -> Self:
         """Grow the trees of Eqs. (1) and (2), and score every row by those without it, Eq. (4)."""
         drawn = list(self._draw(y, seed))
         bags = [np.concatenate([anomalies, others]) for anomalies, others, _ in drawn]
@@ -373,7 +371,7 @@ class BaggedTreesModel(BaggedTreesArguments, RowModel):
         self.out_of_bag = _out_of_bag_mean(self.trees, rows, bags)
         return self
 
-    def _draw(self, y: NDArray[np.int8], seed: int) -> Iterator[tuple[Numbers, Numbers, int]]:
+    def _draw(self, y: Labels, seed: int) -> Iterator[tuple[RowNumbers, RowNumbers, int]]:
         """For every tree, numbers of the anomalies and of the other rows in its bag, Eq. (1), and a seed."""
         rng = np.random.default_rng(seed)
         anomalies, unlabelled, normal = (
@@ -385,7 +383,7 @@ class BaggedTreesModel(BaggedTreesArguments, RowModel):
         n_others = max(self.min_unlabelled, round(self.unlabelled_ratio * n_anomalies))
         n_unlabelled = min(n_others, max(1, int(BAG_SHARE * len(unlabelled))))
 
-        def draw(numbers: Numbers, n_most: int) -> Numbers:
+        def draw(numbers: RowNumbers, n_most: int) -> RowNumbers:
             return numbers if len(numbers) <= n_most else rng.choice(numbers, n_most, replace=False)
 
         for own_seed in rng.integers(2**31, size=self.n_trees).tolist():
@@ -404,7 +402,7 @@ class BaggedTreesModel(BaggedTreesArguments, RowModel):
         """The trees."""
         return dict(self.trees.arrays), {}
 
-    def restore(self, arrays: dict[str, NDArray[Any]], plain: Any, *, n_features: int) -> Self:
+    def restore(self, arrays: Arrays, plain: Any, *, n_features: int) -> Self:
         """Take back trees that can be walked."""
         self.trees = Trees.from_arrays(arrays, n_features=n_features)
         return self
@@ -421,7 +419,7 @@ class _MeanValue(nn.Module):
         return {"score": self.values(rows).mean(1)[None]}
 
 
-def _out_of_bag_mean(trees: Trees, rows: Rows, bags: list[Numbers]) -> Scores:
+def _out_of_bag_mean(trees: Trees, rows: Rows, bags: list[RowNumbers]) -> Scores:
     """Return each row's mean over the trees whose bag does not hold it, (n,); NaN if every bag does."""
     total, n_unseen = np.zeros(len(rows)), np.full(len(rows), len(trees))
     for bag, values in zip(bags, trees.values(rows), strict=True):

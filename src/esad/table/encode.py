@@ -11,8 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from esad.core.arrays import Floats
 from esad.table.columns import Kind, Values, as_texts, text_of_number
-from esad.table.parse import Floats, parse_numbers
+from esad.table.parse import parse_numbers
 from esad.table.statistics import (
     BANDS,
     CYCLES,

@@ -16,6 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from esad.core.arrays import Floats
+
 __all__ = [
     "BLANKS",
     "CASH",
@@ -41,7 +43,6 @@ _FLOAT = r"(?i)^[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|inf|infini
 _TRUTHS = {"true": 1.0, "false": 0.0, "1": 1.0, "0": 0.0, "1.0": 1.0, "0.0": 0.0}
 
 Texts: TypeAlias = pa.Array  # of strings
-Floats = NDArray[np.float64]
 
 
 def trim(texts: Texts) -> Texts:

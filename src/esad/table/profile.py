@@ -7,6 +7,7 @@ from typing import Any, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from esad.core.arrays import Counts
 from esad.table.columns import Kind, Values
 from esad.table.encode import MAX_CATEGORIES, ColumnFeatures
 from esad.table.statistics import TextCounts
@@ -14,7 +15,6 @@ from esad.table.table import KINDS, Table, expect, expect_fields, expect_texts
 
 __all__ = ["MAX_ROWS", "ColumnCounts", "ColumnProfile", "Profile", "count_between", "draw_profiled_rows"]
 
-Counts = NDArray[np.int64]
 
 MAX_ROWS: Final = 50_000  # looked at in training; more tell nothing new
 _PERCENTILES: Final = np.arange(1, 100) / 100

@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from esad.core.arrays import Floats
 from esad.errors import SchemaError
 from esad.table.columns import Kind, Values
-from esad.table.parse import Floats
 from esad.table.table import Column, Schema, Table
 
 __all__ = [

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from esad.core.machine import data_limit
 from esad.errors import InputError, ModelFileError, SchemaError
 from esad.table.columns import Kind, Values, read_array, read_cells, read_series
 
@@ -27,7 +28,6 @@ __all__ = [
     "Column",
     "Schema",
     "Table",
-    "data_limit",
     "expect",
     "expect_fields",
     "expect_texts",
@@ -42,7 +42,6 @@ _MEANING = {
     "category": "text categories",
     "date": "dates (ISO text such as 2024-02-29 or date types)",
 }
-_SHARE = 0.125  # of the machine's memory; a fit takes several times what its rows take
 _RESHAPE = (
     "Reshape your data either using array.reshape(-1, 1) if your data has a single feature "
     "or array.reshape(1, -1) if it contains a single sample."
@@ -294,20 +293,6 @@ def join_rows(parts: Sequence[Any]) -> Any:
     if isinstance(parts[0], pa.Table):
         return pa.concat_tables(parts, promote_options="permissive")
     return np.concatenate(parts)
-
-
-def data_limit() -> float:
-    """Bytes that rows to learn from may take at once: more are read in parts, or refused.
-
-    Examples
-    --------
-    >>> data_limit() > 2**20
-    True
-    """
-    try:
-        return _SHARE * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, OSError, ValueError):
-        return _SHARE * 8 * 2**30
 
 
 def _number_names(n_columns: int) -> tuple[str, ...]:

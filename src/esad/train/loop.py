@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from esad.core.arrays import Labels
 from esad.core.processes import ALONE, BatchShare, Processes
 from esad.core.random import MemberRandom, member_seeds
 from esad.errors import InputError, TrainingError
@@ -430,9 +430,9 @@ class Phase:
 
     objective: Objective
     settings: Settings
-    y: NDArray[np.int8] | None = None
+    y: Labels | None = None
 
-    def labels_seen(self, y: NDArray[np.int8]) -> NDArray[np.int8]:
+    def labels_seen(self, y: Labels) -> Labels:
         """The labels (..., n) as this phase sees them; what is held out stays so."""
         return y if self.y is None else np.where(y == HELD_OUT, y, self.y)
 

@@ -7,9 +7,9 @@ from typing import ClassVar, Protocol, TypeVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from esad.core.arrays import Labels
 from esad.core.processes import ALONE, Processes
 from esad.core.random import MemberRandom
 
@@ -33,12 +33,12 @@ T = TypeVar("T")
 Scorer = Callable[[Tensor], dict[str, Tensor]]
 
 
-def unlabel_all(y: NDArray[np.int8]) -> NDArray[np.int8]:
+def unlabel_all(y: Labels) -> Labels:
     """Return labels for a phase that learns from every row alike: all 0."""
     return np.zeros_like(y)
 
 
-def hold_out_anomalies(y: NDArray[np.int8]) -> NDArray[np.int8]:
+def hold_out_anomalies(y: Labels) -> Labels:
     """Return labels that count normal rows as unlabelled and hold known anomalies out of a phase.
 
     Where there is nothing but known anomalies, it learns from them.

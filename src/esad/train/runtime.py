@@ -8,12 +8,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from esad.core import processes
+from esad.core.arrays import Rows
 from esad.core.text import first_line
 from esad.errors import InputError
 from esad.train.objective import Objective, Scorer
@@ -190,7 +189,7 @@ def _use_threads(n_threads: int) -> Iterator[None]:
 
 def run_over_blocks(
     objective: Objective,
-    rows: NDArray[np.float32],
+    rows: Rows,
     use: Callable[[slice, dict[str, Tensor]], None],
     *,
     scorer: Scorer | None = None,

@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from sklearn.metrics import average_precision_score, roc_auc_score
 from torch import Tensor
 
 from esad.core import processes
+from esad.core.arrays import Floats, Labels
 from esad.score.splits import LabelAwareSplit, corrected_error
 from esad.train.callbacks import Callback, StopTraining
 from esad.train.loop import Phase, train_phases
@@ -58,7 +58,7 @@ MIN_HELD_OUT_ANOMALIES: Final = 2
 BLOCK_ROWS: Final = 1024  # rows per forward pass
 
 
-def stop_by_held_out(x: Tensor, y: NDArray[np.int8], *, seed: int) -> tuple[NDArray[np.int8], list[EarlyStopping]]:
+def stop_by_held_out(x: Tensor, y: Labels, *, seed: int) -> tuple[Labels, list[EarlyStopping]]:
     """Hold out a quarter of the rows: the labels with these marked, and a callback that stops the training by them."""
     if np.count_nonzero(y < 0) < 2 * MIN_HELD_OUT_ANOMALIES:
         warnings.warn(
@@ -130,7 +130,7 @@ class EarlyStopping(Callback):
         return float(average_precision_score(is_anomaly.cpu().numpy(), scores.cpu().numpy()))
 
 
-def stop_by_splits(phases: Sequence[Phase], x: Tensor, y: NDArray[np.int8], *, seed: int) -> list[Callback]:
+def stop_by_splits(phases: Sequence[Phase], x: Tensor, y: Labels, *, seed: int) -> list[Callback]:
     """Train a pilot with one member per split, and give the callback that ends the real training in time."""
     seen = split_labels(y, seed=seed)
 
@@ -144,7 +144,7 @@ def stop_by_splits(phases: Sequence[Phase], x: Tensor, y: NDArray[np.int8], *, s
     return [] if step is None else [StopAt(step)]
 
 
-def split_labels(y: NDArray[np.int8], *, seed: int) -> NDArray[np.int8]:
+def split_labels(y: Labels, *, seed: int) -> Labels:
     """Labels as each member of the pilot sees them, (splits, n): a quarter of each kind is held out.
 
     Examples
@@ -175,7 +175,7 @@ class WatchSplits(Callback):
         Looks over the whole training.
     """
 
-    def __init__(self, x: Tensor, y: NDArray[np.int8], seen: NDArray[np.int8], *, n_checks: int = 12) -> None:
+    def __init__(self, x: Tensor, y: Labels, seen: Labels, *, n_checks: int = 12) -> None:
         self.x, self.y, self.seen, self.n_checks = x, y, seen, n_checks
         self.steps: list[int] = []
         self.aucs: list[list[float]] = []
@@ -193,7 +193,7 @@ class WatchSplits(Callback):
         )
 
 
-def choose_step(steps: list[int], aucs: NDArray[np.float64]) -> int | None:
+def choose_step(steps: list[int], aucs: Floats) -> int | None:
     """Choose the step to stop at by the AUC of every check and split, (checks, splits); None for the last step.
 
     Examples

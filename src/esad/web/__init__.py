@@ -3,7 +3,7 @@
 Importing it without the extra `web` says what to install.
 """
 
-from esad.core.extras import require
+from esad.core.machine import require
 
 for _module in ("fastapi", "httptools", "jinja2", "uvicorn"):
     require(_module, extra="web")

@@ -14,10 +14,11 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from esad.core.arrays import Arrays
 from esad.datasets.dataset import Dataset
 from esad.datasets.download import Report
 from esad.datasets.folder import write_arrays
-from esad.datasets.picture_sets import Arrays, Split, check_pictures, load_or_make, make_arrays, read_names
+from esad.datasets.picture_sets import Split, check_pictures, load_or_make, make_arrays, read_names
 from esad.datasets.stain import find_stain_colours, normalise
 from esad.errors import DataFileError
 from esad.io.pictures import find_middle, read_bytes, shrink

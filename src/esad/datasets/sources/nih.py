@@ -18,10 +18,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from esad.core.arrays import Arrays
 from esad.datasets.dataset import Dataset
 from esad.datasets.download import Report
 from esad.datasets.folder import read_arrays, write_arrays
-from esad.datasets.picture_sets import Arrays, Split, load_or_make, make_arrays, read_names, to_dataset
+from esad.datasets.picture_sets import Split, load_or_make, make_arrays, read_names, to_dataset
 from esad.errors import DataFileError
 from esad.io.pictures import find_middle, read_bytes, shrink
 

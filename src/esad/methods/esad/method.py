@@ -44,13 +44,15 @@ from esad.core.arguments import (
     parameter,
     with_parameters,
 )
+from esad.core.arrays import Arrays, Labels, Rows
 from esad.detectors.deep import DeepDetector, Phase
 from esad.errors import ModelFileError
+from esad.labels import reference_rows
 from esad.methods.esad.loss import WORDS
 from esad.methods.esad.recipe import MAX_BINS, Recipe, is_bins, is_number_of_bins, resolve
 from esad.methods.esad.turns import TurnsObjective, have_upper_side
 from esad.methods.esad.views import weigh_columns
-from esad.preprocess.inputs import SCALINGS, Rows, reference_rows
+from esad.preprocess.inputs import SCALINGS
 from esad.train.loop import OPTIMIZERS, SCHEDULES
 from esad.train.objective import Objective
 
@@ -295,7 +297,7 @@ class ESAD(DeepDetector):
         return {name: value for name, value in values.items() if value is not None}
 
     def recipe_for(
-        self, in_shape: tuple[int, ...], y: NDArray[np.int8], device: str = "cpu", *, pictures: Rows | None = None
+        self, in_shape: tuple[int, ...], y: Labels, device: str = "cpu", *, pictures: Rows | None = None
     ) -> Recipe:
         """Every choice for preprocessed rows (n, *in_shape) with labels `y`; wrong arguments are refused.
 
@@ -330,7 +332,7 @@ class ESAD(DeepDetector):
         low = self.precision == "auto" and device.type == "cuda" and len(in_shape) == 3
         return "bfloat16" if low else self.precision
 
-    def _phases(self, rows: Rows, y: NDArray[np.int8], device: torch.device) -> list[Phase]:
+    def _phases(self, rows: Rows, y: Labels, device: torch.device) -> list[Phase]:
         self.recipe_ = self.recipe_for(rows.shape[1:], y, device.type, pictures=rows)
         objective = self.recipe_.objective()
         objective.view.learn(rows, np.flatnonzero(reference_rows(y)), self._column_weights(rows, y))
@@ -340,11 +342,11 @@ class ESAD(DeepDetector):
             phases.insert(0, Phase(turns, self.recipe_.turn_settings))
         return phases
 
-    def _column_weights(self, rows: Rows, y: NDArray[np.int8]) -> NDArray[np.float32] | None:
+    def _column_weights(self, rows: Rows, y: Labels) -> NDArray[np.float32] | None:
         power, n_members = self.recipe_.loss.column_weights, self.recipe_.network.n_members
         if not power:
             return None
-        return weigh_columns(rows, y, self._unseen_by(y), power=power, n_members=n_members, seed=self.seed_)
+        return weigh_columns(rows, y, self._draw_unseen_by(y), power=power, n_members=n_members, seed=self.seed_)
 
     def _describe(self) -> dict[str, Any]:
         return self.recipe_.to_json()
@@ -355,7 +357,7 @@ class ESAD(DeepDetector):
             raise ModelFileError("its network takes other rows than its inputs give")
         return self.recipe_.objective()
 
-    def _restore(self, arrays: dict[str, NDArray[Any]], plain: Any) -> None:
+    def _restore(self, arrays: Arrays, plain: Any) -> None:
         super()._restore({_current_name(name): value for name, value in arrays.items()}, plain)
 
 

@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from esad.core.arguments import is_auto, is_number, is_whole, list_of
+from esad.core.arrays import Labels
 from esad.errors import InputError
 from esad.methods.esad.loss import ESADObjective, LossSettings
 from esad.methods.esad.turns import N_NEAREST
@@ -76,7 +76,7 @@ class Recipe:
             warmup_ratio=0.05,
         )
 
-    def count_products(self, y: NDArray[np.int8]) -> int:
+    def count_products(self, y: Labels) -> int:
         """Return the multiplications of the whole training; a backward pass counts as two forward passes."""
         encoding, decoding = self.network.count_products()
         n_unlabelled, n_labelled = int(np.count_nonzero(y == 0)), int(np.count_nonzero(y))
@@ -134,26 +134,28 @@ def resolve(
     given: Mapping[str, Any],
     automatic: dict[str, Any],
     in_shape: tuple[int, ...],
-    y: NDArray[np.int8],
+    y: Labels,
     device: str,
     *,
     upper_side: Callable[[], bool],
 ) -> Recipe:
     """Replace every "auto" of the constructor's arguments; `automatic` has those that do not depend on the data."""
     kind = "images" if len(in_shape) == 3 else "table"
-    network = _network(given, automatic, in_shape, device)
+    network = _make_network(given, automatic, in_shape, device)
     if kind == "table":
-        automatic |= _automatic_for_tables(given, automatic["bins"], in_shape[0], y)
+        automatic |= _choose_for_tables(given, automatic["bins"], in_shape[0], y)
     else:
-        automatic |= _automatic_for_pictures(given, network, y, device, upper_side)
+        automatic |= _choose_for_pictures(given, network, y, device, upper_side)
     chosen = {name: automatic.get(name, value) if is_auto(value) else value for name, value in given.items()}
     if is_auto(chosen["norm_weight"]):
         chosen["norm_weight"] = NORM_RATIO * chosen["lambda_norm"]
-    recipe = Recipe(network, _loss(chosen, in_shape, y, network.n_members, device), _settings(chosen, y, kind))
+    recipe = Recipe(
+        network, _make_loss(chosen, in_shape, y, network.n_members, device), _make_settings(chosen, y, kind)
+    )
     return _limit_to_minutes(recipe, given, y) if kind == "images" and device == "cpu" else recipe
 
 
-def _limit_to_minutes(recipe: Recipe, given: Mapping[str, Any], y: NDArray[np.int8]) -> Recipe:
+def _limit_to_minutes(recipe: Recipe, given: Mapping[str, Any], y: Labels) -> Recipe:
     """Shorten a training on pictures to minutes on two cores where the user left it open, and log how.
 
     Batches are halved, then there are fewer steps; docs/decisions/0034-pictures-on-a-cpu.md has what either costs.
@@ -185,7 +187,7 @@ def _limit_to_minutes(recipe: Recipe, given: Mapping[str, Any], y: NDArray[np.in
     return recipe
 
 
-def _automatic_for_tables(given: Mapping[str, Any], n_bins: int, n_columns: int, y: NDArray[np.int8]) -> dict[str, Any]:
+def _choose_for_tables(given: Mapping[str, Any], n_bins: int, n_columns: int, y: Labels) -> dict[str, Any]:
     """Return what "auto" stands for, given the number of columns and the labels."""
     power, n_anomalies = given["column_weights"], int(np.count_nonzero(y < 0))
     if is_auto(power):  # two anomalies cannot tell which of a hundred columns matter
@@ -197,8 +199,8 @@ def _automatic_for_tables(given: Mapping[str, Any], n_bins: int, n_columns: int,
     }
 
 
-def _automatic_for_pictures(
-    given: Mapping[str, Any], network: NetworkSpec, y: NDArray[np.int8], device: str, upper_side: Callable[[], bool]
+def _choose_for_pictures(
+    given: Mapping[str, Any], network: NetworkSpec, y: Labels, device: str, upper_side: Callable[[], bool]
 ) -> dict[str, Any]:
     """Return what "auto" stands for, given the pictures and the network."""
     n_channels, *sides = network.in_shape
@@ -232,7 +234,7 @@ def _automatic_for_pictures(
     return found
 
 
-def _network(
+def _make_network(
     given: Mapping[str, Any], automatic: Mapping[str, Any], in_shape: tuple[int, ...], device: str
 ) -> NetworkSpec:
     network = given["network"]
@@ -250,7 +252,7 @@ def _network(
     return spec.with_widths(given["hidden"], given["latent"])
 
 
-def _settings(chosen: dict[str, Any], y: NDArray[np.int8], kind: str) -> Settings:
+def _make_settings(chosen: dict[str, Any], y: Labels, kind: str) -> Settings:
     n_unlabelled = int(np.count_nonzero(y == 0)) or len(y)
     batch_size = min(int(chosen["batch_size"]), n_unlabelled)
     if not is_auto(chosen["n_epochs"]):
@@ -282,17 +284,17 @@ def _settings(chosen: dict[str, Any], y: NDArray[np.int8], kind: str) -> Setting
     )
 
 
-def _bins(given: Any, n_members: int) -> tuple[int, ...]:
+def _deal_bins(given: Any, n_members: int) -> tuple[int, ...]:
     """Return every member's number of bins: one number goes to two members of five, several go round in turn."""
     turn = (0, given, 0, given, 0) if np.ndim(given) == 0 else given
     return tuple(int(turn[member % len(turn)]) for member in range(n_members))
 
 
-def _loss(
-    chosen: dict[str, Any], in_shape: tuple[int, ...], y: NDArray[np.int8], n_members: int, device: str
+def _make_loss(
+    chosen: dict[str, Any], in_shape: tuple[int, ...], y: Labels, n_members: int, device: str
 ) -> LossSettings:
     levels = [float(level) for level in np.atleast_1d(chosen["input_noise"])]
-    bins = _bins(chosen["bins"], n_members)
+    bins = _deal_bins(chosen["bins"], n_members)
     pictures = len(in_shape) == 3
     n_anomalies = int(np.count_nonzero(y < 0))
     # what the constructor and the loss call alike, in plain types that a model file can hold
@@ -314,11 +316,11 @@ def _loss(
         found |= {"norm_offset": 1.0, "min_spread": 0.05}
         found |= {"error_scale": PICTURE_PIXELS / math.prod(in_shape)} if chosen["reduction"] == "sum" else {}
     if chosen["mutual_information"] == "both":
-        found |= _turns(in_shape, y, device)
+        found |= _make_turns(in_shape, y, device)
     return LossSettings(**found)
 
 
-def _turns(in_shape: tuple[int, ...], y: NDArray[np.int8], device: str) -> dict[str, Any]:
+def _make_turns(in_shape: tuple[int, ...], y: Labels, device: str) -> dict[str, Any]:
     """Return the settings for turned pictures, which were chosen on training parts: docs/decisions/0028-turns.md."""
     n_channels, *sides = in_shape
     n_known = int(np.count_nonzero(y == 0)) or int(np.count_nonzero(y > 0))

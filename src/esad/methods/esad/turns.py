@@ -35,9 +35,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from esad.core.arrays import Rows
 from esad.core.random import MemberRandom
 from esad.networks.conv import ConvEncoder
 from esad.networks.layers import unfold_members
@@ -271,7 +271,7 @@ class TurnsObjective(Objective):
         return self.turns.raw_terms
 
 
-def have_upper_side(pictures: NDArray[np.float32], seed: int = 0) -> bool:
+def have_upper_side(pictures: Rows) -> bool:
     """Whether a linear model can tell turns from thumbnails of some of the pictures.
 
     Tissue, sand and stars have no upper side; photographs, letters and X-rays have.
@@ -280,8 +280,6 @@ def have_upper_side(pictures: NDArray[np.float32], seed: int = 0) -> bool:
     ----------
     pictures : ndarray, (n, C, H, W)
         The presumed normal ones.
-    seed : int
-        Which of them are looked at.
 
     Examples
     --------
@@ -293,7 +291,7 @@ def have_upper_side(pictures: NDArray[np.float32], seed: int = 0) -> bool:
     from sklearn.linear_model import RidgeClassifier
 
     turns = quarter_turns(pictures.shape)
-    which = np.random.default_rng(seed).permutation(len(pictures))[:LOOKED_AT]
+    which = np.random.default_rng(0).permutation(len(pictures))[:LOOKED_AT]
     if len(which) < 4 * len(turns):
         return False
     thumbnails = F.adaptive_avg_pool2d(torch.from_numpy(pictures[np.sort(which)]), THUMBNAIL)

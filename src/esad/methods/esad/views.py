@@ -36,6 +36,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from esad.core.arrays import Floats, Labels, RowNumbers, Rows
 from esad.core.processes import Processes
 from esad.core.random import MemberRandom
 from esad.methods.esad.turns import Turns
@@ -96,9 +97,7 @@ class ColumnView(nn.Module):
         """Return None: every column has one feature."""
         return None
 
-    def learn(
-        self, rows: NDArray[np.float32], which: NDArray[np.intp], weights: NDArray[np.float32] | None = None
-    ) -> None:
+    def learn(self, rows: Rows, which: RowNumbers, weights: NDArray[np.float32] | None = None) -> None:
         """Learn from the presumed normal training rows before the training, and weigh columns by member."""
         if weights is not None:
             self.get_buffer("weights").copy_(torch.from_numpy(weights))
@@ -173,8 +172,8 @@ class ColumnView(nn.Module):
 
 
 def weigh_columns(
-    rows: NDArray[np.float32],
-    y: NDArray[np.int8],
+    rows: Rows,
+    y: Labels,
     unseen_by: NDArray[np.int64],
     *,
     power: float,
@@ -229,7 +228,7 @@ class Bins(nn.Module):
             self.register_buffer(name, torch.zeros(len(n_bins), self.n_rooms, n_columns))
         self.register_buffer("ratio", torch.ones(len(n_bins)))
 
-    def learn(self, rows: NDArray[np.float32], which: NDArray[np.intp] | None = None) -> None:
+    def learn(self, rows: Rows, which: RowNumbers | None = None) -> None:
         """Take the edges from these of the rows (n, columns), all by default; of many, from evenly spaced ones."""
         which = np.arange(len(rows)) if which is None else which
         sample = rows[which[:: -(-len(which) // MAX_ROWS)]].astype(np.float64)
@@ -268,7 +267,7 @@ class Bins(nn.Module):
         return torch.unflatten(features, 2, (self.n_rooms, self.n_columns))
 
 
-def _bin_lines(sample: NDArray[np.float64], n_bins: int) -> dict[str, NDArray[np.float64]]:
+def _bin_lines(sample: Floats, n_bins: int) -> dict[str, Floats]:
     """The buffers of `Bins` for one member that sees bins of these rows, each (bins, columns)."""
     edges = np.quantile(sample, np.linspace(0, 1, n_bins + 1), axis=0)  # (bins + 1, columns)
     low, width = edges[:-1], np.diff(edges, axis=0)
@@ -304,9 +303,7 @@ class BinnedView(ColumnView):
         """Return the number of features per column, (members,)."""
         return self.bins.ratio
 
-    def learn(
-        self, rows: NDArray[np.float32], which: NDArray[np.intp], weights: NDArray[np.float32] | None = None
-    ) -> None:
+    def learn(self, rows: Rows, which: RowNumbers, weights: NDArray[np.float32] | None = None) -> None:
         """Take the edges of the bins from the presumed normal rows; weigh columns by member."""
         self.bins.learn(rows, which)
         if weights is not None:

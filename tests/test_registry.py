@@ -2,8 +2,8 @@
 
 import pytest
 
-from esad.advice.choice import choose_method
 from esad.labels import LabelCounts
+from esad.registry import choose_method
 
 
 @pytest.mark.parametrize(
