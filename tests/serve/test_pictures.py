@@ -3,16 +3,18 @@
 import csv
 import io
 import struct
-import threading
-import time
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 
+import httpx
 import numpy as np
 import pytest
 from serving import npy, refused
 
 from esad.cli.app import run
 from esad.serve import bodies
+from esad.serve.app import Service
+from esad.web.server import in_background
 
 
 def picture(form="PNG", size=(12, 10), mode="L", colour=50):
@@ -80,23 +82,75 @@ def test_a_picture_with_more_pixels_than_it_says_is_read_as_it_says(send, pictur
     assert send(pictures, bodies.PNG, bomb(12, 10)).status_code in (200, 422)
 
 
-def test_a_picture_of_a_million_empty_chunks_is_given_up_and_others_are_read_meanwhile(asking, pictures):
+def jpeg(**options):
+    image = pytest.importorskip("PIL.Image")
+    sink = io.BytesIO()
+    image.effect_noise((12, 10), 90).save(sink, "JPEG", **options)
+    return sink.getvalue()
+
+
+AFTER_HEAD = 8 + 25  # bytes of a PNG: the signature, the first chunk
+LAST_SCAN = jpeg(progressive=True).rpartition(b"\xff\xda")[2][:-2]
+TINY_PIECES = {
+    "chunks": picture()[:AFTER_HEAD] + chunk(b"teSt", b"") * 1_300_000 + picture()[AFTER_HEAD:],
+    "pixels": picture()[:AFTER_HEAD] + chunk(b"IDAT", b"") * 9000 + picture()[AFTER_HEAD:],
+    "segments": jpeg()[:2] + b"\xff\xfe\x00\x02" * 100_000 + jpeg()[2:],
+    "fillers": jpeg()[:2] + b"\xff" * 100_000 + jpeg()[2:],
+    "markers": jpeg()[:2] + b"\xff\xf0\xff\xff" + b"\xff" * 100_000 + jpeg()[2:],
+    "scans": jpeg(progressive=True)[:-2] + (b"\xff\xda" + LAST_SCAN) * 101 + b"\xff\xd9",
+}
+
+
+@pytest.mark.parametrize("body", TINY_PIECES.values(), ids=TINY_PIECES)
+def test_pictures_of_very_many_tiny_pieces_are_refused_unread(send, pictures, body):
+    assert "too many pieces" in refused(send(pictures, bodies.PNG, body), 413)
+
+
+def test_many_such_pictures_hold_nobody_up(asking, pictures):
     ask = asking(pictures)
-    sound = picture()
-    ask("POST", "/score", content=sound, headers={"content-type": bodies.PNG})
-    after_head = 8 + 25  # bytes: the signature, the first chunk
-    endless = sound[:after_head] + chunk(b"teSt", b"") * 1_300_000 + sound[after_head:]
-    answers = []
-    slow = threading.Thread(
-        target=lambda: answers.append(ask("POST", "/score", content=endless, headers={"content-type": bodies.PNG}))
-    )
-    slow.start()
-    time.sleep(0.3)
-    assert ask("POST", "/score", content=sound, headers={"content-type": bodies.PNG}).status_code == 200
-    assert slow.is_alive()
-    slow.join()
-    assert "2.01 s" in refused(answers[0], 413)
-    assert ask("POST", "/score", content=sound, headers={"content-type": bodies.PNG}).status_code == 200
+    files = [("files", (f"{number}.png", picture()[:AFTER_HEAD] + chunk(b"teSt", b"") * 900)) for number in range(20)]
+    assert "too many pieces" in refused(ask("POST", "/score", files=files), 413)
+    with in_background(Service(pictures).guard) as url, ThreadPoolExecutor(7) as pool:
+
+        def post(body):
+            return httpx.post(f"{url}/score", content=body, headers={"content-type": bodies.PNG}, timeout=60)
+
+        for _ in range(2):  # both readers are started
+            post(picture())
+        answers = list(pool.map(post, [TINY_PIECES["chunks"]] * 6 + [picture()]))
+    assert answers.pop().status_code == 200
+    assert all("too many pieces" in refused(answer, 413) for answer in answers)  # and not the time that it took
+
+
+def test_ordinary_pictures_pass(asking, send, pictures):
+    noise = pytest.importorskip("PIL.Image").effect_noise((12, 10), 90)
+    exif = noise.getexif()
+    exif[0x010E] = "a camera" * 8000
+    found = [
+        jpeg(),
+        jpeg(progressive=True),
+        jpeg(restart_marker_blocks=1, optimize=True),
+        jpeg(exif=exif, icc_profile=bytes(3_000_000)),
+        jpeg() + b"\xff\xda" * 5000,  # as cameras put a film behind the picture
+        picture(mode="RGBA"),
+        picture(mode="P"),
+        picture(mode="1"),
+        picture()[:AFTER_HEAD] + chunk(b"tEXt", b"name\0text") * 300 + picture()[AFTER_HEAD:],
+        picture()[:AFTER_HEAD] + chunk(b"IDAT", b"") * 4096 + picture()[AFTER_HEAD:],  # as where each line is one
+    ]
+    for body in found:
+        assert send(pictures, bodies.PNG, body).status_code == 200
+    many = [("files", (f"{number}.jpg", jpeg(progressive=True))) for number in range(200)]
+    assert asking(pictures)("POST", "/score", files=many).status_code == 200
+
+
+def test_pictures_that_take_too_long_are_given_up(asking, pictures, monkeypatch):
+    monkeypatch.setattr(bodies, "PICTURE_SECONDS", -2.0)
+    ask = asking(pictures)
+    files = [("files", (f"{number}.png", picture())) for number in range(200)]
+    assert "more than 0 s" in refused(ask("POST", "/score", files=files), 413)
+    monkeypatch.undo()
+    assert ask("POST", "/score", files=files).status_code == 200
 
 
 def test_many_small_files_that_become_too_much(asking, pictures, monkeypatch):

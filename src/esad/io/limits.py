@@ -11,6 +11,7 @@ import functools
 import json
 import os
 import queue
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -33,6 +34,11 @@ _BATCH_ROWS = 65_536  # that `esad.io` reads in one go
 _TAIL_BYTES = 8  # behind the description of a Parquet file: its length and the magic word
 _DESCRIPTION_BYTES = 512  # of a column that is allowed
 _PICTURE_SECONDS = 0.01
+_PIECE_BYTES, _FILE_PIECES, _MOST_PIECES = 1024, 100, 5000  # of pictures: encoders write 4 KB and more, or a line
+_MOST_SCANS = 100  # of a JPEG file, each over all pixels; encoders write about a dozen
+_PNG, _JPEG = b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff"
+_MARKER = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]")  # of a JPEG file, beside those inside a scan
+_SCAN, _END, _WITHOUT_LENGTH = 0xDA, 0xD9, {0xC8, 0xD8, 0xD9, *range(0xF0, 0xFE)}
 _ENVIRONMENT = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "1", "OMP_NUM_THREADS": "1"}
 _REFUSALS = {kind.__name__: kind for kind in (DataFileError, LimitError, SchemaError)}
 
@@ -270,6 +276,7 @@ def _read_pictures(folder: Path, shape: tuple[int, ...], limits: FileLimits) -> 
     channels, height, width = shape
     paths = sorted(folder.iterdir())
     _check_unpacked(4 * len(paths) * channels * height * width, limits)
+    _check_pieces(paths)
     for path in paths:  # the size that each claims is checked before any is unpacked
         header = read_header(path)
         if (header.width, header.height) != (width, height):
@@ -278,6 +285,35 @@ def _read_pictures(folder: Path, shape: tuple[int, ...], limits: FileLimits) -> 
                 f"{str(path)!r} has {header.width} x {header.height}."
             )
     return np.concatenate([batch.images for batch in open_folder(folder, channels=channels).batches()])
+
+
+def _check_pieces(paths: Sequence[Path]) -> None:
+    """Refuse pictures of very many tiny pieces, which take a decoder seconds whatever their size."""
+    left = _MOST_PIECES + sum(_FILE_PIECES + path.stat().st_size // _PIECE_BYTES for path in paths)
+    for path in paths:
+        n_scans = 0
+        for n_steps, is_scan in _find_pieces(path.read_bytes()):
+            left, n_scans = left - n_steps, n_scans + is_scan
+            if left < 0 or n_scans > _MOST_SCANS:
+                raise LimitError(f"The picture {str(path)!r} is in too many pieces for its size.")
+
+
+def _find_pieces(content: bytes) -> Iterator[tuple[int, bool]]:
+    """Chunks of a PNG or segments of a JPEG file: the steps that each takes a decoder, and whether it is a scan."""
+    if content.startswith(_PNG):
+        place, kind = len(_PNG), b""
+        while place < len(content) and kind != b"IEND":
+            yield 1, False
+            kind = content[place + 4 : place + 8]
+            place += 12 + int.from_bytes(content[place : place + 4], "big")  # length and kind before it, a sum behind
+    elif content.startswith(_JPEG):
+        place, is_scanned = 2, False
+        while (found := _MARKER.search(content, place)) and not (is_scanned and found[0][1] == _END):
+            marker, n_between = found[0][1], found.start() - place  # skipped one by one, unless they are a scan
+            yield 1 + (0 if is_scanned else n_between), marker == _SCAN
+            is_scanned = is_scanned or marker == _SCAN
+            n_bytes = int.from_bytes(content[found.end() : found.end() + 2], "big")
+            place = found.end() + (0 if marker in _WITHOUT_LENGTH else max(2, n_bytes))
 
 
 def _check_most(n_found: int, most: int | None, what: str) -> None:
