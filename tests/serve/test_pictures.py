@@ -70,6 +70,8 @@ def bomb(width, height):
         (bomb(5000, 5000), "12 x 10"),
         (bomb(0x7FFFFFFF, 0x7FFFFFFF), "pixels"),
         (picture("GIF"), "the picture"),
+        (picture("BMP"), "neither PNG nor JPEG"),
+        (picture("TIFF"), "neither PNG nor JPEG"),
     ],
 )
 def test_pictures_that_are_refused(send, pictures, body, words):

@@ -292,7 +292,10 @@ def _check_pieces(paths: Sequence[Path]) -> None:
     left = _MOST_PIECES + sum(_FILE_PIECES + path.stat().st_size // _PIECE_BYTES for path in paths)
     for path in paths:
         n_scans = 0
-        for n_steps, is_scan in _find_pieces(path.read_bytes()):
+        content = path.read_bytes()
+        if not content.startswith((_PNG, _JPEG)):
+            raise DataFileError(f"Cannot read the picture {str(path)!r}: it is neither PNG nor JPEG.")
+        for n_steps, is_scan in _find_pieces(content):
             left, n_scans = left - n_steps, n_scans + is_scan
             if left < 0 or n_scans > _MOST_SCANS:
                 raise LimitError(f"The picture {str(path)!r} is in too many pieces for its size.")
@@ -306,7 +309,7 @@ def _find_pieces(content: bytes) -> Iterator[tuple[int, bool]]:
             yield 1, False
             kind = content[place + 4 : place + 8]
             place += 12 + int.from_bytes(content[place : place + 4], "big")  # length and kind before it, a sum behind
-    elif content.startswith(_JPEG):
+    else:
         place, is_scanned = 2, False
         while (found := _MARKER.search(content, place)) and not (is_scanned and found[0][1] == _END):
             marker, n_between = found[0][1], found.start() - place  # skipped one by one, unless they are a scan
