@@ -190,8 +190,47 @@ def test_a_page_is_its_reviewers_though_another_has_logged_in_with_the_browser(p
     assert ann.post("/api/judgements", json=entry, headers=ours).status_code == 200
 
 
+def read_name(client):
+    """What the page calls the review."""
+    return re.search('data-review="([^"]+)"', client.get("/").text)[1]
+
+
+def test_a_page_of_another_journal_of_the_same_data_enters_nothing_here(make_session, open_page, tmp_path):
+    (tmp_path / "other").mkdir()
+    session, other = make_session(), make_session(folder=tmp_path / "other")
+    assert session.store.fingerprint == other.store.fingerprint
+    ours, theirs = (read_name(open_page(one).enter("ann")) for one in (session, other))
+    assert ours != theirs
+    entry = {"request": "r", "row": 3, "verdict": "anomaly"}
+    ann = open_page(other).enter("ann")
+    for name in (ours, session.store.fingerprint[:16]):  # the latter by a page of a version without names
+        refused = ann.post("/api/judgements", json=entry, headers={"x-review": name})
+        assert refused.status_code == 409
+        assert "of other labels" in refused.json()["error"]["message"]
+    assert len(other.store) == 0
+    session.close()
+    again = make_session()  # the name is kept
+    saved = open_page(again).enter("ann").post("/api/judgements", json=entry, headers={"x-review": ours})
+    assert saved.status_code == 200
+
+
+def test_pages_of_a_journal_from_before_there_were_names_go_on(make_session, open_page):
+    session = make_session()
+    session.store._database.execute("drop table identity")
+    session.close()
+    session = make_session()
+    ann, entry = open_page(session).enter("ann"), {"row": 3, "verdict": "anomaly"}
+    before, ours = session.store.fingerprint[:16], read_name(ann)
+    assert ours.startswith(f"{before}-")
+    for number, name in enumerate((before, ours)):
+        headers = {"x-review": name}
+        assert ann.post("/api/judgements", json=entry | {"request": f"r{number}"}, headers=headers).status_code == 200
+    other = f"{before}-{'0' * 32}"
+    assert ann.get("/api/state", headers={"x-review": other}).status_code == 409
+
+
 def test_a_page_of_other_data_enters_nothing_here(page, ann):
-    ours = re.search('data-review="([^"]+)"', ann.get("/").text)[1]
+    ours = read_name(ann)
     entry = {"request": "r", "row": 3, "verdict": "anomaly"}
     csv = {"content-type": "text/csv", "x-review": "0" * 16}
     refused = [

@@ -173,6 +173,28 @@ def test_a_page_saves_nothing_in_the_review_of_other_data(make_session, serve, k
     assert len(other.store) == 1
 
 
+def test_what_older_pages_have_not_saved_goes_into_older_journals_only(make_session, serve, tmp_path):
+    (tmp_path / "new").mkdir()
+    session, new = make_session(), make_session(folder=tmp_path / "new")
+    session.store._database.execute("drop table identity")
+    session.close()
+    session = make_session()  # as from before journals had names
+    name = f"esad outbox {session.store.fingerprint[:16]} ann abc"
+    left = [{"path": "/api/judgements", "body": {"request": "r", "row": 3, "verdict": "anomaly"}}]
+    with serve(new) as site:
+        page = site.enter()
+        page.evaluate("([name, left]) => localStorage.setItem(name, JSON.stringify(left))", [name, left])
+        page.reload()
+        page.wait_for_selector(READY)
+        assert len(new.store) == 0
+    with serve(session, int(site.url.rpartition(":")[2])) as site:
+        page.goto(site.link("ann"))
+        page.wait_for_selector("#saved:text-is('saved')")
+        assert session.store.judgements.verdicts() == {3: {"ann": "anomaly"}}
+        assert page.evaluate("Object.keys(localStorage).length") == 0
+    assert len(new.store) == 0
+
+
 def test_a_session_that_has_ended_keeps_what_is_not_saved(make_session, serve):
     session = make_session()
     with serve(session) as site:

@@ -68,7 +68,7 @@ def review_app(
         if reviewer is None:
             return HTMLResponse(pages.get_template("refused.html").render(used=bool(token)), 403)
         words = {"title": session.dataset.title, "noun": session.dataset.noun, "reviewer": reviewer}
-        words["review"] = _name_review(session)
+        words["review"] = session.store.name
         answer = HTMLResponse(pages.get_template("page.html").render(words, filters=FILTERS, scripts=scripts))
         if login is not None:
             seconds = int(LONGEST_SECONDS)  # `access` ends it earlier where nothing is done
@@ -100,11 +100,6 @@ def _find_reviewer(request: Request) -> str | None:
     return found
 
 
-def _name_review(session: ReviewSession) -> str:
-    """Return a name for the data of this review, since another review may later use the same port."""
-    return session.store.fingerprint[:16]
-
-
 async def _get_session(request: Request) -> ReviewSession:
     session: ReviewSession = request.app.state.session
     return session
@@ -122,9 +117,9 @@ def _check_reviewer(request: Request) -> str:
     if (owner := unquote(request.headers.get("x-reviewer", reviewer))) != reviewer:
         message = f"This is the page of {owner!r}, and {reviewer!r} has logged in with its browser since."
         raise RequestError(401, message)
-    review = _name_review(request.app.state.session)
-    if request.headers.get("x-review", review) != review:
-        raise RequestError(409, "This page is of other data than the review that is here now.")
+    review = request.app.state.session.store.name  # another review may have begun at this port
+    if request.headers.get("x-review", review) not in (review, review.partition("-")[0]):
+        raise RequestError(409, "This page is of other data, or of other labels, than the review that is here now.")
     if request.headers.get("sec-fetch-site", "none") not in _SAME_SITE:
         raise RequestError(403, "Another site's page may not ask here.")
     return reviewer

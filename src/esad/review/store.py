@@ -57,6 +57,9 @@ create table if not exists fits (
     model text primary key,         -- fingerprint of the training
     known text not null             -- JSON: the labels it was trained with, by row
 ) strict;
+create table if not exists identity (
+    name text not null              -- of this journal: pages know by it whose judgements they hold
+) strict;
 """
 _INSERT: Final = f"insert into journal values ({', '.join('?' * 9)})"
 
@@ -72,6 +75,12 @@ class JudgementStore:
         Of the data that is judged; a store of other data is refused.
     n_rows : int
         How many rows the data has.
+
+    Attributes
+    ----------
+    name : str
+        Of this journal alone, made once. That of a journal from before there were names begins with those characters of
+        the fingerprint by which pages knew it, and a dash.
 
     Examples
     --------
@@ -130,6 +139,9 @@ class JudgementStore:
             database.execute(f"pragma user_version = {FORMAT}")
             about = {"fingerprint": fingerprint, "n_rows": str(self.n_rows)}
             database.executemany("insert or ignore into about values (?, ?)", about.items())
+            name = uuid4().hex if is_new else f"{fingerprint[:16]}-{uuid4().hex}"
+            database.execute("insert into identity select ? where not exists (select * from identity)", (name,))
+            (self.name,) = database.execute("select name from identity").fetchone()
             found = dict(database.execute("select name, value from about").fetchall())
         if found != about:
             rows = f"{found.get('n_rows', '?')} rows" if found.get("n_rows") != about["n_rows"] else "other cells"

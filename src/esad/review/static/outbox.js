@@ -8,11 +8,11 @@ import { Shelf, newName } from "./shelf.js";
 const FIRST_PAUSE = 250; // milliseconds, doubled after every failure
 const LONGEST_PAUSE = 5000;
 
-// Refusals that another try may change: no login, other data at this address, too slow, too many.
+// Refusals that another try may change: no login, another review at this address, too slow, too many.
 const isFinal = ({ status }) => status >= 400 && status < 500 && ![401, 408, 409, 429].includes(status);
 const HINTS = {
   401: "A new link from the terminal, opened in another tab, lets this page go on.",
-  409: "What is not saved is kept, and is saved when that data is reviewed at this address again.",
+  409: "What is not saved is kept, and is saved when that review is at this address again.",
 };
 
 export class Outbox {

@@ -1,6 +1,7 @@
 // What this browser keeps of a kind for this review and reviewer, by name, until a page takes it away.
 
 const { review, reviewer } = document.body.dataset;
+const [older, isOlder] = review.split("-"); // in a journal from before they had names: what its pages went by
 
 // Numbers in base 16, which no name of a reviewer can be confused with: "ann b" is not "ann".
 export function newName() {
@@ -13,11 +14,16 @@ export class Shelf {
 
   constructor(kind) {
     this.#prefix = `esad ${kind} ${review} ${reviewer} `;
+    const before = `esad ${kind} ${older} ${reviewer} `;
+    for (const name of isOlder ? this.names(before) : []) {
+      localStorage.setItem(this.#prefix + name, localStorage.getItem(before + name));
+      localStorage.removeItem(before + name);
+    }
   }
 
-  names() {
+  names(prefix = this.#prefix) {
     try {
-      const names = Object.keys(localStorage).filter((key) => key.startsWith(this.#prefix)).map((key) => key.slice(this.#prefix.length));
+      const names = Object.keys(localStorage).filter((key) => key.startsWith(prefix)).map((key) => key.slice(prefix.length));
       return names.filter((name) => /^[0-9a-f]+$/.test(name)).sort();
     } catch {
       return []; // a browser that keeps nothing has nothing
