@@ -168,6 +168,22 @@ def test_a_note_that_its_reviewer_took_away_stays_away(tmp_path):
         assert store.judgements.opinions(1)["ann"].note == "back again"
 
 
+def test_a_verdict_that_its_reviewer_undid_stays_undone(tmp_path):
+    data, text = dataset(None, "row"), "row,label,reviewer,note\n0,anomaly,ann,\n1,normal,ann,with a note\n"
+    with opened(tmp_path / "a.db") as store:
+        store.judge("1", 0, "ann", "anomaly")
+        store.undo("2", "ann")
+        import_text(store, "row,label,reviewer\n1,normal,ann\n", data)
+        store.undo("3", "ann")  # of what somebody else has imported, too
+        assert import_text(store, text, data) == (0, 2)
+        assert store.judgements.verdicts() == {}
+        assert store.judgements.opinions(1)["ann"] == Opinion(None, "with a note", ANY, "me", "me")
+    with opened(tmp_path / "a.db") as store:  # and when it is opened again
+        assert import_text(store, text, data) == (0, 2)
+        assert store.import_lines(parse_csv(text, data, reviewer="ann"), importer="ann") == (2, 0)  # who may
+        assert store.judgements.verdicts() == {0: {"ann": "anomaly"}, 1: {"ann": "normal"}}
+
+
 def test_an_import_is_whole_or_nothing(tmp_path):
     """Of a disk that fills up on the way, and of very many labels."""
     n_rows = 20_000

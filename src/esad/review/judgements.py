@@ -112,6 +112,7 @@ class Judgements:
         self._said: dict[str, list[Entry]] = {}  # by reviewer: verdicts that were not undone, oldest first
         self._latest: dict[int, dict[str, Entry]] = {}  # by row and reviewer: the last of them
         self._notes: dict[int, dict[str, Entry]] = {}  # by row and reviewer
+        self._in_person: dict[tuple[int, str, bool], bool] = {}  # by row, reviewer and whether it is a note
         self._verdicts: dict[int, dict[str, str]] | None = None  # as `verdicts` gave them, while they are so
 
     def enter(self, *entries: Entry) -> None:
@@ -123,6 +124,7 @@ class Judgements:
 
     def _enter(self, entry: Entry) -> None:
         said, latest = self._said.setdefault(entry.reviewer, []), self._latest.setdefault(entry.row, {})
+        self._in_person[entry.row, entry.reviewer, entry.entry == "note"] = not entry.imported_by
         if entry.entry == "note":
             self._notes.setdefault(entry.row, {})[entry.reviewer] = entry
         elif entry.entry == "undo":
@@ -154,11 +156,10 @@ class Judgements:
                 opinions[name] = Opinion(entry, words, main.time, main.imported_by, brought_by)
             return opinions
 
-    def has_own_note(self, row: int, reviewer: str) -> bool:
-        """Whether the reviewer wrote the note on a row here, or took it away here."""
+    def spoke_in_person(self, row: int, reviewer: str, *, is_note: bool) -> bool:
+        """Whether the reviewer gave the verdict or wrote the note on a row here, or took it away here."""
         with self._lock:
-            note = self._notes.get(row, {}).get(reviewer)
-            return note is not None and not note.imported_by
+            return self._in_person.get((row, reviewer, is_note), False)
 
     def verdicts(self) -> dict[int, dict[str, str]]:
         """The verdict of every reviewer on every row that has one, skips included; not to be changed."""

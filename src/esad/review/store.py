@@ -200,8 +200,8 @@ class JudgementStore:
     ) -> ImportCounts:
         """Enter the judgements of a file, all or none of them.
 
-        What a reviewer has said already is not entered again, and what one has said here stands whatever somebody else
-        imports. `tell` is called with the number of lines done.
+        What a reviewer has said already is not entered again, and what one has said or taken back here stands whatever
+        somebody else imports. `tell` is called with the number of lines done.
         """
         check_reviewer(importer, is_new=False)
         when, request = _now(), uuid4().hex
@@ -216,8 +216,8 @@ class JudgementStore:
                 by = "" if reviewer == importer else importer
                 is_new = verdict != "" and verdict != opinion.verdict
                 has_new_note = note != "" and note != opinion.note
-                keeps = by and opinion.verdict is not None and not opinion.imported_by
-                keeps_note = by and self.judgements.has_own_note(row, reviewer)
+                keeps = by and self.judgements.spoke_in_person(row, reviewer, is_note=False)
+                keeps_note = by and self.judgements.spoke_in_person(row, reviewer, is_note=True)
                 n_left += bool((is_new and keeps) or (has_new_note and keeps_note))
                 new = []
                 if is_new and not keeps:
