@@ -26,6 +26,7 @@ from esad.review.access import Access
 from esad.review.app import guard_app, review_app
 from esad.review.dataset import ReviewDataset
 from esad.review.session import ReviewSession
+from esad.review.store import JudgementStore
 from esad.train.callbacks import GracefulStop
 
 with warnings.catch_warnings():
@@ -154,6 +155,19 @@ def test_labels_come_in(parts, model, esad, tmp_path):
     done = esad("review", model, parts, *options, "--export-labels", tmp_path / "out.csv")
     assert (done.code, done.out) == (0, f"2 judged rows: {tmp_path / 'out.csv'}\n")
     assert (tmp_path / "out.csv").read_text().splitlines()[2].startswith("S002,normal,eve,,")
+
+
+def test_labels_come_in_by_a_reviewer_whose_name_only_an_older_journal_may_have(parts, model, esad, tmp_path):
+    name, (journal, given) = "Ann \u2764\ufe0f", (tmp_path / "mine.db", tmp_path / "in.csv")
+    given.write_text("serial,label\nS001,anomaly\n")
+    importing = ("review", model, parts, "--labels", journal, "--import-labels", given)
+    done = esad(*importing, "--reviewer", name)
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert "without invisible ones" in done.err
+    with JudgementStore.of(journal, ReviewDataset.from_file(parts, load(model))) as store:
+        store.judge("r", 2, name, "normal")
+    assert esad(*importing, "--reviewer", name, "--json").json["n_new"] == 1
+    assert "invisible" in esad(*importing, "--reviewer", "Bob \u2764\ufe0f").err
 
 
 def in_parts(kit, folder):

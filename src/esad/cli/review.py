@@ -98,8 +98,8 @@ def review(
     roles = columns | {"skip_broken": skip_broken}
     refuse_same_file(journal, [data, *([model] if model.exists() else [])])
     if export_labels is not None or import_labels is not None:
-        name, read_as = _list_reviewers(reviewer)[0], roles | {"reading": reading}
-        _exchange_labels(data, model, journal, export_labels, import_labels, name, read_as, as_json=as_json)
+        read_as = roles | {"reading": reading}
+        _exchange_labels(data, model, journal, export_labels, import_labels, reviewer, read_as, as_json=as_json)
         return
     from esad.review.session import ReviewSession
 
@@ -222,7 +222,7 @@ def _exchange_labels(
     journal: Path,
     out: Path | None,
     given: Path | None,
-    reviewer: str,
+    reviewers: Sequence[str] | None,
     read_as: dict[str, Any],
     *,
     as_json: bool,
@@ -243,8 +243,9 @@ def _exchange_labels(
     dataset = ReviewDataset.from_file(data, load(model), on_remark=output.remark, **read_as)
     n_new = n_left = 0
     with JudgementStore.of(journal, dataset) as store:
+        name = _list_reviewers(reviewers, store.judgements.reviewers())[0]
         if text is not None:
-            n_new, n_left = store.import_lines(parse_csv(text, dataset, reviewer=reviewer), importer=reviewer)
+            n_new, n_left = store.import_lines(parse_csv(text, dataset, reviewer=name), importer=name)
         if out is not None:
             write_text(out, write_csv(store.judgements, dataset))
         n_judged = len(store.judgements.verdicts())
