@@ -180,6 +180,18 @@ def test_other_files_are_refused_and_left_alone(tmp_path):
         opened(tmp_path / "no" / "labels.db")
 
 
+@pytest.mark.parametrize("begun", ["", "pragma journal_mode = wal"])
+def test_a_store_whose_making_was_cut_off_is_made(tmp_path, begun):
+    """By a kill or a full disk, before its first transaction was on the disk."""
+    path = tmp_path / "labels.db"
+    path.touch()
+    with closing(sqlite3.connect(path)) as database:
+        database.execute(begun)
+    with opened(path) as store:
+        store.judge("r", 0, "ann", "anomaly")
+        assert "-" not in store.name
+
+
 def test_a_damaged_store_is_refused(tmp_path):
     path = tmp_path / "labels.db"
     with opened(path) as store:

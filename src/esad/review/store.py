@@ -106,21 +106,21 @@ class JudgementStore:
         self.judgements = Judgements(n_rows)
         if self.path.is_dir():
             raise OutputError(f"{str(self.path)!r} is a folder. The labels are kept in one file.")
-        is_new = not self.path.exists()
         try:
             self._database = sqlite3.connect(self.path, timeout=1.0, isolation_level=None, check_same_thread=False)
         except sqlite3.OperationalError as error:
             raise OutputError(f"The labels {str(self.path)!r} cannot be opened: {error}.") from error
         try:
             with self._name_errors():
-                self._open(fingerprint, is_new)
+                self._open(fingerprint)
             self._is_open = True
         except BaseException:
             self._database.close()
             raise
 
-    def _open(self, fingerprint: str, is_new: bool) -> None:
+    def _open(self, fingerprint: str) -> None:
         database = self._database
+        is_new = database.execute("select count(*) from sqlite_schema").fetchone() == (0,)  # or its making was cut off
         if not is_new and self._pragma("application_id") != APPLICATION:
             raise DataFileError(f"{str(self.path)!r} is a database of something else. Name another file with --labels.")
         database.execute("pragma locking_mode = exclusive")  # two pages over one journal would not know of each other
