@@ -1,6 +1,7 @@
 """What the guard lets through, what it refuses, and what every answer carries."""
 
 import asyncio
+import errno
 import json
 import logging
 
@@ -38,6 +39,7 @@ def example() -> Guard:
             "schema": SchemaError("lacks a column"),
             "request": RequestError(429, "slow down", {"retry-after": "7"}),
             "defect": RuntimeError("secret internals"),
+            "disk": OSError(errno.ENOSPC, "No space left on device", "/tmp/secret"),
         }[name]
 
     return Guard(app, names=["Scores.example"], limits=LIMITS)
@@ -136,6 +138,17 @@ def test_errors_have_one_shape(caplog):
     assert "secret" not in message
     assert [record for record in caplog.records if "secret internals" in record.getMessage()]
     assert message.rstrip(".").rpartition(" ")[2] in caplog.text
+
+
+def test_a_full_disk_is_no_defect(caplog):
+    with caplog.at_level(logging.ERROR, logger="esad.web.answers"):
+        answer = ask("GET", "/fail/disk")
+    assert "no room on the disk" in refused(answer, 503)
+    assert "secret" not in answer.text
+    assert answer.headers["retry-after"] == "5"
+    (record,) = caplog.records
+    assert record.exc_info is None
+    assert "/fail/disk" in record.getMessage()
 
 
 def test_what_was_sent_is_not_sent_back_at_length():

@@ -1,5 +1,6 @@
 """Errors as one JSON shape: {"error": {"status": 422, "code": "unprocessable_content", "message": "..."}}."""
 
+import errno
 import json
 import logging
 import secrets
@@ -18,6 +19,7 @@ from esad.errors import InputError, RequestError
 __all__ = ["MAX_SHOWN", "describe_error", "error_document", "error_response", "json_response", "make_application"]
 
 _LOG = logging.getLogger(__name__)
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 MAX_SHOWN = 100  # characters of a path or header that an answer repeats
 _CODES = {413: "content_too_large", 422: "unprocessable_content"}  # Python renamed these between versions
 
@@ -53,6 +55,9 @@ def describe_error(error: BaseException, *, where: str = "") -> Response:
         return error_response(422, str(error))
     if isinstance(error, ClientDisconnect):  # nobody will read this
         return error_response(400, "The request was cut off.")
+    if isinstance(error, OSError) and error.errno in _FULL:  # bodies lie in temporary files while they are read
+        _LOG.error("no room on the disk%s: %s", where and f" for {where}", error)
+        return error_response(503, "There is no room on the disk here. Try again later.", {"retry-after": "5"})
     reference = secrets.token_hex(4)
     _LOG.error("internal error %s%s: %r", reference, where and f" in {where}", error, exc_info=error)
     return error_response(500, f"Something went wrong here; the log has it as {reference}.", reference=reference)
