@@ -35,6 +35,7 @@ SIZES = [f"{1 + row % 13 / 8}" for row in range(60)]
             "is nearly all numbers but read as text, because of cells such as '0.5 kg'",
         ),
         ([f"{row % 3}0 kg" for row in range(60)], "because of cells such as '00 kg'"),
+        ([f"{row},5" for row in range(60)], "Write numbers like 1234.56, or read the file with --decimal ,"),
         (["error" if row == 7 else f"{row}.5" for row in range(60)], "because of cells such as 'error'"),
         (["too hot" if row % 3 else f"{row}.5" for row in range(60)], None),
         (["too hot" if row % 3 == 0 else f"{row}.5" for row in range(60)], "because of cells such as 'too hot'"),
@@ -115,7 +116,7 @@ def test_constant_columns_alone_are_pointed_at(told):
 
 
 def test_codes_are_read_as_text_where_asked(told, esad, tmp_path):
-    codes = [f"{row % 7:03d}" for row in range(60)]
+    codes = [f"{row % 25:03d}" for row in range(60)]
     err, kinds = told({"size": SIZES, "zip": codes})
     assert "read as numbers, though written with leading zeros: 'zip'. If these are codes, pass --text zip." in err
     assert kinds["zip"] == "number"

@@ -557,7 +557,7 @@ def _check_columns(
     path: Path, X: pa.Table, schema: Schema, roles: Roles, on_remark: OnRemark
 ) -> tuple[Schema, tuple[str, ...]]:
     """Tell what looks odd; the schema without columns of text that is different in every row, and these columns."""
-    _tell_all(checks.check_texts(X, schema), on_remark)
+    _tell_all(checks.check_texts(X, schema, as_text=roles.text), on_remark)
     left_out = tuple(column.name for column in schema.columns if column.proposes_id)
     if len(left_out) == len(schema.columns):
         raise DataFileError(f"{str(path)!r} has only columns of text that differs in every row: {list_text(left_out)}.")
