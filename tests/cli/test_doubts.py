@@ -115,6 +115,12 @@ def test_constant_columns_alone_are_pointed_at(told):
     assert "every column is constant" in told({"a": [1] * 60, "b": ["x"] * 60})[0]
 
 
+def test_columns_that_are_parted_by_blanks_are_told_what_parts_columns(esad, tmp_path):
+    (tmp_path / "t.csv").write_text("a b\n" + "".join(f"{row} {row % 7}\n" for row in range(60)), encoding="utf-8")
+    done = esad("fit", tmp_path / "t.csv", "--out", tmp_path / "m.esad")
+    assert (done.code, "columns are parted by commas, semicolons, tabs or |." in done.err) == (2, True)
+
+
 def test_codes_are_read_as_text_where_asked(told, esad, tmp_path):
     codes = [f"{row % 25:03d}" for row in range(60)]
     err, kinds = told({"size": SIZES, "zip": codes})

@@ -560,7 +560,10 @@ def _check_columns(
     _tell_all(checks.check_texts(X, schema, as_text=roles.text), on_remark)
     left_out = tuple(column.name for column in schema.columns if column.proposes_id)
     if len(left_out) == len(schema.columns):
-        raise DataFileError(f"{str(path)!r} has only columns of text that differs in every row: {list_text(left_out)}.")
+        raise DataFileError(
+            f"{str(path)!r} has only columns of text that differs in every row: {list_text(left_out)}. Give numbers, "
+            "dates or words that repeat; columns are parted by commas, semicolons, tabs or |."
+        )
     kept = replace(schema, columns=tuple(column for column in schema.columns if not column.proposes_id))
     _tell_all(checks.check_kinds(X.select(kept.names), kept, label_column=roles.label_column), on_remark)
     return kept, left_out
