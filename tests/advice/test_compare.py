@@ -67,7 +67,7 @@ def test_the_same_seed_gives_the_same_figures(rows):
 def test_tables_of_any_library_give_the_same(rows, make):
     X, y = rows
     data = [list(row) for row in X] if make is list else make(X)
-    found, expected = (compare(table, y, methods=["iforest"], n_repeats=1) for table in (data, X))
+    found, expected = (compare(table, y, methods="iforest", n_repeats=1) for table in (data, X))
     assert found.results[0].auc == expected.results[0].auc
 
 

@@ -35,6 +35,7 @@ SIZES = [f"{1 + row % 13 / 8}" for row in range(60)]
             "is nearly all numbers but read as text, because of cells such as '0.5 kg'",
         ),
         ([f"{row % 3}0 kg" for row in range(60)], "because of cells such as '00 kg'"),
+        ([f"{row},5" for row in range(60)], "Write numbers like 1234.56, or read the file with --decimal ,"),
         (["error" if row == 7 else f"{row}.5" for row in range(60)], "because of cells such as 'error'"),
         (["too hot" if row % 3 else f"{row}.5" for row in range(60)], None),
         (["too hot" if row % 3 == 0 else f"{row}.5" for row in range(60)], "because of cells such as 'too hot'"),
@@ -114,8 +115,14 @@ def test_constant_columns_alone_are_pointed_at(told):
     assert "every column is constant" in told({"a": [1] * 60, "b": ["x"] * 60})[0]
 
 
+def test_columns_that_are_parted_by_blanks_are_told_what_parts_columns(esad, tmp_path):
+    (tmp_path / "t.csv").write_text("a b\n" + "".join(f"{row} {row % 7}\n" for row in range(60)), encoding="utf-8")
+    done = esad("fit", tmp_path / "t.csv", "--out", tmp_path / "m.esad")
+    assert (done.code, "columns are parted by commas, semicolons, tabs or |." in done.err) == (2, True)
+
+
 def test_codes_are_read_as_text_where_asked(told, esad, tmp_path):
-    codes = [f"{row % 7:03d}" for row in range(60)]
+    codes = [f"{row % 25:03d}" for row in range(60)]
     err, kinds = told({"size": SIZES, "zip": codes})
     assert "read as numbers, though written with leading zeros: 'zip'. If these are codes, pass --text zip." in err
     assert kinds["zip"] == "number"

@@ -226,6 +226,8 @@ def test_the_rule_of_the_fit_sets_its_threshold_again(rows, n_known):
     threshold, forecast = detector.threshold_, detector.forecast_
     assert detector.fit_threshold(false_alarm_rate=0.3).threshold_ != threshold
     assert detector.set_threshold(Threshold("auto")).threshold_ == threshold
+    with pytest.raises(InputError, match=r"`rule` must be a Threshold, such as .* Got 0\.5\."):
+        detector.set_threshold(0.5)
     assert detector.forecast_ == forecast
 
 

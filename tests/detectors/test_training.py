@@ -62,6 +62,9 @@ def test_what_looks_odd_is_a_warning_in_python_and_names_parameters(payments):
     remarks = []
     TrainingData.from_file(payments, ignore=["verdict", "serial"], on_remark=remarks.append)
     assert [remark.kind for remark in remarks] == ["warning"]
+    data = TrainingData.from_file(payments, ignore="verdict", text="label", on_remark=remarks.append)  # one name alone
+    assert {column.name: column.kind for column in data.schema.columns}["label"] == "category"
+    assert "verdict" not in data.X.column_names
 
 
 def test_columns_are_checked_with_the_names_of_parameters(payments):

@@ -126,6 +126,11 @@ def test_what_the_first_of_several_sheets_lacks_names_the_others(book, tmp_path)
             assert refused()
     with pytest.raises(InputError, match="Its first line holds 'About'"):
         score_file(detector, tmp_path / "two.xlsx")
+    for n_rows in (1, 0):  # a title, and nothing at all
+        made["Info"].delete_rows(n_rows + 1)
+        made.save(tmp_path / "two.xlsx")
+        with pytest.raises(InputError, match=sheets):
+            TrainingData.from_file(tmp_path / "two.xlsx")
 
 
 def test_text_never_becomes_a_formula(tmp_path):

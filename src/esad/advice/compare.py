@@ -19,7 +19,7 @@ from esad.advice.crossfit import read_whole
 from esad.advice.displays import ComparisonDisplay
 from esad.core.arrays import Labels, RowNumbers
 from esad.core.markup import new, table, to_html
-from esad.core.text import count_text
+from esad.core.text import as_names, count_text
 from esad.detectors.base import warn_of_texts
 from esad.detectors.solved import ShallowDetector
 from esad.errors import EsadError, InputError
@@ -176,7 +176,7 @@ def compare(
         As for a detector's `fit`.
     y : array-like of -1, 0, +1
         Two labelled anomalies at least.
-    methods : sequence of str, optional
+    methods : str or sequence of str, optional
         Names in the registry; all that take such data by default.
     n_repeats : int
         How many splits to draw; every method sees the same ones.
@@ -206,6 +206,7 @@ def compare(
     >>> [(result.method, result.mean("auc") > 0.9) for result in found.results]
     [('iforest', True)]
     """
+    methods = None if methods is None else as_names(methods)
     for name in methods or ():
         registry.method(name)  # an unknown one is an error before anything is trained
     data, checked = read_whole(X, y, warn=True)  # what no method could use is an error before anything is trained

@@ -46,7 +46,8 @@ def fit(
         "auto",
         "--resize SIZE",
         "Size that pictures are read at: the most pixels of the longer side, such as 64, or width and height, "
-        "such as 128x96; none for as they are. By default at most 128 on a CPU, 256 on a GPU.",
+        "such as 128x96; none for as they are. By default at most 128 on a CPU, 256 on a GPU. "
+        "Small marks in large photos: see docs/pictures.md.",
         options.DATA,
         parser=options.parse_size,
     ),

@@ -2,9 +2,20 @@
 
 from collections.abc import Iterable, Sequence
 
-__all__ = ["count_text", "first_line", "hint", "list_text", "one_line", "percent", "size_text"]
+__all__ = ["as_names", "count_text", "first_line", "hint", "list_text", "one_line", "percent", "size_text"]
 
 _MAX_LISTED = 8
+
+
+def as_names(names: Sequence[str]) -> tuple[str, ...]:
+    """Several names, or one alone.
+
+    Examples
+    --------
+    >>> as_names("amount"), as_names(["amount", "age"])
+    (('amount',), ('amount', 'age'))
+    """
+    return (names,) if isinstance(names, str) else tuple(names)
 
 
 def list_text(names: Sequence[object]) -> str:

@@ -239,6 +239,8 @@ found (95 %: 69 % to 100 %)
         >>> str(forest.set_threshold(Threshold("false_alarm", 0.05)).applied_)
         'at most 5 % false alarms'
         """
+        if not isinstance(rule, Threshold):
+            raise InputError(f"`rule` must be a Threshold, such as Threshold('false_alarm', 0.05). Got {rule!r}.")
         self._check_training_scores()
         self._take_threshold(self._fit_to_training(rule))
         return self

@@ -15,7 +15,7 @@ from esad.core.arguments import check_share
 from esad.core.arrays import Labels
 from esad.core.machine import data_limit
 from esad.core.random import N_PARTS, draw_calibration, n_held_out_rows, seed_from
-from esad.core.text import count_text, list_text
+from esad.core.text import as_names, count_text, list_text
 from esad.detectors.base import Detector
 from esad.detectors.opening import join_truth, label_rows, open_source, plain_id
 from esad.detectors.streaming import Survey
@@ -134,7 +134,7 @@ class TrainingData:
             Column that holds the few labels: the words anomaly, normal, or blank for unlabelled; or -1, +1, 0.
         id_column : str, optional
             Column that names the rows; never learned from, carried into the scores.
-        ignore, text : sequence of str
+        ignore, text : str or sequence of str
             Columns to leave out, and columns to read as text whatever they hold, such as codes of digits.
         anomaly_value, normal_value : object, optional
             Value that marks an anomaly, such as 1, "fraud" or "yes", and the one for a row known to be normal; of
@@ -165,8 +165,8 @@ class TrainingData:
         roles = Roles(
             label_column=label_column,
             id_column=id_column,
-            ignore=tuple(ignore),
-            text=tuple(text),
+            ignore=as_names(ignore),
+            text=as_names(text),
             anomaly_value=anomaly_value,
             normal_value=normal_value,
             unlabelled_value=unlabelled_value,
@@ -557,10 +557,13 @@ def _check_columns(
     path: Path, X: pa.Table, schema: Schema, roles: Roles, on_remark: OnRemark
 ) -> tuple[Schema, tuple[str, ...]]:
     """Tell what looks odd; the schema without columns of text that is different in every row, and these columns."""
-    _tell_all(checks.check_texts(X, schema), on_remark)
+    _tell_all(checks.check_texts(X, schema, as_text=roles.text), on_remark)
     left_out = tuple(column.name for column in schema.columns if column.proposes_id)
     if len(left_out) == len(schema.columns):
-        raise DataFileError(f"{str(path)!r} has only columns of text that differs in every row: {list_text(left_out)}.")
+        raise DataFileError(
+            f"{str(path)!r} has only columns of text that differs in every row: {list_text(left_out)}. Give numbers, "
+            "dates or words that repeat; columns are parted by commas, semicolons, tabs or |."
+        )
     kept = replace(schema, columns=tuple(column for column in schema.columns if not column.proposes_id))
     _tell_all(checks.check_kinds(X.select(kept.names), kept, label_column=roles.label_column), on_remark)
     return kept, left_out

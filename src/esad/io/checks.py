@@ -3,7 +3,7 @@
 import logging
 import re
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -140,7 +140,7 @@ def check_notation(dialect: Dialect, reading: Reading) -> Iterator[Remark]:
         yield Remark(
             "note",
             f"numbers such as {example} are read with a decimal comma, as {example.replace(',', '.')}. "
-            "If these are thousands, pass `decimal='.'`.",
+            "Pass `decimal='.'` if these are thousands.",
         )
     elif example:
         yield Remark(
@@ -184,13 +184,19 @@ def check_percents(dialect: Dialect, reading: Reading, schema: Schema) -> Iterat
             )
 
 
-def check_texts(features: pa.Table, schema: Schema) -> Iterator[Remark]:
-    """Look for text columns that are nearly all numbers or dates, but for the way they are written, or never repeat."""
+def check_texts(features: pa.Table, schema: Schema, *, as_text: Collection[str] = ()) -> Iterator[Remark]:
+    """Look for text columns that are nearly all numbers or dates, but for the way they are written, or never repeat.
+
+    Of columns that are text because somebody said so, `as_text`, how they are written is no matter.
+    """
     for column in schema.columns:
         if column.kind != "category" or (column.n_distinct or 0) < 2:
             continue
         texts = [str(text).strip() for text in features[column.name].drop_null()[:_MAX_LOOKED_AT].to_pylist()]
-        if texts and (found := _describe_odd_texts(texts) or _describe_unique_texts(column, schema.n_rows)):
+        if not texts:
+            continue
+        odd = "" if column.name in as_text else _describe_odd_texts(texts)
+        if found := odd or _describe_unique_texts(column, schema.n_rows):
             yield Remark("warning", f"column {column.name!r} {found}")
 
 
@@ -211,7 +217,9 @@ def _describe_odd_texts(texts: Sequence[str]) -> str:
         if _PLAIN.fullmatch(odd):
             fix = "Convert it to numbers, unless these are codes."
             return f"holds numbers as text, such as {odd[:40]!r}, and is read as text. {fix}"
-        fix = "Write numbers like 1234.56, and leave cells without a number empty."
+        style = read_numerals(pa.array(texts), decimal_point=",")[1]
+        commas = ", or read the file with `decimal=','`" if style is not None and style.is_sound else ""
+        fix = f"Write numbers like 1234.56{commas}, and leave cells without a number empty."
         return f"is nearly all numbers but read as text, because of cells such as {odd[:40]!r}. {fix}"
     if odd_dates := _odd_ones(texts, _LIKE_A_DATE):
         fix = "Write dates like 2024-02-29 18:30, and leave cells without a date empty."

@@ -65,7 +65,10 @@ def read_sheet(
         with target.open("w", encoding="utf-8", newline="") as text:
             types = _write_text(rows, text, decimal or ".")
         if not target.stat().st_size:
-            raise DataFileError(f"Cannot read {str(path)!r}: its sheet is empty. A line of names and rows are needed.")
+            raise DataFileError(
+                f"Cannot read {str(path)!r}: its sheet is empty. A line of names and rows are needed."
+                f"{sheets_hint(path)}"
+            )
         with pa.memory_map(str(target)) as mapped:
             return mapped.read_buffer(), types
 

@@ -452,7 +452,9 @@ def _sniff(file: Path, reading: Reading) -> Dialect:
 
 
 def _no_rows_error(file: Path) -> DataFileError:
-    return DataFileError(f"Cannot read {str(file)!r}: it has columns but no rows. At least one row is needed.")
+    return DataFileError(
+        f"Cannot read {str(file)!r}: it has columns but no rows. At least one row is needed.{excel.sheets_hint(file)}"
+    )
 
 
 # ---------------------------------------------------------------------- which files

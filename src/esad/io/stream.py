@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from esad.core.arrays import Labels
+from esad.core.text import as_names
 from esad.errors import DataFileError
 from esad.io.files import Part, TableFiles, open_data
 from esad.io.notes import Roles
@@ -67,7 +68,7 @@ def open_stream(
     label_column : str, optional
         Column with the words anomaly, normal and unlabelled, or -1, 0 and +1, or blanks. Pictures are labelled by
         their sub-folder.
-    ignore : sequence of str
+    ignore : str or sequence of str
         Columns to leave out.
 
     Examples
@@ -80,7 +81,7 @@ def open_stream(
     ...     stream.n_rows, [block.numbers.tolist() for block in stream.blocks()]
     (6, [[0, 1], [2, 3], [4, 5]])
     """
-    data, roles = open_data(path), Roles(label_column=label_column, ignore=tuple(ignore))
+    data, roles = open_data(path), Roles(label_column=label_column, ignore=as_names(ignore))
     if isinstance(data, TableFiles):
         return TableStream(data, roles)
     words = data.label_words

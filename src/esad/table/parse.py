@@ -152,7 +152,8 @@ _DAYS_IN_ORDER = {
     "month-first": ("%m/%d/%Y", "%m-%d-%Y", "%m/%d/%y"),
 }
 _TIMES = ("", *(f"{mark}{time}" for mark in "T " for time in ("%H:%M", "%H:%M:%S", "%I:%M %p", "%I:%M:%S %p")))
-_MOMENTS = ("%a, %d %b %Y %H:%M:%S GMT", "%a, %d %b %Y %H:%M:%S +0000", "%a %b %d %H:%M:%S %Y")  # of mails, of C
+_OF_C = "%a %b %d %H:%M:%S %Y"
+_OF_MAILS = r"^(?P<local>.*[A-Za-z] +\d{4} .*\d) +(?P<zone>GMT|UTC|[+-]\d{4})(?: \([A-Z]+\))?$"
 _YEAR_LAST = {
     "": r"(?P<day_>\d{1,2})\.(?P<month_>\d{1,2})\.(?P<year_>\d{4})",
     "day-first": r"(?P<day_>\d{1,2})[-/.](?P<month_>\d{1,2})[-/.](?P<year_>\d{4})",
@@ -246,7 +247,10 @@ def _read_spelled_dates(texts: Texts, order: str) -> NDArray[Any]:
     rest, trimmed = np.arange(len(texts)), trim(texts)
     dates = np.full(len(texts), "NaT", dtype="M8[us]")
     forms = [day + time for day in (*_DAYS, *_DAYS_IN_ORDER[order]) for time in _TIMES]
-    forms += _MOMENTS
+    forms.append(_OF_C)
+    of_mails = pc.extract_regex(trimmed, _OF_MAILS)
+    zones = pc.if_else(of_mails.is_valid(), of_mails.field("zone"), "")
+    trimmed = pc.if_else(of_mails.is_valid(), of_mails.field("local"), trimmed)
     for _ in range(_MAX_FORMS):
         first = trimmed[0].as_py() if len(trimmed) else ""
         form = next((form for form in forms if re.search(_pattern(form), first, re.ASCII)), None)
@@ -257,7 +261,7 @@ def _read_spelled_dates(texts: Texts, order: str) -> NDArray[Any]:
         others = pc.invert(matched)
         rest, trimmed = rest[_to_mask(others)], trimmed.filter(others)
     dates[rest] = _read_fields(pc.extract_regex(trimmed, _FIELDS.replace("YEAR_LAST", _YEAR_LAST[order])))
-    return dates
+    return _bring_to_utc(dates, zones)
 
 
 @cache
@@ -297,13 +301,19 @@ def _read_fields(fields: pa.StructArray) -> NDArray[Any]:
     fraction = pc.utf8_slice_codeunits(fields.field("fraction").fill_null(""), 0, 6)
     local = days.astype("M8[us]").astype(np.int64) + ((hour * 60 + minute) * 60 + second) * 1_000_000
     local += np.asarray(pc.utf8_rpad(fraction, width=6, padding="0").cast(pa.int64()))
-    zone = pc.replace_substring_regex(fields.field("zone").fill_null(""), "Z|UTC|:", "")
+    return _bring_to_utc(np.where(is_sound, local, _NOT_A_DATE).astype("M8[us]"), fields.field("zone"))
+
+
+def _bring_to_utc(dates: NDArray[Any], zones: Texts) -> NDArray[Any]:
+    """Dates of time zones such as +02:00, -0530, Z or none; NaT where a zone is a day or more off."""
+    zone = pc.replace_substring_regex(zones.fill_null(""), "Z|UTC|GMT|:", "")
     digits = np.asarray(pc.utf8_rpad(pc.utf8_ltrim(zone, "+-"), width=4, padding="0").cast(pa.int64()))
     ahead = np.where(_to_mask(pc.starts_with(zone, "-")), -1, 1) * (digits // 100 * 60 + digits % 100) * 60_000_000
+    local = dates.astype(np.int64)
     moments = local - ahead
-    beyond = (moments < _ENDS[0]) | (moments > _ENDS[1])  # within hours of the first or last year
+    beyond = (moments < _ENDS[0]) | (moments > _ENDS[1])  # within hours of the first or last year, or no date at all
     moments[beyond] = local[beyond]
-    moments[~is_sound | (np.abs(ahead) >= _DAY)] = _NOT_A_DATE
+    moments[np.abs(ahead) >= _DAY] = _NOT_A_DATE
     return np.asarray(moments.astype("M8[us]"))
 
 
