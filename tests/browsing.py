@@ -8,23 +8,6 @@ import shutil
 import time
 from pathlib import Path
 
-__all__ = [
-    "AFTER_DIALOG",
-    "CHROMIUM",
-    "GLANCE",
-    "PATIENCE",
-    "PHONE",
-    "READY",
-    "WIDE",
-    "Held",
-    "judge",
-    "move",
-    "press",
-    "row_of",
-    "settle",
-    "shot",
-]
-
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 WIDE, PHONE = {"width": 1280, "height": 860}, {"width": 390, "height": 844}
 READY = "#item:has(td.value, .pictures:not(:has(.blank)) img)"  # the item with its reasons

@@ -8,8 +8,6 @@ import pyarrow.parquet as pq
 from esad import registry
 from esad.datasets import scenario
 
-__all__ = ["named", "tumours", "write_parts"]
-
 WORDS = {-1: "anomaly", 0: None, 1: "normal"}
 
 

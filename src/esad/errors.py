@@ -21,23 +21,6 @@ And one warning of a kind of its own, LabelWarning: labels that are allowed are 
 
 from collections.abc import Mapping
 
-__all__ = [
-    "DataFileError",
-    "EsadError",
-    "InputError",
-    "LabelError",
-    "LabelWarning",
-    "LimitError",
-    "MissingExtraError",
-    "ModelFileError",
-    "OutputError",
-    "PictureFileError",
-    "RequestError",
-    "SchemaError",
-    "SignatureError",
-    "TrainingError",
-]
-
 
 class EsadError(Exception):
     """Base of every error that esad raises on purpose."""

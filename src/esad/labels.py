@@ -15,20 +15,6 @@ from esad.core.arrays import Labels
 from esad.core.text import hint
 from esad.errors import InputError, LabelError, LabelWarning
 
-__all__ = [
-    "ANOMALY",
-    "NORMAL",
-    "UNLABELLED",
-    "LabelCounts",
-    "check",
-    "counts",
-    "from_binary",
-    "from_column",
-    "keep_occurring",
-    "reference_rows",
-    "truth",
-]
-
 ANOMALY: Final = -1
 UNLABELLED: Final = 0
 NORMAL: Final = +1

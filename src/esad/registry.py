@@ -23,19 +23,6 @@ from esad.errors import InputError
 if TYPE_CHECKING:
     from esad.labels import LabelCounts
 
-__all__ = [
-    "choose_method",
-    "data_set_names",
-    "data_set_source",
-    "describe_method",
-    "load_data_set",
-    "method",
-    "method_classes",
-    "method_name",
-    "method_names",
-    "methods_for",
-]
-
 
 def _modules(package: str) -> dict[str, Path]:
     """Public modules and packages in a package, {name: file}, without importing them."""

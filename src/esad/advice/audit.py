@@ -27,8 +27,6 @@ from esad.detectors.base import Detector
 from esad.errors import LabelError
 from esad.table.table import take_rows
 
-__all__ = ["Doubt", "audit_labels"]
-
 N_FOLDS = 5
 _EDGE = 0.005  # ranks nearer to 0 or 1 than this count alike: so few rows cannot tell them apart
 _WORDS = {labels.ANOMALY: "anomaly", labels.NORMAL: "normal"}

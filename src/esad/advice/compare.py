@@ -31,8 +31,6 @@ from esad.train.callbacks import Callback
 if TYPE_CHECKING:
     from esad.train.loop import LoopState
 
-__all__ = ["HEADS", "Comparison", "MethodResult", "compare"]
-
 HEADS = ("method", "average precision", "AUC", "fit seconds")  # of `Comparison.lines`
 
 

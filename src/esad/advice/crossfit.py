@@ -22,8 +22,6 @@ from esad.preprocess.inputs import read_rows
 from esad.table.table import Table, take_rows
 from esad.train.callbacks import Callback
 
-__all__ = ["MAX_ROWS", "Fold", "make_folds", "read_whole", "score_held_out", "thin_rows"]
-
 MAX_ROWS = 5000  # rows that cross-fitting uses; more of them change little and cost much
 MAX_MEMBERS = 1  # of each split's detector: the mean over splits does what members do
 

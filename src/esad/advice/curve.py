@@ -37,8 +37,6 @@ from esad.score.splits import LabelAwareSplit, corrected_error
 from esad.table.table import take_rows
 from esad.train.callbacks import Callback
 
-__all__ = ["CurvePoint", "Gain", "LearningCurve", "extrapolate", "learning_curve"]
-
 MIN_ANOMALIES: Final = 4  # one to hold out and three to grow from
 TEST_SIZE: Final = 0.25
 SHARES: Final = (1 / 3, 2 / 3, 1.0)  # of the labels in the training part

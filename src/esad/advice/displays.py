@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from esad.advice.compare import Comparison
     from esad.advice.curve import LearningCurve
 
-__all__ = ["ComparisonDisplay", "LabelCurveDisplay"]
-
 
 @dataclass(eq=False)
 class LabelCurveDisplay(Display):

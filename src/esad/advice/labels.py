@@ -14,8 +14,6 @@ from esad.detectors.training import TrainingData
 from esad.errors import InputError, LabelError
 from esad.io.checks import OnProgress
 
-__all__ = ["LabelAdvice", "advise_on_labels"]
-
 
 @dataclass(frozen=True)
 class LabelAdvice:

@@ -39,8 +39,6 @@ from esad.score.metrics import compute_auc
 from esad.score.splits import LabelAwareSplit, corrected_error
 from esad.table.table import take_rows
 
-__all__ = ["LENGTHS", "RECIPES", "Search", "Trial", "search"]
-
 DEFAULT: Final = "default"
 MIN_ANOMALIES: Final = 5
 MIN_UNLABELLED: Final = 20

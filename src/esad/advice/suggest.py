@@ -22,8 +22,6 @@ from esad.core.arrays import Labels, RowNumbers, Rows, Scores
 from esad.detectors.base import Detector
 from esad.errors import InputError
 
-__all__ = ["Suggestion", "choose_typical", "find_border", "suggest_labels", "suggest_rows"]
-
 TOP_RATIO = 0.7  # of the rows asked for
 N_CANDIDATES, N_CANDIDATES_AT_FIRST = 5, 10  # per row wanted; at first: while no anomaly is known
 

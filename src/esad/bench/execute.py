@@ -35,8 +35,6 @@ from esad.train.graphs import use_own_stream
 from esad.train.loop import LoopState
 from esad.train.stopping import scores_so_far
 
-__all__ = ["OutOfTime", "code_version", "draw_rows", "execute", "execute_stack", "map_codes"]
-
 CHOSEN_RATIO = 0.1  # of the test rows, whose labels a variant with `choose` sees; the others judge it
 N_CURVE_POINTS = 100
 N_LOOKS = 5  # checks of the test AUC, the last one after the training

@@ -41,8 +41,6 @@ from esad import registry
 from esad.core.atomic import read_text
 from esad.errors import DataFileError, InputError
 
-__all__ = ["Cell", "Experiment", "Place", "Variant", "read_experiment"]
-
 KINDS = ("table", "natural", "images", "given")
 KINDS_OF_VALUES = {
     **{"name": str, "title": str, "data": list, "seeds": int, "stack": bool, "codes": int, "published": str},

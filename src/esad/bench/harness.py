@@ -10,8 +10,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from esad import labels, registry
 
-__all__ = ["HarnessDetector"]
-
 
 class HarnessDetector:
     """A method of ours as ADBench and WSADBench call it.

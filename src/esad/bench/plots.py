@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Drawing
 
-__all__ = ["draw", "draw_over_axis"]
-
 NORMAL, ANOMALY = "#4477aa", "#cc6677"  # Tol's bright colours, told apart by everyone
 COLOURS = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#777777")
 MORE_COLOURS = (*COLOURS, "#dd7711", "#882255", "#44aa99", "#999933", "#332288")

@@ -12,8 +12,6 @@ from esad.bench.store import Result
 from esad.bench.tables import Figure
 from esad.core.atomic import atomic_path
 
-__all__ = ["ResultsPage", "make_page"]
-
 _HEAD = "# Results\n\n<!-- Written by esad bench report. -->\n"
 
 

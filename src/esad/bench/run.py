@@ -20,8 +20,6 @@ from esad.detectors.deep import DeepDetector
 from esad.errors import EsadError, InputError
 from esad.scale.engines import run_jobs, start_engine
 
-__all__ = ["BACKENDS", "CellFailure", "RunSummary", "run"]
-
 BACKENDS = {"loky": "local", "ray": "ray", "threading": "threads"}  # names of the option, and of the engines
 RENEW_SECONDS = 60.0
 

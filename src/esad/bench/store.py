@@ -25,8 +25,6 @@ from esad.bench.grid import Cell
 from esad.core.atomic import transaction
 from esad.errors import DataFileError, InputError, OutputError
 
-__all__ = ["Result", "ResultStore", "read_results", "this_machine", "to_text"]
-
 SCHEMA = """
 create table if not exists results (
     cell text primary key,

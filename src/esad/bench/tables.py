@@ -13,18 +13,6 @@ from esad.bench.grid import Experiment, Place
 from esad.bench.store import Result
 from esad.errors import DataFileError
 
-__all__ = [
-    "Figure",
-    "PaperFigures",
-    "collect_figures",
-    "count_printed",
-    "count_run",
-    "drop_averaged_axes",
-    "name_axis",
-    "to_markdown",
-    "to_plain",
-]
-
 AVERAGED = ("scenario.normal_class", "scenario.labelled_offset")  # axes that a table has the mean over
 
 

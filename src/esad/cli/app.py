@@ -33,8 +33,6 @@ from esad.cli import (
 )
 from esad.cli.options import write_epilogue
 
-__all__ = ["app", "run"]
-
 app = typer.Typer(
     name="esad",
     epilog=write_epilogue("esad demo"),

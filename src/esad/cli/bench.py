@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from esad.bench.run import CellFailure, RunSummary
     from esad.bench.store import Result
 
-__all__ = ["DefaultRun", "bench", "export", "merge", "report", "run"]
-
 _STORE = Path("bench.db")
 
 Experiments = Annotated[list[Path], typer.Argument(metavar="EXPERIMENT...", help="Experiment files (TOML).")]

@@ -6,8 +6,6 @@ from typing import Any
 from esad.cli import options, output
 from esad.cli.options import command, option
 
-__all__ = ["calibrate"]
-
 
 @command(
     "esad calibrate payments.esad normal.csv --alpha 0.01 --out calibrated.esad",

@@ -10,8 +10,6 @@ from esad.errors import InputError, LabelError
 if TYPE_CHECKING:
     from esad.advice.compare import Comparison
 
-__all__ = ["compare"]
-
 
 @command(
     "esad compare payments.csv --label-column label",

@@ -10,8 +10,6 @@ from esad import registry
 from esad.cli import options, output
 from esad.cli.options import command, option, shared_option
 
-__all__ = ["data", "get", "save", "status"]
-
 _Folder = Annotated[
     Path | None, shared_option("--out -o DIR", "Data folder; by default ESAD_DATA, or else esad in the cache.")
 ]

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from esad.detectors.base import Detector
     from esad.detectors.training import TrainingData
 
-__all__ = ["demo", "name_result_files"]
-
 _COMPARED = ("committee", "esad", "deep_sad", "iforest")
 _EXPLAINED = 5  # rows, in the report
 

@@ -9,8 +9,6 @@ from esad.errors import InputError
 if TYPE_CHECKING:
     from esad.score.metrics import Evaluation
 
-__all__ = ["evaluate"]
-
 
 @command(
     "esad evaluate payments.esad checked.csv --truth-column truth",

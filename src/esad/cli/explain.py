@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from esad.detectors.training import TrainingData
     from esad.report.explained import ExplainedFile
 
-__all__ = ["explain", "read_cases"]
-
 _SUFFIXES = (".csv", ".parquet", ".json")
 
 

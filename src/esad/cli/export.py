@@ -7,8 +7,6 @@ from esad.cli import options, output
 from esad.cli.options import command, option
 from esad.errors import InputError, OutputError
 
-__all__ = ["export"]
-
 _SUFFIXES = {"onnx": ".onnx", "torch": ".pt2"}
 
 

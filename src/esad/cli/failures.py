@@ -25,18 +25,6 @@ from esad.cli import output
 from esad.core.atomic import stamp_of
 from esad.errors import EsadError, LabelWarning, TrainingError
 
-__all__ = [
-    "OneOfSeveral",
-    "Results",
-    "is_alone",
-    "is_first",
-    "join_processes",
-    "raise_on_signals",
-    "report_failure",
-    "show_warnings_as_lines",
-    "silent_unless_first",
-]
-
 # The base of typer's usage errors; typer moved it between packages, BadParameter stayed where it is.
 _USAGE_ERROR: type[Any] = typer.BadParameter.__mro__[1]
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from esad.score.threshold import Threshold
     from esad.table.table import Column
 
-__all__ = ["fit"]
-
 _THRESHOLD = "Threshold (one of these)"  # where the help shows them
 
 

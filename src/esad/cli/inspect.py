@@ -6,8 +6,6 @@ from esad import registry
 from esad.cli import options, output
 from esad.cli.options import command
 
-__all__ = ["inspect", "methods"]
-
 
 @command("esad inspect payments.esad", "esad inspect payments.esad --json")
 def inspect(model: options.Model, as_json: options.Json = False) -> None:

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from esad.advice.labels import LabelAdvice
     from esad.detectors.training import TrainingData
 
-__all__ = ["labels"]
-
 _LOOKS_WRONG = 0.5  # suspicion from which more speaks against a label than for it
 _DOUBTS_SHOWN = 5
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from esad.detectors.base import Detector
     from esad.detectors.training import TrainingData
 
-__all__ = ["AskedMethod", "MethodOptions"]
-
 _AUTO = "auto"  # what --method says where the data shall decide
 _CHOICES = ("esad", "committee")  # between which they do
 

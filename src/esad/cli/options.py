@@ -18,22 +18,6 @@ from esad.errors import InputError
 if TYPE_CHECKING:
     from esad.io.dialect import Reading
 
-__all__ = [
-    "DATA",
-    "EPILOGUE",
-    "RUNNING",
-    "TRAINING",
-    "OptionGroup",
-    "command",
-    "complete_data_set",
-    "complete_method",
-    "option",
-    "parse_size",
-    "seconds_of",
-    "shared_option",
-    "write_epilogue",
-]
-
 EPILOGUE = "Example:"
 
 

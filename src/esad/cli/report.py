@@ -7,8 +7,6 @@ from esad.cli.explain import read_cases
 from esad.cli.options import command, option
 from esad.core.atomic import check_out
 
-__all__ = ["report"]
-
 
 @command(
     "esad report payments.esad checked.csv --truth-column truth --out report.html",

@@ -21,8 +21,6 @@ from esad.errors import DataFileError, InputError
 if TYPE_CHECKING:
     from esad.review.session import ReviewSession
 
-__all__ = ["review"]
-
 _LABELS, _PAGE = "Labels", "Page"
 
 

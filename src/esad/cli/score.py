@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from esad.scale.work import JobResult
     from esad.score.drift import Drift
 
-__all__ = ["score"]
-
 _MANY = "Many files"
 _MAX_SHIFTS = 5  # named in the warning of drift
 _MAX_SHOWN = 8  # files set aside that are shown; all are in the summary

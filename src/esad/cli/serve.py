@@ -12,8 +12,6 @@ from esad.cli import options, output
 from esad.cli.options import command, option
 from esad.errors import InputError, OutputError
 
-__all__ = ["serve"]
-
 _WHO, _LIMITS = "Who may ask", "Limits"
 
 

@@ -9,8 +9,6 @@ from esad.cli import options, output
 from esad.cli.options import command, option
 from esad.errors import InputError
 
-__all__ = ["sign", "trust"]
-
 
 @command(
     "esad sign payments.esad --new-key --name ann",

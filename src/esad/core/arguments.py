@@ -11,29 +11,6 @@ import numpy as np
 
 from esad.errors import InputError
 
-__all__ = [
-    "COMMON",
-    "NOT_NEGATIVE",
-    "POSITIVE",
-    "TRUTH",
-    "WHOLE",
-    "Allowed",
-    "Parameter",
-    "Rule",
-    "check",
-    "check_share",
-    "find_parameters",
-    "is_auto",
-    "is_not_negative",
-    "is_number",
-    "is_positive",
-    "is_truth",
-    "is_whole",
-    "list_of",
-    "parameter",
-    "with_parameters",
-]
-
 T = TypeVar("T")
 
 

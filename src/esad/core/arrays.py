@@ -5,8 +5,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Arrays", "Counts", "Floats", "Labels", "RowNumbers", "Rows", "Scores", "State"]
-
 Rows = NDArray[np.float32]  # (n, *features), preprocessed
 Labels = NDArray[np.int8]  # (n,), -1 anomaly, 0 unlabelled, +1 normal
 Scores = NDArray[np.float64]  # (n,), or (members, n) by member; higher = more anomalous

@@ -18,23 +18,6 @@ from esad.errors import DataFileError, OutputError
 if TYPE_CHECKING:
     import sqlite3
 
-__all__ = [
-    "atomic_path",
-    "check_new_folder",
-    "check_out",
-    "check_writable",
-    "hash_file",
-    "new_folder",
-    "read_text",
-    "refuse_same_file",
-    "replace",
-    "stamp_of",
-    "transaction",
-    "unnamed_path",
-    "write_json",
-    "write_text",
-]
-
 # What the operating system says when the place written to is full, failing or read-only.
 _WRITE_FAILURES = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.ENXIO})
 

@@ -4,8 +4,6 @@ from typing import Any, Self
 
 from esad.core.machine import require
 
-__all__ = ["Display"]
-
 
 class Display:
     """Something that can be drawn: `plot(ax=None)` draws it, on new axes of matplotlib unless some are given.

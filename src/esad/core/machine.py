@@ -7,8 +7,6 @@ from types import ModuleType
 
 from esad.errors import InputError, MissingExtraError
 
-__all__ = ["data_limit", "require", "user_folder"]
-
 _DATA_SHARE = 0.125  # of the memory; a fit takes several times what its rows take
 
 

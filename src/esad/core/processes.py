@@ -22,8 +22,6 @@ from torch.distributed.rendezvous import rendezvous
 
 from esad.errors import EsadError, InputError, TrainingError
 
-__all__ = ["ALONE", "BatchShare", "Processes", "current", "find_processes", "join"]
-
 T = TypeVar("T")
 TIMEOUT = timedelta(minutes=10)  # for a process that neither answers nor ends
 _LOST = re.compile(r"gloo|nccl|connection (closed|reset|refused)|broken pipe", re.IGNORECASE)

@@ -19,16 +19,6 @@ from esad.core.arrays import Labels
 from esad.core.processes import BatchShare
 from esad.errors import InputError
 
-__all__ = [
-    "N_PARTS",
-    "MemberRandom",
-    "draw_calibration",
-    "draw_held_out",
-    "member_seeds",
-    "n_held_out_rows",
-    "seed_from",
-]
-
 N_PARTS = 10  # of the unlabelled rows; a member trains without one of them
 MIN_PART_ROWS = 2
 MIN_ANOMALY_PARTS = 5  # no member does without more than a fifth of the known anomalies

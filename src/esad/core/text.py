@@ -2,8 +2,6 @@
 
 from collections.abc import Iterable, Sequence
 
-__all__ = ["as_names", "count_text", "first_line", "hint", "list_text", "one_line", "percent", "size_text"]
-
 _MAX_LISTED = 8
 
 

@@ -16,8 +16,6 @@ from collections.abc import Callable, Mapping
 from types import FrameType
 from typing import IO, NoReturn
 
-__all__ = ["LostWorker", "Worker", "answer_requests"]
-
 _PATIENCE = 10
 _END_SECONDS = 10.0  # for a worker that is told to end, to remove its temporary files
 _LENGTH = 8  # bytes before each message that say how long it is

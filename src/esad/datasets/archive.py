@@ -12,8 +12,6 @@ from typing import Final
 
 from esad.errors import DataFileError
 
-__all__ = ["check_zip", "gunzip", "read_tar"]
-
 # What the standard library lets through when an archive is cut, damaged or of another kind.
 _DAMAGED: Final = (OSError, EOFError, ValueError, zlib.error, tarfile.TarError, zipfile.BadZipFile)
 

@@ -8,8 +8,6 @@ from numpy.typing import NDArray
 
 from esad.errors import InputError
 
-__all__ = ["Dataset"]
-
 
 @dataclass(frozen=True, eq=False)
 class Dataset:

@@ -20,8 +20,6 @@ from esad.core.atomic import hash_file, replace
 from esad.datasets.folder import make_folder
 from esad.errors import DataFileError, OutputError
 
-__all__ = ["Remote", "Report", "download_files", "fetch"]
-
 Report = Callable[[str, int, int | None], None]
 """Told what is under way, how much of it is done, and how much there is, where that is known."""
 

@@ -23,23 +23,6 @@ from esad.errors import DataFileError, InputError, OutputError
 if TYPE_CHECKING:
     from esad.datasets.download import Report
 
-__all__ = [
-    "RECORD",
-    "VARIABLE",
-    "FileState",
-    "data_folder",
-    "describe_data_set",
-    "file_state",
-    "get_data_set",
-    "is_here",
-    "load_arrays",
-    "lock_folder",
-    "make_folder",
-    "read_arrays",
-    "record_checksum",
-    "write_arrays",
-]
-
 try:
     import fcntl
 except ImportError:  # Windows: processes do not wait for each other there

@@ -15,18 +15,6 @@ from esad.datasets.download import Report
 from esad.datasets.folder import data_folder, load_arrays, read_arrays
 from esad.errors import DataFileError
 
-__all__ = [
-    "CLASS_ARRAYS",
-    "Split",
-    "check_pictures",
-    "files",
-    "load_classes",
-    "load_or_make",
-    "make_arrays",
-    "read_names",
-    "to_dataset",
-]
-
 CLASS_ARRAYS: Final = ("train_images", "train_labels", "test_images", "test_labels")
 _ARRAYS: Final = ("images", "anomaly", "labellable", "test")
 

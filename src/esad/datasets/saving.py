@@ -16,8 +16,6 @@ from esad.datasets.scenario import split
 from esad.errors import InputError
 from esad.io.scores import write_arrow
 
-__all__ = ["LABEL", "TRUTH", "SavedDataSet", "draw_labels", "save_data_set", "write_table"]
-
 LABEL, TRUTH = "label", "truth"
 _WORDS = {-1: "anomaly", 0: None, 1: "normal"}
 

@@ -23,21 +23,6 @@ from esad.core.arrays import RowNumbers
 from esad.datasets.dataset import Dataset
 from esad.errors import InputError
 
-__all__ = [
-    "Draw",
-    "DrawCounts",
-    "Scenario",
-    "counts",
-    "draw",
-    "draw_natural",
-    "given",
-    "images",
-    "natural",
-    "pick_classes",
-    "split",
-    "table",
-]
-
 Seed = int | np.random.Generator
 
 

@@ -19,8 +19,6 @@ from numpy.typing import NDArray
 
 from esad.core.arrays import Floats
 
-__all__ = ["find_concentrations", "find_stain_colours", "normalise", "optical_density"]
-
 Picture = NDArray[np.uint8]
 
 _DICTIONARY_PENALTY: Final = 0.1

@@ -14,8 +14,6 @@ from esad.datasets.download import Remote, Report, download_files
 from esad.datasets.folder import load_arrays, read_arrays, write_arrays
 from esad.errors import DataFileError
 
-__all__ = ["TableFamily", "check_table"]
-
 _ARRAYS: Final = ("X", "y")
 _MAX_BYTES: Final = 1 << 27  # of an .npz file, unpacked
 

@@ -22,8 +22,6 @@ from esad.score.drift import LEVEL, MIN_DISTANCE, Drift, DriftMonitor
 from esad.score.threshold import FittedThreshold, Forecast, Threshold
 from esad.table.profile import Profile
 
-__all__ = ["Decider", "NoProbabilityError", "TrainingScores"]
-
 
 @dataclass(frozen=True)
 class TrainingScores:

@@ -25,8 +25,6 @@ from esad.table.profile import Profile
 if TYPE_CHECKING:
     from esad.detectors.base import Detector
 
-__all__ = ["describe", "load", "refuse_data", "save"]
-
 _GROUPS = ("inputs", "model", "calibration", "profile", "cases")  # of arrays in a model file
 
 

@@ -27,8 +27,6 @@ from esad.io.picture_folder import Broken, open_folder
 from esad.io.pictures import is_picture
 from esad.table.columns import decode_categories, read_arrow
 
-__all__ = ["Block", "Source", "check_unknown", "join_truth", "label_rows", "open_source", "plain_id"]
-
 _Path = str | os.PathLike[str]
 _MAX_IDS = 1 << 20  # held in memory to see whether one is there twice
 

@@ -32,17 +32,6 @@ from esad.score.drift import LEVEL, Drift
 from esad.score.threshold import Forecast
 from esad.table.table import join_rows, take_rows
 
-__all__ = [
-    "AlarmRule",
-    "ScoredFile",
-    "Worst",
-    "calibrate_on_file",
-    "score_all",
-    "score_blocks",
-    "score_file",
-    "score_source",
-]
-
 _Path = str | os.PathLike[str]
 _N_REASONS = 3  # columns named for an alarm
 _MAX_KNOWN = 0.2  # share of the rows to calibrate on that may have been trained on

@@ -25,8 +25,6 @@ from esad.solvers.base import RowModel
 from esad.train.autoencoder import AutoencoderObjective
 from esad.train.callbacks import Callback
 
-__all__ = ["HybridDetector", "ShallowDetector", "SolvedDetector"]
-
 _SOLVED = "solved."  # what the names of the solved model's arrays begin with in a hybrid's file
 
 

@@ -22,8 +22,6 @@ from esad.train.callbacks import Callback
 from esad.train.loop import Phase, train_phases
 from esad.train.objective import Objective, RowPool
 
-__all__ = ["can_stack", "fit_stack"]
-
 
 @dataclass(frozen=True)
 class _OneFit:

@@ -24,8 +24,6 @@ from esad.train.autoencoder import AutoencoderObjective
 from esad.train.loop import Settings
 from esad.train.objective import Objective, hold_out_anomalies, unlabel_all
 
-__all__ = ["GAME", "PRETRAIN_LR", "AdversarialDetector", "PerceptualDetector", "StandardDetector", "layer_for"]
-
 SCHEDULES = ("cosine", "constant")  # of learning rates
 _ALLOWED: dict[str, Allowed | Parameter] = {
     **dict.fromkeys(("n_members", "batch_size", "labelled_batch_size"), WHOLE),

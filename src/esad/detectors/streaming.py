@@ -27,8 +27,6 @@ from esad.table.profile import MAX_ROWS
 from esad.table.statistics import TableStatistics
 from esad.table.table import Table, join_rows, take_rows
 
-__all__ = ["Portion", "StreamRefill", "Survey"]
-
 N_SLOTS = 1 << 17  # rows that are at hand at a time: all that a training of 1,000 steps with the defaults draws
 N_HELD_OUT = MAX_ROWS  # rows that stay out of the training
 HELD_OUT_RATIO = 0.1

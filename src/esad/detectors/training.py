@@ -36,8 +36,6 @@ from esad.table.table import Schema, Table, join_rows
 from esad.train.callbacks import Callback
 from esad.train.runtime import resolve_device
 
-__all__ = ["TrainingData", "mention_broken"]
-
 LONGEST_SIDE = {"cpu": 128, "gpu": 256}  # pixels of a picture
 
 AnyDetector = TypeVar("AnyDetector", bound=Detector)

@@ -25,8 +25,6 @@ from numpy.typing import NDArray
 
 from esad.core.arrays import Floats, Rows
 
-__all__ = ["Attribution", "number_patches", "occlude_units", "sum_by_unit"]
-
 Contributions = Callable[[Rows], dict[str, Floats]]
 
 N_ORDERS = 8  # and their reverses

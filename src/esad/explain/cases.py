@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 from esad.core.arrays import Arrays, Labels, RowNumbers, Rows
 from esad.errors import ModelFileError
 
-__all__ = ["Case", "Cases"]
-
 MAX_CASES = 500  # of each kind of label
 MAX_BYTES = 16 << 20
 _LEVELS = 255  # pictures are kept with 8 bits

@@ -15,17 +15,6 @@ from esad.core.text import count_text
 from esad.errors import InputError
 from esad.explain.reasons import HeatMaps, Reasons, cell_text
 
-__all__ = [
-    "HeatMapDisplay",
-    "ReasonsDisplay",
-    "ReconstructionDisplay",
-    "draw",
-    "draw_parts",
-    "to_data_uri",
-    "to_pixels",
-    "to_png",
-]
-
 MAX_CELL = 24  # characters of a cell beside a bar
 MIN_SIDE = 112  # smaller pictures are enlarged by a whole factor
 GAP = 4  # white pixels between the three

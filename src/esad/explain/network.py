@@ -45,8 +45,6 @@ from esad.core.arrays import Rows
 from esad.explain.attribution import Attribution, sum_by_unit
 from esad.train.objective import Objective
 
-__all__ = ["TOLERANCE", "NetworkExplainer", "carry_shares", "integrate_gradients"]
-
 FIRST_STEPS, MAX_STEPS = 32, 512
 MAX_STEPS_PICTURES = 64  # which take long, and whose maps are smoothed
 PATH_ROWS = 256  # points of the path in one pass

@@ -19,9 +19,6 @@ if TYPE_CHECKING:
 
     from esad.explain.displays import HeatMapDisplay, ReasonsDisplay
 
-__all__ = ["HeatMaps", "Reasons", "cell_text", "plain_cell"]
-
-
 SMOOTHING = 1 / 16  # standard deviation of a heat map's smoothing, over the shorter side of the picture
 MAX_TEXT = 80  # characters of a cell that people are shown; programs get all of it
 N_SHOWN = 5  # columns of a row, and rows, that a display shows

@@ -17,21 +17,6 @@ from esad.labels import LabelCounts
 from esad.table.parse import DATE_ORDERS, NOTHING, parse_dates, read_numerals
 from esad.table.table import Column, Schema, Table
 
-__all__ = [
-    "OnProgress",
-    "OnRemark",
-    "Remark",
-    "check_columns",
-    "check_dialect",
-    "check_kinds",
-    "check_labels",
-    "check_notation",
-    "check_percents",
-    "check_texts",
-    "names_the_answer",
-    "tell",
-]
-
 logger = logging.getLogger("esad")
 
 # Names under which files carry the answer; such a column among the features is most often a leak.

@@ -29,18 +29,6 @@ from esad.io.dialect import MISSING, Dialect, Notation, find_unreadable, open_te
 from esad.table.columns import join_chunks
 from esad.table.parse import DATE_ORDERS, PLAIN, Style, parse_amounts, parse_written_dates, read_numerals
 
-__all__ = [
-    "Cells",
-    "Held",
-    "batches",
-    "find_date_order",
-    "join_types",
-    "mention_written",
-    "read",
-    "spool",
-    "stored_type",
-]
-
 logger = logging.getLogger("esad")
 
 PACKING = 5  # of text by gzip, about

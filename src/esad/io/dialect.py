@@ -18,20 +18,6 @@ from esad.core.text import one_line
 from esad.errors import DataFileError, InputError
 from esad.table.parse import CASH, DATE_ORDERS, check_date_format, find_date_orders, parse_dates
 
-__all__ = [
-    "MISSING",
-    "Dialect",
-    "Notation",
-    "Reading",
-    "check_names",
-    "encoding_name",
-    "find_unreadable",
-    "looks_like_a_row",
-    "open_text",
-    "show_date_order",
-    "sniff",
-]
-
 _SAMPLE_BYTES = 1 << 18
 _MAX_HEADER_BYTES = 1 << 26
 _MAX_ROWS = 2000  # looked at

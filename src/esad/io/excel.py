@@ -24,8 +24,6 @@ from esad.core.text import hint, list_text, one_line
 from esad.errors import DataFileError, LimitError, OutputError
 from esad.table.columns import text_of_number
 
-__all__ = ["SUFFIXES", "ExcelSink", "read_sheet", "sheet_names", "sheets_hint"]
-
 SUFFIXES = (".xlsx", ".xlsm")
 _MAX_ROWS = 1 << 20  # of a sheet
 _MAX_LETTERS = 32_767  # of a cell

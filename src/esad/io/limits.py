@@ -27,8 +27,6 @@ from esad.core.text import one_line
 from esad.core.worker import LostWorker, Worker
 from esad.errors import DataFileError, EsadError, InputError, LimitError, SchemaError
 
-__all__ = ["FileLimits", "Readers", "answer", "check_unpacked_size"]
-
 _PIECE_ROWS, _LARGE_PIECE_ROWS = 64, 1024  # looked at in one go: of files that may have few rows, of others
 _BATCH_ROWS = 65_536  # that `esad.io` reads in one go
 _TAIL_BYTES = 8  # behind the description of a Parquet file: its length and the magic word

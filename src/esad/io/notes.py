@@ -18,8 +18,6 @@ from esad.io.dialect import Reading
 from esad.io.excel import sheets_hint
 from esad.io.files import find_tables
 
-__all__ = ["DataSource", "Notes", "Roles", "check_column", "fingerprint_data", "note_sources"]
-
 _FOLDERS = ("anomaly", "normal", "unlabelled", "unlabeled", "unknown")
 
 

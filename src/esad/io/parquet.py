@@ -13,8 +13,6 @@ from esad.core.text import one_line
 from esad.errors import DataFileError
 from esad.io.dialect import check_names
 
-__all__ = ["Layout", "batches", "read"]
-
 _DAMAGE = (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError)  # all seen on files with flipped bytes
 _PANDAS_INDEX = re.compile(r"__index_level_\d+__")
 

@@ -16,8 +16,6 @@ from esad.core.text import count_text
 from esad.errors import DataFileError, InputError
 from esad.io.pictures import SUFFIXES, Header, is_picture, read_header, read_pixels
 
-__all__ = ["Broken", "PictureFolder", "Pictures", "Resize", "open_folder"]
-
 _MAX_VALUES = 1 << 25  # of one batch, however large the pictures
 _BENT = 0.05  # how much wider than high, or higher, a picture may get without a word
 

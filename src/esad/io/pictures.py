@@ -15,8 +15,6 @@ from esad.core.machine import require
 from esad.core.text import one_line
 from esad.errors import DataFileError, EsadError, PictureFileError
 
-__all__ = ["SUFFIXES", "Header", "find_middle", "is_picture", "read_bytes", "read_header", "read_pixels", "shrink"]
-
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff")
 
 _GREY_MODES = frozenset({"1", "L", "LA", "I", "I;16", "I;16B"})

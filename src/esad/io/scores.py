@@ -21,8 +21,6 @@ from esad.errors import InputError, OutputError
 from esad.io.excel import ExcelSink
 from esad.table.columns import as_texts, decode_categories, is_text_type
 
-__all__ = ["ScoreWriter", "is_csv", "write_arrow"]
-
 _CSV = (".csv", ".csv.gz")
 _SUFFIXES = (*_CSV, ".parquet", ".pq", ".xlsx")
 

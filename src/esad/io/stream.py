@@ -21,8 +21,6 @@ from esad.io.notes import Roles
 from esad.io.picture_folder import PictureFolder
 from esad.table.table import join_rows, take_rows
 
-__all__ = ["LabelledBlock", "PictureStream", "Sample", "Stream", "TableStream", "open_stream", "priorities"]
-
 BLOCK_ROWS = 1 << 16
 MAX_CELLS = 1 << 21  # of a block, however wide the table: 16 MiB as float64
 MAX_VALUES = 1 << 24  # of a block of pictures

@@ -15,8 +15,6 @@ from torch import Tensor, nn
 
 from esad.networks.layers import PictureNetwork, StackedConv, fold_members, map_size
 
-__all__ = ["ConvDecoder", "ConvEncoder", "SkipDecoder"]
-
 
 class ConvEncoder(PictureNetwork):
     """(members, batch, channels, H, W) -> (members, batch, code); one level per width."""

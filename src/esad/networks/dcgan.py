@@ -15,8 +15,6 @@ from torch import Tensor, nn
 
 from esad.networks.layers import PictureNetwork, StackedConv, fold_members, map_size
 
-__all__ = ["DCGANDecoder", "DCGANEncoder"]
-
 DEVIATION = 0.02
 KERNEL = 4  # even: all weights touch equally many pixels
 

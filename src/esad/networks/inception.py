@@ -14,8 +14,6 @@ from torch import Tensor, nn
 from esad.datasets.download import Remote
 from esad.networks.pretrained import PublishedWeights
 
-__all__ = ["LAYERS", "MAX_SIDE", "MIN_SIDE", "WEIGHTS", "InceptionResNetV2"]
-
 MIN_SIDE, MAX_SIDE = 75, 1024  # sides of a picture: smaller ones shrink to nothing, larger ones fill the memory
 Kernel = int | tuple[int, int]
 

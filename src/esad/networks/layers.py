@@ -18,20 +18,6 @@ from esad.core.random import MemberRandom
 from esad.networks.mlp import StackedMLP
 from esad.networks.norm import SharedNorm, batch_norm_over_processes
 
-__all__ = [
-    "DenseLayers",
-    "PictureNetwork",
-    "StackedConv",
-    "StackedNorm",
-    "crop",
-    "draw_weights",
-    "fold_members",
-    "inference",
-    "map_size",
-    "pad_to_multiple",
-    "unfold_members",
-]
-
 
 class PictureNetwork(nn.Module):
     """A network of convolutions, which begin as N(0, deviation^2), or as N(0, 2 / fan in) where there is none."""

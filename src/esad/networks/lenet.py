@@ -15,8 +15,6 @@ from torch import Tensor, nn
 from esad.networks.layers import PictureNetwork, StackedConv, fold_members, map_size
 from esad.networks.mlp import StackedMLP
 
-__all__ = ["LeNetDecoder", "LeNetEncoder"]
-
 SLOPE, EPS, KERNEL = 0.01, 1e-4, 5
 
 

@@ -15,8 +15,6 @@ from torch import Tensor, nn
 from esad.core.random import MemberRandom
 from esad.networks.norm import SharedNorm, gather_moments
 
-__all__ = ["FrozenMLP", "StackedMLP"]
-
 MOMENTUM = 0.1
 
 

@@ -8,8 +8,6 @@ from torch import Tensor, nn
 
 from esad.core.processes import ALONE, Processes
 
-__all__ = ["SharedNorm", "batch_norm_over_processes", "gather_moments"]
-
 
 class SharedNorm:
     """A module whose batch norm counts the rows of other processes too; the loop sets which."""

@@ -29,20 +29,6 @@ from esad.networks.layers import draw_weights
 from esad.persist.bundle import check_weights
 from esad.train.runtime import BLOCK_PICTURES
 
-__all__ = [
-    "BACKBONE",
-    "FEATURES",
-    "PublishedWeights",
-    "extract_features",
-    "fill_weights",
-    "fixed_arrays",
-    "get_weights",
-    "hide_path",
-    "normalise_colours",
-    "read_weights",
-    "restore_fixed",
-]
-
 logger = logging.getLogger("esad")
 N = TypeVar("N", bound=nn.Module)
 

@@ -17,8 +17,6 @@ from torch import Tensor, nn
 
 from esad.networks.layers import PictureNetwork, StackedConv, StackedNorm, fold_members, map_size
 
-__all__ = ["ResidualDecoder", "ResidualEncoder", "WideEncoder", "n_levels_for"]
-
 SLOPE = 0.2
 MAP_SIDE = 4  # of the deepest map in the papers
 

@@ -9,8 +9,6 @@ from torch import Tensor, nn
 from esad.datasets.download import Remote
 from esad.networks.pretrained import PublishedWeights, normalise_colours
 
-__all__ = ["N_FEATURES", "WEIGHTS", "ResNet18"]
-
 N_FEATURES = 512
 MIN_SIDE = 64  # smaller pictures are enlarged: five halvings need something to halve
 

@@ -16,8 +16,6 @@ from esad.networks.lenet import LeNetDecoder, LeNetEncoder
 from esad.networks.mlp import StackedMLP
 from esad.networks.residual import ResidualDecoder, ResidualEncoder, WideEncoder, n_levels_for
 
-__all__ = ["CONV_NARROW", "KINDS", "NetworkSpec"]
-
 KINDS = ("mlp", "conv", "lenet", "dcgan", "wide", "residual", "residual18")
 CONV_PUBLISHED = (64, 128, 256, 512, 512)
 CONV_NARROW = (8, 16, 32, 64, 64)  # some fifty times cheaper, for a CPU

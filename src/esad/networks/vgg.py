@@ -11,8 +11,6 @@ from torch import Tensor, nn
 from esad.datasets.download import Remote
 from esad.networks.pretrained import PublishedWeights, normalise_colours
 
-__all__ = ["LAYERS", "VGG19", "WEIGHTS", "PerceptualDistance"]
-
 WIDTHS: Final = ((64, 64), (128, 128), (256,) * 4, (512,) * 4, (512,) * 4)
 LAYERS: Final = tuple(
     f"r{level}{number}" for level, widths in enumerate(WIDTHS, 1) for number in range(1, len(widths) + 1)

@@ -32,8 +32,6 @@ from esad import __version__
 from esad.core.atomic import atomic_path
 from esad.errors import InputError, ModelFileError, OutputError
 
-__all__ = ["FORMAT", "FORMAT_VERSION", "check_weights", "read", "write"]
-
 FORMAT = "esad-model"
 FORMAT_VERSION = 2
 

@@ -13,8 +13,6 @@ from esad.persist import bundle
 from esad.train.callbacks import Callback, StopTraining
 from esad.train.loop import LoopState
 
-__all__ = ["Checkpoint"]
-
 KIND = "esad-checkpoint"
 logger = logging.getLogger("esad")
 

@@ -27,8 +27,6 @@ from esad.table.encode import ColumnFeatures, TabularPreprocessor
 from esad.table.parse import BLANKS
 from esad.table.table import Table
 
-__all__ = ["FORMATS", "Format", "split_groups"]
-
 FACTS_FILE = "esad.json"  # beside a torch program, inside its file
 OPSET, ML_OPSET, IR_VERSION = 20, 3, 10  # RegexFullMatch came with 20; what onnxruntime 1.18 and later read
 _EXTRA = "export"

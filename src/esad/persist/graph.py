@@ -14,8 +14,6 @@ from esad.preprocess.tensors import PictureRows, TableRows, exact
 from esad.score.conformal import Calibration
 from esad.train.objective import Objective
 
-__all__ = ["ObjectiveTerms", "PValues", "ScoreGraph", "trace_graph"]
-
 _WITH_NUMBERS = frozenset(
     ["add", "radd", "sub", "rsub", "mul", "rmul", "div", "truediv", "rdiv", "rtruediv", "pow", "rpow", "clamp", "where"]
 )

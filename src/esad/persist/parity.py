@@ -13,8 +13,6 @@ from esad.table.columns import Values, as_texts
 from esad.table.encode import ColumnFeatures, TabularPreprocessor
 from esad.table.table import Table
 
-__all__ = ["TOLERANCE", "Parity", "compare_outputs", "random_data"]
-
 TOLERANCE: Final = 1e-4
 ROUNDING: Final = 1e-6  # a score of 0 may differ by 1e-10 of what scores usually differ by
 N_ROWS: Final = 2000

@@ -24,24 +24,6 @@ from esad.errors import InputError, OutputError, SignatureError
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-__all__ = [
-    "VARIABLE",
-    "Signature",
-    "TrustedKey",
-    "config_folder",
-    "default_key_path",
-    "distrust",
-    "new_key",
-    "public_line",
-    "read_line",
-    "sign",
-    "signature_path",
-    "trust",
-    "trusted_keys",
-    "trusted_keys_path",
-    "verify",
-]
-
 VARIABLE = "ESAD_CONFIG"
 _ED25519, _SERIALIZATION = "hazmat.primitives.asymmetric.ed25519", "hazmat.primitives.serialization"
 _NAME = re.compile(r"[A-Za-z0-9._@+-]{1,64}")

@@ -10,8 +10,6 @@ from esad.core.text import one_line
 from esad.errors import InputError, SchemaError
 from esad.table.table import expect
 
-__all__ = ["UNIT_LIMITS", "ImagePreprocessor", "as_images"]
-
 _FORMAT = 1
 _BLOCK_VALUES = 1 << 18  # converted at a time, so that it stays in cache
 UNIT_LIMITS = (-1.0, 2.0)  # floats beyond are plainly on another scale than [0, 1]

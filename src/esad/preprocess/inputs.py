@@ -13,8 +13,6 @@ from esad.preprocess.image import ImagePreprocessor, as_images
 from esad.table.encode import TabularPreprocessor
 from esad.table.table import Schema, Table, expect
 
-__all__ = ["SCALINGS", "Inputs", "is_images", "read_rows"]
-
 SCALINGS = ("standard", "minmax")
 
 

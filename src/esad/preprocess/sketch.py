@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 
 from esad.errors import InputError
 
-__all__ = ["check_sketch", "hash_rows", "share_known", "sketch_rows"]
-
 _N_KEPT = 256
 _MAX_REPEATED = 0.05  # share of the training rows; where more are alike, new rows are like them by chance
 _MIN_SEEN = 10  # hashes in the range of the sketch that tell a share

@@ -17,8 +17,6 @@ from esad.preprocess.inputs import Inputs
 from esad.table.encode import CLIP, ColumnFeatures, TabularPreprocessor
 from esad.table.statistics import CYCLE_LENGTHS, Cycle
 
-__all__ = ["GROUPS", "NOT_A_DATE", "PictureRows", "TableRows", "exact", "group_of"]
-
 GROUPS = ("numbers", "codes", "dates")  # columns of a kind come as one tensor
 NOT_A_DATE = int(np.iinfo(np.int64).min)  # numpy's NaT as a number
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from esad.detectors.base import Detector
     from esad.detectors.training import TrainingData
 
-__all__ = ["ExplainedFile", "explain_file", "explain_worst"]
-
 
 @dataclass(frozen=True, eq=False)
 class ExplainedFile:

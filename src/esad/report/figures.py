@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 
 from esad.core.markup import Element, legend, new
 
-__all__ = ["SvgAxes", "ticks"]
-
 WIDTH = 560
 LEFT, RIGHT, TOP, BOTTOM = 56, 14, 12, 46
 COLOURS = ("one", "two", "three", "four")  # of the page, in place of matplotlib's C0, C1, ...

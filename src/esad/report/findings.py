@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from esad.detectors.training import TrainingData
     from esad.score.drift import Drift
 
-__all__ = ["Findings", "KindResult", "collect_findings", "measure_kinds"]
-
 
 @dataclass(frozen=True)
 class KindResult:

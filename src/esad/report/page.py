@@ -23,8 +23,6 @@ from esad.score.displays import (
     ScoreDistributionDisplay,
 )
 
-__all__ = ["save_page", "write_page"]
-
 N_COLUMNS = 5  # of each alarm's reasons
 MAX_TEXT = 160  # characters of a cell that are seen at once
 MAX_COLUMNS = 60

@@ -2,8 +2,6 @@
 
 from importlib import resources
 
-__all__ = ["COLOURS", "CSS"]
-
 _FILES = resources.files("esad.report")
 COLOURS = (_FILES / "colours.css").read_text(encoding="utf-8")
 CSS = COLOURS + (_FILES / "report.css").read_text(encoding="utf-8")

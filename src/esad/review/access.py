@@ -10,8 +10,6 @@ from typing import Final
 
 from esad.review.judgements import check_reviewer
 
-__all__ = ["LOGIN_SECONDS", "LONGEST_SECONDS", "Access"]
-
 MAX_LINKS: Final = 100  # not used yet
 MAX_LOGINS: Final = 1000
 LINK_SECONDS: Final = 24 * 3600.0

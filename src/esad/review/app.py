@@ -20,8 +20,6 @@ from esad.web.answers import error_response, json_response, make_application
 from esad.web.guard import PAGE_POLICY, Guard, Limits
 from esad.web.pages import load_templates, read_files, send_file
 
-__all__ = ["guard_app", "review_app"]
-
 MAX_BODY: Final = 16 << 20  # bytes, of labels to import
 MAX_ASKED: Final = 20  # items of one request
 _POLLED: Final = ("/api/state", "/api/labels")  # sent by an open page even if nobody uses it

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from esad.detectors.base import Detector
 
-__all__ = ["ReviewDataset"]
-
 MAX_TITLE = 200  # characters: every list holds titles, and the whole text is among the cells
 
 

@@ -15,8 +15,6 @@ from esad.detectors.base import Detector
 from esad.review.refit import TrainingStopped, TrainingWatch
 from esad.review.training import RefitData
 
-__all__ = ["GainEstimator"]
-
 N_NEXT: Final = 10
 JOIN_SECONDS: Final = 5.0
 # Splits, each trained on with a third, two thirds and all of its labels. Those of a table train side by side; pictures

@@ -16,23 +16,6 @@ from esad import labels
 from esad.errors import DataFileError, InputError
 from esad.review.dataset import ReviewDataset
 
-__all__ = [
-    "MAX_NAME",
-    "MAX_NOTE",
-    "VERDICTS",
-    "Entry",
-    "ImportCounts",
-    "ImportedLine",
-    "Judgements",
-    "Opinion",
-    "check_reviewer",
-    "is_decided",
-    "is_disputed",
-    "is_same_name",
-    "parse_csv",
-    "write_csv",
-]
-
 VERDICTS: Final = {"anomaly": labels.ANOMALY, "normal": labels.NORMAL, "skip": labels.UNLABELLED}
 MAX_NAME: Final = 60  # characters
 MAX_NOTE: Final = 2000

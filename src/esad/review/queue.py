@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 from esad.advice.suggest import RowsOf, Suggestion, suggest_rows
 from esad.review.judgements import is_decided, is_disputed
 
-__all__ = ["FILTERS", "Queue", "Verdicts", "filter_rows"]
-
 BATCH: Final = 20  # suggestions found at a time
 LEASE_SECONDS: Final = 300.0
 # What can be looked through; "next" is the queue, the others are lists.

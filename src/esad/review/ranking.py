@@ -18,8 +18,6 @@ from esad.explain.reasons import HeatMaps, Reasons, cell_text
 from esad.review.dataset import ReviewDataset
 from esad.table.table import take_rows
 
-__all__ = ["DRAWINGS", "Explanations", "Ranking"]
-
 BLOCK: Final = 4096  # pictures scored at a time
 MAX_WANTED: Final = 64
 KEPT: Final = 2000  # explanations kept

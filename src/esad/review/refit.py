@@ -30,21 +30,6 @@ from esad.table.table import take_rows
 from esad.train.callbacks import Callback, WarmStart
 from esad.train.loop import LoopState
 
-__all__ = [
-    "Refit",
-    "TrainingStopped",
-    "TrainingWatch",
-    "carry_threshold",
-    "compare_rankings",
-    "cross_validate",
-    "describe_loss",
-    "has_previous",
-    "path_beside",
-    "refit_detector",
-    "replace_model",
-    "restore_previous",
-]
-
 N_FOLDS: Final = 5
 N_SHOWN: Final = 10
 SCORING_SHARE: Final = 0.1  # of the bar, for scoring after the training

@@ -27,8 +27,6 @@ from esad.review.refit import Refit, compare_rankings, has_previous, path_beside
 from esad.review.store import JudgementStore
 from esad.review.training import RefitData, make_training_finder
 
-__all__ = ["ReviewSession"]
-
 MAX_LISTED: Final = 500
 N_RECENT: Final = 8
 _WORDS: Final = {labels.ANOMALY: "anomaly", labels.NORMAL: "normal"}

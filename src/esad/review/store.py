@@ -34,8 +34,6 @@ from esad.review.judgements import (
     check_reviewer,
 )
 
-__all__ = ["MAX_REQUEST", "JudgementStore"]
-
 MAX_REQUEST: Final = 80
 TELL_EVERY: Final = 500  # lines of an import
 FORMAT: Final = 2  # 1 had no imported_by

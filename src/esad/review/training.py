@@ -19,8 +19,6 @@ from esad.review.dataset import ReviewDataset
 from esad.review.store import JudgementStore
 from esad.table.table import join_rows, take_rows
 
-__all__ = ["RefitData", "TrainingRows", "make_training_finder"]
-
 
 def _no_labels() -> NDArray[np.int8]:
     return np.zeros(0, dtype=np.int8)

@@ -23,19 +23,6 @@ from esad.core.text import first_line
 from esad.core.worker import LostWorker, Worker
 from esad.errors import InputError
 
-__all__ = [
-    "ENGINES",
-    "MAX_ATTEMPTS",
-    "Engine",
-    "InProcess",
-    "RayTasks",
-    "Threads",
-    "WorkerProcesses",
-    "call_pickled",
-    "run_jobs",
-    "start_engine",
-]
-
 ENGINES = ("local", "ray", "threads")
 MAX_ATTEMPTS = 3  # workers that a job may cost
 BUSY_SECONDS = 0.2  # before trying again a job that another run is at work on

@@ -19,8 +19,6 @@ from esad.scale.engines import run_jobs, start_engine
 from esad.scale.shards import RECORDS_FOLDER, Shard, plan_shards
 from esad.scale.work import Job, JobResult, Record, RunSettings, hash_parts, run_job, stamp_file
 
-__all__ = ["Outcome", "make_job", "make_settings", "score_shards"]
-
 
 @dataclass
 class Outcome:

@@ -10,8 +10,6 @@ from esad.core.text import count_text
 from esad.errors import DataFileError, InputError, OutputError
 from esad.io.files import SUFFIXES, is_table
 
-__all__ = ["FORMATS", "RECORDS_FOLDER", "Shard", "plan_shards"]
-
 RECORDS_FOLDER = "_esad"  # folder below the scores; readers of whole folders skip names that begin so
 FORMATS = {"csv": ".csv", "parquet": ".parquet", "xlsx": ".xlsx"}
 

@@ -27,8 +27,6 @@ from esad.scale.shards import Shard
 if TYPE_CHECKING:
     from esad.detectors.base import Detector
 
-__all__ = ["Job", "JobResult", "Record", "RunSettings", "hash_parts", "run_job", "stamp_file"]
-
 
 @dataclass(frozen=True)
 class Record:

@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 
 from esad.core.arrays import Counts, Floats
 
-__all__ = ["MAX_CELLS", "Curve", "count_by_cell", "precision_recall", "roc"]
-
 MAX_CELLS: Final = 4096
 GRID: Final = np.linspace(0.0, 1.0, 101)  # of curves
 _BLOCK: Final = 64  # resamples drawn together: 2 x 64 x 4096 counts fit into cache

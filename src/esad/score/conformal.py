@@ -33,8 +33,6 @@ from esad.errors import InputError, ModelFileError
 from esad.score.surprisal import Surprisal
 from esad.score.threshold import ROUNDING, Threshold, n_rows_needed
 
-__all__ = ["Calibration", "discoveries"]
-
 CalibrationKind = Literal["held out", "given", "cross"]
 
 _PARTS: Final = ("kind", "sizes", "pollution_ratio")  # of a file; "sigmoid" where there is one

@@ -20,16 +20,6 @@ from esad.score.bootstrap import Curve, precision_recall, roc
 from esad.score.drift import Drift
 from esad.score.metrics import Evaluation, Truth, evaluate
 
-__all__ = [
-    "CalibrationDisplay",
-    "DriftDisplay",
-    "LossDisplay",
-    "PrecisionRecallDisplay",
-    "RocCurveDisplay",
-    "ScoreDistributionDisplay",
-]
-
-
 N_BINS = 60
 MAX_SHIFTS = 15
 

@@ -23,8 +23,6 @@ from esad.table.profile import ColumnCounts, ColumnProfile, Profile
 if TYPE_CHECKING:
     from esad.score.displays import DriftDisplay
 
-__all__ = ["LEVEL", "MIN_DISTANCE", "MIN_ROWS", "Drift", "DriftMonitor", "Shift"]
-
 Test = Literal["Kolmogorov-Smirnov", "chi-square", "Fisher"]
 
 LEVEL: Final = 0.05

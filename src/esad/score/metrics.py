@@ -30,8 +30,6 @@ from esad.core.arrays import Scores
 from esad.core.text import percent
 from esad.errors import InputError
 
-__all__ = ["Confusion", "Evaluation", "ap_scorer", "auc_scorer", "compute_auc", "evaluate"]
-
 Truth = NDArray[np.bool_]
 
 

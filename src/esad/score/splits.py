@@ -11,8 +11,6 @@ from esad import labels
 from esad.core.arrays import Floats, Labels, RowNumbers
 from esad.errors import InputError, LabelError
 
-__all__ = ["LabelAwareSplit", "corrected_error"]
-
 
 @dataclass(frozen=True)
 class LabelAwareSplit:

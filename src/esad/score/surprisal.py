@@ -23,9 +23,6 @@ from torch import Tensor, nn
 from esad.core.arrays import Arrays, Floats
 from esad.errors import ModelFileError
 
-__all__ = ["Surprisal", "SurprisalModule"]
-
-
 N_KNOTS: Final = 48
 FIRST: Final = 0.1  # v of the first quantile
 TAIL_SHARE: Final = 20  # one in so many of the rows, five at least, tells how the tail goes on

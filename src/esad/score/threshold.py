@@ -35,16 +35,6 @@ from esad.core.arrays import Labels, Scores
 from esad.core.text import count_text
 from esad.errors import InputError, LabelError
 
-__all__ = [
-    "ONE_SIGMA_BELOW",
-    "ROUNDING",
-    "FittedThreshold",
-    "Forecast",
-    "Threshold",
-    "ThresholdRule",
-    "n_rows_needed",
-]
-
 ThresholdRule = Literal["auto", "contamination", "false_alarm", "labels"]
 Basis = Literal["training", "calibration", "given"]
 ChosenBy = Literal["unlabelled", "unseen anomalies", "seen anomalies", "missed anomalies"]

@@ -40,8 +40,6 @@ from esad.web.answers import make_application
 from esad.web.guard import PAGE_POLICY, Guard, Limits
 from esad.web.pages import PageFiles, load_templates, read_files, send_file
 
-__all__ = ["ACCESS_LOG", "Service", "ServiceSettings"]
-
 ACCESS_LOG = "esad.serve.access"
 """The logger that tells of every answer at level INFO, as a line of JSON."""
 

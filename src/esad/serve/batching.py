@@ -16,8 +16,6 @@ from esad.serve.fair_queue import FairQueue
 from esad.serve.metrics import Metrics
 from esad.table.table import Table
 
-__all__ = ["Batcher", "RowScores"]
-
 _MAX_ROWS = 8192  # of one pass; a larger request is a pass of its own
 _MAX_VALUES = 1 << 24  # of pictures in one pass
 _REQUEST_ROWS = 64  # what a request costs beside its rows, in rows: many small ones are no small thing

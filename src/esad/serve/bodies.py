@@ -32,21 +32,6 @@ from esad.table.columns import Values, read_array
 from esad.table.parse import parse_amounts, parse_written_dates
 from esad.table.table import Column, Schema, Table
 
-__all__ = [
-    "CSV",
-    "JPEG",
-    "JSON",
-    "MULTIPART",
-    "NPY",
-    "PARQUET",
-    "PNG",
-    "TSV",
-    "BodyReader",
-    "RequestRows",
-    "media_types",
-    "read_json",
-]
-
 JSON, CSV, TSV = "application/json", "text/csv", "text/tab-separated-values"
 PARQUET, NPY = "application/vnd.apache.parquet", "application/x-npy"
 PNG, JPEG, MULTIPART = "image/png", "image/jpeg", "multipart/form-data"

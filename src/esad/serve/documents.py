@@ -10,22 +10,6 @@ from esad.serve import bodies
 from esad.serve.model import ServedModel
 from esad.table.table import Schema
 
-__all__ = [
-    "Description",
-    "Explained",
-    "ExplainedRow",
-    "Health",
-    "Model",
-    "ModelColumn",
-    "Problem",
-    "Ready",
-    "Reloaded",
-    "Score",
-    "Scores",
-    "describe_answers",
-    "make_openapi",
-]
-
 _DESCRIPTION = """Scores rows or pictures with one trained model: the higher, the more anomalous.
 
 Errors have one shape, `Problem`. With API keys, send one as `Authorization: Bearer KEY`."""

@@ -20,8 +20,6 @@ from typing import Generic, TypeVar
 
 from esad.errors import RequestError
 
-__all__ = ["FairPlaces", "FairQueue", "Gate"]
-
 T = TypeVar("T")
 _MEMORY = 0.9  # weight of the earlier seconds and costs at each update
 

@@ -12,8 +12,6 @@ from esad.core.atomic import read_text
 from esad.core.text import list_text
 from esad.errors import InputError
 
-__all__ = ["SCOPES", "VARIABLE", "Key", "Keys"]
-
 VARIABLE = "ESAD_API_KEYS"
 SCOPES = ("score", "explain", "reload", "metrics")
 _MIN_LENGTH = 16

@@ -24,8 +24,6 @@ from esad.io.notes import Notes
 from esad.persist.signature import signature_path, trusted_keys, trusted_keys_path, verify
 from esad.serve.metrics import Metrics
 
-__all__ = ["ModelFile", "ServedModel"]
-
 _LOG = logging.getLogger(__name__)
 
 

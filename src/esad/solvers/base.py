@@ -10,9 +10,6 @@ from esad.core.arguments import Rule, check, find_parameters, is_positive
 from esad.core.arrays import Arrays, Labels, Rows, Scores, State
 from esad.errors import ModelFileError
 
-__all__ = ["SHARE", "RowModel", "check_arrays", "presumed_normal_rows"]
-
-
 SHARE = Rule("a share above 0 and at most 1", lambda value: is_positive(value) and value <= 1)
 
 

@@ -15,8 +15,6 @@ from esad.core.arrays import Arrays, Rows, Scores, State
 from esad.errors import ModelFileError
 from esad.solvers.base import RowModel, check_arrays
 
-__all__ = ["POSITIVE_OR_AUTO", "SupportVectors", "kernel", "kernel_sum", "median_gamma"]
-
 Matrix = NDArray[np.float64]
 
 BLOCK_ROWS = 128  # scored at a time

@@ -19,8 +19,6 @@ from esad.core.arrays import Labels, Rows
 from esad.solvers.base import SHARE, presumed_normal_rows
 from esad.solvers.kernels import POSITIVE_OR_AUTO, SupportVectors
 
-__all__ = ["OneClassSVMArguments", "OneClassSVMModel"]
-
 logger = logging.getLogger("esad")
 CACHE_MB = 500
 _ROWS = Rule("a whole number, 2 or more", lambda value: is_whole(value, 2))

@@ -40,8 +40,6 @@ from esad.core.arrays import Floats, Labels, Rows
 from esad.solvers.kernels import POSITIVE_OR_AUTO, SupportVectors
 from esad.solvers.working_set import Dual, Solution, solve
 
-__all__ = ["SSADArguments", "SSADModel"]
-
 logger = logging.getLogger("esad")
 NU = 0.1
 

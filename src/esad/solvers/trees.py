@@ -21,9 +21,6 @@ from esad.core.arrays import Arrays, Labels, RowNumbers, Rows, Scores, State
 from esad.errors import ModelFileError
 from esad.solvers.base import SHARE, RowModel, presumed_normal_rows
 
-__all__ = ["BaggedTreesArguments", "BaggedTreesModel", "ForestArguments", "ForestModel", "TreeValues", "Trees"]
-
-
 FIELDS: Final = {"feature": np.int32, "cut": np.float64, "left": np.int32, "right": np.int32, "value": np.float64}
 N_TREES_OF_ORDER: Final = 6  # by whose leaves rows are put in order before they are scored
 MAX_DEPTH: Final = 512  # of a tree in a file: an exported graph has a step for each level

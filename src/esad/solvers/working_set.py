@@ -31,8 +31,6 @@ from scipy import sparse
 
 from esad.solvers.kernels import kernel, kernel_sum
 
-__all__ = ["Dual", "Solution", "solve"]
-
 Vector = NDArray[np.float64]
 Index = NDArray[np.intp]
 

@@ -23,23 +23,6 @@ from numpy.typing import NDArray
 from esad.errors import SchemaError
 from esad.table.parse import parse_booleans, parse_dates, parse_numbers, trim
 
-__all__ = [
-    "CellError",
-    "Encoded",
-    "Kind",
-    "Values",
-    "as_texts",
-    "decode_categories",
-    "is_text_type",
-    "join_chunks",
-    "read_array",
-    "read_arrow",
-    "read_cells",
-    "read_series",
-    "text_of",
-    "text_of_number",
-]
-
 Kind = Literal["number", "boolean", "category", "date"]
 Family = Literal["missing", "boolean", "number", "date", "duration", "clock", "text"]
 

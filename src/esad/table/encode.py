@@ -27,8 +27,6 @@ from esad.table.statistics import (
 )
 from esad.table.table import Schema, Table, expect, expect_fields, expect_texts
 
-__all__ = ["CLIP", "MAX_CATEGORIES", "ColumnFeatures", "TabularPreprocessor"]
-
 MAX_CATEGORIES = 32
 CLIP = 10.0  # standard deviations; farther out counts as this
 _SAMPLE_ROWS = 4096  # to look for extreme values

@@ -18,24 +18,6 @@ from numpy.typing import NDArray
 
 from esad.core.arrays import Floats
 
-__all__ = [
-    "BLANKS",
-    "CASH",
-    "DATE_ORDERS",
-    "NOTHING",
-    "PLAIN",
-    "Style",
-    "check_date_format",
-    "find_date_orders",
-    "parse_amounts",
-    "parse_booleans",
-    "parse_dates",
-    "parse_numbers",
-    "parse_written_dates",
-    "read_numerals",
-    "trim",
-]
-
 BLANKS = "".join(chr(code) for code in range(0x3001) if chr(code).isspace())  # what str.strip takes for blank
 
 _N_TRIED = 100  # texts that tell whether a column is worth parsing as a whole

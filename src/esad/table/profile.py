@@ -13,9 +13,6 @@ from esad.table.encode import MAX_CATEGORIES, ColumnFeatures
 from esad.table.statistics import TextCounts
 from esad.table.table import KINDS, Table, expect, expect_fields, expect_texts
 
-__all__ = ["MAX_ROWS", "ColumnCounts", "ColumnProfile", "Profile", "count_between", "draw_profiled_rows"]
-
-
 MAX_ROWS: Final = 50_000  # looked at in training; more tell nothing new
 _PERCENTILES: Final = np.arange(1, 100) / 100
 _MAX_EDGES: Final = 2 * len(_PERCENTILES)

@@ -20,22 +20,6 @@ from esad.errors import SchemaError
 from esad.table.columns import Kind, Values
 from esad.table.table import Column, Schema, Table
 
-__all__ = [
-    "BANDS",
-    "CYCLES",
-    "CYCLE_LENGTHS",
-    "MAX_BAND_TEXTS",
-    "ColumnStatistics",
-    "Cycle",
-    "Moments",
-    "TableStatistics",
-    "TextCounts",
-    "careful_moments",
-    "covered_cycles",
-    "date_features",
-    "moments_without_extremes",
-]
-
 MAX_TEXTS = 20_000  # of a column that are counted over several blocks; beyond, the rarer half is forgotten
 
 Cycle = Literal["day", "week", "year"]

@@ -23,18 +23,6 @@ from esad.table.columns import Kind, Values, read_array, read_cells, read_series
 if TYPE_CHECKING:
     from esad.table.statistics import TableStatistics  # which describes the columns by what it counts
 
-__all__ = [
-    "KINDS",
-    "Column",
-    "Schema",
-    "Table",
-    "expect",
-    "expect_fields",
-    "expect_texts",
-    "join_rows",
-    "take_rows",
-]
-
 KINDS: tuple[Kind, ...] = get_args(Kind)
 _MEANING = {
     "number": "numbers",

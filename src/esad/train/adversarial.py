@@ -23,17 +23,6 @@ from esad.core.arguments import Rule, is_whole
 from esad.core.random import MemberRandom
 from esad.train.objective import mean_over_rows
 
-__all__ = [
-    "BOUNDED",
-    "MAX_STEPS",
-    "critic_loss",
-    "deception_loss",
-    "enable_gradients",
-    "gradient_penalty",
-    "judge_loss",
-    "log_steps",
-]
-
 MAX_STEPS = 10_000  # a forged file with more steps would make scoring endless
 BOUNDED = Rule(f"a whole number from 1 to {MAX_STEPS:,}", lambda value: is_whole(value) and value <= MAX_STEPS)
 LOG_SECONDS = 10.0  # seconds

@@ -13,8 +13,6 @@ from esad.networks.layers import inference
 from esad.networks.spec import NetworkSpec
 from esad.train.objective import Batch, RebuildingObjective
 
-__all__ = ["AutoencoderObjective", "Change"]
-
 Change = Callable[[Tensor, MemberRandom], Tensor]
 
 

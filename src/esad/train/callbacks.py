@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from esad.persist.checkpoint import Checkpoint
     from esad.train.loop import LoopState
 
-__all__ = ["Callback", "GracefulStop", "LogProgress", "StopTraining", "TrainingBar", "WarmStart", "show_progress"]
-
 logger = logging.getLogger("esad")
 
 _SECONDS_BETWEEN = 0.2  # two drawings of a notebook's bar

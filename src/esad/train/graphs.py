@@ -17,8 +17,6 @@ from torch import Tensor
 if TYPE_CHECKING:
     from esad.train.loop import LoopState
 
-__all__ = ["N_WARM_UP", "Recording", "use_own_stream"]
-
 N_WARM_UP = 3  # steps before recording, in which libraries choose their algorithms and allocate their memory
 N_AHEAD = 50  # steps whose rows are drawn at once
 _capturing = threading.Lock()  # one thread at a time: capturing waits for the whole device

@@ -15,8 +15,6 @@ from esad.networks.spec import NetworkSpec
 from esad.train.autoencoder import AutoencoderObjective
 from esad.train.objective import Batch, Objective, RowPool, Scorer
 
-__all__ = ["EPS", "HypersphereObjective"]
-
 BLOCK_ROWS = 1024  # rows per forward pass when the centre is sought
 EPS = 1e-6  # keeps the inverse of a distance finite
 MIN_CENTRE = 0.1  # a centre coordinate near 0 could be reached by weights of 0

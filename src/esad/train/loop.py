@@ -28,17 +28,6 @@ from esad.train.objective import HELD_OUT, Batch, Move, Objective, RowPool
 from esad.train.runtime import autocast, compile_network, limit_threads, place_objective
 from esad.train.sharing import even_batches, make_replica, share_norm
 
-__all__ = [
-    "OPTIMIZERS",
-    "SCHEDULES",
-    "LoopState",
-    "Phase",
-    "Settings",
-    "clip_per_member",
-    "train",
-    "train_phases",
-]
-
 OPTIMIZERS = ("adam", "adamw", "sgd", "rmsprop")
 SCHEDULES = ("cosine", "halving", "constant")
 logger = logging.getLogger("esad")

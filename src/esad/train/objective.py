@@ -13,20 +13,6 @@ from esad.core.arrays import Labels
 from esad.core.processes import ALONE, Processes
 from esad.core.random import MemberRandom
 
-__all__ = [
-    "HELD_OUT",
-    "Batch",
-    "Move",
-    "Objective",
-    "RebuildingObjective",
-    "Refill",
-    "RowPool",
-    "Scorer",
-    "hold_out_anomalies",
-    "mean_over_rows",
-    "unlabel_all",
-]
-
 HELD_OUT = 2  # marks rows that no member draws
 
 T = TypeVar("T")

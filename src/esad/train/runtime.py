@@ -17,23 +17,6 @@ from esad.core.text import first_line
 from esad.errors import InputError
 from esad.train.objective import Objective, Scorer
 
-__all__ = [
-    "BLOCK_PICTURES",
-    "PRECISIONS",
-    "autocast",
-    "compile_network",
-    "device_for_scoring",
-    "dtype_of",
-    "free_cores",
-    "limit_threads",
-    "place_objective",
-    "resolve_device",
-    "run_in_parallel",
-    "run_in_turn",
-    "run_over_blocks",
-    "without_autocast",
-]
-
 PRECISIONS = ("auto", "float32", "float64", "bfloat16")
 _DEVICES = re.compile(r"auto|cpu|mps|cuda(:[0-9]{1,2})?")  # mps: let through, never tried
 PRODUCTS_PER_THREAD = 12_500_000  # rows times weights that make a step on a table worth one more thread

@@ -20,8 +20,6 @@ from esad.train.objective import Batch, Objective, RowPool
 if TYPE_CHECKING:
     from esad.train.loop import Settings
 
-__all__ = ["even_batches", "make_replica", "share_norm"]
-
 logger = logging.getLogger("esad")
 
 

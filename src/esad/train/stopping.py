@@ -34,20 +34,6 @@ from esad.train.runtime import autocast
 if TYPE_CHECKING:
     from esad.train.loop import LoopState
 
-__all__ = [
-    "MIN_ANOMALIES",
-    "N_SPLITS",
-    "EarlyStopping",
-    "StopAt",
-    "WatchSplits",
-    "choose_step",
-    "member_scores_so_far",
-    "scores_so_far",
-    "split_labels",
-    "stop_by_held_out",
-    "stop_by_splits",
-]
-
 logger = logging.getLogger("esad")
 N_SPLITS: Final = 5
 TEST_SIZE: Final = 0.25

@@ -9,20 +9,6 @@ from torch import Tensor
 
 from esad.core.random import MemberRandom
 
-__all__ = [
-    "LEAST_AREA",
-    "LIGHT",
-    "augment_pictures",
-    "change_light",
-    "cut_out",
-    "move",
-    "quarter_turns",
-    "random_turns",
-    "rotate",
-    "shift_and_flip",
-    "to_grey",
-]
-
 LEAST_AREA = {"grey": 0.75, "colour": 0.54}  # of a picture that is cut out
 LIGHT = 0.4  # how much brighter or darker pictures get
 

@@ -16,8 +16,6 @@ from starlette.responses import Response
 
 from esad.errors import InputError, RequestError
 
-__all__ = ["MAX_SHOWN", "describe_error", "error_document", "error_response", "json_response", "make_application"]
-
 _LOG = logging.getLogger(__name__)
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 MAX_SHOWN = 100  # characters of a path or header that an answer repeats

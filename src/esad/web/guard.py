@@ -22,8 +22,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from esad.errors import RequestError
 from esad.web.answers import MAX_SHOWN, describe_error
 
-__all__ = ["API_POLICY", "PAGE_POLICY", "Guard", "Limits", "headers_of"]
-
 _NOTHING = "default-src 'none'; base-uri 'none'; frame-ancestors 'none'"
 API_POLICY = f"{_NOTHING}; form-action 'none'"
 PAGE_POLICY = (

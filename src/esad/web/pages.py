@@ -9,8 +9,6 @@ from starlette.responses import Response
 from esad.errors import RequestError
 from esad.web.answers import MAX_SHOWN
 
-__all__ = ["PageFiles", "load_templates", "read_files", "send_file"]
-
 PageFiles = Mapping[str, tuple[str, str]]
 _MEDIA_TYPES = {"css": "text/css", "js": "text/javascript"}
 

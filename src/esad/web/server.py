@@ -21,8 +21,6 @@ from esad.errors import InputError
 from esad.web.answers import error_document, json_response
 from esad.web.guard import API_POLICY, Guard, headers_of
 
-__all__ = ["LOCALHOST", "bind", "in_background", "is_local", "run", "url_of"]
-
 LOCALHOST = "127.0.0.1"
 _BACKLOG = 1024
 _MAX_CONNECTIONS = 1000

@@ -7,8 +7,6 @@ from typing import Final
 
 from esad.datasets.tables import TableFamily
 
-__all__ = ["GETS", "NAMES", "files", "get", "load"]
-
 # ADBench's own names; the numbers keep its "mnist", a table, apart from the pictures.
 NAMES = (
     "1_ALOI",

@@ -6,8 +6,6 @@ import numpy as np
 
 from esad.datasets.dataset import Dataset
 
-__all__ = ["NAMES", "load"]
-
 NAMES = ("breast_cancer", "wine", "digits")
 
 _TABLES: Final = {  # which class is the anomaly, and what it is

@@ -23,8 +23,6 @@ from esad.datasets.stain import find_stain_colours, normalise
 from esad.errors import DataFileError
 from esad.io.pictures import find_middle, read_bytes, shrink
 
-__all__ = ["GETS", "NAMES", "files", "get", "load", "read_split"]
-
 NAMES = ("camelyon16",)
 GETS = NAMES
 

@@ -26,8 +26,6 @@ from esad.datasets.picture_sets import Split, load_or_make, make_arrays, read_na
 from esad.errors import DataFileError
 from esad.io.pictures import find_middle, read_bytes, shrink
 
-__all__ = ["GETS", "LABELLED_RATIOS", "NAMES", "files", "get", "load", "read_split"]
-
 NAMES = ("nih_part1", "nih_pa", "nih_ap", "nih_subset")
 GETS = ("nih_pa", "nih_ap", "nih_subset")
 LABELLED_RATIOS: Final = {"nih_pa": 0.033, "nih_ap": 0.039}  # the paper's

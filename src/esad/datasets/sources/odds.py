@@ -4,8 +4,6 @@ from typing import Final
 
 from esad.datasets.tables import TableFamily
 
-__all__ = ["GETS", "NAMES", "files", "get", "load"]
-
 NAMES = ("arrhythmia", "cardio", "satellite", "satimage-2", "shuttle", "thyroid")
 GETS = NAMES
 
