@@ -26,8 +26,8 @@ A file is written beside its place and then renamed, so it is there whole or not
 | exit code | meaning |
 | --- | --- |
 | 0 | done |
-| 1 | training failed, or the system refused: disk full, not enough memory |
-| 2 | what was given cannot be used; one line on stderr says what, and what to do |
+| 1 | training failed, memory ran out, or some of many files or trainings failed; the others are done |
+| 2 | what was given cannot be used, or a result cannot be written; one line on stderr says what, and what to do |
 | 130, 143 | stopped by Ctrl-C or by a request to end |
 
 Completion of commands, options and names in the shell: `esad --install-completion`.
