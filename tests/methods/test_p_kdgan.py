@@ -54,12 +54,9 @@ def test_losses_are_equations_3_to_5(who):
         f"{who}_codes": 3 * over_all((code - others_code) ** 2 + (second - others_second) ** 2),
         f"{who}_pictures": 4 * over_all(np.abs(rebuilt - others_rebuilt)),
     }
-    batch = batch_of((x + 1) / 2)
-    losses = {
-        "teacher": (objective.teacher_judge_loss, objective.teacher_loss),
-        "student": (objective.student_judge_loss, objective.loss),
-    }[who]
-    found = {name: term.detach().numpy() for loss in losses for name, term in loss(batch).items()}
+    losses = objective.judge_loss, objective.loss
+    terms = [loss(batch_of((x + 1) / 2), name=who) for loss in losses]
+    found = {name: term.detach().numpy() for part in terms for name, term in part.items()}
     assert found.keys() == wanted.keys()
     for name, term in wanted.items():
         np.testing.assert_allclose(found[name], term, rtol=1e-9, err_msg=name)

@@ -27,6 +27,7 @@ student with a quarter of the teacher's channels, weights 1 and 10 for L_K, and 
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -43,7 +44,7 @@ from esad.train.objective import Batch, Move, Objective, Scorer
 __all__ = ["PKDGAN", "PKDGANObjective"]
 
 STAGES = {"teacher": 0.5, "student": 0.25, "both": 0.25}  # shares of the training
-WEIGHTS = ("lambda_context", "lambda_encoding", "lambda_codes", "lambda_pictures")
+WEIGHTS = ("context", "encoding", "codes", "pictures")  # terms with a `lambda_`
 
 
 @with_parameters
@@ -85,17 +86,15 @@ class PKDGAN(AdversarialDetector):
     lambda_pictures: float = parameter(default=10.0, allowed=NOT_NEGATIVE)
     batch_size: int = 64
 
-    def _objective(self, spec: NetworkSpec) -> "PKDGANObjective":
-        return PKDGANObjective(spec, {name: float(getattr(self, name)) for name in WEIGHTS}, stage="both")
+    def _objective(self, spec: NetworkSpec, stage: str = "both") -> Objective:
+        return PKDGANObjective(spec, {name: float(getattr(self, f"lambda_{name}")) for name in WEIGHTS}, stage=stage)
 
     def _phases(self, rows: Rows, y: Labels, device: torch.device) -> list[Phase]:
         (whole,) = super()._phases(rows, y, device)
         phases = []
         for stage, share in STAGES.items():
-            objective = self._objective(self.network_)
-            objective.stage = stage
-            n_steps = max(1, round(share * whole.settings.n_steps))
-            phases.append(replace(whole, objective=objective, settings=replace(whole.settings, n_steps=n_steps)))
+            settings = replace(whole.settings, n_steps=max(1, round(share * whole.settings.n_steps)))
+            phases.append(replace(whole, objective=self._objective(self.network_, stage), settings=settings))
         return phases
 
 
@@ -133,55 +132,40 @@ class PKDGANObjective(Objective):
 
     def moves(self) -> tuple[Move, ...]:
         """Return the moves of a judge and its generator; in the last phase, of both pairs."""
-        teacher = Move(self.teacher_judge_loss, (self.teacher_judge,)), Move(self.teacher_loss, (self.teacher,))
-        student = Move(self.student_judge_loss, (self.student_judge,)), Move(self.loss, (self.student,))
-        return {"teacher": teacher, "student": student, "both": teacher + student}[self.stage]
+        moves: list[Move] = []
+        for name in ("teacher", "student") if self.stage == "both" else (self.stage,):
+            player, judge = self._pair(name)
+            moves += [
+                Move(partial(self.judge_loss, name=name), (judge,)),
+                Move(partial(self.loss, name=name), (player,)),
+            ]
+        return tuple(moves)
 
-    def teacher_judge_loss(self, batch: Batch) -> dict[str, Tensor]:
-        """Eq. (3) of the teacher, (members,)."""
-        return {"teacher_judge": _judge_loss(self.teacher, self.teacher_judge, 2 * batch.unlabelled - 1)}
+    def _pair(self, name: str) -> tuple[nn.Module, DCGANEncoder]:
+        return getattr(self, name), getattr(self, f"{name}_judge")
 
-    def student_judge_loss(self, batch: Batch) -> dict[str, Tensor]:
-        """Eq. (3) of the student, (members,)."""
-        return {"student_judge": _judge_loss(self.student, self.student_judge, 2 * batch.unlabelled - 1)}
+    def judge_loss(self, batch: Batch, *, name: str) -> dict[str, Tensor]:
+        """Eq. (3) of the teacher or the student, (members,)."""
+        x, (player, judge) = 2 * batch.unlabelled - 1, self._pair(name)
+        return {f"{name}_judge": judge_loss(judge(x), judge(player(x)[1]))}
 
-    def teacher_loss(self, batch: Batch) -> dict[str, Tensor]:
-        """Eq. (4) of the teacher and, in the last phase, Eq. (5), (members,)."""
-        x = 2 * batch.unlabelled - 1
-        own = self.teacher(x)
-        terms = self._generator_terms(x, own, self.teacher_judge)
-        if self.stage == "both":
-            terms |= self._common_terms(own, self.student(x))
-        return {f"teacher_{name}": term for name, term in terms.items()}
-
-    def loss(self, batch: Batch) -> dict[str, Tensor]:
-        """Eqs. (4) and (5) of the student, (members,)."""
-        x = 2 * batch.unlabelled - 1
-        self.teacher.train(self.stage == "both")  # one that is fixed keeps its statistics of batch norm too
-        own = self.student(x)
-        terms = self._generator_terms(x, own, self.student_judge) | self._common_terms(own, self.teacher(x))
-        return {f"student_{name}": term for name, term in terms.items()}
-
-    def _generator_terms(self, x: Tensor, own: tuple[Tensor, Tensor, Tensor], judge: DCGANEncoder) -> dict[str, Tensor]:
-        """Eq. (4), each (members,)."""
-        code, rebuilt, second_code = own
+    def loss(self, batch: Batch, *, name: str = "student") -> dict[str, Tensor]:
+        """Eq. (4) of the teacher or the student and, unless the teacher is alone, Eq. (5), each (members,)."""
+        x, (player, judge) = 2 * batch.unlabelled - 1, self._pair(name)
+        self.teacher.train(self.stage != "student")  # one that is fixed keeps its statistics of batch norm too
+        code, rebuilt, second_code = player(x)
         mismatch = judge.features_and_code(x)[0] - judge.features_and_code(rebuilt)[0]
-        return {
-            "adversarial": mismatch.square().flatten(1).mean(1),
-            "context": self.weights["lambda_context"] * (rebuilt - x).abs().flatten(1).mean(1),
-            "encoding": self.weights["lambda_encoding"] * (second_code - code).square().flatten(1).mean(1),
+        terms = {
+            "adversarial": mismatch.square(),
+            "context": (rebuilt - x).abs(),
+            "encoding": (second_code - code).square(),
         }
-
-    def _common_terms(
-        self, own: tuple[Tensor, Tensor, Tensor], other: tuple[Tensor, Tensor, Tensor]
-    ) -> dict[str, Tensor]:
-        """Eq. (5), each (members,)."""
-        (code, rebuilt, second_code), (others_code, others_rebuilt, others_second) = own, other
-        codes = (code - others_code).square() + (second_code - others_second).square()
-        return {
-            "codes": self.weights["lambda_codes"] * codes.flatten(1).mean(1),
-            "pictures": self.weights["lambda_pictures"] * (rebuilt - others_rebuilt).abs().flatten(1).mean(1),
-        }
+        if self.stage != "teacher":
+            others_code, others_rebuilt, others_second = (self.teacher if name == "student" else self.student)(x)
+            terms["codes"] = (code - others_code).square() + (second_code - others_second).square()
+            terms["pictures"] = (rebuilt - others_rebuilt).abs()
+        weights = {"adversarial": 1.0} | self.weights
+        return {f"{name}_{term}": weights[term] * value.flatten(1).mean(1) for term, value in terms.items()}
 
     def scorer(self) -> Scorer:
         """A function giving Eq. (6), (members, batch)."""
@@ -195,8 +179,3 @@ class PKDGANObjective(Objective):
     def rebuilder(self) -> Callable[[Tensor], Tensor]:
         """A function giving the student's x^, pixels in [0, 1] again, (members, batch, *features)."""
         return lambda x: (self.student((2 * x - 1).expand(self.n_members, *x.shape))[1] + 1) / 2
-
-
-def _judge_loss(player: _Generator, judge: DCGANEncoder, x: Tensor) -> Tensor:
-    """Eq. (3), (members,)."""
-    return judge_loss(judge(x), judge(player(x)[1]))
