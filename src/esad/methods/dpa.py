@@ -31,7 +31,7 @@ from typing import ClassVar
 
 import torch
 import torch.nn.functional as F  # noqa: N812
-from torch import Tensor
+from torch import Tensor, nn
 
 from esad.core.arguments import Rule, is_auto, is_truth, parameter, with_parameters
 from esad.core.arrays import Labels, Rows
@@ -95,7 +95,8 @@ class DPA(PerceptualDetector):
         seen = hold_out_anomalies(y)
         spec = self._make_network(rows.shape[1:], device)
         settings = self._settings(seen, device, n_epochs=self.n_epochs)
-        specs = _make_growing_networks(spec) if self._is_grown(spec) else [spec]
+        grows = max(spec.in_shape[1:]) > AUTO_GROW if is_auto(self.grow) else self.grow
+        specs = _make_growing_networks(spec) if grows else [spec]
         n_before = 2 * len(specs) - 2  # stages before the last
         shares = [math.ceil(settings.n_steps / 2 / max(1, n_before))] * n_before
         lengths = iter([*shares, settings.n_steps - settings.n_steps // 2 if n_before else settings.n_steps])
@@ -108,9 +109,6 @@ class DPA(PerceptualDetector):
                 phases.append(Phase(faded, replace(settings, n_steps=n_steps), seen))
             phases.append(Phase(DPAObjective(own, layer, spec), replace(settings, n_steps=next(lengths)), seen))
         return self._fill_vgg(phases)
-
-    def _is_grown(self, spec: NetworkSpec) -> bool:
-        return max(spec.in_shape[1:]) > AUTO_GROW if is_auto(self.grow) else bool(self.grow)
 
 
 def _make_growing_networks(spec: NetworkSpec) -> list[NetworkSpec]:
@@ -163,12 +161,8 @@ class DPAObjective(Objective):
 
     def scorer(self) -> Scorer:
         """A function giving Eq. (4), (members, batch)."""
-
-        def score(x: Tensor) -> dict[str, Tensor]:
-            own = x.expand(self.n_members, *x.shape)
-            return {"perception": self.distance(own, self(own))}
-
-        return score
+        rebuild = self.rebuilder()
+        return lambda x: {"perception": self.distance(x.expand(self.n_members, *x.shape), rebuild(x))}
 
     def rebuilder(self) -> Callable[[Tensor], Tensor]:
         """A function giving x^, (members, batch, *features)."""
@@ -201,10 +195,10 @@ class FadingObjective(DPAObjective):
         assert isinstance(previous, DPAObjective)
         encoder, decoder = previous.encoder, previous.decoder
         taken = [
-            (self.encoder.levels[1:], encoder.levels),
+            (nn.Sequential(*list(self.encoder.levels)[1:]), encoder.levels),
             (self.encoder.last, encoder.last),
             (self.decoder.first, decoder.first),
-            (self.decoder.levels[:-1], decoder.levels),
+            (nn.Sequential(*list(self.decoder.levels)[:-1]), decoder.levels),
             (self.old_entry, encoder.entry),
             (self.old_exit, decoder.exit),
         ]
@@ -226,16 +220,11 @@ class FadingObjective(DPAObjective):
 
     def fade_in(self, x: Tensor, share: Tensor) -> Tensor:
         """Eq. (1) of pictures (members, batch, ...) with so large a share of the new level."""
+        down, up = self.encoder.levels, self.decoder.levels
         h = self.encoder.fold(2 * x - 1)
-        new, *levels = self.encoder.levels
-        h = share * new(self.encoder.entry(h)) + (1 - share) * self.old_entry(F.avg_pool2d(h, 2))
-        for level in levels:
-            h = level(h)
-        h = self.decoder.start(self.encoder.finish(h))
-        *levels, new = self.decoder.levels
-        for level in levels:
-            h = level(h)
-        h = share * self.decoder.exit(new(h)) + (1 - share) * F.interpolate(self.old_exit(h), scale_factor=2)
+        h = share * down[0](self.encoder.entry(h)) + (1 - share) * self.old_entry(F.avg_pool2d(h, 2))
+        h = up[:-1](self.decoder.start(self.encoder.finish(down[1:](h))))
+        h = share * self.decoder.exit(up[-1](h)) + (1 - share) * F.interpolate(self.old_exit(h), scale_factor=2)
         return (self.decoder.unfold_pictures(h) + 1) / 2
 
 

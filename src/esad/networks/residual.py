@@ -43,17 +43,14 @@ class ResidualEncoder(PictureNetwork):
             _convolution(in_shape[0], widths[0], 3, n_members),
             *(_ResidualBlock(widths[0], widths[0], n_members) for _ in range(n_blocks if n_blocks > 1 else 0)),
         )
-        self.levels = nn.ModuleList(_level(*pair, n_members, n_blocks, "halve") for pair in pairwise(widths))
+        self.levels = nn.Sequential(*(_level(*pair, n_members, n_blocks, "halve") for pair in pairwise(widths)))
         self.last = nn.Conv2d(
             widths[-1] * n_members, n_codes * n_members, map_size(in_shape, len(widths) - 1), groups=n_members
         )
 
     def forward(self, x: Tensor) -> Tensor:
         """The code of every picture."""
-        h = self.entry(self.fold(x))
-        for level in self.levels:
-            h = level(h)
-        return self.finish(h)
+        return self.finish(self.levels(self.entry(self.fold(x))))
 
     def finish(self, h: Tensor) -> Tensor:
         """The code from what the deepest level gave."""
@@ -69,7 +66,7 @@ class ResidualDecoder(PictureNetwork):
         super().__init__(in_shape, n_members=n_members, n_halvings=len(widths) - 1)
         size = map_size(in_shape, len(widths) - 1)
         self.first = nn.ConvTranspose2d(n_codes * n_members, widths[-1] * n_members, size, groups=n_members)
-        self.levels = nn.ModuleList(_level(*pair, n_members, n_blocks, "double") for pair in pairwise(widths[::-1]))
+        self.levels = nn.Sequential(*(_level(*pair, n_members, n_blocks, "double") for pair in pairwise(widths[::-1])))
         self.exit = nn.Sequential(nn.LeakyReLU(SLOPE), _convolution(widths[0], in_shape[0], 3, n_members))
 
     def start(self, code: Tensor) -> Tensor:
@@ -79,10 +76,7 @@ class ResidualDecoder(PictureNetwork):
 
     def forward(self, code: Tensor) -> Tensor:
         """The rebuilt pictures."""
-        h = self.start(code)
-        for level in self.levels:
-            h = level(h)
-        return self.unfold_pictures(self.exit(h))
+        return self.unfold_pictures(self.exit(self.levels(self.start(code))))
 
 
 class _ResidualBlock(nn.Module):
