@@ -79,7 +79,7 @@ class DCGANEncoder(PictureNetwork):
 
 
 class DCGANDecoder(PictureNetwork):
-    """(members, batch, code) -> (members, batch, channels, H, W), the mirror of `DCGANEncoder` with the same arguments.
+    """(members, batch, code) -> (members, batch, channels, H, W), the mirror of `DCGANEncoder`, with ReLU.
 
     Its last layer is plain: a sigmoid or a hyperbolic tangent makes pixels of it.
     """
@@ -94,13 +94,11 @@ class DCGANDecoder(PictureNetwork):
         *,
         n_members: int,
         kernel: int = KERNEL,
-        slope: float = 0.0,
-        norm: bool = True,
     ) -> None:
         super().__init__(in_shape, n_members=n_members, n_halvings=len(widths))
         size = map_size(in_shape, len(widths))
         self.code_shape = (dense[-1], 1, 1) if dense else (widths[-1], *size)
-        block = partial(StackedConv, n_members=n_members, slope=slope, norm=norm)
+        block = partial(StackedConv, n_members=n_members)
         kernels = [*[(1, 1)] * (len(dense) - 1), size]
         self.dense = nn.Sequential(
             *(

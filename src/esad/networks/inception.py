@@ -36,15 +36,9 @@ LAYERS: Final = {
 class _Conv(nn.Sequential):
     """Convolution, batch norm, ReLU."""
 
-    def __init__(
-        self, n_in: int, n_out: int, kernel: Kernel, stride: int = 1, padding: Kernel = 0, *, relu: bool = True
-    ) -> None:
-        layers: OrderedDict[str, nn.Module] = OrderedDict()
-        layers["conv"] = nn.Conv2d(n_in, n_out, kernel, stride, padding, bias=False)
-        layers["bn"] = nn.BatchNorm2d(n_out, eps=1e-3)
-        if relu:
-            layers["relu"] = nn.ReLU()
-        super().__init__(layers)
+    def __init__(self, n_in: int, n_out: int, kernel: Kernel, stride: int = 1, padding: Kernel = 0) -> None:
+        convolution = nn.Conv2d(n_in, n_out, kernel, stride, padding, bias=False)
+        super().__init__(OrderedDict(conv=convolution, bn=nn.BatchNorm2d(n_out, eps=1e-3), relu=nn.ReLU()))
 
 
 class _Branches(nn.Module):

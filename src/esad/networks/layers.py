@@ -120,16 +120,15 @@ class StackedConv(SharedNorm, nn.Module):
 
 
 class StackedNorm(SharedNorm, nn.Module):
-    """Batch norm and an activation, per member, in front of a convolution."""
+    """Batch norm and ReLU, per member, in front of a convolution."""
 
-    def __init__(self, n_channels: int, *, n_members: int, slope: float = 0.0) -> None:
+    def __init__(self, n_channels: int, *, n_members: int) -> None:
         super().__init__()
-        self.slope = slope
         self.norm = nn.BatchNorm2d(n_channels * n_members)
 
     def forward(self, x: Tensor) -> Tensor:
         """(batch, members * channels, H, W), of the same shape."""
-        return F.leaky_relu_(_normalise(x, self.norm, self.processes), self.slope)
+        return F.relu_(_normalise(x, self.norm, self.processes))
 
 
 def _normalise(x: Tensor, norm: nn.BatchNorm2d, processes: Processes) -> Tensor:

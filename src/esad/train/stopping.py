@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("esad")
 N_SPLITS: Final = 5
 TEST_SIZE: Final = 0.25
+N_CHECKS: Final = 12  # looks over the whole pilot
 MIN_ANOMALIES: Final = 5
 N_ERRORS: Final = 2.0
 HELD_OUT_RATIO: Final = 0.25  # without splits
@@ -157,18 +158,16 @@ class WatchSplits(Callback):
         Their labels.
     seen : ndarray, (members, n)
         Labels as the members see them, from `split_labels`.
-    n_checks : int
-        Looks over the whole training.
     """
 
-    def __init__(self, x: Tensor, y: Labels, seen: Labels, *, n_checks: int = 12) -> None:
-        self.x, self.y, self.seen, self.n_checks = x, y, seen, n_checks
+    def __init__(self, x: Tensor, y: Labels, seen: Labels) -> None:
+        self.x, self.y, self.seen = x, y, seen
         self.steps: list[int] = []
         self.aucs: list[list[float]] = []
 
     def on_step(self, state: LoopState) -> None:
         """Rank the held-out rows at regular steps and at the end."""
-        if state.step % max(1, state.n_steps // self.n_checks) and state.step < state.n_steps:
+        if state.step % max(1, state.n_steps // N_CHECKS) and state.step < state.n_steps:
             return
         reference = torch.from_numpy(self.y >= 0).to(self.x.device)
         scores = member_scores_so_far(state, self.x, reference).double().cpu().numpy()
