@@ -127,23 +127,19 @@ class ARNetObjective(RebuildingObjective):
 
     def errors(self) -> Callable[[Tensor], Tensor]:
         """A function giving d times Eq. (5) pixel by pixel, (members, batch, *features)."""
-        return self._weighted_errors
+
+        def weighted(x: Tensor) -> Tensor:
+            restored = torch.stack(list(self._restore_turns(x.expand(self.n_members, *x.shape))))
+            errors = (restored - x).abs()  # (turns, members, batch, *features)
+            if self.usual_errors is not None:
+                errors = errors / self.usual_errors.T.to(x.dtype)[:, :, None, None, None, None]
+            return errors.mean(0)
+
+        return weighted
 
     def rebuilder(self) -> Callable[[Tensor], Tensor]:
         """A function giving the mean of x^_t over the turns, (members, batch, *features)."""
-        return lambda x: torch.stack(list(self._restore_turns(self._repeat_for_members(x)))).mean(0)
-
-    def _weighted_errors(self, x: Tensor) -> Tensor:
-        """|x^_t - x| / e_t, mean over the turns, (members, batch, *features)."""
-        errors = [(one - x).abs() for one in self._restore_turns(self._repeat_for_members(x))]
-        if self.usual_errors is not None:
-            each = self.usual_errors.T.to(x.dtype)[:, :, None, None, None, None]  # (turns, members, 1, ...)
-            errors = [error / usual for error, usual in zip(errors, each, strict=True)]
-        return torch.stack(errors).mean(0)
-
-    def _repeat_for_members(self, x: Tensor) -> Tensor:
-        """Repeat the pictures for every member."""
-        return x.expand(self.n_members, *x.shape)
+        return lambda x: torch.stack(list(self._restore_turns(x.expand(self.n_members, *x.shape)))).mean(0)
 
     def _restore_turns(self, x: Tensor) -> Iterator[Tensor]:
         """Yield Eq. (2) of pictures (members, batch, *features) for each turn."""

@@ -84,7 +84,7 @@ class BaggedTrees(BaggedTreesArguments, ShallowDetector):
     model_: BaggedTreesModel = field(init=False)
 
     def n_leaving_out(self, kind: str) -> int:
-        """None: every row has trees without it."""
+        """0: every row has trees without it."""
         return 0
 
     def n_held_out(self, kind: str, n_unlabelled: int) -> int:

@@ -58,7 +58,7 @@ class DAOL(AdversarialDetector):
         Channels of the levels, and the size of the code. Auto: (64, 128), a quarter of that on a CPU; 128.
     lr : float or "auto"
         Of Adam, constant. Auto: 2e-4.
-    ... : those of `StandardDetector`
+    ... : those of `AdversarialDetector`
 
     Examples
     --------
@@ -75,7 +75,6 @@ class DAOL(AdversarialDetector):
     lambda_adversarial: float = parameter(default=1.0, allowed=NOT_NEGATIVE)
     lambda_context: float = parameter(default=50.0, allowed=NOT_NEGATIVE)
     lambda_encoding: float = parameter(default=1.0, allowed=NOT_NEGATIVE)
-    n_members: int = 1
     batch_size: int = 64
 
     def _objective(self, spec: NetworkSpec) -> Objective:

@@ -76,7 +76,7 @@ class DIF(ForestArguments, ShallowDetector):
     device: str = "auto"
 
     def n_leaving_out(self, kind: str) -> int:
-        """Return None: most trees have not seen a given picture."""
+        """0: every picture is unseen by most trees."""
         return 0
 
     def _backbone(self) -> InceptionResNetV2:

@@ -170,16 +170,17 @@ class GANomalyObjective(Objective):
 
     def scorer(self) -> Scorer:
         """A function giving Eq. (8), (members, batch)."""
-        return self._score
+
+        def score(x: Tensor) -> dict[str, Tensor]:
+            code, _, second_code = self((2 * x - 1).expand(self.n_members, *x.shape))
+            apart = second_code - code
+            return {"encoding": (apart.square() if self.squared else apart.abs()).mean(2, dtype=x.dtype)}
+
+        return score
 
     def rebuilder(self) -> Callable[[Tensor], Tensor]:
         """A function giving x^, pixels in [0, 1] again, (members, batch, *features)."""
         return lambda x: (self((2 * x - 1).expand(self.n_members, *x.shape))[1] + 1) / 2
-
-    def _score(self, x: Tensor) -> dict[str, Tensor]:
-        code, _, second_code = self((2 * x - 1).expand(self.n_members, *x.shape))
-        apart = second_code - code
-        return {"encoding": (apart.square() if self.squared else apart.abs()).mean(2, dtype=x.dtype)}
 
 
 def _with_fixed_weights(network: nn.Module, x: Tensor) -> Tensor:

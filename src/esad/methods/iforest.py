@@ -41,5 +41,5 @@ class IsolationForest(ForestArguments, ShallowDetector):
     solver = ForestModel
 
     def n_leaving_out(self, kind: str) -> int:
-        """Return None: most trees have not seen a given row."""
+        """0: every row is unseen by most trees."""
         return 0

@@ -93,15 +93,14 @@ class OCGAN(AdversarialDetector):
     mining_step: float = parameter(default=2.0, allowed=NOT_NEGATIVE)
     batch_size: int = 512
 
-    def _objective(self, spec: NetworkSpec) -> "OCGANObjective":
+    def _objective(self, spec: NetworkSpec, *, mines: bool = True) -> Objective:
         return OCGANObjective(
-            spec, sigma=self.sigma, lambda_context=self.lambda_context, mining_step=self.mining_step, mines=True
+            spec, sigma=self.sigma, lambda_context=self.lambda_context, mining_step=self.mining_step, mines=mines
         )
 
     def _phases(self, rows: Rows, y: Labels, device: torch.device) -> list[Phase]:
         (last,) = super()._phases(rows, y, device)
-        first = self._objective(self.network_)
-        first.mines = False
+        first = self._objective(self.network_, mines=False)
         n_mined = max(1, round(MINED_SHARE * last.settings.n_steps))
         n_before = max(1, last.settings.n_steps - n_mined)
         return [

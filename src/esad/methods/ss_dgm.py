@@ -227,10 +227,10 @@ class M2Objective(Objective):
             batch.random,
         )
         as_normal, as_anomaly, as_labelled = torch.split(bounds, [n, n, m], dim=1)
+        expected = as_normal + logit_u.sigmoid() * (as_anomaly - as_normal)  # sum_y q(y | x) (-L(x, y))
+        entropy = F.softplus(logit_u) - logit_u * logit_u.sigmoid()  # H(q(y | x))
         return {
-            "unlabelled": -mean_over_rows(
-                _expect_over_classes(logit_u, as_normal, as_anomaly) + _entropy(logit_u)
-            ),  # Eq. (3)
+            "unlabelled": -mean_over_rows(expected + entropy),  # Eq. (3)
             "labelled": -mean_over_rows(as_labelled),
             "classification": self.alpha * mean_over_rows(F.softplus(logit_l) - is_anomaly * logit_l),
         }
@@ -294,13 +294,3 @@ class M1M2Objective(Objective):
 def _encoder_of(spec: NetworkSpec) -> torch.nn.Module:
     """The encoder with a mean and a log variance for every number of the code."""
     return replace(spec, latent=2 * spec.latent, bias=True).encoder()
-
-
-def _expect_over_classes(logit: Tensor, as_normal: Tensor, as_anomaly: Tensor) -> Tensor:
-    """sum_y q(y | x) f(y)."""
-    return as_normal + logit.sigmoid() * (as_anomaly - as_normal)
-
-
-def _entropy(logit: Tensor) -> Tensor:
-    """H(q(y | x)) = -sum_y q log q, from the logit."""
-    return F.softplus(logit) - logit * logit.sigmoid()

@@ -174,12 +174,8 @@ class TLSAD(StandardDetector):
     def _front_in_double(self) -> Callable[[Tensor], Tensor] | None:
         if self.backbone_ is None:
             return None
-        return (
-            copy.deepcopy(self.backbone_)
-            .to(device_for_scoring(self.device), torch.float64)
-            .eval()
-            .requires_grad_(False)
-        )
+        front = copy.deepcopy(self.backbone_).to(device_for_scoring(self.device), torch.float64)
+        return front.eval().requires_grad_(False)
 
     def _terms_module(self) -> nn.Module:
         terms = super()._terms_module()

@@ -240,8 +240,7 @@ def _put_in_front(model: Any, inputs: Inputs) -> None:
     if names is None:
         _rename_input(model, given[0], _PICTURES if inputs.kind == "images" else _ARRAY)
         return
-    assert isinstance(inputs.preprocessor, TabularPreprocessor)
-    parts = inputs.preprocessor.features_
+    parts = _table_preprocessor(inputs).features_
     front = _Front(onnx, prefix + "in/")
     groups = [name for name in GROUPS if any(group_of(part) == name for part in parts)]
     for group, target in zip(groups, given, strict=True):

@@ -207,7 +207,6 @@ def _check_trees(arrays: Arrays, n_features: int) -> None:
         raise ModelFileError(f"its trees are deeper than {MAX_DEPTH} levels")
 
 
-EULER = 0.5772156649015329
 MIN_PATH = 1e-12  # a forest of single rows has a mean path of 0
 
 
@@ -289,7 +288,7 @@ def _average_path(n: Any) -> Any:
     """Eq. (2), elementwise."""
     n = np.asarray(n, dtype=float)
     safe = np.maximum(n, 3.0)
-    path = 2.0 * (np.log(safe - 1.0) + EULER) - 2.0 * (safe - 1.0) / safe
+    path = 2.0 * (np.log(safe - 1.0) + np.euler_gamma) - 2.0 * (safe - 1.0) / safe
     return np.where(n > 2, path, np.where(n == 2, 1.0, 0.0))
 
 

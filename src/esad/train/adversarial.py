@@ -25,7 +25,7 @@ from esad.train.objective import mean_over_rows
 
 MAX_STEPS = 10_000  # a forged file with more steps would make scoring endless
 BOUNDED = Rule(f"a whole number from 1 to {MAX_STEPS:,}", lambda value: is_whole(value) and value <= MAX_STEPS)
-LOG_SECONDS = 10.0  # seconds
+LOG_SECONDS = 10.0
 logger = logging.getLogger("esad")
 
 

@@ -206,10 +206,9 @@ def train(
         raise InputError(f"`optimizer` must be one of {', '.join(OPTIMIZERS)}. Got {settings.optimizer!r}.")
     objective.train()
     objective.prepare(data)
+    on_gpu = data.x.is_cuda  # the replica over processes too belongs to the stream that it is used on
     with (
-        use_own_stream(data.x.device)
-        if data.x.is_cuda
-        else contextlib.nullcontext(),  # the replica over processes too belongs to the stream that it is used on
+        use_own_stream(data.x.device) if on_gpu else contextlib.nullcontext(),
         compile_network(objective) if settings.compiled else contextlib.nullcontext(),
         contextlib.nullcontext() if processes.is_alone else share_norm(objective, processes),
     ):
