@@ -40,7 +40,7 @@ from esad.networks.spec import NetworkSpec
 from esad.train.adversarial import BOUNDED, enable_gradients, gradient_penalty, log_steps
 from esad.train.objective import Batch, Move, Objective, Scorer, mean_over_rows
 
-__all__ = ["ADGAN", "ADGANObjective"]
+__all__ = ["ADGAN"]
 
 CODE_RATE, WEIGHT_RATE = 0.25, 5e-5
 MAX_WEIGHTS = 2**25  # of all copies of the generator that are searched with at once

@@ -42,7 +42,7 @@ from esad.networks.spec import NetworkSpec
 from esad.train.adversarial import deception_loss, judge_loss
 from esad.train.objective import Batch, Move, Objective, Scorer
 
-__all__ = ["ALOCC", "ALOCCObjective"]
+__all__ = ["ALOCC"]
 
 KERNEL = 5
 

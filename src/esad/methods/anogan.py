@@ -47,7 +47,7 @@ from esad.networks.spec import NetworkSpec
 from esad.train.adversarial import BOUNDED, deception_loss, enable_gradients, judge_loss, log_steps
 from esad.train.objective import Batch, Move, Objective, Scorer
 
-__all__ = ["AnoGAN", "AnoGANObjective"]
+__all__ = ["AnoGAN"]
 
 AVERAGE = 0.999
 SLOPE = 0.1

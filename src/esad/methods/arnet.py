@@ -32,7 +32,7 @@ from esad.networks.spec import NetworkSpec
 from esad.train.objective import Batch, Objective, RebuildingObjective, RowPool
 from esad.train.transforms import quarter_turns, random_turns, rotate, shift_and_flip, to_grey
 
-__all__ = ["ARNet", "ARNetObjective"]
+__all__ = ["ARNet"]
 
 MAX_MEASURED = 1024  # pictures per member that Eq. (4) takes
 BLOCK_PICTURES = 256

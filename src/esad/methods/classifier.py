@@ -35,7 +35,7 @@ from esad.networks.mlp import StackedMLP
 from esad.networks.spec import NetworkSpec
 from esad.train.objective import Batch, Objective, Scorer
 
-__all__ = ["SupervisedClassifier", "SupervisedObjective"]
+__all__ = ["SupervisedClassifier"]
 
 SLOPE = 0.01
 

@@ -41,7 +41,7 @@ from esad.networks.spec import NetworkSpec
 from esad.train.adversarial import deception_loss, judge_loss
 from esad.train.objective import Batch, Move, Objective, RebuildingObjective, mean_over_rows
 
-__all__ = ["DAOL", "DAOLObjective"]
+__all__ = ["DAOL"]
 
 CODE_JUDGE = (128, 128)  # widths of D_z
 

@@ -33,7 +33,7 @@ from esad.train.hypersphere import HypersphereObjective
 from esad.train.objective import Batch, Objective
 from esad.train.transforms import augment_pictures
 
-__all__ = ["DeepSAD", "DeepSADObjective"]
+__all__ = ["DeepSAD"]
 
 
 @with_parameters

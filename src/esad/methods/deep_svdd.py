@@ -30,7 +30,7 @@ from esad.networks.spec import NetworkSpec
 from esad.train.hypersphere import HypersphereObjective
 from esad.train.objective import Batch, Objective, RowPool, Scorer
 
-__all__ = ["DeepSVDD", "OneClassObjective", "SoftBoundaryObjective"]
+__all__ = ["DeepSVDD"]
 
 _SHARE = Rule("a share above 0 and below 1", lambda value: is_positive(value) and value < 1)
 MAX_RANKED = 2**24  # distances that torch takes a quantile of

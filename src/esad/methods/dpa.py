@@ -43,7 +43,7 @@ from esad.networks.spec import NetworkSpec
 from esad.networks.vgg import PerceptualDistance
 from esad.train.objective import Batch, Objective, RowPool, Scorer, hold_out_anomalies
 
-__all__ = ["DPA", "DPAObjective", "FadingObjective"]
+__all__ = ["DPA"]
 
 COARSEST = 8  # pixels a side of the first stage
 AUTO_GROW = 32  # pixels a side above which pictures are learned from coarse to fine

@@ -49,7 +49,7 @@ from esad.train.adversarial import judge_loss
 from esad.train.loop import Settings
 from esad.train.objective import Batch, Objective, Scorer
 
-__all__ = ["GANomaly", "GANomalyObjective"]
+__all__ = ["GANomaly"]
 
 PUBLISHED: dict[str, Any] = {
     "recipe": "published",

@@ -38,16 +38,7 @@ from esad.networks.spec import NetworkSpec
 from esad.train.objective import Batch, Objective, RowPool, Scorer
 from esad.train.transforms import quarter_turns
 
-__all__ = [
-    "GEOM",
-    "KINDS",
-    "GEOMObjective",
-    "Transformation",
-    "fit_dirichlet",
-    "inverse_digamma",
-    "pixel_maps",
-    "transformations_of",
-]
+__all__ = ["GEOM"]
 
 MAX_FITTED = 1024  # pictures per member that Eq. (3) takes; each goes through the network k times
 BLOCK_PICTURES = 256

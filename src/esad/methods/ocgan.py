@@ -47,7 +47,7 @@ from esad.networks.spec import NetworkSpec
 from esad.train.adversarial import deception_loss, judge_loss
 from esad.train.objective import Batch, Move, Objective, RebuildingObjective, mean_over_rows
 
-__all__ = ["OCGAN", "OCGANObjective"]
+__all__ = ["OCGAN"]
 
 LATENT_WEIGHT = 10.0
 MINED_SHARE = 0.25  # of the training, at its end

@@ -41,7 +41,7 @@ from esad.networks.spec import NetworkSpec
 from esad.train.adversarial import judge_loss
 from esad.train.objective import Batch, Move, Objective, Scorer
 
-__all__ = ["PKDGAN", "PKDGANObjective"]
+__all__ = ["PKDGAN"]
 
 STAGES = {"teacher": 0.5, "student": 0.25, "both": 0.25}  # shares of the training
 WEIGHTS = ("context", "encoding", "codes", "pictures")  # terms with a `lambda_`

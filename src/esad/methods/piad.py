@@ -44,7 +44,7 @@ from esad.networks.vgg import PerceptualDistance
 from esad.train.adversarial import critic_loss
 from esad.train.objective import Batch, Move, Objective, RowPool, Scorer, mean_over_rows
 
-__all__ = ["PIAD", "PIADObjective"]
+__all__ = ["PIAD"]
 
 LOOK_EVERY = 100  # steps between two looks at the gradients
 SMOOTHING = 0.05  # weight of the newest look

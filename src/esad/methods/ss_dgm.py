@@ -55,7 +55,7 @@ from esad.networks.layers import inference
 from esad.networks.spec import NetworkSpec
 from esad.train.objective import Batch, Objective, Scorer, mean_over_rows, unlabel_all
 
-__all__ = ["SSDGM", "Latent", "M1M2Objective", "M1Objective", "M2Objective", "log_density"]
+__all__ = ["SSDGM"]
 
 _RATIO = Rule("a number between 0 and 1", lambda value: is_positive(value) and value < 1)
 M1_EPOCHS = 60

@@ -67,7 +67,7 @@ from esad.train.objective import Batch, Objective, RowPool, mean_over_rows
 from esad.train.runtime import device_for_scoring
 from esad.train.transforms import quarter_turns, random_turns, rotate
 
-__all__ = ["TLSAD", "Reference", "TLSADObjective", "TransferAutoencoder"]
+__all__ = ["TLSAD"]
 
 MAX_CLASSES = 2**20  # of a reference that a model file may claim
 _CLASSES = Rule(f"a whole number below {MAX_CLASSES:,}", lambda number: is_whole(number, 0) and number < MAX_CLASSES)

@@ -19,8 +19,6 @@ from esad.score.threshold import ONE_SIGMA_BELOW
 from esad.train.objective import Batch, Objective, Scorer, mean_over_rows
 from esad.train.transforms import quarter_turns
 
-__all__ = ["WORDS", "ESADObjective", "LossSettings"]
-
 TINY = 1e-12  # keeps square roots and logarithms away from zero
 NEAR_ZERO = 0.3  # of a sum of z-scores
 

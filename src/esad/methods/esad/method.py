@@ -56,8 +56,6 @@ from esad.preprocess.inputs import SCALINGS
 from esad.train.loop import OPTIMIZERS, SCHEDULES
 from esad.train.objective import Objective
 
-__all__ = ["ESAD"]
-
 _AMOUNT = Rule("a number, 0 or more, or 'auto'", is_not_negative, ("auto",))
 _AMOUNTS = Rule(
     "a number or a list of numbers, 0 or more, or 'auto'",

@@ -17,8 +17,6 @@ from esad.networks.spec import NetworkSpec
 from esad.train.loop import Settings
 from esad.train.transforms import LEAST_AREA, quarter_turns
 
-__all__ = ["Recipe", "is_bins", "is_number_of_bins", "resolve"]
-
 logger = logging.getLogger("esad")
 T = TypeVar("T")
 

@@ -49,8 +49,6 @@ from esad.train.transforms import LIGHT, change_light, cut_out, move, quarter_tu
 if TYPE_CHECKING:
     from esad.methods.esad.loss import LossSettings
 
-__all__ = ["Turns", "TurnsObjective", "have_upper_side"]
-
 N_PLACES = 3  # shifted to one side, not at all, to the other
 N_LEVELS = 3  # of the encoder, from the deepest, whose codes are compared
 N_NEAREST = 5

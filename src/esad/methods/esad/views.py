@@ -49,8 +49,6 @@ from esad.train.transforms import quarter_turns, random_turns, rotate, shift_and
 if TYPE_CHECKING:
     from esad.methods.esad.loss import LossSettings
 
-__all__ = ["BinnedView", "Bins", "ColumnView", "Decoys", "PictureView", "make_view", "weigh_columns"]
-
 MAX_ROWS = 10_000  # that edges are taken from
 MIN_WIDTH, MIN_DEVIATION = 1e-6, 0.05  # of a bin, where columns have deviation 1; of a place within it
 OUTSIDE = 1.0  # the outer bins go on for so many of their widths
