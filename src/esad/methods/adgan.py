@@ -130,8 +130,7 @@ class ADGANObjective(Objective):
 
     def _draw_pictures(self, batch: Batch) -> Tensor:
         """G(z) for as many codes as there are pictures, pixels in [-1, 1]."""
-        made: Tensor = self.generator(batch.draw_codes(self.spec.latent)).tanh()
-        return made
+        return self.generator(batch.draw_codes(self.spec.latent)).tanh()
 
     def scorer(self) -> Scorer:
         """A function giving Eq. (5), (members, batch)."""

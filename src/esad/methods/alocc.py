@@ -124,8 +124,7 @@ class ALOCCObjective(Objective):
         """Eqs. (1) and (2), as logits."""
         x = batch.unlabelled
         noisy = (x + self.sigma * batch.random.normal(*x.shape[1:])).clamp(0, 1)
-        out: Tensor = self.decoder(self.encoder(noisy))
-        return out
+        return self.decoder(self.encoder(noisy))
 
     def scorer(self) -> Scorer:
         """A function giving Eq. (6), (members, batch)."""

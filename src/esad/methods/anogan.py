@@ -123,7 +123,7 @@ class AnoGANObjective(Objective):
     def reset(self, random: MemberRandom) -> None:
         """Draw the initial weights, and the code from which every search starts."""
         for network in (self.generator, self.judge):
-            network.reset(random)  # type: ignore[operator]
+            network.reset(random)
         self.averages[0].load_state_dict(self.generator.state_dict())
         self.averages[1].load_state_dict(self.judge.state_dict())
         self.get_buffer("start").copy_(random.normal(self.get_buffer("start").shape[1]).clamp(-2, 2))
@@ -146,8 +146,7 @@ class AnoGANObjective(Objective):
 
     def _make(self, code: Tensor) -> Tensor:
         """G(z), (members, batch, *features), pixels in [-1, 1]."""
-        made: Tensor = self.generator(code).tanh()
-        return made
+        return self.generator(code).tanh()
 
     @torch.no_grad()
     def after_step(self) -> None:

@@ -148,5 +148,4 @@ class ARNetObjective(RebuildingObjective):
             yield self._restore(torch.rot90(grey, turns, dims=(-2, -1)))
 
     def _restore(self, erased: Tensor) -> Tensor:
-        restored: Tensor = self.restorer(self.encoder.levels_of(erased) if self.skips else self.encoder(erased))  # type: ignore[operator]
-        return restored
+        return self.restorer(self.encoder.levels_of(erased) if self.skips else self.encoder(erased))  # type: ignore[operator]

@@ -102,8 +102,7 @@ class SupervisedObjective(Objective):
 
     def forward(self, x: Tensor) -> Tensor:
         """Eq. (1): the logits of rows (members, batch, *features), (members, batch)."""
-        logits: Tensor = self.output(F.leaky_relu(self.encoder(x), SLOPE))
-        return logits.squeeze(2)
+        return self.output(F.leaky_relu(self.encoder(x), SLOPE)).squeeze(2)
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """Eq. (2), a term for each class, (members,); a class without rows drops out."""

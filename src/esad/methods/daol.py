@@ -138,5 +138,4 @@ class DAOLObjective(RebuildingObjective):
         return lambda x: self._draw_picture(self.encoder_1(x.expand(self.n_members, *x.shape)))
 
     def _draw_picture(self, code: Tensor) -> Tensor:
-        picture: Tensor = self.generator(code).sigmoid()
-        return picture
+        return self.generator(code).sigmoid()

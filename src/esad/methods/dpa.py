@@ -151,8 +151,7 @@ class DPAObjective(Objective):
 
     def forward(self, x: Tensor) -> Tensor:
         """Eq. (1), of pictures (members, batch, ...) within [0, 1]."""
-        rebuilt: Tensor = self.decoder(self.encoder(2 * x - 1))
-        return (rebuilt + 1) / 2
+        return (self.decoder(self.encoder(2 * x - 1)) + 1) / 2
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """Eq. (3), (members,)."""

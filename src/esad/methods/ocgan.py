@@ -181,12 +181,10 @@ class OCGANObjective(RebuildingObjective):
     def _encode(self, batch: Batch) -> Tensor:
         """The codes of noisy pictures."""
         x = 2 * batch.unlabelled - 1
-        code: Tensor = self.encoder(x + self.sigma * batch.random.normal(*x.shape[1:])).tanh()
-        return code
+        return self.encoder(x + self.sigma * batch.random.normal(*x.shape[1:])).tanh()
 
     def _decode(self, code: Tensor) -> Tensor:
-        made: Tensor = self.decoder(code).tanh()
-        return made
+        return self.decoder(code).tanh()
 
     def errors(self) -> Callable[[Tensor], Tensor]:
         """A function giving d times Eq. (7) pixel by pixel, (members, batch, *features)."""

@@ -51,7 +51,7 @@ from esad.core.arrays import Labels, Rows
 from esad.core.random import MemberRandom
 from esad.detectors.deep import Phase
 from esad.detectors.standard import StandardDetector
-from esad.networks.layers import inference
+from esad.networks.layers import Network, inference
 from esad.networks.spec import NetworkSpec
 from esad.train.objective import Batch, Objective, Scorer, mean_over_rows, unlabel_all
 
@@ -291,6 +291,6 @@ class M1M2Objective(Objective):
         return lambda x: {"logit": logit(Latent.of(encode(x[None])).mean)}
 
 
-def _encoder_of(spec: NetworkSpec) -> torch.nn.Module:
+def _encoder_of(spec: NetworkSpec) -> Network:
     """The encoder with a mean and a log variance for every number of the code."""
     return replace(spec, latent=2 * spec.latent, bias=True).encoder()

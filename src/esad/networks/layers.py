@@ -23,6 +23,7 @@ class PictureNetwork(nn.Module):
     """A network of convolutions, which begin as N(0, deviation^2), or as N(0, 2 / fan in) where there is none."""
 
     deviation: ClassVar[float | None] = None
+    __call__: Callable[..., Tensor]
 
     def __init__(self, in_shape: tuple[int, int, int], *, n_members: int, n_halvings: int) -> None:
         super().__init__()
@@ -44,6 +45,9 @@ class PictureNetwork(nn.Module):
     def reset(self, random: MemberRandom) -> None:
         """Draw the initial weights."""
         draw_weights(self, random, deviation=self.deviation)
+
+
+Network = StackedMLP | PictureNetwork
 
 
 def draw_weights(network: nn.Module, random: MemberRandom, *, deviation: float | None = None) -> None:
@@ -210,7 +214,7 @@ def crop(x: Tensor, height: int, width: int) -> Tensor:
     return x[..., top : top + height, left : left + width]
 
 
-def inference(network: nn.Module) -> Callable[[Tensor], Tensor]:
+def inference(network: Network) -> Callable[[Tensor], Tensor]:
     """A function (members or 1, batch, *features) -> (members, batch, *out); the network must be in evaluation mode.
 
     One leading row means that all members see the same rows. Batch norm of perceptrons is folded into the weights.
@@ -218,10 +222,4 @@ def inference(network: nn.Module) -> Callable[[Tensor], Tensor]:
     if isinstance(network, StackedMLP):
         frozen = network.freeze()
         return lambda x: frozen(x.transpose(1, 2)).transpose(1, 2)
-    n_members = int(network.n_members)  # type: ignore[arg-type]
-
-    def run(x: Tensor) -> Tensor:
-        out: Tensor = network(x.expand(n_members, *x.shape[1:]))
-        return out
-
-    return run
+    return lambda x: network(x.expand(network.n_members, *x.shape[1:]))

@@ -38,8 +38,7 @@ class LeNetEncoder(PictureNetwork):
         h = self.fold(x)
         for level in self.levels:
             h = F.max_pool2d(level(h), 2)
-        code: Tensor = self.linear(self.unfold(h).flatten(2))
-        return code
+        return self.linear(self.unfold(h).flatten(2))
 
 
 class LeNetDecoder(PictureNetwork):

@@ -5,7 +5,7 @@ parameter of shape (members, n_weights), so that optimiser and clipping touch on
 activations are (members, features, batch), where batch norm is one library call for all members.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import torch
@@ -35,6 +35,8 @@ class StackedMLP(SharedNorm, nn.Module):
     sigmoid : bool, default False
         Whether the output is squashed into (0, 1).
     """
+
+    __call__: Callable[..., Tensor]
 
     def __init__(
         self,

@@ -5,13 +5,12 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 import torch
-from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from esad.errors import InputError
 from esad.networks.conv import ConvDecoder, ConvEncoder, SkipDecoder
 from esad.networks.dcgan import DCGANDecoder, DCGANEncoder
-from esad.networks.layers import map_size
+from esad.networks.layers import Network, map_size
 from esad.networks.lenet import LeNetDecoder, LeNetEncoder
 from esad.networks.mlp import StackedMLP
 from esad.networks.residual import ResidualDecoder, ResidualEncoder, WideEncoder, n_levels_for
@@ -88,7 +87,7 @@ class NetworkSpec:
         if self.kind not in ("mlp", "conv") and not self.hidden:
             raise InputError(f"The network {self.kind!r} needs one or more hidden widths. Got none.")
 
-    def encoder(self) -> nn.Module:
+    def encoder(self) -> Network:
         """A new encoder with zero weights; call `reset` to draw them."""
         widths, dense, n_members = (*self.hidden, self.latent), (*self.dense, self.latent), self.n_members
         match self.kind:
@@ -105,7 +104,7 @@ class NetworkSpec:
         n_blocks = RESIDUAL_BLOCKS[self.kind]
         return ResidualEncoder(self.picture, self.hidden, self.latent, n_members=n_members, n_blocks=n_blocks)
 
-    def decoder(self, *, skips: bool = False) -> nn.Module:
+    def decoder(self, *, skips: bool = False) -> Network:
         """A new decoder, the mirror of the encoder; with skips, of "conv" only, it also sees what each level gave."""
         widths, dense, n_members = (*self.hidden, self.latent), (*self.dense, self.latent), self.n_members
         match self.kind:

@@ -50,8 +50,7 @@ class HypersphereObjective(Objective):
 
     def squared_distance(self, x: Tensor) -> Tensor:
         """d of rows (members, batch, *features), (members, batch)."""
-        squared: Tensor = (self.encoder(x) - self.centre[:, None]).square().sum(2)
-        return squared
+        return (self.encoder(x) - self.centre[:, None]).square().sum(2)
 
     def sum_near_and_far(self, batch: Batch, *, eta: float) -> dict[str, Tensor]:
         """Return Deep SAD's sums over unlabelled and over labelled rows, each (members,); 0 where there are none."""

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from esad.core.random import MemberRandom
 from esad.errors import InputError
 from esad.methods.esad.views import make_view
-from esad.networks.layers import unfold_members
+from esad.networks.layers import Network, unfold_members
 from esad.networks.spec import NetworkSpec
 from esad.score.threshold import ONE_SIGMA_BELOW
 from esad.train.objective import Batch, Objective, Scorer, mean_over_rows
@@ -113,14 +113,14 @@ class ESADObjective(Objective):
         self.register_buffer("spread", torch.ones(2, spec.n_members))
 
     @property
-    def networks(self) -> list[nn.Module]:
+    def networks(self) -> list[Network]:
         """The networks in the order data passes them."""
         return [n for n in (self.encoder_1, self.decoder, self.encoder_2) if n is not None]
 
     def reset(self, random: MemberRandom) -> None:
         """Draw the initial weights of all networks."""
         for network in self.networks:
-            network.reset(random)  # type: ignore[operator]
+            network.reset(random)
         self.view.adjust(self.encoder_1, self.encoder_2)
 
     def inherit(self, previous: Objective) -> None:

@@ -40,6 +40,7 @@ from esad.core.arrays import Floats, Labels, RowNumbers, Rows
 from esad.core.processes import Processes
 from esad.core.random import MemberRandom
 from esad.methods.esad.turns import Turns
+from esad.networks.layers import Network
 from esad.networks.mlp import FrozenMLP, StackedMLP
 from esad.networks.spec import NetworkSpec
 from esad.solvers.trees import BaggedTreesModel
@@ -159,7 +160,7 @@ class ColumnView(nn.Module):
         """Rows (batch, *features) in every form that they are scored in, (members, batch, ...)."""
         yield self.show(x.expand(self.network.n_members, *x.shape))
 
-    def sums(self, networks: list[nn.Module]) -> Sums | None:
+    def sums(self, networks: list[Network]) -> Sums | None:
         """Return a fast function from rows (batch, columns) to summed squared errors and codes, (members, batch)."""
         frozen = [network.freeze() for network in networks]  # type: ignore[operator]
         weight = self._weight()
@@ -336,7 +337,7 @@ class BinnedView(ColumnView):
     def _by_feature(self, sigma: Tensor) -> Tensor:
         return sigma * self.bins.exists.flatten(1)[:, None] * self.bins.ratio.sqrt()[:, None, None]
 
-    def sums(self, networks: list[nn.Module]) -> Sums:
+    def sums(self, networks: list[Network]) -> Sums:
         """Return that function; members without bins are computed apart, since they need no memory for bins."""
         kinds = self.split_members([network.freeze() for network in networks])  # type: ignore[operator]
         order = torch.cat([members for members, _, _ in kinds]).argsort()
@@ -432,7 +433,7 @@ class PictureView(ColumnView):
         for turn in quarter_turns(x.shape) if self.hides_turn else (0,):
             yield torch.rot90(upright, turn, dims=(-2, -1)) if turn else upright
 
-    def sums(self, networks: list[nn.Module]) -> None:
+    def sums(self, networks: list[Network]) -> None:
         """Return None: pictures have no faster way than the networks themselves."""
 
 
