@@ -90,10 +90,7 @@ class ADGAN(AdversarialDetector):
 
     def _objective(self, spec: NetworkSpec) -> Objective:
         return ADGANObjective(
-            spec,
-            lambda_penalty=self.lambda_penalty,
-            n_starts=int(self.n_starts),
-            search_steps=int(self.search_steps),
+            spec, lambda_penalty=self.lambda_penalty, n_starts=int(self.n_starts), search_steps=int(self.search_steps)
         )
 
 

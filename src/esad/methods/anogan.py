@@ -95,7 +95,7 @@ class AnoGAN(AdversarialDetector):
     feature_weight: float = parameter(default=0.1, allowed=_SHARE)
     search_steps: int | str = parameter(default="auto", allowed=_STEPS)
 
-    def _objective(self, spec: NetworkSpec) -> "AnoGANObjective":
+    def _objective(self, spec: NetworkSpec) -> Objective:
         return AnoGANObjective(spec, feature_weight=self.feature_weight, search_steps=self.search_steps_)
 
     def _phases(self, rows: Rows, y: Labels, device: torch.device) -> list[Phase]:
@@ -122,10 +122,9 @@ class AnoGANObjective(Objective):
 
     def reset(self, random: MemberRandom) -> None:
         """Draw the initial weights, and the code from which every search starts."""
-        for network in (self.generator, self.judge):
+        for network, average in zip((self.generator, self.judge), self.averages, strict=True):
             network.reset(random)
-        self.averages[0].load_state_dict(self.generator.state_dict())
-        self.averages[1].load_state_dict(self.judge.state_dict())
+            average.load_state_dict(network.state_dict())
         self.get_buffer("start").copy_(random.normal(self.get_buffer("start").shape[1]).clamp(-2, 2))
 
     def moves(self) -> tuple[Move, ...]:
@@ -169,8 +168,7 @@ class AnoGANObjective(Objective):
 
         def score(x: Tensor) -> dict[str, Tensor]:
             x = (2 * x - 1).expand(self.n_members, *x.shape)
-            code = self._search(x)
-            return dict(zip(("pixels", "features"), self._distances(x, self._features(x), code), strict=True))
+            return self._distances(x, self._features(x), self._search(x))
 
         return score
 
@@ -186,11 +184,13 @@ class AnoGANObjective(Objective):
     def _features(self, x: Tensor) -> Tensor:
         return self.judge.features_and_code(x)[0]
 
-    def _distances(self, x: Tensor, features: Tensor, code: Tensor) -> tuple[Tensor, Tensor]:
+    def _distances(self, x: Tensor, features: Tensor, code: Tensor) -> dict[str, Tensor]:
         """The terms of Eq. (4), each (members, batch)."""
         made = self._make(code)
-        pixels = (x - made).abs().flatten(2).sum(2)
-        return (1 - self.feature_weight) * pixels, self.feature_weight * (features - self._features(made)).abs().sum(2)
+        return {
+            "pixels": (1 - self.feature_weight) * (x - made).abs().flatten(2).sum(2),
+            "features": self.feature_weight * (features - self._features(made)).abs().sum(2),
+        }
 
     def _search(self, x: Tensor) -> Tensor:
         """Eq. (5) for all pictures (members, batch, *features) at once: z_T, (members, batch, latent)."""
@@ -203,7 +203,7 @@ class AnoGANObjective(Objective):
             for step in log_steps(self.search_steps, f"the codes of {n_pictures} pictures"):
                 rate = next(rate for share, rate in SEARCH if step < share * self.search_steps)
                 adam.param_groups[0]["lr"] = rate * 500 / self.search_steps
-                total = torch.stack(self._distances(x, features, code)).sum()
+                total = torch.stack(list(self._distances(x, features, code).values())).sum()
                 (code.grad,) = torch.autograd.grad(total, code)
                 adam.step()
         return code.detach()

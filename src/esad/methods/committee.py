@@ -224,7 +224,7 @@ class Committee(Detector):
         return self._on_one_scale({name: judge.member_scores(rows) for name, judge in self.judges_.items()})
 
     def _on_one_scale(self, members: Mapping[str, Scores]) -> dict[str, Scores]:
-        """The same from the members' own scores, (members, n) each: w_j v_j of Eq. (2)."""
+        """w_j v_j of Eq. (2) from the scores of each judge's members, (members, n) each."""
         return {name: self.weights_[name] * self.scales_[name](own) for name, own in members.items()}
 
     def _contributions(self, rows: Rows) -> dict[str, Scores]:

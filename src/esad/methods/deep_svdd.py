@@ -118,8 +118,8 @@ class SoftBoundaryObjective(HypersphereObjective):
 
     def scorer(self) -> Scorer:
         """A function giving the distance beyond the radius, (members, batch)."""
-        distance = self._distance()
-        return lambda x: {"distance": distance(x) - self.radius[:, None]}
+        score = super().scorer()
+        return lambda x: {"distance": score(x)["distance"] - self.radius[:, None]}
 
     def _solve_radius(self, distance: Tensor) -> None:
         self.radius.copy_(torch.quantile(distance.float(), 1 - self.nu, dim=1))

@@ -79,14 +79,14 @@ class DIF(ForestArguments, ShallowDetector):
         """0: every picture is unseen by most trees."""
         return 0
 
-    def _backbone(self) -> InceptionResNetV2:
+    def _make_backbone(self) -> InceptionResNetV2:
         """The network with weights still to be filled."""
         check(self.get_params(deep=False), find_parameters(self))
         return InceptionResNetV2(self.pooled, int(self.side)).eval().requires_grad_(False)
 
     def _fit_rows(self, rows: Rows, y: Labels, callbacks: Sequence[Callback]) -> TrainingScores:
         self._model()  # refuses wrong arguments before anything is computed
-        backbone = self._backbone()
+        backbone = self._make_backbone()
         fill_weights(backbone, WEIGHTS, self.features, seed=seed_from(self.random_state))
         self.backbone_ = backbone.to(resolve_device(self.device))
         return super()._fit_rows(rows, y, callbacks)
@@ -110,6 +110,6 @@ class DIF(ForestArguments, ShallowDetector):
         return arrays | fixed_arrays(self.backbone_), plain
 
     def _restore(self, arrays: Arrays, plain: Any) -> None:
-        backbone, solved = restore_fixed(self._backbone, arrays)
+        backbone, solved = restore_fixed(self._make_backbone, arrays)
         self.backbone_ = backbone.to(device_for_scoring(self.device), torch.float32)
         self.model_ = self._model().restore(solved, plain, n_features=backbone.n_features)

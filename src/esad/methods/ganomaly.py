@@ -51,13 +51,7 @@ from esad.train.objective import Batch, Objective, Scorer
 
 __all__ = ["GANomaly"]
 
-PUBLISHED: dict[str, Any] = {
-    "recipe": "published",
-    "network": "dcgan",
-    "lr": 2e-4,
-    "n_epochs": 15,
-    "weight_decay": 0.0,
-}
+PUBLISHED: dict[str, Any] = {"recipe": "published", "network": "dcgan", "lr": 2e-4, "n_epochs": 15, "weight_decay": 0.0}
 
 
 @with_parameters

@@ -238,7 +238,7 @@ def pixel_maps(chosen: tuple[Transformation, ...], shape: tuple[int, ...]) -> Te
 
 
 def _shift_pixels(x: Tensor, pixels: int, *, dim: int) -> Tensor:
-    """Moved along one axis, by no more pixels than it has."""
+    """Shift pictures along one axis, by no more pixels than it has."""
     if not pixels:
         return x
     last = x.shape[dim] - 1

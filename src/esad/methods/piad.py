@@ -151,8 +151,8 @@ class PIADObjective(Objective):
         error = self.distance(x, rebuilt).mean(1)
         self.game.step += 1
         if int(self.game.step) % LOOK_EVERY == 0:
-            self.game.look(self.generator, terms["pictures"], error, 0, factor.new_ones(()), batch.processes)
-            self.game.look(self.encoder, terms["codes"], error, 1, factor, batch.processes)
+            self.game.update_gamma(self.generator, terms["pictures"], error, 0, factor.new_ones(()), batch.processes)
+            self.game.update_gamma(self.encoder, terms["codes"], error, 1, factor, batch.processes)
         return terms | {"perception": of_generator * error}
 
     def scorer(self) -> Scorer:
@@ -180,7 +180,7 @@ class _Critics(nn.Module):
         for number, network in enumerate((players.generator, players.encoder)):
             self.register_buffer(f"norms_{number}", torch.zeros(2, len(_list_layer_weights(network))))
 
-    def look(
+    def update_gamma(
         self, network: nn.Module, adversarial: Tensor, error: Tensor, number: int, factor: Tensor, processes: Processes
     ) -> None:
         """Update the weight of the error by the gradients of both losses, of the generator (0) or the encoder (1)."""

@@ -172,7 +172,7 @@ class M1Objective(Objective):
     def __init__(self, spec: NetworkSpec) -> None:
         super().__init__()
         self.n_members = spec.n_members
-        self.encoder = _encoder_of(spec)
+        self.encoder = _make_encoder(spec)
         self.decoder = replace(spec, bias=True, sigmoid=False).decoder()
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
@@ -209,7 +209,7 @@ class M2Objective(Objective):
         self.log_odds = math.log(anomaly_ratio / (1 - anomaly_ratio))
         n_features, *size = spec.in_shape
         self.classifier = replace(spec, latent=1, bias=True).encoder()
-        self.encoder = _encoder_of(replace(spec, in_shape=(n_features + 1, *size)))
+        self.encoder = _make_encoder(replace(spec, in_shape=(n_features + 1, *size)))
         self.decoder = replace(spec, latent=spec.latent + 1, bias=True, sigmoid=False).decoder()
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
@@ -245,10 +245,10 @@ class M2Objective(Objective):
 
     def scorer(self) -> Scorer:
         """A function giving Eq. (6) for every row, (members, batch)."""
-        logit = self.classify()
+        logit = self.logits()
         return lambda x: {"logit": logit(x[None])}
 
-    def classify(self) -> Callable[[Tensor], Tensor]:
+    def logits(self) -> Callable[[Tensor], Tensor]:
         """A function from rows (members or 1, batch, *features) to Eq. (6), (members, batch)."""
         classify = inference(self.classifier)
         return lambda x: self.log_odds + classify(x).squeeze(2)
@@ -262,7 +262,7 @@ class M1M2Objective(Objective):
     def __init__(self, spec: NetworkSpec, *, anomaly_ratio: float, alpha: float) -> None:
         super().__init__()
         self.n_members = spec.n_members
-        self.encoder = _encoder_of(spec).requires_grad_(False)
+        self.encoder = _make_encoder(spec).requires_grad_(False)
         codes = replace(spec, kind="mlp", in_shape=(spec.latent,), hidden=(4 * spec.latent,), dense=())
         self.model = M2Objective(codes, anomaly_ratio=anomaly_ratio, alpha=alpha)
 
@@ -287,10 +287,10 @@ class M1M2Objective(Objective):
 
     def scorer(self) -> Scorer:
         """A function giving Eq. (6) for the mean code of every row, (members, batch)."""
-        encode, logit = inference(self.encoder), self.model.classify()
+        encode, logit = inference(self.encoder), self.model.logits()
         return lambda x: {"logit": logit(Latent.of(encode(x[None])).mean)}
 
 
-def _encoder_of(spec: NetworkSpec) -> Network:
+def _make_encoder(spec: NetworkSpec) -> Network:
     """The encoder with a mean and a log variance for every number of the code."""
     return replace(spec, latent=2 * spec.latent, bias=True).encoder()

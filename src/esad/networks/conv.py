@@ -22,10 +22,7 @@ class ConvEncoder(PictureNetwork):
     def __init__(self, in_shape: tuple[int, int, int], widths: Sequence[int], *, n_members: int) -> None:
         super().__init__(in_shape, n_members=n_members, n_halvings=len(widths) - 1)
         self.levels = nn.ModuleList(
-            nn.Sequential(
-                StackedConv(n_in, n_out, n_members=n_members),
-                StackedConv(n_out, n_out, n_members=n_members),
-            )
+            nn.Sequential(StackedConv(n_in, n_out, n_members=n_members), StackedConv(n_out, n_out, n_members=n_members))
             for n_in, n_out in pairwise([in_shape[0], *widths])
         )
 

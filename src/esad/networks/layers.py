@@ -105,7 +105,7 @@ class StackedConv(SharedNorm, nn.Module):
         super().__init__()
         self.slope, self.plain = slope, plain
         has_norm = norm and not plain
-        self.convolution = _convolution(
+        self.convolution = _make_convolution(
             n_in * n_members,
             n_out * n_members,
             kernel,
@@ -145,7 +145,7 @@ def _normalise(x: Tensor, norm: nn.BatchNorm2d, processes: Processes) -> Tensor:
     return normal
 
 
-def _convolution(
+def _make_convolution(
     n_in: int, n_out: int, kernel: int | tuple[int, int], resize: str, *, groups: int, bias: bool
 ) -> nn.Conv2d | nn.ConvTranspose2d:
     if resize in ("gather", "spread"):

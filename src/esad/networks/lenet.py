@@ -18,7 +18,7 @@ from esad.networks.mlp import StackedMLP
 SLOPE, EPS, KERNEL = 0.01, 1e-4, 5
 
 
-def _convolution(n_in: int, n_out: int, n_members: int) -> StackedConv:
+def _make_level(n_in: int, n_out: int, n_members: int) -> StackedConv:
     return StackedConv(n_in, n_out, n_members=n_members, kernel=KERNEL, slope=SLOPE, affine=False, eps=EPS)
 
 
@@ -29,7 +29,7 @@ class LeNetEncoder(PictureNetwork):
         self, in_shape: tuple[int, int, int], widths: Sequence[int], linear: Sequence[int], *, n_members: int
     ) -> None:
         super().__init__(in_shape, n_members=n_members, n_halvings=len(widths))
-        self.levels = nn.ModuleList(_convolution(a, b, n_members) for a, b in pairwise([in_shape[0], *widths]))
+        self.levels = nn.ModuleList(_make_level(a, b, n_members) for a, b in pairwise([in_shape[0], *widths]))
         n_flat = widths[-1] * math.prod(map_size(in_shape, len(widths)))
         self.linear = StackedMLP([n_flat, *linear], n_members=n_members, slope=SLOPE, eps=EPS, bias=False)
 
@@ -59,7 +59,7 @@ class LeNetDecoder(PictureNetwork):
         sizes = [*reversed(linear), math.prod(self.code_shape)]
         self.linear = StackedMLP(sizes, n_members=n_members, slope=SLOPE, eps=EPS, bias=False)
         up = list(reversed(widths))
-        self.levels = nn.ModuleList(_convolution(a, b, n_members) for a, b in pairwise([*up, up[-1]]))
+        self.levels = nn.ModuleList(_make_level(a, b, n_members) for a, b in pairwise([*up, up[-1]]))
         self.last = StackedConv(up[-1], in_shape[0], n_members=n_members, kernel=KERNEL, plain=True)
 
     def forward(self, z: Tensor) -> Tensor:

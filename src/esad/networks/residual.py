@@ -40,10 +40,10 @@ class ResidualEncoder(PictureNetwork):
     ) -> None:
         super().__init__(in_shape, n_members=n_members, n_halvings=len(widths) - 1)
         self.entry = nn.Sequential(
-            _convolution(in_shape[0], widths[0], 3, n_members),
+            _make_convolution(in_shape[0], widths[0], 3, n_members),
             *(_ResidualBlock(widths[0], widths[0], n_members) for _ in range(n_blocks if n_blocks > 1 else 0)),
         )
-        self.levels = nn.Sequential(*(_level(*pair, n_members, n_blocks, "halve") for pair in pairwise(widths)))
+        self.levels = nn.Sequential(*(_make_level(*pair, n_members, n_blocks, "halve") for pair in pairwise(widths)))
         self.last = nn.Conv2d(
             widths[-1] * n_members, n_codes * n_members, map_size(in_shape, len(widths) - 1), groups=n_members
         )
@@ -66,8 +66,10 @@ class ResidualDecoder(PictureNetwork):
         super().__init__(in_shape, n_members=n_members, n_halvings=len(widths) - 1)
         size = map_size(in_shape, len(widths) - 1)
         self.first = nn.ConvTranspose2d(n_codes * n_members, widths[-1] * n_members, size, groups=n_members)
-        self.levels = nn.Sequential(*(_level(*pair, n_members, n_blocks, "double") for pair in pairwise(widths[::-1])))
-        self.exit = nn.Sequential(nn.LeakyReLU(SLOPE), _convolution(widths[0], in_shape[0], 3, n_members))
+        self.levels = nn.Sequential(
+            *(_make_level(*pair, n_members, n_blocks, "double") for pair in pairwise(widths[::-1]))
+        )
+        self.exit = nn.Sequential(nn.LeakyReLU(SLOPE), _make_convolution(widths[0], in_shape[0], 3, n_members))
 
     def start(self, code: Tensor) -> Tensor:
         """The deepest map, of codes (members, batch, code)."""
@@ -85,9 +87,9 @@ class _ResidualBlock(nn.Module):
     def __init__(self, n_in: int, n_out: int, n_members: int, resize: str = "same") -> None:
         super().__init__()
         self.resize = resize
-        self.first = _convolution(n_in, n_out, 3, n_members)
-        self.second = _convolution(n_out, n_out, 3, n_members)
-        self.shortcut = nn.Identity() if n_in == n_out else _convolution(n_in, n_out, 1, n_members)
+        self.first = _make_convolution(n_in, n_out, 3, n_members)
+        self.second = _make_convolution(n_out, n_out, 3, n_members)
+        self.shortcut = nn.Identity() if n_in == n_out else _make_convolution(n_in, n_out, 1, n_members)
 
     def forward(self, x: Tensor) -> Tensor:
         h = self._resize(F.leaky_relu(x, SLOPE))
@@ -100,12 +102,12 @@ class _ResidualBlock(nn.Module):
         return F.avg_pool2d(x, 2) if self.resize == "halve" else F.interpolate(x, scale_factor=2)
 
 
-def _level(n_in: int, n_out: int, n_members: int, n_blocks: int, resize: str) -> nn.Sequential:
+def _make_level(n_in: int, n_out: int, n_members: int, n_blocks: int, resize: str) -> nn.Sequential:
     others = (_ResidualBlock(n_out, n_out, n_members) for _ in range(n_blocks - 1))
     return nn.Sequential(_ResidualBlock(n_in, n_out, n_members, resize), *others)
 
 
-def _convolution(n_in: int, n_out: int, kernel: int, n_members: int) -> nn.Conv2d:
+def _make_convolution(n_in: int, n_out: int, kernel: int, n_members: int) -> nn.Conv2d:
     return nn.Conv2d(n_in * n_members, n_out * n_members, kernel, padding=kernel // 2, groups=n_members)
 
 

@@ -90,7 +90,7 @@ class SupportVectors(RowModel):
     rho: NDArray[np.float64]
     width: float
 
-    def _width(self, rows: NDArray[Any], *, seed: int) -> float:
+    def _choose_width(self, rows: NDArray[Any], *, seed: int) -> float:
         """The width asked for, or the one that suits the rows."""
         return median_gamma(rows, seed=seed) if isinstance(self.gamma, str) else float(self.gamma)
 

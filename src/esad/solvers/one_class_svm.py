@@ -53,7 +53,7 @@ class OneClassSVMModel(OneClassSVMArguments, SupportVectors):
         if len(used) > self.max_rows:
             logger.warning("OC-SVM takes %d of %d rows: its time grows with their square", self.max_rows, len(used))
             used = used[np.random.default_rng(seed).permutation(len(used))[: self.max_rows]]
-        self.width = self._width(used, seed=seed)
+        self.width = self._choose_width(used, seed=seed)
         solved = OneClassSVM(kernel="rbf", gamma=self.width, nu=float(self.nu), cache_size=CACHE_MB).fit(used)
         scale = solved.dual_coef_.sum()  # libsvm's weights add up to nu n
         self.support = solved.support_vectors_

@@ -76,8 +76,8 @@ class SSADModel(SSADArguments, SupportVectors):
 
     def fit(self, rows: Rows, y: Labels, *, seed: int) -> Self:
         """Solve Eq. (3)."""
-        self.width = self._width(rows, seed=seed)
-        dual = self._dual(rows, y)
+        self.width = self._choose_width(rows, seed=seed)
+        dual = self._make_dual(rows, y)
         solution = solve(dual, tol=self.tol, seed=seed)
         self._report(solution)
         used = solution.weights > 0
@@ -86,7 +86,7 @@ class SSADModel(SSADArguments, SupportVectors):
         self.rho = np.array([solution.rho])
         return self
 
-    def _dual(self, rows: Rows, y: Labels) -> Dual:
+    def _make_dual(self, rows: Rows, y: Labels) -> Dual:
         """Set up Eq. (3), with eta raised and kappa lowered where no weights could fulfil it."""
         if (y < 0).all():
             y = np.zeros_like(y)
@@ -101,11 +101,11 @@ class SSADModel(SSADArguments, SupportVectors):
             signs=np.where(positive, 1.0, -1.0),
             bounds=bounds,
             labelled=(y != 0).astype(np.float64),
-            kappa=self._feasible_kappa(bounds, y),
+            kappa=self._limit_kappa(bounds, y),
             gamma=self.width,
         )
 
-    def _feasible_kappa(self, bounds: Floats, y: Labels) -> float:
+    def _limit_kappa(self, bounds: Floats, y: Labels) -> float:
         if not (y < 0).any():
             return 0.0
         anomalies = min(bounds[y < 0].sum(), bounds[y >= 0].sum() - 1)

@@ -5,8 +5,6 @@ d(x) = ||Enc(x) - c||^2,   c the mean code of the training rows before the first
 1/(n+m) sum_i d(x_i)  and  eta/(n+m) sum_j (d(x_j) + 1e-6)^(y_j)                      Deep SAD's two sums
 """
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 
@@ -69,12 +67,8 @@ class HypersphereObjective(Objective):
 
     def scorer(self) -> Scorer:
         """A function giving the distance of every row from the centre, (members, batch)."""
-        distance = self._distance()
-        return lambda x: {"distance": distance(x)}
-
-    def _distance(self) -> Callable[[Tensor], Tensor]:
         encode = inference(self.encoder)
-        return lambda x: (encode(x[None]) - self.centre[:, None]).square().sum(2).sqrt()
+        return lambda x: {"distance": (encode(x[None]) - self.centre[:, None]).square().sum(2).sqrt()}
 
     def _codes(self, x: Tensor) -> Tensor:
         """Codes of all rows by all members in evaluation mode, (members, n, code)."""

@@ -49,7 +49,7 @@ from esad.detectors.deep import DeepDetector, Phase
 from esad.errors import ModelFileError
 from esad.labels import reference_rows
 from esad.methods.esad.loss import WORDS
-from esad.methods.esad.recipe import MAX_BINS, Recipe, is_bins, is_number_of_bins, resolve
+from esad.methods.esad.recipe import MAX_BINS, Recipe, is_bins, is_number_of_bins, make_recipe
 from esad.methods.esad.turns import TurnsObjective, have_upper_side
 from esad.methods.esad.views import weigh_columns
 from esad.preprocess.inputs import SCALINGS
@@ -313,7 +313,7 @@ class ESAD(DeepDetector):
         def upper_side() -> bool:
             return pictures is None or have_upper_side(pictures[reference_rows(y)])
 
-        return resolve(given, automatic, in_shape, y, device, upper_side=upper_side)
+        return make_recipe(given, automatic, in_shape, y, device, upper_side=upper_side)
 
     def n_leaving_out(self, kind: str) -> int:
         """As many as there are members; none as published."""

@@ -128,7 +128,7 @@ def _build_exactly(kind: Callable[..., T], values: dict[str, Any]) -> T:
     return kind(**values | numbers)
 
 
-def resolve(
+def make_recipe(
     given: Mapping[str, Any],
     automatic: dict[str, Any],
     in_shape: tuple[int, ...],

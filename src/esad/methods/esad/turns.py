@@ -181,7 +181,7 @@ class Turns(nn.Module):
         return [level.to(self.weight.dtype) for level in pooled]
 
     def _logits(self, code: Tensor) -> Tensor:
-        """For all heads, (members, batch, turns + places)."""
+        """The logits of all heads, (members, batch, turns + places)."""
         with without_autocast(code.device):
             logits: Tensor = torch.baddbmm(self.bias[:, None], code, self.weight)
             return logits

@@ -171,13 +171,7 @@ class ColumnView(nn.Module):
 
 
 def weigh_columns(
-    rows: Rows,
-    y: Labels,
-    unseen_by: NDArray[np.int64],
-    *,
-    power: float,
-    n_members: int,
-    seed: int,
+    rows: Rows, y: Labels, unseen_by: NDArray[np.int64], *, power: float, n_members: int, seed: int
 ) -> NDArray[np.float32]:
     """Eq. (c), (members, columns), by trees of each member's own rows; ones where it has no known anomaly.
 
@@ -338,7 +332,7 @@ class BinnedView(ColumnView):
         return sigma * self.bins.exists.flatten(1)[:, None] * self.bins.ratio.sqrt()[:, None, None]
 
     def sums(self, networks: list[Network]) -> Sums:
-        """Return that function; members without bins are computed apart, since they need no memory for bins."""
+        """The same for bins; members without bins are computed apart, since they need no memory for them."""
         kinds = self.split_members([network.freeze() for network in networks])  # type: ignore[operator]
         order = torch.cat([members for members, _, _ in kinds]).argsort()
 
