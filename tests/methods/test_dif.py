@@ -7,6 +7,7 @@ from sklearn.datasets import load_digits
 from sklearn.metrics import roc_auc_score
 
 import esad
+from esad.detectors.export import export
 from esad.errors import InputError
 from esad.methods.dif import DIF
 from esad.solvers.trees import ForestModel
@@ -53,3 +54,10 @@ def test_digits_that_it_was_not_shown_score_higher(digits, tmp_path):
 def test_wrong_arguments_are_refused(given, said):
     with pytest.raises(InputError, match=said):
         DIF(**QUICK | given).fit(np.zeros((4, 8, 8), dtype=np.uint8))
+
+
+def test_it_says_that_it_cannot_be_exported_and_why(tmp_path):
+    detector = DIF(**QUICK).fit(np.zeros((4, 8, 8), dtype=np.uint8))
+    assert not detector.can_export
+    with pytest.raises(InputError, match="DIF cannot be exported: its score jumps where a feature crosses a cut"):
+        export(detector, tmp_path / "model.onnx")

@@ -55,8 +55,8 @@ class DeepSAD(StandardDetector):
         As an autoencoder on all rows, then as Deep SAD. Auto: 150 each, less on large data; 0 switches the
         pretraining off.
     augment : bool
-        Pictures only: they are cut out and brightened at random while training, colour ones mirrored, as ESAD's are
-        whose turns are told. Deep SAD's authors do none of this.
+        Pictures only: they are cut out and brightened at random while training, and colour ones mirrored, as `ESAD`
+        does where it tells turns. Deep SAD's authors do none of this.
     weight_decay : float
         lambda of the equations.
     ... : those of `StandardDetector`

@@ -16,14 +16,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import nn
 
 from esad.core.arguments import Rule, check, find_parameters, is_whole, parameter, with_parameters
 from esad.core.arrays import Arrays, Labels, Rows, State
 from esad.core.random import seed_from
 from esad.detectors.base import TrainingScores
 from esad.detectors.solved import ShallowDetector
-from esad.errors import InputError
 from esad.networks.inception import LAYERS, MAX_SIDE, MIN_SIDE, WEIGHTS, InceptionResNetV2
 from esad.networks.pretrained import FEATURES, extract_features, fill_weights, fixed_arrays, hide_path, restore_fixed
 from esad.solvers.trees import ForestArguments, ForestModel
@@ -69,6 +67,11 @@ class DIF(ForestArguments, ShallowDetector):
     takes = ("images",)
     labels_used = ("unlabelled", "normal")
     solver = ForestModel
+    can_export = False
+    not_exported = (
+        "its score jumps where a feature crosses a cut, and features that another runtime has convolved differ in "
+        "their last digits"
+    )
 
     features: Any = parameter(default="imagenet", allowed=FEATURES)
     pooled: str = parameter(default="conv2d_7b", allowed=(*LAYERS, "concat"))
@@ -94,12 +97,6 @@ class DIF(ForestArguments, ShallowDetector):
     def model_rows(self, rows: Rows) -> Rows:
         """Eq. (1), (n, features)."""
         return extract_features(self.backbone_, rows, self.backbone_.n_features, block=BLOCK_PICTURES)
-
-    def _terms_module(self) -> nn.Module:
-        raise InputError(
-            "DIF of pictures cannot be exported: its score jumps where a feature crosses a cut, and features that "
-            "another runtime has convolved differ in their last digits."
-        )
 
     def plain_parameters(self) -> dict[str, Any]:
         """Without paths of this machine."""

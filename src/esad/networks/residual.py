@@ -66,9 +66,8 @@ class ResidualDecoder(PictureNetwork):
         super().__init__(in_shape, n_members=n_members, n_halvings=len(widths) - 1)
         size = map_size(in_shape, len(widths) - 1)
         self.first = nn.ConvTranspose2d(n_codes * n_members, widths[-1] * n_members, size, groups=n_members)
-        self.levels = nn.Sequential(
-            *(_make_level(*pair, n_members, n_blocks, "double") for pair in pairwise(widths[::-1]))
-        )
+        pairs = pairwise(widths[::-1])
+        self.levels = nn.Sequential(*(_make_level(*pair, n_members, n_blocks, "double") for pair in pairs))
         self.exit = nn.Sequential(nn.LeakyReLU(SLOPE), _make_convolution(widths[0], in_shape[0], 3, n_members))
 
     def start(self, code: Tensor) -> Tensor:
