@@ -7,7 +7,7 @@ convolution.
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -105,14 +105,8 @@ class StackedConv(SharedNorm, nn.Module):
         super().__init__()
         self.slope, self.plain = slope, plain
         has_norm = norm and not plain
-        self.convolution = _make_convolution(
-            n_in * n_members,
-            n_out * n_members,
-            kernel,
-            resize,
-            groups=n_members,
-            bias=resize != "same" and not has_norm,
-        )
+        bias = resize != "same" and not has_norm
+        self.convolution = _make_convolution(n_in, n_out, kernel, resize, n_members=n_members, bias=bias)
         self.norm = nn.BatchNorm2d(n_out * n_members, eps=eps, affine=affine) if has_norm else None
 
     def forward(self, x: Tensor) -> Tensor:
@@ -146,18 +140,14 @@ def _normalise(x: Tensor, norm: nn.BatchNorm2d, processes: Processes) -> Tensor:
 
 
 def _make_convolution(
-    n_in: int, n_out: int, kernel: int | tuple[int, int], resize: str, *, groups: int, bias: bool
+    n_in: int, n_out: int, kernel: int | tuple[int, int], resize: str, *, n_members: int, bias: bool
 ) -> nn.Conv2d | nn.ConvTranspose2d:
-    if resize in ("gather", "spread"):
-        kind = nn.Conv2d if resize == "gather" else nn.ConvTranspose2d
-        return kind(n_in, n_out, kernel, groups=groups, bias=bias)
-    assert isinstance(kernel, int)
-    pad = (kernel - 1) // 2
-    if resize == "double":
-        return nn.ConvTranspose2d(
-            n_in, n_out, kernel, stride=2, padding=pad, output_padding=kernel % 2, groups=groups, bias=bias
-        )
-    return nn.Conv2d(n_in, n_out, kernel, stride=2 if resize == "halve" else 1, padding=pad, groups=groups, bias=bias)
+    kind = nn.ConvTranspose2d if resize in ("double", "spread") else nn.Conv2d
+    strides: dict[str, Any] = {}
+    if isinstance(kernel, int) and resize not in ("gather", "spread"):
+        strides = {"stride": 1 if resize == "same" else 2, "padding": (kernel - 1) // 2}
+        strides |= {"output_padding": kernel % 2} if resize == "double" else {}
+    return kind(n_in * n_members, n_out * n_members, kernel, groups=n_members, bias=bias, **strides)
 
 
 class DenseLayers(PictureNetwork):
