@@ -128,14 +128,14 @@ class ARNetObjective(RebuildingObjective):
     def errors(self) -> Callable[[Tensor], Tensor]:
         """A function giving d times Eq. (5) pixel by pixel, (members, batch, *features)."""
 
-        def weighted(x: Tensor) -> Tensor:
+        def measure(x: Tensor) -> Tensor:
             restored = torch.stack(list(self._restore_turns(x.expand(self.n_members, *x.shape))))
             errors = (restored - x).abs()  # (turns, members, batch, *features)
             if self.usual_errors is not None:
                 errors = errors / self.usual_errors.T.to(x.dtype)[:, :, None, None, None, None]
             return errors.mean(0)
 
-        return weighted
+        return measure
 
     def rebuilder(self) -> Callable[[Tensor], Tensor]:
         """A function giving the mean of x^_t over the turns, (members, batch, *features)."""

@@ -22,7 +22,6 @@ many rows are labelled, and it still ranks rows whose probabilities all round to
 from typing import ClassVar
 
 import numpy as np
-import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
@@ -33,7 +32,7 @@ from esad.detectors.standard import StandardDetector
 from esad.networks.layers import inference
 from esad.networks.mlp import StackedMLP
 from esad.networks.spec import NetworkSpec
-from esad.train.objective import Batch, Objective, Scorer
+from esad.train.objective import Batch, Objective, Scorer, mean_over_rows
 
 __all__ = ["SupervisedClassifier"]
 
@@ -106,12 +105,8 @@ class SupervisedObjective(Objective):
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """Eq. (2), a term for each class, (members,); a class without rows drops out."""
-        n, m = batch.unlabelled.shape[1], batch.labelled.shape[1]
-        negative, positive = torch.split(self(torch.cat([batch.unlabelled, batch.labelled], dim=1)), [n, m], dim=1)
-        return {
-            "negatives": F.softplus(negative).sum(1) / max(1, n),
-            "positives": F.softplus(-positive).sum(1) / max(1, m),
-        }
+        negative, positive = batch.split(self(batch.rows))
+        return {"negatives": mean_over_rows(F.softplus(negative)), "positives": mean_over_rows(F.softplus(-positive))}
 
     def scorer(self) -> Scorer:
         """A function giving Eq. (3) for every row, (members, batch)."""

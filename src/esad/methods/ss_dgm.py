@@ -217,8 +217,7 @@ class M2Objective(Objective):
         unlabelled, labelled = batch.unlabelled, batch.labelled
         n, m = unlabelled.shape[1], labelled.shape[1]
         is_anomaly = (batch.y < 0).to(labelled.dtype)
-        logits = self.log_odds + self.classifier(torch.cat([unlabelled, labelled], dim=1)).squeeze(2)
-        logit_u, logit_l = torch.split(logits, [n, m], dim=1)
+        logit_u, logit_l = batch.split(self.log_odds + self.classifier(batch.rows).squeeze(2))
 
         normal = torch.zeros(unlabelled.shape[:2], dtype=labelled.dtype, device=labelled.device)
         bounds = self.bound(  # every unlabelled row as if it were normal, then as if it were an anomaly
@@ -279,10 +278,8 @@ class M1M2Objective(Objective):
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """Eq. (4) of codes drawn from M1, each term (members,)."""
-        n, m = batch.unlabelled.shape[1], batch.labelled.shape[1]
         with torch.no_grad():
-            latent = Latent.of(self.encoder(torch.cat([batch.unlabelled, batch.labelled], dim=1)))
-            unlabelled, labelled = torch.split(latent.sample(batch.random), [n, m], dim=1)
+            unlabelled, labelled = batch.split(Latent.of(self.encoder(batch.rows)).sample(batch.random))
         return self.model.loss(replace(batch, unlabelled=unlabelled, labelled=labelled))
 
     def scorer(self) -> Scorer:

@@ -314,19 +314,16 @@ class TLSADObjective(HypersphereObjective):
 
     def _balance_terms(self, batch: Batch) -> dict[str, Tensor]:
         """The first two terms of Eq. (6); a part without pictures drops out, and there is nothing to balance then."""
-        n, m = batch.unlabelled.shape[1], batch.labelled.shape[1]
-        squared = self.squared_distance(torch.cat([batch.unlabelled, batch.labelled], dim=1))
-        near, known = torch.split(squared, [n, m], dim=1)
-        inverted = torch.where(batch.y < 0, 1 / (known + EPS), known + EPS)
-        terms = {"unlabelled": near.sum(1), "labelled": self.eta * mean_over_rows(inverted)}  # of no rows: 0
-        if n:
+        near, known = self.measure_batch(batch)
+        terms = {"unlabelled": near.sum(1), "labelled": self.eta * mean_over_rows(known)}  # of no rows: 0
+        if near.shape[1]:
             everyone = batch.processes.gather_rows(near.detach())
             tau = everyone.median(1, keepdim=True).values + EPS
             weight, weights = tau / (tau + near.detach()), tau / (tau + everyone)  # Eq. (2)
             terms["unlabelled"] = (weight / weights.mean(1, keepdim=True) * near).mean(1)  # Eq. (3)
-        if n and m:
+        if near.shape[1] and known.shape[1]:
             size = batch.processes.mean(terms["unlabelled"].detach())
-            terms["labelled"] = terms["labelled"] * size / batch.processes.mean(mean_over_rows(inverted).detach())
+            terms["labelled"] = terms["labelled"] * size / batch.processes.mean(mean_over_rows(known).detach())
         return terms
 
     def finish(self, data: RowPool) -> None:

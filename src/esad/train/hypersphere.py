@@ -50,15 +50,17 @@ class HypersphereObjective(Objective):
         """d of rows (members, batch, *features), (members, batch)."""
         return (self.encoder(x) - self.centre[:, None]).square().sum(2)
 
+    def measure_batch(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """d of the unlabelled rows, (members, n), and (d + 1e-6)^y of the labelled ones, (members, m)."""
+        near, known = batch.split(self.squared_distance(batch.rows))
+        return near, torch.where(batch.y < 0, 1 / (known + EPS), known + EPS)
+
     def sum_near_and_far(self, batch: Batch, *, eta: float) -> dict[str, Tensor]:
         """Return Deep SAD's sums over unlabelled and over labelled rows, each (members,); 0 where there are none."""
-        n, m = batch.unlabelled.shape[1], batch.labelled.shape[1]
-        squared = self.squared_distance(torch.cat([batch.unlabelled, batch.labelled], dim=1))
-        near, known = torch.split(squared, [n, m], dim=1)
-        known = torch.where(batch.y < 0, 1 / (known + EPS), known + EPS)
+        near, known = self.measure_batch(batch)
         return {
-            "unlabelled": (1 - self.labelled_ratio) * near.sum(1) / max(1, n),
-            "labelled": eta * self.labelled_ratio * known.sum(1) / max(1, m),
+            "unlabelled": (1 - self.labelled_ratio) * near.sum(1) / max(1, near.shape[1]),
+            "labelled": eta * self.labelled_ratio * known.sum(1) / max(1, known.shape[1]),
         }
 
     def codes(self, x: Tensor) -> dict[str, Tensor]:

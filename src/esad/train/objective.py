@@ -151,6 +151,16 @@ class Batch:
     random: MemberRandom
     processes: Processes = ALONE
 
+    @property
+    def rows(self) -> Tensor:
+        """The unlabelled rows, then the labelled ones, (members, n + m, *features)."""
+        return torch.cat([self.unlabelled, self.labelled], dim=1)
+
+    def split(self, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Split values (members, n + m, ...) of `rows` into those of the unlabelled and of the labelled ones."""
+        unlabelled, labelled = torch.split(values, [self.unlabelled.shape[1], self.labelled.shape[1]], dim=1)
+        return unlabelled, labelled
+
     def draw_codes(self, size: int) -> Tensor:
         """A code of N(0, I) for every unlabelled row, (members, n, size)."""
         return self.random.normal(self.unlabelled.shape[1], size)

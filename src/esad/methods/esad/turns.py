@@ -114,9 +114,7 @@ class Turns(nn.Module):
 
     def loss_terms(self, batch: Batch) -> dict[str, Tensor]:
         """Eq. (11), and Eq. (13) where it counts, each (members,)."""
-        sizes = [batch.unlabelled.shape[1], batch.labelled.shape[1]]
-        pictures = torch.cat([batch.unlabelled, batch.labelled], dim=1)
-        drawn = [self._views(pictures, batch.random) for _ in range(2 if self.settings.contrast else 1)]
+        drawn = [self._views(batch.rows, batch.random) for _ in range(2 if self.settings.contrast else 1)]
         views = torch.cat([seen for seen, _ in drawn], dim=1)
         changes = [torch.cat(change, dim=1) for change in zip(*(changed for _, changed in drawn), strict=True)]
         code = self._pool_levels(views)[-1]
@@ -131,8 +129,8 @@ class Turns(nn.Module):
             """Return the means over all copies of unlabelled and of labelled pictures, added up, (members,)."""
             shape = (len(drawn), -1, len(self.turns))
             of_normal, of_anomaly = (torch.unflatten(one, 1, shape).mean((1, 3)) for one in (of_normal, of_anomaly))
-            unlabelled, labelled = torch.split(of_normal, sizes, dim=1)
-            labelled = torch.where(batch.y < 0, of_anomaly[:, sizes[0] :], labelled)
+            unlabelled, labelled = batch.split(of_normal)
+            labelled = torch.where(batch.y < 0, batch.split(of_anomaly)[1], labelled)
             return mean_over_rows(unlabelled) + mean_over_rows(labelled)
 
         terms = {"turn": mean(right, uniform)}
