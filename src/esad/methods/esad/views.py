@@ -432,7 +432,7 @@ class PictureView(ColumnView):
 
 
 class Decoys(nn.Module):
-    """Unlabelled pictures turned by 90, 180 or 270 degrees that count as known anomalies in L_norm, and only there.
+    """Unlabelled pictures turned by 90, 180 or 270 degrees: known anomalies in L_norm, rows in L_ass, not in L_rec.
 
     The norm of a picture is then held against that of its turned copies; docs/decisions/0008-decoys.md says why.
 
