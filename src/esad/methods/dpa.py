@@ -98,16 +98,15 @@ class DPA(PerceptualDetector):
         grows = max(spec.in_shape[1:]) > AUTO_GROW if is_auto(self.grow) else self.grow
         specs = _make_growing_networks(spec) if grows else [spec]
         n_before = 2 * len(specs) - 2  # stages before the last
-        shares = [math.ceil(settings.n_steps / 2 / max(1, n_before))] * n_before
-        lengths = iter([*shares, settings.n_steps - settings.n_steps // 2 if n_before else settings.n_steps])
+        early = replace(settings, n_steps=math.ceil(settings.n_steps / 2 / max(1, n_before)))
+        last = replace(settings, n_steps=settings.n_steps - settings.n_steps // 2) if n_before else settings
         phases: list[Phase] = []
-        for number, own in enumerate(specs):
+        for own in specs:
             layer = self.layer_ if own is spec else min(self.layer_, layer_for(own.in_shape))
-            if number:
-                n_steps = next(lengths)
-                faded: Objective = FadingObjective(own, layer, phases[-1].objective, n_steps)
-                phases.append(Phase(faded, replace(settings, n_steps=n_steps), seen))
-            phases.append(Phase(DPAObjective(own, layer, spec), replace(settings, n_steps=next(lengths)), seen))
+            if phases:
+                faded: Objective = FadingObjective(own, layer, phases[-1].objective, early.n_steps)
+                phases.append(Phase(faded, early, seen))
+            phases.append(Phase(DPAObjective(own, layer, spec), last if own is spec else early, seen))
         return self._fill_vgg(phases)
 
 
