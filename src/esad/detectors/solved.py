@@ -53,8 +53,8 @@ class ShallowDetector(SolvedDetector, Detector):
     random_state: int | np.random.RandomState | None = None
 
     def n_leaving_out(self, kind: str) -> int:
-        """The one model leaves a tenth of the unlabelled rows out, so that thresholds have unseen rows."""
-        return 1
+        """The one model leaves a tenth of the unlabelled rows out for thresholds, unless it draws rows anyway."""
+        return 0 if self.solver.draws_rows else 1
 
     def _fit_rows(self, rows: Rows, y: Labels, callbacks: Sequence[Callback]) -> TrainingScores:
         if not processes.current().is_alone:

@@ -83,10 +83,6 @@ class BaggedTrees(BaggedTreesArguments, ShallowDetector):
 
     model_: BaggedTreesModel = field(init=False)
 
-    def n_leaving_out(self, kind: str) -> int:
-        """0: every row has trees without it."""
-        return 0
-
     def n_held_out(self, kind: str, n_unlabelled: int) -> int:
         """Return the number of unlabelled rows, since some tree has not seen each; a single one is in every bag."""
         return n_unlabelled if n_unlabelled > 1 else 0

@@ -78,10 +78,6 @@ class DIF(ForestArguments, ShallowDetector):
     side: int = parameter(default=299, allowed=_SIDE)
     device: str = "auto"
 
-    def n_leaving_out(self, kind: str) -> int:
-        """0: every picture is unseen by most trees."""
-        return 0
-
     def _make_backbone(self) -> InceptionResNetV2:
         """The network with weights still to be filled."""
         check(self.get_params(deep=False), find_parameters(self))

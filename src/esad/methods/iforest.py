@@ -39,7 +39,3 @@ class IsolationForest(ForestArguments, ShallowDetector):
     summary = "Isolation Forest: few random cuts isolate an anomaly (Liu et al. 2008)"
     labels_used = ("unlabelled", "normal")
     solver = ForestModel
-
-    def n_leaving_out(self, kind: str) -> int:
-        """0: every row is unseen by most trees."""
-        return 0

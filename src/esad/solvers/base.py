@@ -22,9 +22,12 @@ class RowModel(ABC):
     ----------
     jumps : bool
         Whether the score is a step function, so that rounding of a row can change it by more than rounding.
+    draws_rows : bool
+        Whether its parts see draws of the rows, so that every row is unseen by some of them.
     """
 
     jumps: ClassVar[bool] = False
+    draws_rows: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         check(vars(self), find_parameters(self))

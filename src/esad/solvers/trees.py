@@ -234,6 +234,7 @@ class ForestModel(ForestArguments, RowModel):
     """
 
     jumps: ClassVar[bool] = True
+    draws_rows: ClassVar[bool] = True
 
     def fit(self, rows: Rows, y: Labels, *, seed: int) -> Self:
         """Grow the trees."""
@@ -339,6 +340,7 @@ class BaggedTreesModel(BaggedTreesArguments, RowModel):
     """
 
     jumps: ClassVar[bool] = True
+    draws_rows: ClassVar[bool] = True
 
     with_ranks: bool = True
 
