@@ -19,7 +19,7 @@ from esad.train.objective import Objective, Scorer
 
 PRECISIONS = ("auto", "float32", "float64", "bfloat16")
 _DEVICES = re.compile(r"auto|cpu|mps|cuda(:[0-9]{1,2})?")  # mps: let through, never tried
-PRODUCTS_PER_THREAD = 12_500_000  # rows times weights that make a step on a table worth one more thread
+PRODUCTS_PER_THREAD = 50_000_000  # rows times weights that make a step on a table worth one more thread
 N_LOOKS, LOOK_SECONDS = 5, 0.002  # at how many processes run
 BLOCK_ROWS = 512  # table rows per forward pass on a CPU: activations stay in the cache
 BLOCK_ROWS_DOUBLE = 192  # the same in float64; a multiple of the kernels' tiles, so that no row is in a partial one
