@@ -83,14 +83,18 @@ async def client(port: int, sent: bytes, n_rows: int, until: float, tally: Tally
             writer.close()
 
 
-def load(port: int, n_clients: int, n_rows: int, seconds: float, media_type: str = "application/json") -> Tally:
+def bodies(n_clients: int, n_rows: int, media_type: str = "application/json") -> list[bytes]:
+    """What each client sends; for a crowd it takes seconds to make."""
     rng = np.random.default_rng(0)
+    return [request(rng.normal(size=(n_rows, N_COLUMNS)), media_type) for _ in range(n_clients)]
+
+
+def load(port: int, sent: list[bytes], n_rows: int, seconds: float) -> Tally:
     tally = Tally()
-    requests = [request(rng.normal(size=(n_rows, N_COLUMNS)), media_type) for _ in range(n_clients)]
     until = time.perf_counter() + seconds
 
     async def crowd() -> None:
-        await asyncio.gather(*(client(port, sent, n_rows, until, tally) for sent in requests))
+        await asyncio.gather(*(client(port, one, n_rows, until, tally) for one in sent))
 
     asyncio.run(crowd())
     return tally
@@ -120,11 +124,11 @@ def cpu_seconds(process: subprocess.Popen) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def measured(process: subprocess.Popen, port: int, n_clients: int, n_rows: int, seconds: float) -> dict[str, object]:
+def measured(process: subprocess.Popen, port: int, sent: list[bytes], n_rows: int, seconds: float) -> dict[str, object]:
     before = cpu_seconds(process)
-    tally = load(port, n_clients, n_rows, seconds)
+    tally = load(port, sent, n_rows, seconds)
     cpu = cpu_seconds(process) - before
-    return described(tally, n_clients, n_rows, seconds) | {
+    return described(tally, len(sent), n_rows, seconds) | {
         "cpu_ms_per_request": round(1e3 * cpu / len(tally.seconds), 3)
     }
 
@@ -146,9 +150,10 @@ def described(tally: Tally, n_clients: int, n_rows: int, seconds: float) -> dict
 
 def crowded(process: subprocess.Popen, port: int, seconds: float) -> list[dict[str, object]]:
     """A crowd that sends much, and a few who send little."""
+    sent = bodies(*CROWD)
     beside = [sys.executable, __file__, "--seconds", str(seconds), "--beside", str(port)]
     few = subprocess.Popen(beside, stdout=subprocess.PIPE, text=True)
-    crowd = measured(process, port, *CROWD, seconds)
+    crowd = measured(process, port, sent, CROWD[1], seconds)
     return [crowd, json.loads(few.communicate()[0])]
 
 
@@ -156,7 +161,7 @@ def stopped(model: Path) -> dict[str, object]:
     """Tell the service to stop while 32 clients ask."""
     process, port = start(model)
     told = subprocess.Popen([sys.executable, "-c", f"import os,time; time.sleep(1.5); os.kill({process.pid}, 15)"])
-    tally = load(port, 32, 1, 30.0)
+    tally = load(port, bodies(32, 1), 1, 30.0)
     told.wait()
     return {"statuses": tally.statuses, "exit_code": process.wait(30)}
 
@@ -168,14 +173,16 @@ def main() -> None:
     options = parser.parse_args()
     seconds = options.seconds
     if options.beside:
-        print(json.dumps(described(load(options.beside, 4, 1, seconds, "text/csv"), 4, 1, seconds)))
+        print(json.dumps(described(load(options.beside, bodies(4, 1, "text/csv"), 1, seconds), 4, 1, seconds)))
         return
     with tempfile.TemporaryDirectory() as folder:
         model = train(Path(folder))
         process, port = start(model)
         try:
-            load(port, 4, 1, 0.5)
-            rounds = [[measured(process, port, *case, seconds) for case in CASES] for _ in range(ROUNDS)]
+            load(port, bodies(4, 1), 1, 0.5)
+            rounds = [
+                [measured(process, port, bodies(*case), case[1], seconds) for case in CASES] for _ in range(ROUNDS)
+            ]
             found = [max(same, key=lambda case: case["rows_per_s"]) for same in zip(*rounds, strict=True)]
             crowd = crowded(process, port, 4 * seconds)
         finally:

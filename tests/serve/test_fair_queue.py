@@ -42,6 +42,32 @@ def test_callers_keep_their_own_order_and_get_equal_shares(requests):
             assert got[one] - got[other] <= 2 * largest
 
 
+def test_who_asks_for_less_than_others_does_not_wait_for_a_crowd_that_came_at_once():
+    queue = FairQueue(max_seconds=1.0)
+    for number in range(200):
+        queue.put(number, caller=number, cost=1000)
+    waits, asked = [], 3
+    for turn in range(2000):  # whoever is served asks again: the crowd at once, the other one 30 turns later
+        if turn == asked:
+            queue.put("small", caller="small", cost=100)
+        served = queue.pop()
+        if served == "small":
+            waits.append(turn - asked)
+            asked = turn + 30
+        else:
+            queue.put(served, caller=served, cost=1000)
+    assert len(waits) > 50 and max(waits) <= 20  # a tenth of a round: that much larger are the others' requests
+
+
+def test_callers_who_are_gone_are_forgotten():
+    queue = FairQueue(max_seconds=1.0)
+    queue.put("first", caller="first", cost=1)
+    for number in range(10_000):
+        queue.put(number, caller=number, cost=1)
+        queue.pop()
+    assert len(queue._stamps) <= 2 * fair_queue._MIN_STAMPS
+
+
 def test_one_caller_is_served_in_the_order_of_coming():
     assert [number for number, _, _ in order([("a", 9), ("a", 1), ("a", 5)])] == [0, 1, 2]
 

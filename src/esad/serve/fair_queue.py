@@ -1,11 +1,12 @@
 """A fair queue: callers who ask at the same time get equal shares of the work, whatever the size of their requests.
 
-Self-clocked fair queueing (Golestani 1994). A request that costs c is stamped
+Weighted fair queueing (Demers, Keshav and Shenker 1989). A request that costs c is stamped
 
-    F = max(V, F of the caller's request before) + c        V: the stamp of whoever was last let in
+    F = max(V, F of the caller's request before) + c
 
-and the smallest stamp goes first. One caller alone is served in the order of coming, equal callers in turns; a small
-request of another caller passes a pile of large ones, and moves on the clock V by which the large ones are due.
+and the smallest stamp goes first. The clock V says how much each caller would have been given by now if all were served
+side by side: a request that is let in moves it on by c / n, where n callers wait. One caller alone is served in the
+order of coming, equal callers in turns; a small request passes all large ones that are not due yet.
 """
 
 import asyncio
@@ -21,6 +22,7 @@ from typing import Generic, TypeVar
 from esad.errors import RequestError
 
 T = TypeVar("T")
+_MIN_STAMPS = 1000
 _MEMORY = 0.9  # weight of the earlier seconds and costs at each update
 
 
@@ -53,7 +55,9 @@ class FairQueue(Generic[T]):
         self._waiting: list[tuple[float, int, Hashable, float, T]] = []  # a heap by stamp, then by coming
         self._numbers = itertools.count()
         self._clock = 0.0
-        self._stamps: dict[Hashable, float] = {}  # the latest of every caller who waits
+        self._n_waiting = collections.Counter[Hashable]()  # jobs of every caller who waits
+        self._stamps: dict[Hashable, float] = {}  # the latest of every caller, at least where it is above the clock
+        self._max_stamps = _MIN_STAMPS  # before those below the clock are dropped
         self.cost = 0.0
 
     def __len__(self) -> int:
@@ -78,6 +82,7 @@ class FairQueue(Generic[T]):
             headers = {"retry-after": str(math.ceil(late))}
             raise RequestError(503, "Too much is waiting. Try again in a moment.", headers)
         self._stamps[caller] = stamp
+        self._n_waiting[caller] += 1
         self.cost += cost
         heapq.heappush(self._waiting, (stamp, next(self._numbers), caller, cost, item))
 
@@ -87,10 +92,18 @@ class FairQueue(Generic[T]):
 
     def pop(self) -> T:
         """Remove and return the next job."""
-        self._clock, _, caller, cost, item = heapq.heappop(self._waiting)
+        _, _, caller, cost, item = heapq.heappop(self._waiting)
         self.cost -= cost
-        if self._stamps[caller] == self._clock:
-            del self._stamps[caller]
+        self._clock += cost / len(self._n_waiting)
+        self._n_waiting[caller] -= 1
+        if not self._n_waiting[caller]:
+            del self._n_waiting[caller]
+        if not self._waiting:  # nobody is behind or ahead any more
+            self._clock = 0.0
+            self._stamps.clear()
+        elif len(self._stamps) > self._max_stamps:
+            self._stamps = {caller: stamp for caller, stamp in self._stamps.items() if stamp > self._clock}
+            self._max_stamps = 2 * len(self._stamps) + _MIN_STAMPS
         return item
 
     def learn(self, seconds: float, *, cost: float) -> None:
