@@ -192,10 +192,12 @@ def members_of(value: Any) -> list[str]:
     Not those of a detector that are `INSIDE`.
     """
     if inspect.ismodule(value):
-        exported = ((name, getattr(value, name)) for name in value.__all__)
+        own = [name for name, one in vars(value).items() if getattr(one, "__module__", "") == value.__name__]
+        listed = getattr(value, "__all__", [name for name in own if not name.startswith("_")])
+        parts = [(name, getattr(value, name)) for name in listed]
         return [
             name
-            for name, one in exported
+            for name, one in parts
             if inspect.isfunction(one) or (inspect.isclass(one) and not issubclass(one, tuple))
         ]
     hidden = INSIDE if hasattr(value, "anomaly_score") else set()
