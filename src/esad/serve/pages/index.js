@@ -74,14 +74,19 @@ $("row-form").addEventListener("submit", async (event) => {
   try {
     const request = await body();
     const scored = await send("/score", ...request);
-    $("result").replaceChildren(verdict(scored.rows[0], scored.threshold));
+    show(verdict(scored.rows[0], scored.threshold));
     $("result").append(await reasons(request));
   } catch (error) {
-    $("result").replaceChildren(el("p", { class: "problem" }, error.message)); // beside the button that was pressed
+    show(el("p", { class: "problem" }, error.message)); // beside the button that was pressed
   } finally {
     button.disabled = false;
   }
 });
+
+function show(result) {
+  $("result").replaceChildren(result);
+  result.scrollIntoView({ block: "nearest" }); // the button may be the last thing that is seen
+}
 
 function verdict(row, threshold) {
   const words = `score ${digits(row.score)}, the threshold is ${digits(threshold)}`;
