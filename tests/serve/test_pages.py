@@ -130,3 +130,4 @@ def test_a_picture_is_tried_in_a_browser(chromium, pictures, tmp_path):
         page.set_input_files("#picture", tmp_path / "odd.png")
         page.click("#row-form button")
         page.wait_for_selector("#result :text('Look at x')")
+        assert "% of the picture" in page.inner_text("#result")

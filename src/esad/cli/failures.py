@@ -3,7 +3,6 @@
 Ctrl-C, a request to end and the loss of one of several processes are failures too.
 """
 
-import errno
 import io
 import logging
 import os
@@ -22,7 +21,7 @@ from typing import Any
 import typer
 
 from esad.cli import output
-from esad.core.atomic import stamp_of
+from esad.core.atomic import DISK_FULL, stamp_of
 from esad.errors import EsadError, LabelWarning, TrainingError
 
 # The base of typer's usage errors; typer moved it between packages, BadParameter stayed where it is.
@@ -131,7 +130,7 @@ def _print_failure(error: BaseException) -> int:
         return 1
     if isinstance(error, OSError):
         reason = os.strerror(error.errno) if error.errno else str(error)
-        advice = " Free some space and try again." if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
+        advice = " Free some space and try again." if error.errno in DISK_FULL else ""
         output.fail(f"{error.filename or 'The system'}: {reason}.{advice}")
         return 1
     if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and "allocate" in str(error)):  # torch's

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     import sqlite3
 
 # What the operating system says when the place written to is full, failing or read-only.
-_WRITE_FAILURES = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.ENXIO})
+DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})  # numbers of errors
+_WRITE_FAILURES = DISK_FULL | {errno.EFBIG, errno.EIO, errno.EROFS, errno.ENXIO}
 
 
 @contextlib.contextmanager

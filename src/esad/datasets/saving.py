@@ -9,6 +9,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from esad import registry
+from esad.core.arrays import Labels
 from esad.core.atomic import new_folder
 from esad.core.machine import require
 from esad.datasets.dataset import Dataset
@@ -72,7 +73,7 @@ def save_data_set(
     return SavedDataSet(dataset.description, dataset.is_images, n_rows, n_test)
 
 
-def draw_labels(dataset: Dataset, n_labels: int, *, seed: int) -> NDArray[np.int8]:
+def draw_labels(dataset: Dataset, n_labels: int, *, seed: int) -> Labels:
     """Label so many of the anomalies, drawn at random, and leave every other row unlabelled."""
     assert dataset.truth is not None
     allowed = dataset.truth if dataset.labellable is None else dataset.truth & dataset.labellable
@@ -84,7 +85,7 @@ def draw_labels(dataset: Dataset, n_labels: int, *, seed: int) -> NDArray[np.int
     return y
 
 
-def _save_table(dataset: Dataset, path: Path, y: NDArray[np.int8] | None) -> int:
+def _save_table(dataset: Dataset, path: Path, y: Labels | None) -> int:
     """Write a data set with its truth and, if given, labels; the number of rows."""
     write_table(path, dataset.X, names=dataset.columns, y=y, truth=dataset.truth)
     return len(dataset.X)
@@ -95,7 +96,7 @@ def write_table(
     X: NDArray[np.float64],
     *,
     names: Sequence[str] = (),
-    y: NDArray[np.int8] | None = None,
+    y: Labels | None = None,
     truth: NDArray[np.bool_] | None = None,
 ) -> None:
     """Write columns, then the column of labels, then the column of truth, as CSV or Parquet."""
@@ -107,7 +108,7 @@ def write_table(
     write_arrow(path, pa.table(columns))
 
 
-def _save_pictures(dataset: Dataset, folder: Path, y: NDArray[np.int8] | None) -> int:
+def _save_pictures(dataset: Dataset, folder: Path, y: Labels | None) -> int:
     """Write PNG files; count them.
 
     With labels the sub-folders are anomaly/ and unlabelled/, and anomalies without a label stay out. Without labels

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from esad import labels
-from esad.core.arrays import RowNumbers
+from esad.core.arrays import Labels, RowNumbers
 from esad.datasets.dataset import Dataset
 from esad.errors import InputError
 
@@ -39,7 +39,7 @@ class Scenario:
     """
 
     X_train: NDArray[Any]
-    y_train: NDArray[np.int8]
+    y_train: Labels
     X_test: NDArray[Any]
     truth_test: NDArray[np.bool_]
 
@@ -268,7 +268,7 @@ class Draw(NamedTuple):
     """Rows for training (sorted) and their labels -1, 0, +1."""
 
     rows: RowNumbers
-    y: NDArray[np.int8]
+    y: Labels
 
 
 def counts(

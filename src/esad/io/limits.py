@@ -274,7 +274,7 @@ def _read_pictures(folder: Path, shape: tuple[int, ...], limits: FileLimits) -> 
     channels, height, width = shape
     paths = sorted(folder.iterdir())
     _check_unpacked(4 * len(paths) * channels * height * width, limits)
-    _check_pieces(paths)
+    _check_undecoded(paths)
     for path in paths:  # the size that each claims is checked before any is unpacked
         header = read_header(path)
         if (header.width, header.height) != (width, height):
@@ -285,8 +285,8 @@ def _read_pictures(folder: Path, shape: tuple[int, ...], limits: FileLimits) -> 
     return np.concatenate([batch.images for batch in open_folder(folder, channels=channels).batches()])
 
 
-def _check_pieces(paths: Sequence[Path]) -> None:
-    """Refuse pictures of very many tiny pieces, which take a decoder seconds whatever their size."""
+def _check_undecoded(paths: Sequence[Path]) -> None:
+    """Refuse what is no picture, and very many tiny pieces, which take a decoder seconds whatever their size."""
     left = _MOST_PIECES + sum(_FILE_PIECES + path.stat().st_size // _PIECE_BYTES for path in paths)
     for path in paths:
         n_scans = 0

@@ -7,10 +7,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
-from numpy.typing import NDArray
-
 from esad import labels
+from esad.core.arrays import Labels
 from esad.core.atomic import hash_file
 from esad.core.text import hint, list_text
 from esad.errors import DataFileError, InputError, LabelError, ModelFileError
@@ -92,7 +90,7 @@ class Roles:
             if names:
                 raise InputError(f"`{role}` is for the columns of a table, and this is a folder.")
 
-    def labels(self, values: Any, *, name: str | None = None) -> NDArray[np.int8]:
+    def labels(self, values: Any, *, name: str | None = None) -> Labels:
         """Labels -1, 0, +1 of the values of the label column."""
         return labels.from_column(
             values,
@@ -102,7 +100,7 @@ class Roles:
             name=name or self.label_column or "label",
         )
 
-    def picture_labels(self, folder: Path, words: Any, *, from_csv: bool) -> NDArray[np.int8]:
+    def picture_labels(self, folder: Path, words: Any, *, from_csv: bool) -> Labels:
         """Labels of pictures by a CSV file or by their sub-folders; sub-folders that mean nothing are named."""
         try:
             return self.labels(words, name="label" if from_csv else "sub-folder")

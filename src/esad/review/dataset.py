@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from esad.core.arrays import Labels
 from esad.detectors.training import TrainingData, mention_broken
 from esad.io import checks
 from esad.io.checks import OnRemark
@@ -59,7 +60,7 @@ class ReviewDataset:
 
     title: str
     X: Any
-    known: NDArray[np.int8]
+    known: Labels
     names: Sequence[Any] | None
     id_name: str
     cells: "pa.Table | None"

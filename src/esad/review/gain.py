@@ -5,12 +5,10 @@ import warnings
 from collections.abc import Callable
 from typing import Final
 
-import numpy as np
-from numpy.typing import NDArray
-
 from esad import labels
 from esad.advice.crossfit import MAX_ROWS
 from esad.advice.curve import MIN_ANOMALIES, SHARES, Gain, learning_curve
+from esad.core.arrays import Labels
 from esad.detectors.base import Detector
 from esad.review.refit import TrainingStopped, TrainingWatch
 from esad.review.training import RefitData
@@ -40,7 +38,7 @@ class GainEstimator:
         """Whether an estimate is being made."""
         return self._thread is not None and self._thread.is_alive()
 
-    def update(self, detector: Detector, y: NDArray[np.int8], collect: Callable[[], RefitData]) -> bool:
+    def update(self, detector: Detector, y: Labels, collect: Callable[[], RefitData]) -> bool:
         """Start an estimate if there are enough labels `y` and enough new ones; return whether one was started.
 
         `collect` gives the rows with these labels. It is called only then: it may copy many pictures.

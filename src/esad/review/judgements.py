@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from esad import labels
+from esad.core.arrays import Labels
 from esad.errors import DataFileError, InputError
 from esad.review.dataset import ReviewDataset
 
@@ -155,7 +155,7 @@ class Judgements:
                 }
             return self._verdicts
 
-    def labels(self, known: NDArray[np.int8] | None = None) -> NDArray[np.int8]:
+    def labels(self, known: Labels | None = None) -> Labels:
         """Labels to train with: what the reviewers agree on.
 
         A row on which they disagree is unlabelled, whoever they are and however many: somebody has to look again.

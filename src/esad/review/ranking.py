@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from esad.core.arrays import Rows
+from esad.core.arrays import Labels, Rows
 from esad.detectors.base import Detector
 from esad.explain.cases import Case, Cases
 from esad.explain.displays import draw_parts, to_png
@@ -181,7 +181,7 @@ class Explanations:
 
     # ------------------------------------------------------------------ cases
 
-    def nearest(self, row: int, y: NDArray[np.int8]) -> list[Case]:
+    def nearest(self, row: int, y: Labels) -> list[Case]:
         """The nearest labelled rows, the row itself left out."""
         labelled = np.flatnonzero(y)[-MAX_CASES:].tolist()
         others = [other for other in labelled if other != row]

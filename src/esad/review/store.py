@@ -18,8 +18,8 @@ from typing import Final, Self
 from uuid import uuid4
 
 import numpy as np
-from numpy.typing import NDArray
 
+from esad.core.arrays import Labels
 from esad.core.atomic import transaction
 from esad.errors import DataFileError, InputError, OutputError
 from esad.review.dataset import ReviewDataset
@@ -272,13 +272,13 @@ class JudgementStore:
 
     # ------------------------------------------------------------------ what models were trained with
 
-    def remember_fit(self, model: str, known: NDArray[np.int8]) -> None:
+    def remember_fit(self, model: str, known: Labels) -> None:
         """Keep the labels that a model was trained with, under the fingerprint of its training."""
         given = {str(row): int(known[row]) for row in np.flatnonzero(known)}
         with self._transaction():
             self._database.execute("insert or replace into fits values (?, ?)", (model, json.dumps(given)))
 
-    def labels_of_fit(self, model: str) -> NDArray[np.int8] | None:
+    def labels_of_fit(self, model: str) -> Labels | None:
         """The labels that a model was trained with; None if it was not trained in this review."""
         with self._name_errors():
             found = self._database.execute("select known from fits where model = ?", (model,)).fetchone()

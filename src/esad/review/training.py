@@ -20,7 +20,7 @@ from esad.review.store import JudgementStore
 from esad.table.table import join_rows, take_rows
 
 
-def _no_labels() -> NDArray[np.int8]:
+def _no_labels() -> Labels:
     return np.zeros(0, dtype=np.int8)
 
 
@@ -44,10 +44,10 @@ class TrainingRows:
         What was not found again, in a sentence; empty where all is here.
     """
 
-    y_here: NDArray[np.int8] = field(default_factory=_no_labels)
+    y_here: Labels = field(default_factory=_no_labels)
     sources: tuple[DataSource, ...] = ()
     X: Any = None
-    y: NDArray[np.int8] = field(default_factory=_no_labels)
+    y: Labels = field(default_factory=_no_labels)
     is_first: bool = True
     lost: str = ""
 

@@ -5,7 +5,6 @@ with what outcome. Scores without their record, or whose record tells of another
 """
 
 import contextlib
-import errno
 import functools
 import hashlib
 import json
@@ -17,7 +16,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
 
-from esad.core.atomic import hash_file, write_text
+from esad.core.atomic import DISK_FULL, hash_file, write_text
 from esad.detectors.opening import open_source
 from esad.detectors.scored_file import AlarmRule, score_source
 from esad.errors import DataFileError, EsadError, ModelFileError
@@ -162,7 +161,7 @@ def run_job(job: Job) -> JobResult:
             return JobResult("done", record)
     except (EsadError, OSError) as error:
         cause = error if isinstance(error, OSError) else error.__cause__
-        is_full = isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT)
+        is_full = isinstance(cause, OSError) and cause.errno in DISK_FULL
         return JobResult("full" if is_full else "failed", reason=str(error))
     except MemoryError:
         return JobResult("failed", reason="There is not enough memory for it.")

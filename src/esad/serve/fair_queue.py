@@ -22,7 +22,7 @@ from typing import Generic, TypeVar
 from esad.errors import RequestError
 
 T = TypeVar("T")
-_MIN_STAMPS = 1000
+_MIN_STAMPS = 1000  # that are kept before any is dropped
 _MEMORY = 0.9  # weight of the earlier seconds and costs at each update
 
 

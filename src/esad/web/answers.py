@@ -14,10 +14,11 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
+from esad.core.atomic import DISK_FULL
 from esad.errors import InputError, RequestError
 
 _LOG = logging.getLogger(__name__)
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_NO_ROOM = DISK_FULL | {errno.EFBIG}
 MAX_SHOWN = 100  # characters of a path or header that an answer repeats
 _CODES = {413: "content_too_large", 422: "unprocessable_content"}  # Python renamed these between versions
 
@@ -53,7 +54,7 @@ def describe_error(error: BaseException, *, where: str = "") -> Response:
         return error_response(422, str(error))
     if isinstance(error, ClientDisconnect):  # nobody will read this
         return error_response(400, "The request was cut off.")
-    if isinstance(error, OSError) and error.errno in _FULL:  # bodies lie in temporary files while they are read
+    if isinstance(error, OSError) and error.errno in _NO_ROOM:  # bodies lie in temporary files while they are read
         _LOG.error("no room on the disk%s: %s", where and f" for {where}", error)
         return error_response(503, "There is no room on the disk here. Try again later.", {"retry-after": "5"})
     reference = secrets.token_hex(4)
